@@ -11,7 +11,7 @@ from adaptive_bench import fork_server, processes
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.jobs.stdout_forwarder import StdoutForwarder
-from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.progress import Reporter, checked_reporter
 from adaptive_bench.registry import check_name
 from adaptive_bench.runs.computation import compute
 from adaptive_bench.runs.outcome.naming import run_folder
@@ -57,7 +57,7 @@ def run(
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
     fork_server.check_main()
-    config = checked_config(config)
+    config, reporter = checked_config(config), checked_reporter(reporter)
     overwrite, world = _checked(jobs, shard, launcher, resources, overwrite, wait_s), processes.world()
     reads = (table_only or overwrite is Overwrite.only_cache) and wait_s is None
     if reads and world.is_main_process and (found := finished_elsewhere(config)) is not None:
@@ -68,7 +68,6 @@ def run(
         work_as_worker()
         return RunOutcome([], folder, [], [], is_main_process=False)
     check_files(folder)  # before what it is to hold takes hours
-    reporter = reporter or SilentReporter()
     try:
         with redirect_stdout(StdoutForwarder(reporter)):
             if table_only or overwrite is Overwrite.only_cache:

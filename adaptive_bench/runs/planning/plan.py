@@ -12,7 +12,7 @@ from adaptive_bench.config_file import validated
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import method_class, starting_spec, takes_target, training_spec
-from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.progress import Reporter, SilentReporter, checked_reporter
 from adaptive_bench.runs.planning.backbones import empty_model, find_backbone
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.runs.planning.shuffled import SHUFFLED, has_control
@@ -68,7 +68,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
         UsageError: Unknown method, parameter, task or shape, nothing to train on, or no timing to match on.
         EnvironmentProblem: Model or data cannot be reached.
     """
-    config = without_groups(config)
+    config, reporter = without_groups(config), checked_reporter(reporter)
     specs = [MethodSpec.parse(text) for text in config.methods]
     for spec in specs:
         check_plugin(spec.name)
@@ -85,7 +85,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
     trainings: dict[Path, TrainingRun] = {}
     sweeps: list[DialEvaluation] = []
     for number, seed in enumerate(config.seeds):
-        text = draw_training(config, seed, reporter if reporter and not number else SilentReporter())
+        text = draw_training(config, seed, reporter if not number else SilentReporter())
         shared = {
             "schema": SCHEMA,
             "backbone": backbone.fingerprint,
@@ -101,7 +101,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
             for training in _trainings(as_trained, shared, targets, config.out / "records", trainings):
                 asked: Sequence[DocumentSplit] = ("test",) if training.has_single_target else ("test", "validation")
                 sweeps += questions.to(spec, training, splits or asked)
-    return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter or SilentReporter())))
+    return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter)))
 
 
 class _Questions:
