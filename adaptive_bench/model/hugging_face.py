@@ -10,6 +10,7 @@ import copy
 import difflib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -58,8 +59,8 @@ class HuggingFaceModel(ForwardModel):
             UsageError: It is such a name.
         """
         is_new = not name.startswith("_") and not hasattr(type(self), name)
-        if is_new and (close := difflib.get_close_matches(name, ("saving", "dial", "executor"), n=1, cutoff=0.8)):
-            raise UsageError(f"A model has no attribute {name!r} to be set. Did you mean {close[0]!r}?")
+        if is_new and (meant := _meant(name, value)) is not None:
+            raise UsageError(f"A model has no attribute {name!r} to be set. Did you mean {meant!r}?")
         super().__setattr__(name, value)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -213,6 +214,17 @@ class HuggingFaceModel(ForwardModel):
         return self.backbone_model.num_parameters(only_trainable, exclude_embeddings) + sum(e.numel() for e in added)
 
     generate = generate
+
+
+def _meant(name: str, value: Any) -> str | None:
+    """The attribute that an unknown one most likely stands for, if any: `dail` and, with a number, `dial_value`."""
+    parts = name.split("_") if isinstance(value, Real) and not isinstance(value, bool) else []
+    for one in (name, *parts):
+        for known in ("saving", "dial", "executor"):
+            # Two letters that changed places make a short name less alike than the cutoff.
+            if sorted(one) == sorted(known) or difflib.get_close_matches(one, [known], cutoff=0.8):
+                return known
+    return None
 
 
 def why_no_backbone(given: Any) -> str:

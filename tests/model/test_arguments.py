@@ -332,7 +332,16 @@ def test_held_out_text_may_name_its_documents(shared_model):
     assert shared_model("gateskip").calibrate([batch], [0.1])["dials"]
 
 
-@pytest.mark.parametrize(("name", "meant"), [("savings", "saving"), ("dials", "dial")])
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("savings", "saving"), ("dials", "dial"), ("dail", "dial"), ("dial_value", "dial"), ("savnig", "saving")],
+)
 def test_an_attribute_that_is_almost_the_dial_is_refused(name, meant, shared_model):
     with pytest.raises(UsageError, match=f"Did you mean '{meant}'"):
         setattr(shared_model("gateskip"), name, 0.15)
+
+
+def test_attributes_of_other_things_are_the_users(make_backbone):
+    model = AdaptiveModel.build(make_backbone("llama"), "random_skip")
+    model.scaling, model.laid_out, model.dial_history = 0.5, True, [0.1]
+    assert (model.scaling, model.laid_out, model.dial_history) == (0.5, True, [0.1])
