@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import torch
 
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone
@@ -84,7 +88,8 @@ def _made(kind: type[Method], *arguments: Any) -> Method:
     method = kind.__new__(kind)  # apart, to be looked at where `__init__` raises
     error = None
     try:
-        method.__init__(*arguments)  # type: ignore[misc]
+        with _default_of_torch(torch.float32):  # scores are computed in it, so what a method adds has it (`Method`)
+            method.__init__(*arguments)  # type: ignore[misc]
     except Exception as raised:
         if "_modules" in vars(method):  # `torch.nn.Module` was set up: it raised for a reason of its own
             raise
@@ -95,6 +100,20 @@ def _made(kind: type[Method], *arguments: Any) -> Method:
             f"Begin it with super().__init__(config, backbone, semantics, seed)."
         ) from error
     return method
+
+
+@contextmanager
+def _default_of_torch(dtype: torch.dtype) -> Iterator[None]:
+    """New tensors have this type in the block, where the caller has set another one."""
+    before = torch.get_default_dtype()
+    if before == dtype:  # nothing to put back: a plugin that sets another one is seen (`guard`)
+        yield
+        return
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def takes_target(spec: MethodSpec) -> bool:

@@ -56,6 +56,20 @@ def test_executor(shared_model):
     assert model.eval().executor == "packed"
 
 
+@pytest.mark.parametrize("default", [torch.float64, torch.float16])
+@pytest.mark.parametrize("spec", ["gateskip", "flexidepth", "d_llm"])
+def test_what_a_method_adds_is_fp32_whatever_new_tensors_are(spec, default, make_backbone):
+    backbone = make_backbone("llama")
+    torch.set_default_dtype(default)
+    try:
+        model = AdaptiveModel.build(backbone, spec).eval()
+        assert torch.get_default_dtype() == default
+        assert model(torch.tensor([[1, 2, 3]])).logits.dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {parameter.dtype for parameter in model.method.parameters()} == {torch.float32}
+
+
 def test_unsupported_family():
     """Issue 2: the error lists the families and the way out."""
     config = GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=50, n_positions=16)
