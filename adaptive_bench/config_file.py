@@ -184,9 +184,8 @@ class _Explanation:
             above = ".".join(location[:-1])
             around = [path.rpartition(".")[2] for path in keys() if path.rpartition(".")[0] == above]
             hint = registry.did_you_mean(location[-1], around if above else [*around, "extends"])
-            if "." in location[-1] and location[-1] in keys():
-                outer, _, inner = location[-1].partition(".")
-                hint = f"Nest it: {{{outer!r}: {{{inner!r}: ...}}}}."
+            if elsewhere := [path for path in keys() if location[-1] in (path, path.rpartition(".")[2])]:
+                hint = f"Write it as {' or '.join(map(_nested, elsewhere))}."
             return f"No config key is called {one_line(key, 60)!r}{self._where(location)}. {hint}"
         if problem["type"] == "missing":
             where = self._where(location)
@@ -221,3 +220,9 @@ class _Explanation:
                 return False
             values = values[part]
         return True
+
+
+def _nested(path: str) -> str:
+    """A key as it stands in a config, by its dotted path."""
+    outer, dot, inner = path.partition(".")
+    return f"{{{outer!r}: {_nested(inner) if dot else '...'}}}"
