@@ -44,7 +44,9 @@ def load_config(
         EnvironmentProblem: The file or the data folder does not exist or cannot be read.
         PluginFault: A plugin registered something else than the path of a preset.
     """
-    path, preset = as_path(preset_or_path, "A config is the name of a preset or a YAML file").expanduser(), None
+    step = f"Name one, or leave it out for {DEFAULT_PRESET!r}."
+    path = as_path(preset_or_path, "A config is the name of a preset or a YAML file", step).expanduser()
+    preset = None
     if overrides is not None and not isinstance(overrides, Mapping):
         raise UsageError(
             f"Overrides of a config are keys with values, such as {{'train': {{'steps': 10}}}}, got {overrides!r}. "

@@ -92,11 +92,12 @@ def refuse_truth_for_number(value: Any, annotation: Any) -> None:
         raise ValueError(needed)
 
 
-def as_path(given: Any, what: str) -> Path:
+def as_path(given: Any, what: str, step: str = "Name one; '.' is the current folder.") -> Path:
     """A path as a call in Python was given it.
 
     Args:
         what: Begins the sentence that refuses it: `A model is saved in a folder`.
+        step: What to give instead.
 
     Raises:
         UsageError: No file system has such a path, or it is empty: then it would be the current folder, unsaid.
@@ -111,7 +112,7 @@ def as_path(given: Any, what: str) -> Path:
     ):
         raise UsageError(
             f"{what}, a text of printable characters with at most {_LONGEST_NAME} bytes a name, got "
-            f"{one_line(repr(given), 60)}. Name one; '.' is the current folder."
+            f"{one_line(repr(given), 60)}. {step}"
         )
     return Path(text)
 

@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from adaptive_bench import output
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Out, named, run_names
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
-from adaptive_bench.store.results import finished_runs, tidy_rows
+from adaptive_bench.store.results import finished_runs, tidy_rows, why_empty
 from adaptive_bench.store.shelves import DEFAULT_OUT
 from adaptive_bench.store.tidy import as_csv, as_json, as_parquet
 
@@ -63,7 +64,7 @@ def export(
     if form is Form.lm_eval:
         _export_lm_eval(finished_runs(*(folders or []), out=out), to)
         return
-    rows = tidy_rows(*(folders or []), out=out)
+    rows = tidy_rows(*(folders or []), out=out, tell=_tell)
     if form is Form.parquet:
         output.write_bytes(to, as_parquet(rows))
     else:
@@ -84,11 +85,18 @@ def _export_lm_eval(runs: list[Path], to: Path) -> None:
     count = 0
     with atomic.new_folder(folder) as temporary:
         for run in runs:
+            before = count
             for file, contents in lm_eval_files(run):
                 (temporary / file).parent.mkdir(parents=True, exist_ok=True)
                 atomic.write_json(temporary / file, contents)
                 count += 1
+            if count == before:
+                _tell(why_empty(run))
     typer.echo(f"{count} results files of {len(runs)} run(s) written to {to}")
+
+
+def _tell(text: str) -> None:
+    typer.echo(paragraph(text), err=True)
 
 
 def _form_of(file: Path) -> Form | None:

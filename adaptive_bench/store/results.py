@@ -5,7 +5,9 @@ named.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -244,12 +246,14 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
         folders: Of runs, or their names (see `find_run`); without any, every finished run in `out`.
         out: Where runs are looked for.
 
+    Of a run without a row, whose work failed, a warning tells.
+
     Raises:
         EnvironmentProblem: There is no such run, or its table is damaged.
     """
     import pandas  # by far the slowest of all that reading takes
 
-    return pandas.DataFrame(tidy_rows(*folders, out=out))
+    return pandas.DataFrame(tidy_rows(*folders, out=out, tell=partial(warnings.warn, stacklevel=3)))
 
 
 def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
@@ -275,8 +279,12 @@ def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
     return chosen
 
 
-def tidy_rows(*folders: Path | str, out: Path | str = "runs") -> list[dict[str, Any]]:
-    """The rows of `load_results`, without pandas."""
+def tidy_rows(*folders: Path | str, out: Path | str = "runs", tell: Callable[[str], object]) -> list[dict[str, Any]]:
+    """The rows of `load_results`, without pandas.
+
+    Args:
+        tell: Is given a sentence for each run that has no row.
+    """
     rows = []
     for folder in finished_runs(*folders, out=out):
         about = read_run(folder / "config.yaml")
@@ -286,8 +294,23 @@ def tidy_rows(*folders: Path | str, out: Path | str = "runs") -> list[dict[str, 
             "model": about.get("model"),
             "finished": about.get("finished"),
         }
-        rows += [same | row for row in read_table(folder / "table.json")]
+        table = read_table(folder / "table.json")
+        if not table:
+            tell(why_empty(folder))
+        rows += [same | row for row in table]
     return rows
+
+
+def why_empty(folder: Path) -> str:
+    """Of a finished run without results what there is to say."""
+    failures = read_run(folder / "config.yaml").get("failures", ())
+    first = (
+        f": {len(failures)} piece(s) of its work failed, the first with {one_line(failures[0], 300)}"
+        if failures
+        else ""
+    )
+    step = f"`adaptive-bench retry {run_name(folder)}` does again what failed."
+    return f"The run {run_name(folder)!r} has no results{first.rstrip('.')}. {step}"
 
 
 def _foreign(path: Path, wanted: str) -> EnvironmentProblem:

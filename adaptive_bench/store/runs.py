@@ -67,8 +67,9 @@ def _path(text: str | Path) -> Path:
     Raises:
         UsageError: It names a user who is not known, or is too long.
     """
+    step = "Name one, or `last`; of several give each by itself, as in load_results(*names)."
     try:
-        path = as_path(text, "A run is named by its folder or its name").expanduser()
+        path = as_path(text, "A run is named by its folder or its name", step).expanduser()
         path.exists()
     except PermissionError:
         raise

@@ -16,6 +16,8 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs import run
 from adaptive_bench.store import manifest
 from adaptive_bench.store.atomic import write_sealed
+from adaptive_bench.store.digest import unsealed
+from adaptive_bench.store.results import write_run
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +120,18 @@ def test_an_export_is_what_python_loads(command, folders, tmp_path):
     assert load_results("last", out="out")["run"].nunique() == 1
     with pytest.raises(EnvironmentProblem, match="no finished run"):
         load_results(out="nowhere")
+
+
+def test_a_run_in_which_everything_failed_says_so_where_its_rows_are_read(command, folders, monkeypatch):
+    monkeypatch.setattr("adaptive_bench.store.lm_eval_results.lm_eval_files", lambda run: [])
+    (folders[0] / "table.json").write_text("[]")
+    about = unsealed((folders[0] / "run.json").read_bytes())
+    write_run(folders[0], about | {"failures": ["train dense, seed 1: Memory ran out."]})
+    with pytest.warns(UserWarning, match=r"has no results: 1 piece.* with train dense, seed 1: Memory ran out\. `adap"):
+        assert load_results(folders[0]).empty
+    for form in (["-o", "rows.csv"], ["--format", "lm-eval", "-o", "files"]):
+        result = command("export", str(folders[0]), *form)
+        assert result.exit_code == 0 and "retry" in result.stderr and "Memory ran out" in result.stderr
 
 
 def test_an_export_has_the_ending_of_its_format(command, folders, tmp_path):

@@ -276,6 +276,13 @@ def test_no_path_is_refused_wherever_one_is_taken(path, shared_model):
             call()
 
 
+def test_what_is_no_name_is_told_what_to_give_instead():
+    with pytest.raises(UsageError, match=r"give each by itself, as in load_results\(\*names\)"):
+        load_results(["runs/a", "runs/b"])
+    with pytest.raises(UsageError, match="leave it out for 'nano'"):
+        load_config(None)
+
+
 def test_a_model_is_saved_where_a_folder_can_be(shared_model, tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
