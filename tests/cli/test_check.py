@@ -51,7 +51,7 @@ def test_a_plugin_that_skips_nothing_fails(check, tmp_path):
 
 
 def test_a_plugin_that_forgets_the_base_class_is_told_its_line(check, tmp_path):
-    forgets = "    def __init__(self, *given):\n        self.gates = []  # as torch takes it\n        self.gates = Linear(2, 2)\n"
+    forgets = "    def __init__(self, *given):\n        self.gates = []\n        self.gates = Linear(2, 2)\n"
     plugin = PLUGIN.replace("    dial = ", f"{forgets}\n    dial = ", 1)
     (tmp_path / "lazy.py").write_text(f"from torch.nn import Linear\n{plugin}")
     result = check("lazy", "--plugin", "lazy.py", "--family", "llama")
