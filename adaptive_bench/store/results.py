@@ -24,7 +24,7 @@ from adaptive_bench.store.run_files import (
     refuse_entry,
     run_command,
 )
-from adaptive_bench.store.runs import find_run, retry_command, tables_below
+from adaptive_bench.store.runs import find_run, retry_command, run_name, tables_below
 from adaptive_bench.store.shelves import check_listable
 from adaptive_bench.validation import as_path
 
@@ -309,7 +309,7 @@ def why_empty(folder: Path) -> str:
         if failures
         else ""
     )
-    step = f"`adaptive-bench retry {run_name(folder)}` does again what failed."
+    step = f"`{retry_command(folder)}` does again what failed."
     return f"The run {run_name(folder)!r} has no results{first.rstrip('.')}. {step}"
 
 
