@@ -7,7 +7,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cache, cached_property
 from typing import Annotated, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from adaptive_bench.errors import EnvironmentProblem, one_line
 from adaptive_bench.store.counts import TokenBytes, token_bytes
@@ -144,6 +144,8 @@ _RANGES: Mapping[str, Any] = {
 @cache
 def _form() -> type[BaseModel]:
     """The fields of a point, none of which is turned into another type. What is projected is worked out anew."""
+    from pydantic import create_model  # where there is a stand-in for pydantic (`benchmarks/gpu.py`) no point is read
+
     types = get_type_hints(Evaluation) | {"projected": None, "projected_shape": None}
     known: dict[str, Any] = {
         one.name: (
