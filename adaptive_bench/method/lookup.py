@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -90,10 +91,11 @@ def _made(kind: type[Method], *arguments: Any) -> Method:
     try:
         with _default_of_torch(torch.float32):  # scores are computed in it, so what a method adds has it (`Method`)
             method.__init__(*arguments)  # type: ignore[misc]
-    except Exception as raised:
-        if "_modules" in vars(method):  # `torch.nn.Module` was set up: it raised for a reason of its own
+    except AttributeError as raised:
+        # What torch says of modules and parameters in what is no module yet; anything else is the method's own error.
+        if "_modules" in vars(method) or not re.search(r"Module\.__init__|_modules|_parameters|_buffers", str(raised)):
             raise
-        error = raised  # torch refuses modules and parameters of what is no module yet
+        error = raised
     if error is not None or "listeners" not in vars(method):
         raise PluginFault(
             f"The __init__ of a method calls that of its base class first, but that of {in_plugin(kind)} does not. "

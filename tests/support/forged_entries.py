@@ -108,11 +108,13 @@ def verified(**values):
     is of.
     """
     known = {"schema": 5, "adaptive_bench": VERSION, "points": 2, "trained": 2, "hold": 2, "alike": 0}
-    known |= {"documents": 6, "equal": 6, "verified": NOW.isoformat(timespec="seconds")}
+    known |= {"documents": 6, "equal": 6}
     known |= {"measured": [point(), point(method="random_skip")]}
 
     def forge(entry, _):
         reseal(entry)
+        # In a long session the entries are made long after this module was read.
+        known["verified"] = datetime.now(UTC).isoformat(timespec="seconds")
         digest = digest_of((entry / "entry.json").read_bytes())
         write(entry, "verified.json", known | {"entry_sha256": digest} | values)
 
