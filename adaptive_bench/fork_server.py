@@ -69,10 +69,16 @@ class _Forked(ForkServerProcess):
             return ForkServerProcess._Popen(process_obj)
 
 
-class _ForkedWithMain(ForkServerProcess):
+class _Named(BaseProcess):
+    """One that runs the main file, and is told by its name in there."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.name = f"{_NAME} {self.name}"
+
+
+class _ForkedWithMain(_Named, ForkServerProcess):
+    pass
 
 
 class _Spawned(SpawnProcess):
@@ -82,10 +88,8 @@ class _Spawned(SpawnProcess):
             return SpawnProcess._Popen(process_obj)
 
 
-class _SpawnedWithMain(SpawnProcess):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.name = f"{_NAME} {self.name}"
+class _SpawnedWithMain(_Named, SpawnProcess):
+    pass
 
 
 @contextmanager
