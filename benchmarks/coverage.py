@@ -102,10 +102,9 @@ def summary(found: Sequence[Found]) -> str:
     values = np.array([one[4] for one in more])
     worst = min(more, key=lambda one: one[4])
     return (
-        f"With two seeds or more, {np.mean((values >= 93) & (values <= 97)):.0%} of the {len(more)} settings are "
-        f"covered at 93 – 97 %, {np.mean(values > 97):.0%} more often, {np.mean(values < 93):.0%} less often; "
-        f"the least is {worst[4]:.1f} % (world {worst[0].name}, {worst[1]} seeds, {worst[2]} documents, mean "
-        f"{worst[3]:g})."
+        f"With two or more seeds, coverage lies at 93 – 97 % in {np.mean((values >= 93) & (values <= 97)):.0%} of the "
+        f"{len(more)} settings, above in {np.mean(values > 97):.0%}, below in {np.mean(values < 93):.0%}; the lowest "
+        f"is {worst[4]:.1f} % (world {worst[0].name}, {worst[1]} seeds, {worst[2]} documents, mean {worst[3]:g})."
     )
 
 
@@ -122,7 +121,7 @@ def page(tables: int, boards: int) -> str:
         if kind == "pooled":
             parts.insert(-2, POOLED_TEXT)
         if kind == "right or wrong":
-            parts += ["By world and mean, from 30 documents on:", by_world(found, 30)]
+            parts += ["By world and mean, for 30 or more documents:", by_world(found, 30)]
     few = tables // 5
     both = table(
         ["means", *(f"seeds: {seeds}" for seeds in pair_coverage.SEEDS), "before, 3", "before, 5"],
@@ -154,99 +153,101 @@ TEXT = """\
 # Statistics
 
 Every trained seed of a method answers the same test documents. Two things vary: which seed a model was trained with,
-and which documents it was asked. An interval of a score covers both.
+and which documents it was given. The interval of a score covers both.
 
 - **Variance.** The score of seed $s$ on document $d$ is $y_{{sd}} = \\mu + \\alpha_s + \\beta_d + \\gamma_{{sd}}$: a
-  mean, what the seed adds, what the document adds, and their interaction. The variance of the mean over $S$ seeds and
-  $D$ documents is
+  mean, a seed effect, a document effect, and their interaction. The variance of the mean over $S$ seeds and $D$
+  documents is
 
     $$\\frac{{\\sigma_\\alpha^2}}{{S}} + \\frac{{\\sigma_\\beta^2}}{{D}} + \\frac{{\\sigma_\\gamma^2}}{{S D}},$$
 
-    from the mean squares of the table, without bias (`tables/crossed.py`).
+    estimated without bias from the mean squares of the table (`tables/crossed.py`).
 
 - **Quantile.** Student's t. Its degrees of freedom are those of the documents, D - 1, where seeds hardly differ, and
-  those of the seeds, S - 1, as soon as seeds make up a notable part. With two seeds that quantile is 12.7: two seeds
-  say very little about all seeds, and their intervals say so. Three are much better, five are good.
+  those of the seeds, S - 1, as soon as seeds account for a notable part of the variance. With two seeds, the latter
+  give a quantile of 12.7: two seeds say very little about all seeds, and their intervals show it. Three are much better,
+  five are good.
 - **Range.** A metric with two finite bounds has Wilson's interval with that variance and quantile. It stays inside the
-  range and has a width where all answers are right or all are wrong: that of Wilson's interval over D documents. A
-  metric without bounds has a t interval, cut at a bound if it has one.
+  range and keeps a nonzero width where all answers are right or all are wrong: that of Wilson's interval over D
+  documents. Any other metric has a t interval, clipped at a bound if it has one.
 - **One seed** has an interval over documents alone. It says how the same trained model would do on other documents and
-  nothing of another training. A score that documents do not make up (BLEU, perplexities) has an interval over seeds
-  alone.
-- **Bits per byte** are a ratio of sums over all documents. A document enters with its part of the linearised ratio
-  (Cochran, 1977, chapter 6): these parts have the metric as their mean and its spread as theirs, so that everything
-  here holds for them too.
-- **Interpolated scores.** The score at a saving is a mix of two measured neighbours; each document's score is the same
-  mix.
+  nothing about another training. A score that does not decompose over documents (BLEU, perplexities) has an interval
+  over seeds alone.
+- **Bits per byte** are a ratio of sums over all documents. Each document contributes its term of the linearised ratio
+  (Cochran, 1977, chapter 6): the mean of these terms is the metric and their spread gives the metric's, so everything
+  here applies to them too.
+- **Interpolated scores.** The score at a saving interpolates between two measured neighbours; each document's score
+  uses the same weights.
 - **Two methods** are compared on the documents and seeds that both have, document by document, so what makes a
-  document hard for both drops out. Seeds are not paired: two methods of the same seed have hardly more in common than
-  of different ones, and as pairs they would cost half of the degrees of freedom. The interval is MOVER's (Newcombe,
-  1998; Zou and Donner, 2008): it joins the Wilson limits of the two scores, so that it is asymmetric near the ends of
-  the range and never ends at its own estimate, but for a difference that could not be larger. Degrees of freedom are
-  Welch and Satterthwaite's. For bounded metrics two documents are added that favour each side by a half (Agresti and
-  Min, 2005), so that a few documents which all agree are not certain. p is 1 less the largest confidence whose interval
-  does not hold 0. Two runs of one method (`adaptive-bench diff`), which a seed moves alike, have their seeds as pairs
+  document hard for both cancels out. Seeds are not paired: two methods with the same seed have hardly more in common
+  than with different ones, and pairing would cost half of the degrees of freedom. The interval is MOVER's (Newcombe,
+  1998; Zou and Donner, 2008): it combines the Wilson limits of the two scores, so it is asymmetric near the ends of the
+  range and never ends at its own estimate, except for a difference that could not be larger. Degrees of freedom are
+  Welch and Satterthwaite's. For bounded metrics, two documents that favour each side by a half are added (Agresti and
+  Min, 2005), so that a few documents that all agree are not taken as certain. p is 1 minus the largest confidence whose
+  interval excludes 0. For two runs of one method (`adaptive-bench diff`), which a seed moves alike, seeds are paired
   too.
-- **Variance between seeds.** With three methods or more each estimate is drawn towards what the methods of the column
-  have in common (Smyth, 2004): how much seeds move a logit. That counts for at most four degrees of freedom, with three
-  seeds for three, and for less where methods differ in it. The scores' own intervals do without.
-- **Families.** p of all pairs of a column is corrected by Holm's method, and each interval has the confidence at which
-  Holm tested its pair: it does not hold 0 exactly where the corrected p is below 5 %. The comparisons with the trained
-  static control, the question of the protocol, are a family of their own.
-- **Ranks.** A method's ranks reach from behind all that are certainly better to before all that are certainly worse,
-  by the tests of all pairs: with 95 % confidence every interval of the column holds the true rank. Intervals that
-  overlap do not say that methods are equal, and a method whose seeds differ much has more ranks open than its
-  neighbours.
+- **Variance between seeds.** With three or more methods, each estimate is shrunk towards what the methods of the column
+  have in common (Smyth, 2004): how much seeds move a logit. This prior counts for at most four degrees of freedom
+  (three with three seeds), and for fewer where methods differ in it. The scores' own intervals do not use it.
+- **Families.** The p-values of all pairs of a column are corrected by Holm's method, and each interval has the
+  confidence at which Holm tested its pair: it excludes 0 exactly where the corrected p is below 5 %. The comparisons
+  with the trained static control, the question of the protocol, are a family of their own.
+- **Ranks.** A method's ranks run from just behind all that are certainly better to just ahead of all that are
+  certainly worse, by the tests of all pairs: with 95 % confidence, every interval of the column contains the true rank.
+  Overlapping intervals do not mean that methods are equal, and a method whose seeds differ a lot has more ranks left
+  open than its neighbours.
 
 ![Left, scores of six methods with their intervals, best first. Right, the ranks that are left open to each:
-methods that no test tells apart share a stretch of ranks.](figures/ranks.svg)
+methods that no test tells apart share a range of ranks.](figures/ranks.svg)
 
-*Rank intervals. Ranks are shared where tests of all pairs do not separate methods
+*Rank intervals. Ranks are shared where the tests of all pairs do not separate methods
 ([record](records/nano_steps.json)).*
 
-Below, how often the intervals hold the truth on simulated scores, {tables} tables for each setting (up to a few million
-single scores): 95 is asked for. Cells show the smallest and the largest coverage over the settings they stand for. In a
-setting of few documents and a mean near the ends exact coverage is impossible, as the number of right answers takes few
-values; there the intervals err on the wide side. One seed is asked for its own mean over documents. Settings differ in
-the mean ({means}) and in standard deviations, in logits:"""
+Below is the coverage of the intervals on simulated scores, {tables} tables per setting (up to a few million single
+scores); the nominal level is 95 %. Cells show the smallest and the largest coverage over the settings they stand for.
+With few documents and a mean near the ends of the range, exact coverage is impossible, as the number of right answers
+takes few values; there the intervals err on the conservative side. A single seed is checked against its own mean over
+documents. Settings differ in the mean ({means}) and in standard deviations, in logits:"""
 
 POOLED_TEXT = """\
-Bits per byte of documents whose sizes are log-normal (standard deviation 0.6) and which are the harder the longer they
-are. Of few documents the ratio itself is a little biased."""
+Bits per byte over documents whose sizes are log-normal (standard deviation 0.6), longer ones being harder. With few
+documents the ratio itself is slightly biased."""
 
 PAIRED_TEXT = """\
-Two methods of these true means on the same documents, each with seeds of its own, {tables} tables for each setting.
+Two methods with these true means on the same documents, each with seeds of its own, {tables} tables per setting.
 Cells show the smallest and the largest coverage over 30, 100 and 500 documents and spreads between seeds of 0, 0.2 and
-0.6 (logits). Before: seeds paired, a t interval with two documents more, as this page described it until then."""
+0.6 (logits). Before: seeds paired, a t interval with two added documents, as this page described it until then."""
 
 COLLAPSING_TEXT = """\
 Some methods have seeds that fail altogether: here a share of the seeds scores 5 %, the others 95 %, on 100 documents.
-No interval from a few seeds knows of a failure that has not happened: coverage can be half of what is asked for
-({tables} tables for each setting; the difference is that from a method at 95 % which never fails). Nothing on a board
-mends that. Where the seeds of a method lie apart like this, read them one by one, and train more of them."""
+No interval from a few seeds can allow for a failure that has not happened: coverage can be half the nominal level
+({tables} tables per setting; the difference is from a method at 95 % that never fails). Nothing on a board fixes that.
+Where the seeds of a method lie this far apart, look at them one by one, and train more of them."""
 
 ERRORS_TEXT = """\
-How often some pair of equal methods is told apart, in percent of {boards} boards of 13 methods, 100 documents and 2, 3
-or 5 seeds; at most 5 is asked for, and at most 10 where spreads between seeds differ twelvefold. Spreads are 0.4 unless
-it says otherwise; the board's case has the spreads that the published nano board had, and groups of equal methods at
-98, 93, 65, 13 and 3 %. Before: seeds paired, p from Student's t with S - 1 degrees of freedom, Holm."""
+Family-wise error rate: how often at least one pair of equal methods is told apart, in percent of {boards} boards with
+13 methods, 100 documents and 2, 3 or 5 seeds. The aim is at most 5, and at most 10 where spreads between seeds differ
+twelvefold. Spreads are 0.4 unless stated otherwise; the board's case has the spreads of the published nano board, and
+groups of equal methods at 98, 93, 65, 13 and 3 %. Before: seeds paired, p from Student's t with S - 1 degrees of
+freedom, Holm."""
 
 POWER_TEXT = """\
-The other side: the share of pairs that are told apart, in percent, on {boards} boards with the true scores and spreads
-of the published nano board at 15 %, by the true difference of the two."""
+Power: the share of pairs that are told apart, in percent, on {boards} boards with the scores and spreads of the
+published nano board at 15 % as the truth, by the true difference of the pair."""
 
 CONTROL_TEXT = """\
-And of the comparisons with one control at 95.6 %, corrected as part of all pairs and as a family of their own:"""
+For the comparisons with one control at 95.6 %, corrected as part of all pairs and as a family of their own:"""
 
 CHOICE_TEXT = """\
-How many degrees of freedom the methods of a column may count for each other's variance between seeds, 0 being Welch's
-test: power on the board, and the errors of four cases from above, in percent of {boards} boards, with 3 and 5 seeds.
-The suite takes one and a half for each degree of freedom of a method's own, and at most four."""
+How many degrees of freedom the methods of a column may contribute to each other's variance between seeds (0 is Welch's
+test): power on the board, and the error rates in four of the cases above, in percent of {boards} boards, with 3 and 5
+seeds. The suite uses one and a half for each degree of freedom of a method's own, and at most four."""
 
 AT_ONCE_TEXT = """\
-How often all 78 intervals of a board hold their true differences at once, in percent of {boards} boards. Holm's
-correction promises that for 0 alone; intervals of pairs that are told apart are narrower than those of a correction
-which promises it for all differences."""
+How often all 78 intervals of a board contain their true differences simultaneously, in percent of {boards} boards.
+Holm's correction guarantees this for differences of 0 only; intervals of pairs that are told apart are narrower than
+those of a correction that guarantees it for all differences."""
 
 
 if __name__ == "__main__":
