@@ -165,8 +165,8 @@ and which documents it was given. The interval of a score covers both.
 
 - **Quantile.** Student's t. Its degrees of freedom are those of the documents, D - 1, where seeds hardly differ, and
   those of the seeds, S - 1, as soon as seeds account for a notable part of the variance. With two seeds, the latter
-  give a quantile of 12.7: two seeds say very little about all seeds, and their intervals show it. Three are much better,
-  five are good.
+  give a quantile of 12.7: two seeds say very little about all seeds, and their intervals show it. Three are much
+  better, five are good.
 - **Range.** A metric with two finite bounds has Wilson's interval with that variance and quantile. It stays inside the
   range and keeps a nonzero width where all answers are right or all are wrong: that of Wilson's interval over D
   documents. Any other metric has a t interval, clipped at a bound if it has one.
