@@ -1,6 +1,6 @@
-"""The base as it is: the pretrained model, dense and not fine-tuned. The control that says what training is worth.
+"""The base model as it is: pretrained, dense and not fine-tuned. The control that shows what training is worth.
 
-Idea: whatever a method keeps of the fine-tuned model's quality counts only above what the model could do before.
+Idea: the quality a method retains from the fine-tuned model counts only above what the model could do before.
 Source, equations, deviations: none.
 """
 

@@ -1,8 +1,8 @@
 """Routers before every attention and every MLP, under one target: what SkipGPT and Informed Routing share.
 
-A router gives two logits, execute (0) and skip (1). Training samples the choice by a hard Gumbel-Softmax whose
-temperature falls linearly from 5 to 1; a penalty holds the mean of all executed shares to the target; the backbone is
-frozen. Inference takes the larger logit, with an offset on the execute side as the dial.
+A router outputs two logits, execute (0) and skip (1). Training samples the choice with a hard Gumbel-Softmax whose
+temperature falls linearly from 5 to 1; a penalty pulls the mean of all executed shares towards the target; the backbone
+is frozen. Inference takes the larger logit, with an offset on the execute logit as the dial.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIRST_TEMPERATURE, LAST_TEMPERATURE = 5.0, 1.0
 
 
 class BranchRoutersConfig(MethodConfig):
-    """Parameters of both."""
+    """Parameters of both methods."""
 
     sparsity: float | None = Field(
         None,

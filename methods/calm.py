@@ -1,35 +1,36 @@
-r"""CALM: a token leaves the stack at the first layer whose prediction it is confident in.
+r"""CALM: a token exits the stack at the first layer that is confident in its prediction.
 
-Idea: every layer is trained to predict through the shared final norm and head. While writing, a token exits at the
-first layer whose confidence reaches a threshold; its state is carried to the upper layers, which project their own
+Idea: every layer is trained to predict through the shared final norm and head. During generation, a token exits at the
+first layer whose confidence reaches a threshold; its state is passed on to the layers above, which project their own
 K,V from it.
 
 Paper: "Confident Adaptive Language Modeling", https://arxiv.org/abs/2207.07061.
-Equations: loss $\sum_i w_i \mathrm{CE}_i / \sum_i w_i$ with $w_i = i$ (section 3.2); confidence `softmax`: top-1 minus
-top-2 probability, `state`: cosine of neighbouring layers' states, never at the first exit, `classifier`: sigmoid of one
-linear map of the state, shared by all exits and trained afterwards, the rest frozen, on whether the layer's prediction
-is the last layer's, each layer's cross entropy balanced between the two (section 3.3), `convergence`: TIDE's measure
-(below); threshold for generated token $t = 0, 1, \ldots$: $0.9 \lambda + 0.1 \exp(-\tau t / N)$ with the temperature
-$\tau$, clipped to $[0, 1]$ (section 3.3, `decay=paper`; the released code's form is `decay=t5x`). A probe costs a run
-of the head, 3 H, H or 128 (H + 1) multiply-accumulates.
+Equations: loss $\sum_i w_i \mathrm{CE}_i / \sum_i w_i$ with $w_i = i$ (section 3.2). Confidence is, for `softmax`,
+top-1 minus top-2 probability; for `state`, the cosine between neighbouring layers' states, never at the first exit; for
+`classifier`, the sigmoid of one linear map of the state, shared by all exits and trained afterwards with the rest
+frozen to tell whether the layer's prediction is the last layer's, with each layer's cross entropy balanced between the
+two cases (section 3.3); for `convergence`, TIDE's measure (below). The threshold for generated token
+$t = 0, 1, \ldots$ is $0.9 \lambda + 0.1 \exp(-\tau t / N)$ with temperature $\tau$, clipped to $[0, 1]$ (section 3.3,
+`decay=paper`; the released code's form is `decay=t5x`). A probe costs a run of the head, 3 H, H or 128 (H + 1)
+multiply-accumulates, respectively.
 
-`confidence=convergence` is how TIDE (arXiv 2603.21365) knows that a state will not change any more: a router of each
-layer, $\sigma(u \, \mathrm{silu}(D \, n(h_l)))$ with $D$ of 128 rows, no biases, and $n$ the final norm, is trained
-afterwards, the rest frozen, by plain cross entropy on $\cos(h_l, h_L) > 0.98$. In TIDE's released code every layer runs
-for every token and the routers choose which one is read, so that nothing is saved; here a token that leaves skips the
-layers above. Theirs probes every fourth layer (`exit_interval=4`) at a threshold of 0.85, takes $h_L$ after the final
-norm, trains without $n$ what it runs with it, and lets the rows of a batch leave together; here both are residual
-streams, and each token leaves by itself.
+`confidence=convergence` is how TIDE (arXiv 2603.21365) tells that a state has stopped changing: one router per layer,
+$\sigma(u \, \mathrm{silu}(D \, n(h_l)))$ with $D$ of 128 rows, no biases, and $n$ the final norm, is trained afterwards
+with the rest frozen, by plain cross entropy on $\cos(h_l, h_L) > 0.98$. In TIDE's released code every layer runs for
+every token and the routers choose which layer's output is used, so nothing is saved; here a token that exits skips the
+layers above. TIDE's code probes every fourth layer (`exit_interval=4`) at a threshold of 0.85, takes $h_L$ after the
+final norm, trains its routers without $n$ but runs them with it, and lets the rows of a batch exit together; here both
+states are residual streams, and each token exits on its own.
 
-Deviations: decoder-only. Prompts run at full depth unless `exit_prompt`, but for their last position, which writes the
-first answer token; log-likelihoods are scored by teacher-forced exit, where each answer token exits on its own
-confidence. Tokens exit one by one in a batch. The
-probe that lets a token exit is its final logits. `decay` is off by default, so that one threshold means one thing;
-`min_exit` spares the first layers, whose heads are overconfident. Whoever may exit is probed at every dial value, also
-where nobody does: there the method saves less than nothing, and `dense` is the model without it. The threshold that
-the paper's own calibration chooses (Learn then Test, section 4) is no point of a board, which compares at equal
-savings: `adaptive_bench.model.learn_then_test.certified_dial` finds it for a model and prompts, by how far texts differ
-from those at full depth; the variant that compares their quality against references is left out.
+Deviations: decoder-only. Unless `exit_prompt` is set, prompts run at full depth except for their last position, which
+generates the first answer token; log-likelihoods are scored by teacher-forced exit, where each answer token exits on
+its own confidence. Tokens in a batch exit one by one. The output of the probe at which a token exits is its final
+logits. `decay` is off by default, so that one threshold means one thing; `min_exit` spares the first layers, whose
+heads are overconfident. Tokens that may exit are probed at every dial value, even where none exits: there the saving is
+negative, and `dense` is the model without probes. The threshold that the paper's own calibration chooses (Learn then
+Test, section 4) is not a point on a board, since boards compare at equal savings:
+`adaptive_bench.model.learn_then_test.certified_dial` finds it for a model and prompts, from how much texts differ from
+those at full depth; the variant that compares their quality with references is left out.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ TRAINED_AFTERWARDS = ("classifier", "convergence")
 
 
 class CALMConfig(MethodConfig):
-    """Parameters of CALM. All that is searched is about inference: its trials share one training. So the classifier and
-    the routers, which read the training text a second time, are no part of the search.
+    """Parameters of CALM. The search covers only inference parameters, so that its trials share one training. The
+    classifier and the routers, which read the training text a second time, are therefore not part of it.
     """
 
     search_space: ClassVar[Mapping[str, SearchRange]] = {

@@ -1,26 +1,27 @@
-r"""D-LLM: a router per layer runs the layer for a token or drops the token there, keys and values with it.
+r"""D-LLM: a router per layer runs the layer for a token or drops the token there, along with its keys and values.
 
-Idea: how many layers a token needs differs from token to token, so a small network before each layer decides from the
-token's state. Whoever skips leaves no keys and values in the layer, so that skipping saves memory as well. One share is
-asked of every token, over all layers, and asked ever more firmly while training goes on.
+Idea: tokens differ in how many layers they need, so a small network before each layer decides from the token's state. A
+token that skips a layer leaves no keys and values there, so skipping saves memory as well. Every token is asked to run
+the same share of the layers, with a weight that grows during training.
 
 Paper: "D-LLM: A Token Adaptive Computing Resource Allocation Strategy for Large Language Models", NeurIPS 2024.
 Equations: $(r_{\mathrm{skip}}, r_{\mathrm{execute}}) = W_2 \, \mathrm{SiLU}(\mathrm{RMSNorm}(W_1 h))$ with $h$ the raw
-    residual stream and a width of 512 in between; run iff execute has a probability of at least one half; hard
+    residual stream and an inner width of 512; a layer runs iff execute has a probability of at least one half; hard
     Gumbel-Softmax of temperature 1 in training; loss
-    $\mathrm{CE} + \lambda(t) \, \mathrm{mean}_t | \bar w_t - \Omega |$, $\bar w_t$ the share of layers that the token
-    runs, the first two included, which are not routed, and $\lambda(t) = 5 \sin(\frac{\pi}{2} t / T)$. The first two
-    tokens of a text run every layer and are not counted. Biases start at 0.1 (skip) and 2 (execute). K,V of skipping
-    tokens do not exist in that layer (`evict`).
+    $\mathrm{CE} + \lambda(t) \, \mathrm{mean}_t | \bar w_t - \Omega |$ with $\bar w_t$ the share of layers that the
+    token runs, including the first two, which are not routed, and $\lambda(t) = 5 \sin(\frac{\pi}{2} t / T)$. The first
+    two tokens of a text run every layer and are not counted. Biases start at 0.1 (skip) and 2 (execute). K,V of
+    skipping tokens do not exist in that layer (`evict`).
 
-Followed is the released code (`Jyk-122/D-LLM`), whose training multiplies attention's weights by the choices and makes
-their sum 1 again: the same as hiding the keys.
+This follows the released code (`Jyk-122/D-LLM`), whose training multiplies the attention weights by the choices and
+renormalises them to sum to 1, which is the same as masking the keys.
 
-Deviations: the backbone is trained as a whole instead of by LoRA on a frozen one, as with all methods here. The choice
-has its gradient by the layer's output alone, not by the keys that it hides. A router is at most a quarter as wide as
-the states, so that on a small model it does not cost a layer. Omega is by default what the run's target saving asks for
-(released script: 0.5). The dial, an offset on the execute logit at inference, is ours. The code's prompts compute
-everything and hide it, and its cache shows entries of earlier requests; here nobody computes what is dropped.
+Deviations: the backbone is trained as a whole instead of with LoRA on a frozen one, as for all methods here. The choice
+gets its gradient through the layer's output alone, not through the keys that it masks. A router is at most a quarter as
+wide as the states, so that on a small model it does not cost as much as a layer. Omega defaults to what the run's
+target saving asks for (released script: 0.5). The dial, an offset on the execute logit at inference, is ours. For
+prompts, the released code computes everything and masks it, and its cache exposes entries of earlier requests; here
+nothing that is dropped is computed.
 """
 
 from __future__ import annotations

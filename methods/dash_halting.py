@@ -1,26 +1,27 @@
-r"""DASH: prompt tokens that attention no longer changes are halted at one layer, and skip all layers above it.
+r"""DASH: prompt tokens that attention no longer changes are halted at one layer and skip all layers above it.
 
-Idea: while a prompt is read, most tokens come to rest: what attention adds to them in some middle layer is small. They
+Idea: while a prompt is processed, most tokens settle: what attention adds to them in some middle layer is small. These
 are the ones to halt, which is the opposite of what early exit and importance scores keep. Nothing is trained and no
-attention weights are needed, only the length of an update that was computed anyway.
+attention weights are needed, only the norm of an update that is computed anyway.
 
 Paper: "Stability Implies Redundancy: Delta Attention Selective Halting for Efficient Long-Context Prefilling",
     https://arxiv.org/abs/2604.18103.
-Equations: $\Delta_t = \| U_t \|_2$ with $U$ the output of layer $l_s$'s attention before it is added; of a prompt of
-    $S$ tokens the $K = \lfloor (1 - \rho) S \rfloor$ with the largest $\Delta$ stay active, all others keep their state
-    in the layers above $l_s$. Typical: $l_s = 0.4 L$, $\rho = 0.667$. What is written runs every layer.
+Equations: $\Delta_t = \| U_t \|_2$ with $U$ the output of layer $l_s$'s attention before it is added; of a prompt's
+    $S$ tokens, the $K = \lfloor (1 - \rho) S \rfloor$ with the largest $\Delta$ stay active, and all others keep their
+    state in the layers above $l_s$. Typical: $l_s = 0.4 L$, $\rho = 0.667$. Generated tokens run every layer.
 
-What was confirmed: the authors' page of their code says that one start layer scores tokens by the norm of attention's
-output before the residual, that the top (1 - rho) are the active set, without training, in prefill. Not confirmed, as
+Confirmed: the authors' page of their code says that one start layer scores tokens by the norm of the attention output
+before the residual and that the top (1 - rho) are the active set, without training, in prefill. Not confirmed, because
 neither paper nor code could be read: the figures above (from summaries); that halted tokens leave no keys and values in
 the layers above (`evict`); that they run the MLP of layer l_s itself; what a batch or a chunked prompt does.
 
-In `paper` a prompt is ranked as a whole, which looks ahead (C1). In `bench` a token is halted where its $\Delta$ is
-below the quantile that rho is on held-out training text: a token's fate depends on itself and on what precedes it.
+In `paper` semantics a prompt is ranked as a whole, which looks ahead (C1). In `bench` semantics a token is halted where
+its $\Delta$ is below the rho-quantile on held-out training text: a token's fate depends on itself and on what precedes
+it.
 
-Deviations: a prompt's last token, off which the answer's first one is read, is always active and one of the K. A text
-without a prompt has a prompt of one token, so that nothing is halted. This method saves in prompts alone: what it saves
-of a whole text hangs on the share that prompts have in it.
+Deviations: a prompt's last token, which predicts the first answer token, is always active and one of the K. A text
+without a prompt is given a prompt of one token, so that nothing is halted. This method saves only in prompts: what it
+saves of a whole text depends on the prompt's share of it.
 """
 
 from __future__ import annotations

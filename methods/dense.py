@@ -1,6 +1,6 @@
 """Dense: every token executes every branch. The control that all savings and retentions are measured against.
 
-Idea: none. Fine-tuned on the same data in the same order, it tells what the training alone does to the score.
+Idea: none. Fine-tuned on the same data in the same order, it shows what training alone does to the score.
 Equations: $h' = h + f(h)$ at every branch. Deviations: none.
 """
 

@@ -1,23 +1,24 @@
-r"""FlexiDepth: on a frozen model, routed layers send a token through the layer or through a small adapter.
+r"""FlexiDepth: on a frozen model, routers send each token through a layer or through a small adapter.
 
 Idea: a router reads the layer's input. Above the threshold the token attends, and its MLP is scaled by the router's
-gate g; below it, it leaves keys and values alone and takes an adapter, scaled by 1 - g, in the MLP's place. Both
-factors give the router its gradient; a penalty on the squared number of layers a token uses sets how many it skips.
+gate g; below it, the token only leaves its keys and values and takes an adapter, scaled by 1 - g, in place of the MLP.
+Both factors give the router its gradient; a penalty on the squared number of layers a token uses determines how many it
+skips.
 
 Paper: "Adaptive Layer-skipping in Pre-trained LLMs", https://arxiv.org/abs/2503.23798.
-Equations: $g = \sigma(w U \tanh(\mathrm{RMSNorm}(D z)))$, $z$ the layer's pre-normed input, $D$ from $H$ to $H/16$, $U$
-    back, $w$ from $H$ to 1, without biases; run iff $g > 0.5$: $h' = h + \mathrm{attention}(h)$,
+Equations: $g = \sigma(w U \tanh(\mathrm{RMSNorm}(D z)))$ with $z$ the layer's pre-normed input, $D$ from $H$ to $H/16$,
+    $U$ back, $w$ from $H$ to 1, without biases; run iff $g > 0.5$: $h' = h + \mathrm{attention}(h)$,
     $h'' = h' + g \, \mathrm{MLP}(h')$; else $h'' = h + (1 - g) \, \mathrm{adapter}(h)$, a gated MLP of a sixteenth of
     the width; loss $\mathrm{CE} + \alpha \, \mathrm{mean}_t (\sum_l g_{t,l})^2$, $\alpha = 10^{-3}$. The second half of
     the layers is routed. K,V of tokens that skip are computed.
 
-Where sources differ the released checkpoint, as its port reads it, is followed: RMSNorm before tanh (a summary of the
-paper has them the other way round), and the factors g and 1 - g of the paper. `factors=straight_through` is the later
+Where sources differ, this follows the released checkpoint as its port reads it: RMSNorm before tanh (a summary of the
+paper has them the other way round), and the paper's factors g and 1 - g. `factors=straight_through` is the later
 variant without them: they are 1, with the gradient they would have.
 
-Deviations: the adapter reads what the MLP would read (which norm feeds it was published nowhere). The model starts from
-the fine-tuned dense one; without biases gates start around one half. Neither target nor schedule: alpha decides what is
-saved, as in the paper. The dial, a threshold on g, is ours.
+Deviations: the adapter reads what the MLP would read (which norm feeds it is not published anywhere). The model starts
+from the fine-tuned dense one; without biases, gates start around one half. There is neither a target nor a schedule:
+alpha decides what is saved, as in the paper. The dial, a threshold on g, is ours.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class FlexiDepthConfig(MethodConfig):
 
 
 class FlexiDepth(Method):
-    """Sends tokens through deep layers or past them, by an adapter; the dial is the threshold on the router's gate."""
+    """Sends tokens through deep layers or through adapters; the dial is the threshold on the router's gate."""
 
     supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = FlexiDepthConfig

@@ -1,27 +1,27 @@
 r"""FREE: one early exit, chosen by confidence at a shallow layer, trained so that the shallow model imitates the deep
 one.
 
-Idea: the first L_S layers are a model of their own. A token that is confident there is written at once; the others
-go on through the deep layers. With `kv=defer` tokens that left wait and pass the deep layers together with the next
-one that stays, so their deep K,V are exact (synchronized parallel decoding: it saves passes over the weights, hardly
-any FLOPs). With `kv=recompute` the deep layers project K,V from the exit state instead, which saves FLOPs.
+Idea: the first L_S layers are a model of their own: a token that is confident there is generated at once, and all
+others go on through the deep layers. With `kv=defer`, tokens that exited wait and pass through the deep layers together
+with the next one that stays, so their deep K,V are exact (synchronized parallel decoding: it saves passes over the
+weights but hardly any FLOPs). With `kv=recompute`, the deep layers project K,V from the exit state instead, which saves
+FLOPs.
 
 Paper: "Fast and Robust Early-Exiting Framework for Autoregressive Language Models with Synchronized Parallel Decoding",
 https://arxiv.org/abs/2310.05424.
 Equations: $(L_S \mathrm{CE}_S + L \, \mathrm{CE}_L) / (L_S + L) + \alpha \mathrm{KD}$, $\alpha = 0.5$, KD = mean
-squared error between normed hidden states, the deep side detached, matched dynamically: from the deepest of evenly
-spaced teacher layers downwards, each takes the closest student layer strictly below the one before (section 3.2); exit
-where top-1 minus top-2 probability exceeds the threshold (section 3.3); adaptive threshold from a mixture of two Beta
-distributions (section 3.4, `adaptive_threshold`).
+squared error between normed hidden states with the deep side detached, matched dynamically: from the deepest of evenly
+spaced teacher layers downwards, each takes the closest student layer strictly below the previous match (section 3.2);
+exit where top-1 minus top-2 probability exceeds the threshold (section 3.3); adaptive threshold from a mixture of two
+Beta distributions (section 3.4, `adaptive_threshold`).
 
-Deviations: decoder-only; prompts run at full depth, and distillation is over the tokens that write the answer (theirs
-is over the decoder's tokens, which are these; the prompt is the encoder's there). `confidence=state` (cosine of
-neighbouring states) is not in the paper, which other comparisons call FREE all the same. The exit is probed at every
-dial value, also where nobody leaves. The threshold is the dial. The paper's adaptive one is a value of it, which
-`adaptive_threshold` fits to held-out text: theirs is fitted again while texts are written, to what the deep layers said
-of all texts before, so that what becomes of a text depends on the others. No board shows it, for boards compare at
-equal savings. Their optional roll-back of exits that the deep layers disagree with, and their map between the states
-that are distilled (off in their scripts), are left out.
+Deviations: decoder-only; prompts run at full depth, and distillation covers the tokens that generate the answer (theirs
+covers the decoder's tokens, which are the same: there the prompt belongs to the encoder). `confidence=state` (cosine of
+neighbouring states) is not in the paper, although other comparisons call it FREE. The exit is probed at every dial
+value, even where no token exits. The threshold is the dial. The paper's adaptive threshold is a value of it, which `adaptive_threshold` fits to held-out text: theirs is refitted during generation to what the deep layers said of
+all earlier texts, so that the result for a text depends on the others. No board shows it, because boards compare at
+equal savings. Their optional rollback of exits that the deep layers disagree with, and their map between the distilled
+states (off in their scripts), are left out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Gates without skipping: GateSkip's gates and penalty, trained while every token executes every branch.
 
-Idea: a gate also scales its branch, and its penalty regularises. What this control scores is GateSkip's starting point:
-the difference to it is the price of skipping, the difference from `dense` to it the price (or gain) of the gates.
+Idea: a gate also scales its branch, and its penalty regularises. This control's score is GateSkip's starting point: the
+difference from it to GateSkip is the price of skipping, and the difference from `dense` to it is the price (or gain) of
+the gates.
 Paper: the equations of `gateskip` at a constant budget of 1 (https://arxiv.org/abs/2510.13876, eq. 2, 4, 5).
-Deviations: as `gateskip`.
+Deviations: as for `gateskip`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from .gateskip import GateSkip, GateSkipConfig
 
 
 class GatedConfig(MethodConfig):
-    """Those parameters of GateSkip that are not about skipping. No search space: what saves nothing cannot be tuned on
-    what it keeps at a saving; it belongs to the GateSkip it is compared with and takes its values.
+    """The parameters of GateSkip that do not concern skipping. There is no search space: what saves nothing cannot be
+    tuned on what it retains at a saving; it belongs to the GateSkip it is compared with and takes its values.
     """
 
     shape: Literal["vector", "scalar"] = Field("vector", description="as in `gateskip`")
