@@ -1,34 +1,36 @@
 r"""GateSkip: sigmoid-linear gates on every attention and MLP branch decide which tokens skip it.
 
-Idea: a gate reads the branch's input, multiplies its output, and is pushed towards zero by a sparsity penalty. The
-mean gate value of a token is its importance for that branch; the least important share of tokens skips it. In
-training the kept share decays, so that the model learns to live with skipped states.
+Idea: a gate reads the branch's input, multiplies its output, and is pushed towards zero by a sparsity penalty. A
+token's mean gate value is its importance for that branch; the least important share of tokens skips it. During
+training the kept share decays, so that the model learns to cope with skipped states.
 
 Paper: "What Layers When: Learning to Skip Compute in LLMs with Residual Gates", https://arxiv.org/abs/2510.13876.
 Equations: $h' = h + o \odot g(h)$, $g(h) = \sigma(W h + b)$ (eq. 2); loss $\mathrm{CE} + \lambda L_S$ (eq. 4, 5);
 threshold $\tau$ = quantile of the mean gates at 1 - budget, skip where score $\le \tau$ (eq. 6, Algorithm 3); budget
 from 1.0 to 0.8 over training (Algorithm 1).
 
-`paper` semantics, with K,V copied from the layer below, follow the released code where the letter does not work:
-nothing is skipped at budget 1 or in a call of one token, else exactly floor(q n) of the call's n tokens, lowest scores
-first, ties by position. While a batch is written n is the number of unfinished rows: it falls, so fewer and fewer are
-skipped and the last row runs in full; below 1 / q rows decoding saves nothing. `threshold=literal` is the letter: it
-skips at least one token per call, all of them where scores are equal or n = 1, and so cannot write answers.
+`paper` semantics, with K,V copied from the layer below, follow the released code where the paper taken literally does
+not work: nothing is skipped at budget 1 or in a call of one token, otherwise exactly floor(q n) of the call's n tokens,
+lowest scores first, ties broken by position. While a batch is generated, n is the number of unfinished rows: it falls,
+so fewer and fewer are skipped and the last row runs in full; below 1 / q rows decoding saves nothing.
+`threshold=literal` takes the paper literally: it skips at least one token per call, all of them where scores are equal
+or n = 1, and so cannot generate answers.
 
-`compensate=scale` is ours: tokens get instead of a branch what makes their state $s$ times itself, with the
-least-squares $s$ of each gated branch on held-out text that runs everything (DASH's factor, arXiv 2505.17420).
+`compensate=scale` is ours: in place of a skipped branch, tokens get what multiplies their state by $s$, with the
+least-squares $s$ of each gated branch on held-out text with everything executed (DASH's factor, arXiv 2505.17420).
 
 Deviations in `bench` semantics:
-* thresholds are calibrated per branch on held-out training text, so a decision is causal and free of the batch;
+* thresholds are calibrated per branch on held-out training text, so a decision is causal and independent of the batch;
 * K,V of skipped tokens are recomputed from the state they carry.
-In both, as one training serves both: it drops what the thresholds will drop, exactly floor(q n) of a batch's n prompt
-tokens and of its answer tokens, ties by position (the paper: one interpolated quantile over a batch of one sequence);
-the budget is at its end from 70 % of the training on (released code: a plateau too); the gate reads the pre-normed
-input and its gradient stops there, as in the released code (`input`, `detach`). On Gemma 2, which normalises a branch's
-output, the gate multiplies the normalised output: that is what re-enters the residual stream (eq. 2). The released code
-gates before that norm, which takes out a gate's mean, and so all of a scalar gate. Penalty and lambda are a pair; the
-default is the released code's, the mean of g^2 with lambda 1 (the paper's norm of a scalar channel is an L1, with
-lambda 0.1: `loss=l1`). In a short training of the nano model it kept more than the paper's pair and than g^2 with 0.1.
+In both: one training serves both, so it drops what the thresholds will drop, exactly floor(q n) of a batch's n prompt
+tokens and of its answer tokens, ties broken by position (the paper: one interpolated quantile over a batch of one
+sequence); the budget stays at its final value from 70 % of the training on (released code: a plateau too); the gate
+reads the pre-normed input and its gradient stops there, as in the released code (`input`, `detach`). On Gemma 2, which
+normalises a branch's output, the gate multiplies the normalised output, since that is what re-enters the residual
+stream (eq. 2). The released code gates before that norm, which removes a gate's mean, and so all of a scalar gate.
+Penalty and lambda are a pair; the default is the released code's, the mean of g^2 with lambda 1 (the paper's norm of a
+scalar channel is an L1, with lambda 0.1: `loss=l1`). In a short training of the nano model it retained more than the
+paper's pair and than g^2 with 0.1.
 """
 
 from __future__ import annotations

@@ -1,28 +1,29 @@
 r"""Informed Routing: a token that skips a branch gets a cheap forecast of the branch's output instead of nothing.
 
-Idea: what matters is not how important a branch is to a token but how well its output can be forecast. First a small
-net per branch learns to forecast the output; then a router per branch learns, under one target, for which tokens the
-forecast will do. `substitute=none` leaves the forecast out: SkipGPT with this router, the ablation of the idea.
+Idea: what matters is not how important a branch is to a token but how well its output can be forecast. First, a small
+network per branch learns to forecast the output; then, under one target, a router per branch learns for which tokens
+the forecast is good enough. `substitute=none` leaves the forecast out: SkipGPT with this router, the ablation of the
+idea.
 
 Paper: "Informed Routing in LLMs: Smarter Token-Level Computation for Faster Inference",
     https://arxiv.org/abs/2510.13831.
 Equations: $h' = h + e f(x) + (1 - e) g(x)$, $g(x) = W_2 \, \mathrm{SiLU}(W_1 x)$ of rank 100, $x$ the pre-normed state,
-    $e = 1$ where the execute logit is not below the other. Stage 1, everything executes: the sum over branches of
-    $\mathrm{SmoothL1}(g(x), f(x))$. Stage 2, with $\bar e$ the mean executed share, $m = 1 - e$ and, of a branch $b$,
-    $c_b = \frac{\sum_t m (1 - \cos(h, h + f))}{\sum_t m + 1}$:
+    $e = 1$ where the execute logit is not below the skip logit. Stage 1, with everything executed: the sum over
+    branches of $\mathrm{SmoothL1}(g(x), f(x))$. Stage 2, with $\bar e$ the mean executed share, $m = 1 - e$ and, for a
+    branch $b$, $c_b = \frac{\sum_t m (1 - \cos(h, h + f))}{\sum_t m + 1}$:
     $\mathrm{CE} + 8 \, | (1 - s) - \bar e | + 0.1 \, \mathrm{mean}_l \sum_b c_b$; hard Gumbel-Softmax,
     temperature 5 -> 1 linearly. K,V of skipped tokens are computed.
 
-Where paper and code differ the paper's idea is followed: the released router scripts pass a flag that drops the
-forecast, and evaluation samples; here forecasts count and the larger logit decides. Routers are those of the code,
-H -> H/4 - 200 -> 2 with a ReLU, but at least 16 wide (the rule has no width at H <= 800), reading the pre-normed state
-(its `--post_norm_router`).
+Where paper and code differ, this follows the paper's idea: the released router scripts pass a flag that drops the
+forecast, and their evaluation samples; here the forecast is used and the larger logit decides. Routers are those of the
+code, H -> H/4 - 200 -> 2 with a ReLU, but at least 16 wide (the rule gives no width at H <= 800), and read the
+pre-normed state (its `--post_norm_router`).
 
 Deviations: both stages are one training, the first `forecast_share` of its steps and the rest (paper: 2000 and 2000);
-the LoRA stage after them is no part of this. The similarity term takes the forecast for f, which nothing shows where a
-token skipped, and its gradient reaches the router by m alone. The model starts from the fine-tuned dense one, routers
-start biased towards execute (+5), and over stage 2 the target falls from 1 to 1 - s on the schedule all methods share.
-Padding does not enter any mean. The dial, an offset on the execute logit at inference, is ours.
+the LoRA stage after them is not included. The similarity term uses the forecast in place of f, which is unknown where a
+token skipped, and its gradient reaches the router through m alone. The model starts from the fine-tuned dense one,
+routers start biased towards execute (+5), and over stage 2 the target falls from 1 to 1 - s on the schedule all methods
+share. Padding is excluded from every mean. The dial, an offset on the execute logit at inference, is ours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""LayerSkip: layer dropout that rises with depth plus an early-exit loss make one model usable at any depth.
 
-Idea: in training, deeper layers are dropped more often and every layer learns to predict through the shared head. At
-inference all tokens leave at one layer E, through the final norm and the head. (Self-speculation, the paper's other
+Idea: during training, deeper layers are dropped more often and every layer learns to predict through the shared head.
+At inference all tokens exit at one layer E, through the final norm and the head. (Self-speculation, the paper's other
 use, is exact and belongs on a latency axis, not on this dial: `adaptive-bench speculate`.)
 
 Paper: "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding", https://arxiv.org/abs/2404.16710.
@@ -11,7 +11,7 @@ $e(l) = s \sum_{i \le l} i$ for $l < L-1$, $e(L-1) = L-1 + s \sum_{i \le L-2} i$
 curricula $C$: rotational (every R-th layer, shifted by one each step) and gradual (from the last layer backwards, one
 more every T / 2L steps). Defaults are the paper's for fine-tuning on a task (TOPv2): p_max 0.2, e_scale 1, gradual.
 
-Deviations: none in the formulas; layers above E store no K,V, since nobody reads them.
+Deviations: none in the formulas; layers above E store no K,V, since nothing reads them.
 """
 
 from __future__ import annotations

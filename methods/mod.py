@@ -1,40 +1,40 @@
 r"""Mixture-of-Depths (MoD): every second block has a capacity; a router picks the tokens that pass through it.
 
 Idea: a linear router scores the tokens of a sequence; the top k go through the block's attention and MLP and attend
-only among themselves, the others bypass it on the residual stream. The router's score multiplies the block's update,
-which is what gives the router a gradient. Top-k looks at the whole sequence; while writing, membership has to be told
-from the token alone.
+only to each other, while the others bypass it on the residual stream. The router's score multiplies the block's update,
+which is what gives the router a gradient. Top-k looks at the whole sequence; during generation, membership has to be
+determined from the token alone.
 
 Paper: "Mixture-of-Depths: Dynamically allocating compute in transformer-based language models",
     https://arxiv.org/abs/2404.02258.
 Equations: $x' = x + r f(\tilde x)$ for selected tokens, $x$ otherwise, $r = w x$ (eq. 1);
-$k = \max(1, \lfloor c S \rfloor)$ with the capacity $c$; predictor of membership trained with binary cross entropy on
+$k = \max(1, \lfloor c S \rfloor)$ with the capacity $c$; a membership predictor trained with binary cross entropy on
 stop-gradient inputs (section 3.5). K,V of bypassing tokens do not exist in that block (`evict`).
 
 The paper's other way to sample is an auxiliary loss, which reaches the backbone: binary cross entropy of sigmoid(r)
-against membership, so that r itself tells who is in (`auxiliary_weight`, with `route_by=router`).
+against membership, so that r itself tells which tokens are in (`auxiliary_weight`, with `route_by=router`).
 
-`paper` routes a prompt by top-k and generated tokens by the predictor. Theirs cuts the predictor at 0.5, which is the
-one capacity the model was trained for; the cut moves with the dial here, calibrated on held-out training text whose
-prompts top-k has routed.
+`paper` semantics route a prompt by top-k and generated tokens by the predictor. The paper cuts the predictor at 0.5,
+which is the one capacity the model was trained for; here the cut moves with the dial, calibrated on held-out training
+text whose prompts are routed by top-k.
 
 Deviations, all but the first because a pretrained model is fine-tuned instead of trained from scratch:
 * `bench` semantics compare the router's own score with thresholds calibrated to the capacity, for every token, prompt
-  included: it reads one token, so that is causal and batch-free, and nothing is paid for a predictor
-  (`route_by=predictor` has one; its gradient enters the norm that is clipped, so the two are trained apart);
+  included: the score reads one token, so this is causal and batch-free, and no predictor has to be paid for
+  (`route_by=predictor` has one; its gradient enters the norm that is clipped, so the two are trained separately);
 * capacity anneals linearly from 1 to `capacity`, reached after 70 % of training (the paper trains at 12.5 % from the
-  start); its default is the run's target saving, the same for all methods (20 % of token-branches: 0.6);
+  start); its default comes from the run's target saving, the same for all methods (20 % of token-branches: 0.6);
 * r = w x + b of the pre-normed input starts at exactly 1, so that at capacity 1 the untrained model is the pretrained
-  one, whatever the width: b is 1, and w x is of the order of 1e-9, which next to 1 is rounded away. It is not 0,
-  because tokens are ranked by it (by r - 1, to all its digits): equal scores would go by position in top-k, and no
-  threshold cuts between them. The gradient of w is that at w = 0, and the first step of Adam outgrows the random order.
+  one, whatever the width: b is 1, and w x is of the order of 1e-9, which is rounded away next to 1. It is not 0,
+  because tokens are ranked by it (by r - 1, to all its digits): top-k would order equal scores by position, and no
+  threshold separates them. The gradient of w is that at w = 0, and Adam's first step outgrows the random order.
 
-Where ports start (the authors released no code): `astramind-ai/Mixture-of-depths` and `sramshetty/mixture-of-depths`
-leave the router as PyTorch makes it, and multiply by r (the former the block with its residual) or by its sigmoid (the
-latter the MLP alone); MoD in GateSkip's code has b = 1, w of N(0, 0.01^2) and a sigmoid on the block with its residual.
-None of them keeps a pretrained model intact, and with a fixed deviation of w that of w x grows with the root of the
-width. p-MoD, made for pretrained models, starts at 1: r = 1 + 0.2 tanh(w x + b) with w = b = 0. Here r is the paper's,
-without a bound.
+How ports initialise the router (the authors released no code): `astramind-ai/Mixture-of-depths` and
+`sramshetty/mixture-of-depths` keep PyTorch's initialisation and multiply by r (the former the block with its residual)
+or by its sigmoid (the latter the MLP alone); MoD in GateSkip's code has b = 1, w drawn from N(0, 0.01^2) and a sigmoid
+on the block with its residual. None of them keeps a pretrained model intact, and with a fixed standard deviation of w,
+that of w x grows with the square root of the width. p-MoD, made for pretrained models, starts at 1:
+r = 1 + 0.2 tanh(w x + b) with w = b = 0. Here r is the paper's, unbounded.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class MixtureOfDepthsConfig(MethodConfig):
 
 
 class Router(nn.Linear):
-    """r = w x + b, which starts at 1. It answers r - 1: next to 1 the digits that tell tokens apart are lost."""
+    """r = w x + b, which starts at 1. It returns r - 1: next to 1 the digits that tell tokens apart are lost."""
 
     def reset_parameters(self) -> None:
         """Every token has r = 1, and its rank by a random direction."""

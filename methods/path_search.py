@@ -1,9 +1,9 @@
 """Which layers an answer could do without: a search over sets of skipped layers, for many rows at once.
 
-A Monte Carlo tree search as Dr.LLM uses it (https://arxiv.org/abs/2510.12773, algorithm 1), without its repeated
-layers. A node is a set of skipped layers, a child skips one or two neighbours more. Each simulation goes down one tree
-for every row, by an upper confidence bound that favours short paths, tries the set it comes to, and rewards what lies
-on the way if the answer is right.
+A Monte Carlo tree search as in Dr.LLM (https://arxiv.org/abs/2510.12773, algorithm 1), without its repeated layers. A
+node is a set of skipped layers; a child also skips one layer or two neighbouring ones. Each simulation descends one
+tree per row by an upper confidence bound that favours short paths, tries the set it reaches, and rewards the nodes on
+the way if the answer is right.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Path = frozenset[int]  # skipped layers
 
 
 class _Tree:
-    """What is known of one row's paths."""
+    """What is known about one row's paths."""
 
     def __init__(self, layers: int, seed: int) -> None:
         self.layers, self.random = layers, Random(seed)

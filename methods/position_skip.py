@@ -1,18 +1,18 @@
-r"""Skipping by position: which tokens skip hangs on where they stand, and on nothing they say. The floor of a loss.
+r"""Skipping by position: which tokens skip depends on where they stand and on nothing they say. The floor of a loss.
 
-Idea: a model that is trained with a pattern of skipping may get used to it, and lose when the pattern is exchanged,
-whoever made it. What a method loses with the decisions of other tokens is therefore no proof that its choice of tokens
-is a good one. Here nothing is chosen: the pattern is fixed before any text is read, the same in every document,
-training step, seed and batch. With `trained` the model is trained with it, on the schedule of all methods, and what it
+Idea: a model trained with a pattern of skipping may get used to it and lose when the pattern is exchanged, whatever
+made it. What a method loses with the decisions of other tokens is therefore no proof that its choice of tokens is a
+good one. Here nothing is chosen: the pattern is fixed before any text is read, and is the same in every document,
+training step, seed and batch. With `trained`, the model is trained with it on the schedule of all methods, and what it
 loses with other tokens' decisions is what habit alone can cost.
 
 Equations: at site $s$ the token at position $t$ skips where
 $\mathrm{frac}(1/2 + t (\sqrt 5 - 1)/2 + s (\sqrt 2 - 1)) < q$, both counted from 0. Multiples of the golden ratio fill
-[0, 1) as evenly as any sequence can, so that of any run of tokens close to a share q skips at every site, and of the
-sites of one token close to a share q is skipped.
+[0, 1) as evenly as any sequence can, so close to a share q of any run of tokens skips at every site, and any token
+skips close to a share q of the sites.
 
 Source: sequences of multiples of an irrational number (Weyl; Kuipers and Niederreiter, Uniform Distribution of
-Sequences, 1974, chapter 2.3). Deviations: none; parameters, training and what skipping means are those of
+Sequences, 1974, chapter 2.3). Deviations: none; parameters, training and the meaning of skipping are those of
 `random_skip`.
 """
 

@@ -1,8 +1,9 @@
-r"""Prompt router: which layers an answer runs is decided once, from its prompt, and holds for every token of it.
+r"""Prompt router: which layers an answer runs is decided once, from its prompt, and holds for all of its tokens.
 
 Idea: what a layer is worth differs more from task to task than from token to token. A small router per layer reads the
-prompt's states once; the prompt runs in full, and the layers it closes are left out of the whole answer. A row of a
-batch then does the same at every step, and no later token misses keys and values that an earlier one left out.
+prompt's states once; the prompt runs in full, and the layers that the routers close are left out for the whole answer.
+A row of a batch then does the same at every step, and no later token misses keys and values that an earlier one left
+out.
 
 Papers: "FiRST: Finetuning Router-Selective Transformers for Input-Adaptive Latency Reduction",
     https://arxiv.org/abs/2410.12513, and for `labels=search` "Dr.LLM: Dynamic Layer Routing in LLMs",
@@ -10,28 +11,28 @@ Papers: "FiRST: Finetuning Router-Selective Transformers for Input-Adaptive Late
 Equations: with $\bar h_l$ the mean over the prompt's tokens of the residual stream before layer $l$ and
     $r = W \bar h_l + b$: the answer runs the layer iff $r_{\mathrm{execute}} \ge r_{\mathrm{skip}}$, in training with
     Gumbel noise, hard forward and soft backward; loss $\mathrm{CE} + \lambda \, | (1 - s) - \bar e |$ with $\bar e$ the
-    executed share of all layers and real tokens of answers. Nobody misses keys and values of answers in
-    layers that they skip (`evict`). `labels=search`: $r$ is the mean over 8 windows of the prompt of
-    $W_2 \, \mathrm{GELU}(W_1 \bar h)$, 128 wide; the backbone is frozen, and routers learn labels $y_l$ of a search for
-    the shortest path with which the answer is right, by
+    executed share over all layers and all real answer tokens. The keys and values of an answer are not needed in the
+    layers that it skips (`evict`). `labels=search`: $r$ is the mean over 8 windows of the prompt of
+    $W_2 \, \mathrm{GELU}(W_1 \bar h)$, 128 wide; the backbone is frozen, and the routers learn the labels $y_l$ of a
+    search for the shortest path with which the answer is right, by
     $-\frac{1}{L} \sum_l \alpha_y (1 - p_y)^\gamma \ln p_y$ with $\gamma = 2$,
     $\alpha_c \propto \frac{1 - \beta}{1 - \beta^{n_c}}$, $\beta = 0.999$.
 
-What is FiRST's: a router per layer, read off the prompt, layers skipped in decoding alone, consistent with a KV cache,
-and a model fine-tuned along with it (its abstract says no more, and no code was found). Ours: that states are averaged
-before a linear router, the sampling, the penalty (that of SkipGPT, with its weight), and the dial, an offset on the
-execute logit.
+From FiRST: a router per layer that reads the prompt, layers skipped only in decoding, consistency with a KV cache, and
+a model fine-tuned along with it (its abstract says no more, and no code was found). Ours: averaging the states before a
+linear router, the sampling, the penalty (SkipGPT's, with its weight), and the dial, an offset on the execute logit.
 
-Deviations: the backbone is trained as a whole instead of by LoRA, as with all methods here. Routers start biased
-towards execute (+5), and the target falls from 1 to 1 - s on the schedule all methods share. It is a share of answers,
-as prompts run in full: over a text as a whole less is saved, and a larger saving than answers can give is not reached.
-A text without a prompt is decided on by its first token. Where a text is scored, its context is the prompt.
+Deviations: the backbone is trained as a whole instead of with LoRA, as for all methods here. Routers start biased
+towards execute (+5), and the target falls from 1 to 1 - s on the schedule all methods share. The target is a share of
+answers, since prompts run in full: over a whole text less is saved, and a saving larger than answers can give is not
+reached. A text without a prompt is decided on by its first token. Where a text is scored, its context is the prompt.
 
-Deviations of `labels=search`: prompts run in full (in Dr.LLM they take the path as well). Labels are searched for on
-the training batch of each step, not once before; an answer is right where each of its tokens is the likeliest, which is
-when greedy decoding would write it; a row without a right path is labelled to execute everything (theirs is left out).
-The counts $n_c$ are those of a batch (theirs are constants in the code). What is saved is what labels say: no target.
-Their dial mixes the router's distribution with fixed ones; ours orders prompts and layers the same way.
+Deviations of `labels=search`: prompts run in full (in Dr.LLM they follow the path as well). Labels are searched for on
+each step's training batch, not once beforehand; an answer is right where each of its tokens is the most likely one,
+which is when greedy decoding would generate it; a row without a right path is labelled to execute everything (theirs is
+left out). The counts $n_c$ are those of a batch (theirs are constants in the code). There is no target: the labels
+determine what is saved. Their dial mixes the router's distribution with fixed ones; ours orders prompts and layers the
+same way.
 """
 
 from __future__ import annotations

@@ -2,18 +2,18 @@ r"""Router-tuned Mixture-of-Depths (MindSkip): a frozen model learns only tiny r
 layers.
 
 Idea: s = sigmoid(w z) with z the attention's normalised input; a token executes attention iff s >= 0.5, with a
-straight-through gradient. Only the routers train, on a backbone that has learned the answer template before.
+straight-through gradient. Only the routers are trained, on a backbone that has already learned the answer template.
 
 Paper: "Router-Tuning: A Simple and Effective Approach for Enabling Dynamic-Depth in Transformers",
     https://arxiv.org/abs/2410.13184.
 Equations: $m = 1$ where $s \ge 0.5$, else 0; $h' = h + m f(h)$, $\partial h' / \partial s = f(h)$; regulariser per
     routed layer $\max(0, \mathrm{mean}(m) - c)$ with the capacity $c$, summed.
-Routed: attention of the `layers` deepest layers except the very last. K,V are computed for everybody.
+Routed: attention of the `layers` deepest layers except the very last. K,V are computed for all tokens.
 
-Deviations: `bench` decides per token, which is causal; `paper` decides per sequence from the mean of z over the
-prompt (their default, not causal), and generated tokens one by one. The released code ships with the regulariser
-off, which leaves the saving to chance; here it is on. Routers start at "execute" (bias 2) so that the frozen model
-is intact at first. The dial, a threshold on s, is ours.
+Deviations: `bench` semantics decide per token, which is causal; `paper` semantics decide per sequence from the mean of
+z over the prompt (their default, not causal), and for generated tokens one by one. The released code ships with the
+regulariser off, which leaves the saving to chance; here it is on. Routers start at "execute" (bias 2) so that the
+frozen model is intact at first. The dial, a threshold on s, is ours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""SkipGPT: a router before every attention and every MLP decides, token by token, whether the branch runs.
 
-Idea: attention and MLP matter for different tokens, so each has a linear router of its own, and one target holds for
-all of them together: layers and branches share the saving out among themselves. Only the routers train.
+Idea: attention and MLP matter for different tokens, so each has a linear router of its own, with one target for all of
+them together: layers and branches divide the saving among themselves. Only the routers are trained.
 
 Paper: "SkipGPT: Dynamic Layer Pruning Reinvented with Token Awareness and Module Decoupling",
     https://arxiv.org/abs/2506.04179.
@@ -10,15 +10,15 @@ Equations: logits $r = W x + b$ with $x$ the raw residual stream at the layer's 
     $\mathrm{CE} + 20 \, | (1 - s) - \bar e |$, $\bar e$ the mean executed share over all branches and tokens; hard
     Gumbel-Softmax, temperature 5 -> 1 linearly. K,V of skipped tokens are computed.
 
-Where paper and code differ the released inference code is followed: one linear map per router (`router=two_layer` is
-the training script's H -> H/4 -> 2 with a ReLU) and no sampling in evaluation, which the training script does. The
-MLP's router does not see what attention added (`mlp_reads=branch_input` lets it). Padding does not enter the executed
-share (in the code it does).
+Where paper and code differ, this follows the released inference code: one linear map per router (`router=two_layer` is
+the training script's H -> H/4 -> 2 with a ReLU) and no sampling in evaluation (the training script samples). The MLP's
+router does not see what attention added (`mlp_reads=branch_input` lets it). Padding is excluded from the executed share
+(the code includes it).
 
-Deviations: stage 1 alone (routers on a frozen model); the LoRA stage after it, which leaves the routers as they are, is
-no part of this. The model starts from the fine-tuned dense one, routers start biased towards execute (+5), and the
-target falls from 1 to 1 - s on the schedule all methods share (the code: constant, or in steps as a variant). The dial,
-an offset on the execute logit at inference, is ours.
+Deviations: stage 1 only (routers on a frozen model); the LoRA stage after it, which leaves the routers as they are, is
+not included. The model starts from the fine-tuned dense one, routers start biased towards execute (+5), and the target
+falls from 1 to 1 - s on the schedule all methods share (the code: constant, or in steps as a variant). The dial, an
+offset on the execute logit at inference, is ours.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SkipGPTConfig(BranchRoutersConfig):
 
 
 class SkipGPT(BranchRouters):
-    """Routes attention and MLP apart under one target; the dial is an offset on the execute logit."""
+    """Routes attention and MLP separately under one target; the dial is an offset on the execute logit."""
 
     supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = SkipGPTConfig

@@ -1,7 +1,7 @@
 r"""SkipLayer: a binary router per layer lets each token execute the layer or pass through unchanged.
 
-Idea: a linear router reads the layer's input and gives two logits, skip and execute. Training samples the choice with a
-straight-through Gumbel-Softmax and pulls each layer's executed share towards a density; inference takes the larger
+Idea: a linear router reads the layer's input and outputs two logits, skip and execute. Training samples the choice with
+a straight-through Gumbel-Softmax and pulls each layer's executed share towards a density; inference takes the larger
 logit.
 
 Paper: "Learning to Skip for Language Modeling", https://arxiv.org/abs/2311.15436.
@@ -11,7 +11,7 @@ of skipped tokens are computed.
 
 `start=middle_closed` is where LayerRoute (arXiv 2606.01838) starts: of 24 layers the first 8 and the last 7 lean
 towards execute (+1), the 9 in between towards skip (-1), so that training has to open them. Its other parts (one logit
-a layer, a linear penalty, LoRA on a frozen backbone) are not here.
+per layer, a linear penalty, LoRA on a frozen backbone) are not included.
 
 Deviations: a pretrained model is fine-tuned, so the router starts biased towards execute (+5) and the target density
 P anneals linearly from 1 to `density` (default: the run's target saving, the same for all methods); the dial, an

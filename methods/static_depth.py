@@ -1,30 +1,30 @@
 r"""Static depth: every token skips the same layers. The control for everything that claims to adapt.
 
 Idea: no decision at all. If a method cannot beat leaving out layers, its routing is worth nothing. Which layers is up
-to a rule: by default they are evenly spaced (`rule=every`); the others score layers on held-out training text, of the
-model whose layers they leave out, and never on test data.
+to a rule: by default they are evenly spaced (`rule=every`); the other rules score layers on held-out training text with
+the model whose layers they leave out, and never on test data.
 Source: the static controls of methods such as Unified Layer Skipping for `every`; ShortGPT (arXiv 2403.03853) for `bi`;
-Gromov et al. (arXiv 2403.17887) for `angular`; after Shortened LLaMA (arXiv 2402.02834) `ppl`.
-Equations: `every`: of N skipped layers number n is 1 + floor((n + 1/2) (L - 2) / N), all counted from 0; the last and
-then the first layer go only when no other is left. With $h_l$ the residual stream before layer l, and $h_L$ before
-the final norm: `bi` leaves out the layers with the lowest $1 - \mathrm{E} \cos(h_l, h_{l+1})$ over all tokens;
-`angular` the run of N layers with the smallest mean of $\arccos(\cos(h_l, h_{l+N})) / \pi$ over the last tokens of
-texts; `ppl` one layer after the other, always the one without which the loss of continuations is lowest; `search` all
-sets of N layers where they are no more than `search_budget`, else it starts from the set of `ppl` and exchanges one
-layer at a time while that lowers the loss, with as many losses measured for each N.
+Gromov et al. (arXiv 2403.17887) for `angular`; `ppl` after Shortened LLaMA (arXiv 2402.02834).
+Equations: `every`: skipped layer n of N is 1 + floor((n + 1/2) (L - 2) / N), all counted from 0; the last and then the
+first layer go only when no other is left. With $h_l$ the residual stream before layer l, and $h_L$ before the final
+norm: `bi` leaves out the layers with the lowest $1 - \mathrm{E} \cos(h_l, h_{l+1})$ over all tokens; `angular` the run
+of N layers with the smallest mean of $\arccos(\cos(h_l, h_{l+N})) / \pi$ over the last tokens of texts; `ppl` one layer
+after another, always the one whose removal gives the lowest loss of continuations; `search` tries all sets of N layers
+if there are no more than `search_budget`, else it starts from the set of `ppl` and exchanges one layer at a time while
+that lowers the loss, with as many losses measured for each N.
 
-`compensate=scale` gives tokens instead of layer l what makes their state $s_l$ times itself, with the least-squares
+With `compensate=scale`, in place of layer l, tokens get what multiplies their state by $s_l$, with the least-squares
 $s_l = \sum \langle h_l, h_{l+1} \rangle / \sum \lVert h_l \rVert^2$ over the tokens of held-out text on the model that
-runs every layer, fitted after training: the skip with a factor of DASH (arXiv 2505.17420), and H multiply-accumulates
-a layer and token.
+runs every layer, fitted after training: the skip with a factor of DASH (arXiv 2505.17420), at H multiply-accumulates
+per layer and token.
 
-With `trained` the layers are left out in training as well: more and more of them, up to the run's target saving; a run
-with several targets trains it for each number of layers up to the first that saves the largest of them. A rule then
+With `trained`, the layers are left out during training as well: more and more of them, up to the run's target saving; a
+run with several targets trains it for each number of layers up to the first that saves the largest of them. A rule then
 chooses once, on the model before that training.
 Deviations: nothing is stored for a layer that never runs. `bi` is measured on the stream alone (the released code
-takes the last state after the final norm), `ppl` deletes greedily where Shortened LLaMA measures each layer once in the
-whole model, and spares no layers at the ends. Losses are read on 64 texts at most. Nothing is healed by adapters:
-`trained` trains as every method does.
+takes the last state after the final norm); `ppl` deletes greedily, where Shortened LLaMA measures each layer once in
+the whole model, and does not spare the layers at the ends. Losses are measured on at most 64 texts. Nothing is healed
+with adapters: `trained` trains as every method does.
 """
 
 from __future__ import annotations
