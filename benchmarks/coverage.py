@@ -105,7 +105,7 @@ def summary(found: Sequence[Found]) -> str:
     return (
         f"With two or more seeds, coverage lies at 93 – 97 % in {np.mean((values >= 93) & (values <= 97)):.0%} of the "
         f"{len(more)} settings, above in {np.mean(values > 97):.0%}, below in "
-        f"{'under 1%' if 0 < below < 0.01 else f'{below:.0%}'}; the lowest "
+        f"{'under 1%' if 0 < below < 0.005 else f'{below:.0%}'}; the lowest "
         f"is {worst[4]:.1f} % (world {worst[0].name}, {worst[1]} seeds, {worst[2]} documents, mean {worst[3]:g})."
     )
 
@@ -225,8 +225,8 @@ Cells show the smallest and the largest coverage over 30, 100 and 500 documents 
 COLLAPSING_TEXT = """\
 Some methods have seeds that fail altogether: here a share of the seeds scores 5 %, the others 95 %, on 100 documents.
 No interval from a few seeds can allow for a failure that has not happened: coverage can fall below half the nominal
-level ({tables} tables per setting; the difference is from a method at 95 % that never fails). Nothing on a board fixes that.
-Where the seeds of a method lie this far apart, look at them one by one, and train more of them."""
+level ({tables} tables per setting; the difference is from a method at 95 % that never fails). Nothing on a board fixes
+that. Where the seeds of a method lie this far apart, look at them one by one, and train more of them."""
 
 ERRORS_TEXT = """\
 Family-wise error rate: how often at least one pair of equal methods is told apart, in percent of {boards} boards with

@@ -12,8 +12,8 @@ $\mathrm{frac}(1/2 + t (\sqrt 5 - 1)/2 + s (\sqrt 2 - 1)) < q$, both counted fro
 skips close to a share q of the sites.
 
 Source: sequences of multiples of an irrational number (Weyl; Kuipers and Niederreiter, Uniform Distribution of
-Sequences, 1974, chapter 2.3). Deviations: none; parameters, training and the meaning of skipping are those of
-`random_skip`.
+Sequences, 1974, chapter 2.3).
+Deviations: none; parameters, training and the meaning of skipping are those of `random_skip`.
 """
 
 from __future__ import annotations
