@@ -26,7 +26,7 @@ NEAR = 0.05  # of the level: a saving at which cutting layers was measured may s
 _RESERVED = (FAR, PARTIAL, "†", "‡", NOT_CONVERGED[0])  # marks of scores that carry no claim
 _RANDOM = "random_skip"
 _BEHIND = "is behind"
-_NONE_NAMED = "no method is named: the highest means carry reservations"
+_NONE_NAMED = "no method is named: the highest mean scores carry reservations"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def answer(board: Board, standing: Standing, *, featured: bool = False) -> Answe
         told += f", tied with {tied} other{'s' if tied > 1 else ''}"
     against, evidence = _against_static(board, standing, leader)
     link = ", but" if against.startswith(_BEHIND) else ";"
-    notes = [] if measured else ["Random skipping was not measured at this saving, so nothing is said against it."]
+    notes = [] if measured else ["Random skipping was not measured at this saving, so no comparison with it is made."]
     return Answer(_fitting(f"{told}{link} {against}", standing), leader.label, (*evidence, *notes))
 
 
@@ -186,7 +186,7 @@ def _at_level(board: Board, grid: Grid, row: Row, control: Row) -> str:
     scores = [grid.score(one.label, row.level) for one in (row, control)]
     told = f"{grid.name}: {row.label} {scores[0]}, cutting layers ({control.label}) {scores[1]}"
     if found is None:
-        return f"{told}; told apart by intervals that do not overlap, not by a paired test."
+        return f"{told}; methods are told apart by non-overlapping intervals, not by a paired test."
     low, high = (difference(grid.metric, end) for end in (found.low, found.high))
     return (
         f"{told}; difference {difference(grid.metric, found.difference)} [{low}, {high}], p {p_value(found.p)}, "
@@ -213,7 +213,7 @@ def _at_own(board: Board, grid: Grid, leader: str, control: Row, level: float) -
         f"for the comparisons there"
     )
     if reservations := "".join(dict.fromkeys(near.marks[leader] + near.marks[control.label])):
-        return None, f"{told}; not counted, marked {reservations}."
+        return None, f"{told}; not counted, as it is marked {reservations}."
     return (0 if not found.apart else 1 if found.difference > 0 else -1), f"{told}."
 
 

@@ -60,7 +60,7 @@ def verdict(board: Board, axis: str, phase: str = "all") -> str:
         text = "; ".join(f"{where}, {said}" for where, (_, said) in zip(at, clauses, strict=True))
     text = text[0].upper() + text[1:] + "."
     if not any(tested):
-        text += " Told apart by intervals that do not overlap, not by a paired test."
+        text += " Methods are told apart by non-overlapping intervals, not by a paired test."
     told = headroom(board.folders, {grid.task for grid in chosen})
     return plain(" ".join([text, *(said for _, said in told)]), LONGEST)
 
@@ -77,7 +77,7 @@ def answer(grid: Grid) -> str:
     told = f"At {100 * level:.4g} % {AXES[grid.axis]}, {said}."
     static = any(method_name(row.method) in STATIC for row in grid.cells.values() if row.score is not None)
     if not static:
-        told += " Whether leaving out whole layers would keep as much was not measured (static_depth)."
+        told += " Whether skipping whole layers would keep as much was not measured (static_depth)."
     return plain(told, LONGEST)
 
 
@@ -115,10 +115,11 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
         return f"{where} {keeps}, with no random skipping to compare with{behind}{not_near}"
     ahead = [row for row in ranked if all(apart(row, other) for other in chance)]
     if not ahead:
-        return f"{where} no method is certainly ahead of {by_chance} (the highest score of a method: {keeps})"
+        highest = f"highest score: {leader.label}, which {_keeps(leader, grid)}"
+        return f"{where} no method is certainly ahead of {by_chance} ({highest})"
     if ahead[0] is not leader:
-        best = f"{ahead[0].label} {_keeps(ahead[0], grid)}"
-        return f"{where} {keeps}, but is not certainly ahead of {by_chance}; first of those that are, {best}"
+        best = f"{ahead[0].label}, which {_keeps(ahead[0], grid)}"
+        return f"{where} {keeps}, but is not certainly ahead of {by_chance}; the best of those that are is {best}"
     told = f"{where} {keeps}, ahead of {by_chance}"
     if beaten := [_marked(row) for row in near if marks(row) and apart(leader, row)]:
         told += f" and of {' and '.join(beaten)}"

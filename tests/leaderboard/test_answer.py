@@ -51,7 +51,7 @@ def test_an_interpolated_control_is_asked_at_its_own_saving_and_only_nearby(boar
     far = asked(board(CLEAR | {TRAINED: {0.0: 99, 0.05: 10, 0.28: 9}}))
     assert far.text == f"{WHERE}mod leads; cutting layers was not measured nearby."
     other = asked(board(CLEAR | {TRAINED: FEW}, rows={TRAINED: {"beyond_target": True}}))
-    assert other.text.endswith("not measured nearby.") and "not counted, marked ‡" in other.evidence[0]
+    assert other.text.endswith("not measured nearby.") and "not counted, as it is marked ‡" in other.evidence[0]
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_an_interpolated_control_is_asked_at_its_own_saving_and_only_nearby(boar
 )
 def test_a_score_with_a_reservation_is_not_named(board, reservation):
     found = board(CLEAR, rows={"mod": reservation})
-    assert asked(found, featured=True).text == f"{WHERE}no method is named: the highest means carry reservations."
+    assert asked(found, featured=True).text == f"{WHERE}no method is named: the highest mean scores carry reservations."
     tied = board(CLEAR | {"calm": 89}, rows={"mod": reservation})
     assert asked(tied, featured=True).text.startswith(f"{WHERE}calm leads the unmarked methods, tied with 1 other;")
 
 
 def test_an_interpolated_score_is_not_named(board):
     found = asked(board(CLEAR | {"mod": {0.0: 95, 0.3: 95}}))
-    assert found.text == f"{WHERE}no method is named: the highest means carry reservations." and not found.leader
+    assert found.text == f"{WHERE}no method is named: the highest mean scores carry reservations." and not found.leader
 
 
 def test_a_method_that_is_not_converged_is_not_named(board):

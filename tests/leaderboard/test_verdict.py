@@ -36,7 +36,7 @@ def test_a_method_whose_interval_overlaps_the_leader_s_is_not_ranked_behind_it(s
 def test_a_leader_that_is_not_separated_from_random_skipping_hides_no_method_that_is(said):
     text = said(random_skip=0.6, mod=(0.8, 0.3), calm=0.75)
     assert "mod keeps 80.0 % [50.0, 100.0] of the dense score, but is not certainly ahead of random skipping" in text
-    assert "first of those that are, calm keeps 75.0 % [70.0, 80.0]" in text
+    assert "the best of those that are is calm, which keeps 75.0 % [70.0, 80.0]" in text
 
 
 def test_nothing_is_claimed_where_random_skipping_is_as_good(said):
