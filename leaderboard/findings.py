@@ -39,15 +39,16 @@ def findings(board: Board, axis: str = "net", level: float = PREFERRED, note: st
     parts = [
         f"# Findings: {', '.join(models)}" if models else "# Findings",
         *([note] if note else []),
-        f"Figures at {100 * level:.4g} % saved unless another level is named, with 95 % intervals; differences in the "
-        "unit of the score. Ranks are what tests of all pairs of a column leave open, at 5 % for all of them together; "
-        "p is corrected, and the interval of a difference has the confidence of its test.",
+        f"Figures at {100 * level:.4g} % saved unless another level is named, with 95 % intervals; differences are "
+        "in the unit of the score. Ranks are those that the tests of all pairs of a column leave open, at a "
+        "family-wise error rate of 5 %; p is corrected, and the interval of a difference has the confidence of its "
+        "test.",
         *_section("Whether there is anything to decide", sentences.headroom(board.folders, {row.task for row in here})),
-        *_section("What training was worth", sentences.training(board, columns)),
+        *_section("What training gained", sentences.training(board, columns)),
         *_section("Which methods are ahead", sentences.order(columns)),
         *_section("Where tokens may skip", sentences.sites(columns)),
         *_section("Who is better than static depth", sentences.static(board, columns)),
-        *_section("What is lost with other tokens' decisions", sentences.choice(columns)),
+        *_section("Loss with the decisions of other tokens", sentences.choice(columns)),
         *_section("The order beside the paper's Table 1", sentences.paper(tokens)),
         *_section("What counting tokens leaves out", sentences.tokens(board, tokens)),
         *_section("What random controls show", sentences.random_controls(columns)),
@@ -95,7 +96,7 @@ def write_findings(
     """
     board = read_board(tables)
     if not board.rows and board.refused:
-        raise EnvironmentProblem(f"Findings are made of tables that hold, but none does. {' '.join(board.refused)}")
+        raise EnvironmentProblem(f"Findings need at least one valid table, and none is. {' '.join(board.refused)}")
     there = sorted({row.level for row in board.rows if row.axis == axis and row.score is not None})
     if level not in there:
         raise UsageError(

@@ -38,8 +38,8 @@ _AXIS_NOTES = {
     "method's own timing at its saved tokens. A method that was not timed here is missing.",
     "claimed": "Claimed saving: the share of token-branches that the method's dial says it skips. What was measured "
     "there may differ.",
-    "projected": "A projection, no measurement: the decisions made in the small model, priced with the layers, head, "
-    "gates and probes of this shape.",
+    "projected": "A projection, not a measurement: the decisions made in the small model, priced with the layers, "
+    "head, gates and probes of this shape.",
 }
 _PHASE_NOTES = {
     "prefill": "Prefill: what is read in one pass, prompts and, in log-likelihood tasks, the given answers.",
@@ -227,13 +227,13 @@ class Grid:
         if len(by_sites) < 2:
             return ""
         told = "; ".join(f"{sites}: {', '.join(methods)}" for sites, methods in by_sites.items())
-        return f"Where methods may skip differs ({told}): what one is ahead of another may come from the sites alone."
+        return f"Methods differ in their eligible sites ({told}): a lead may come from the sites alone."
 
     @property
     def _static(self) -> str:
         """Who decides nothing per token though it is no control."""
         found = [method for method in self.methods if method_name(method) in STATIC[1:]]
-        return f"Deciding nothing per token, as static_depth: {', '.join(found)}." if found else ""
+        return f"Not deciding per token, like static_depth: {', '.join(found)}." if found else ""
 
     @property
     def ranks(self) -> str:

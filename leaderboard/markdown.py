@@ -16,7 +16,7 @@ LEGEND = (
 _MOST_METHODS = 200  # with details of each
 _SAVED_THERE = "Saved there, in % of the dense model; what a token costs there; kept: % of the dense score."
 _RANKS = (
-    "Ranks that tests of all pairs leave open (5 % for all of them together, Holm): behind everyone who is certainly "
+    "Ranks that tests of all pairs leave open (family-wise error rate 5 %, Holm): behind everyone who is certainly "
     "better, before everyone who is certainly worse:"
 )
 

@@ -14,12 +14,12 @@ _BEYOND = ("‡", "beyond the saving this method was trained for")
 _BELOW = ("§", "less than half of the saving this method was trained for")
 _OTHER_AXIS = ("¶", "trained for a saving on another axis")
 _OTHER_LAYERS = ("◊", "not trained for the number of layers that is left out here")
-NOT_CONVERGED = ("#", "not converged: trained for twice as many steps, this method scores otherwise, with certainty")
+NOT_CONVERGED = ("#", "not converged: trained for twice as many steps, this method certainly scores differently")
 # Axes without trainings of their own.
 _TRAINED_ON = {"time": "net", "bytes": "net", "projected": "net", "claimed": "tokens"}
 _NEAR = 0.02 + 1e-6  # of a level: savings are measured up to rounding
 FAR = "≈"
-_INTERPOLATED = (FAR, "read off a line: measured more than 2 points of saving away, on one side or both")
+_INTERPOLATED = (FAR, "interpolated: measured more than 2 points of saving away, on one side or both")
 _CLAIM_TOLERANCE = 0.05
 _SAME_LAYERS = 0.005  # of all layers: what is read off so close to a number of them is read at that number
 _CLAIMED = ("⚠", "the dial claims a saving that differs from what was executed by more than 5 points")

@@ -29,6 +29,7 @@ from .wording import Marks, beside_static, by_relation, is_static, listed, named
 _PAPER_COLUMN = 3  # 15 % of the generative tasks in its first table
 _CLAIM_GAP = 0.02
 _PHASE_GAP = 0.05
+_TO_CONTROL = {"ahead": "ahead of it", "behind": "behind it", "not separated": "not separated from it"}
 _VECTOR, _SCALAR = "gateskip", "gateskip[shape=scalar]"  # whatever they were tuned to
 
 
@@ -67,7 +68,9 @@ class Column:
         own = eligible.get(control)
         found = [(name, eligible.get(name)) for name in names]
         told = ", ".join(f"`{name}` {sites}" for name, sites in found if sites is not None and sites != own)
-        return f" They may skip at other sites than `{control}` ({own}): {told}." if told and own is not None else ""
+        if not told or own is None:
+            return ""
+        return f" These may skip at sites other than those of `{control}` ({own}): {told}."
 
 
 def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[str]:
@@ -84,16 +87,17 @@ def training(board: Board, columns: Iterable[Column]) -> Iterator[str]:
         if base is None:
             yield f"{column.task}: `base`, the model before training, was not measured."
             continue
-        told = f"{column.task}: `{base.label}`, the model before training, has {_shown(column.grid, base.label, 0.0)}"
+        score = _shown(column.grid, base.label, 0.0)
+        told = f"{column.task}: `{base.label}`, the model before training, scores {score}"
         over = over_base(board, column.grid, column.level)
         if not over:
             yield f"{told}; nothing was tested against it."
             continue
         ahead, behind, unknown = by_relation(over).values()
         yield (
-            f"{told}, p corrected for {len(over)} comparisons with it. Worse than no training: "
+            f"{told}; p is corrected for {len(over)} comparisons with it. Behind it: "
             f"{listed(behind, column.marks)}; not separated from it: "
-            f"{listed(unknown, column.marks)}; better: {listed(ahead, column.marks)}."
+            f"{listed(unknown, column.marks)}; ahead of it: {listed(ahead, column.marks)}."
         )
         rows += [(column.task, named(name, column.marks), tested(column.grid, by)) for name, by in behind.items()]
     if rows:
@@ -113,7 +117,7 @@ def order(columns: Iterable[Column]) -> Iterator[str]:
             for name in grid.methods
             if method_name(name) in ("dense", "base") and (name, 0.0) in grid.cells and name not in found.order
         ]
-        beside = f"\n\nWithout ranks, saving nothing: {', '.join(saving_nothing)}." if saving_nothing else ""
+        beside = f"\n\nNot ranked, as they save nothing: {', '.join(saving_nothing)}." if saving_nothing else ""
         yield f"{column.task} by {AXES[grid.axis]}:\n\n{told}{beside}"
 
 
@@ -124,14 +128,14 @@ def sites(columns: Iterable[Column]) -> Iterator[str]:
         by_sites = column.grid.by_sites
         if len(by_sites) > 1:
             told = "; ".join(f"{where}: {listed(names)}" for where, names in by_sites.items())
-            yield f"{column.task}: not all may skip at the same sites. {told[0].upper()}{told[1:]}."
+            yield f"{column.task}: methods differ in their eligible sites. {told[0].upper()}{told[1:]}."
         if names := [name for name in column.found.order if column.row(name).eligible is None]:
             every = len(names) == len(column.found.order)
             unknown.setdefault("any method" if every else listed(names), []).append(column.task)
     for methods, tasks in unknown.items():
         yield (
-            f"{', '.join(tasks)}: not recorded for {methods}, so that what one is ahead of another may come from the "
-            f"sites alone."
+            f"{', '.join(tasks)}: eligible sites were not recorded for {methods}, so a lead may come from the sites "
+            f"alone."
         )
 
 
@@ -147,20 +151,20 @@ def static(board: Board, columns: Iterable[Column]) -> Iterator[str]:
         if not is_far(column.row(control)):
             over = column.found.over_static
             yield (
-                f"{column.task}, `{control}` {column.shown(control)}, p corrected for {len(over)} comparisons with it: "
-                f"{_against(over, column.marks)}.{column.other_sites(over, control)}"
+                f"{column.task}: `{control}` scores {column.shown(control)}; p is corrected for {len(over)} "
+                f"comparisons with it. {_against(over, column.marks)}.{column.other_sites(over, control)}"
             )
             rows += _differences(column, column.level, over, column.marks)
             continue
         missing = f"without a measured point within 2 points of {100 * column.level:.4g} % on one side or both"
         own = [one for one in at_own_savings(board, grid, control) if one.over]
         if not own:
-            yield f"{column.task}: {named(control, column.marks)}, {missing}: nothing is said against it."
+            yield f"{column.task}: {named(control, column.marks)}, {missing}: no comparison with it is made."
         for one in own:
             score = _in_unit(grid, number(grid.metric, one.score))
             yield (
-                f"{column.task}: {named(control, one.marks)}, {missing}, has {score} at "
-                f"{percent(one.saving)} %; p corrected for {len(one.over)} comparisons with it: "
+                f"{column.task}: {named(control, one.marks)}, {missing}, scores {score} at a saving of "
+                f"{percent(one.saving)} %; p is corrected for {len(one.over)} comparisons with it. "
                 f"{_against(one.over, one.marks)}.{column.other_sites(one.over, control)}"
             )
             rows += _differences(column, one.saving, one.over, one.marks)
@@ -169,7 +173,9 @@ def static(board: Board, columns: Iterable[Column]) -> Iterator[str]:
 
 
 def choice(columns: Iterable[Column]) -> Iterator[str]:
-    """Who loses how much with other tokens' decisions, most first, where the control of shuffled decisions says it."""
+    """Who loses how much with the decisions of other tokens, most first, where the control of shuffled decisions says
+    it.
+    """
     unknown = []
     for column in columns:
         adaptive = [column.row(name) for name in column.found.order if not is_static(name)]
@@ -183,7 +189,7 @@ def choice(columns: Iterable[Column]) -> Iterator[str]:
         by_saying["not measured"] = [f"`{row.label}`" for row in adaptive if row not in known]
         told = "; ".join(f"{saying}: {', '.join(some)}" for saying, some in by_saying.items() if some)
         yield (
-            f"{column.task}, score less that with the decisions of other tokens. {told[0].upper()}{told[1:]}. "
+            f"{column.task}, score minus the score with the decisions of other tokens. {told[0].upper()}{told[1:]}. "
             f"{_floor(column)}"
         )
     if unknown:
@@ -191,11 +197,11 @@ def choice(columns: Iterable[Column]) -> Iterator[str]:
 
 
 _SAYINGS = (
-    "loses with other tokens' decisions",
+    "loses with the decisions of other tokens",
     "no loss shown",
-    "better with other tokens' decisions",
-    "nothing can be said, the two save net FLOPs that are more than 2 points apart",
-    "nothing can be said, the control was not measured at the method's dial values",
+    "better with the decisions of other tokens",
+    "not comparable (their net savings differ by more than 2 points)",
+    "not comparable (the control was not measured at the method's dial values)",
 )
 
 
@@ -214,7 +220,7 @@ def _floor(column: Column) -> str:
     if not floors:
         return f"No floor: `{FLOOR}`, which skips by position alone, was not measured."
     told = ", ".join(_worth(row, column.marks) for row in floors)
-    return f"The floor, skipping by position alone and whatever the text says: {told}."
+    return f"The floor, skipping by position alone, regardless of the text: {told}."
 
 
 def _worth(row: Row, marked: Marks) -> str:
@@ -237,8 +243,8 @@ def paper(columns: Sequence[Column]) -> Iterator[str]:
     told = table(header, list(zip_longest(*orders, theirs, fillvalue="")))
     yield (
         f"By saved tokens, best first:\n\n{told}\n\n"
-        "The paper's are means of its written tasks at 15 % on Llama-3.2-1B. No interval of this board says how far "
-        "its order holds for other models."
+        "The paper's scores are means over its generative tasks at 15 % on Llama-3.2-1B. No interval of this board "
+        "says how far its order holds for other models."
     )
 
 
@@ -251,8 +257,8 @@ def tokens(board: Board, columns: Iterable[Column]) -> Iterator[str]:
         if less:
             told = ", ".join(f"`{name}` {percent(net)} %" for net, name in less)
             yield (
-                f"{column.task}: of those who skip {percent(level)} % of the token-branches, these save at least "
-                f"{100 * _PHASE_GAP:.0f} points less net: {told}."
+                f"{column.task}: of the methods that skip {percent(level)} % of the token-branches, these have a net "
+                f"saving at least {100 * _PHASE_GAP:.0f} points lower: {told}."
             )
         start = board.comparisons.get((grid.place, 0.0))
         dense = None if start is None else next((name for name in start.order if method_name(name) == "dense"), None)
@@ -262,7 +268,7 @@ def tokens(board: Board, columns: Iterable[Column]) -> Iterator[str]:
         over = {name: start.over(name, dense) for name in start.order if method_name(name) not in ("dense", "base")}
         if behind := by_relation(over)["behind"]:
             yield (
-                f"{column.task}: with no token-branch skipped these are behind `{dense}` "
+                f"{column.task}: with no token-branches skipped, these are behind `{dense}` "
                 f"{_shown(grid, dense, 0.0)}: {with_differences(grid, behind, nothing.marks)}."
             )
 
@@ -276,7 +282,9 @@ def random_controls(columns: Iterable[Column]) -> Iterator[str]:
             over = {name: found.over(name, control) for name in others}
             ahead, behind, unknown = by_relation(over).values()
             first = next(iter(ahead), None)
-            best = "" if first is None else f", {named(first, column.marks)} by {tested(column.grid, ahead[first])}"
+            best = ""
+            if first is not None:
+                best = f" (best: {named(first, column.marks)} by {tested(column.grid, ahead[first])})"
             yield (
                 f"{column.task}, `{control}` {column.shown(control)}: {len(ahead)} of {len(over)} methods that "
                 f"decide per token are ahead of it{best}; behind it: {listed(behind, column.marks)}; not "
@@ -294,6 +302,7 @@ def gates(columns: Iterable[Column], variants: Mapping[str, str]) -> Iterator[st
         both = (ours[_VECTOR], ours[_SCALAR])
         better, worse = sorted(both, key=found.order.index)
         told = "is ahead of" if found.apart(better, worse) else "is not told apart from"
+        by = found.over(better, worse)
         vector, scalar = (column.row(name).saved_tokens for name in both)
         skipped = ""
         if vector is not None and scalar is not None:
@@ -302,8 +311,8 @@ def gates(columns: Iterable[Column], variants: Mapping[str, str]) -> Iterator[st
                 f"{percent(vector)} % of the token-branches, scalar gates {percent(scalar)} %."
             )
         yield (
-            f"{column.task}: {named(better, column.marks)} {told} {named(worse, column.marks)}, "
-            f"{tested(column.grid, found.over(better, worse))}.{skipped}{column.other_sites([better], worse)}"
+            f"{column.task}: {named(better, column.marks)} {told} {named(worse, column.marks)}"
+            f"{' ' if by is None else ', '}{tested(column.grid, by)}.{skipped}{column.other_sites([better], worse)}"
         )
 
 
@@ -327,7 +336,7 @@ def claims(rows: Iterable[Row]) -> Iterator[str]:
             shares = (f"{percent(one)} %" for one in (row.claimed, row.claimed - gap))
             found.append((f"`{row.label}`", markdown(row.task), *shares))
     if found:
-        yield table(("method", "task", "claims to skip of the token-branches", "skipped"), found)
+        yield table(("method", "task", "token-branches: claimed", "executed skips"), found)
 
 
 def phases(rows: Iterable[Row]) -> Iterator[str]:
@@ -345,10 +354,12 @@ def phases(rows: Iterable[Row]) -> Iterator[str]:
 def _against(over: Mapping[str, Difference | None], marked: Marks) -> str:
     """How methods stand to a static control: those that decide per token, then those that do not and are no control."""
     adaptive, others = beside_static(over)
-    told = [f"{relation} {listed(some, marked)}" for relation, some in by_relation(adaptive).items()]
+    told = [f"{_TO_CONTROL[relation]}: {listed(some, marked)}" for relation, some in by_relation(adaptive).items()]
     for relation, some in by_relation(others).items():
-        told += [f"deciding nothing per token, {relation} {listed(some, marked)}"] if some else []
-    return "; ".join(told)
+        where = f"of the methods that do not decide per token, {_TO_CONTROL[relation]}"
+        told += [f"{where}: {listed(some, marked)}"] if some else []
+    text = "; ".join(told)
+    return text[0].upper() + text[1:]
 
 
 def _differences(

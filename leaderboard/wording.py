@@ -53,7 +53,7 @@ def named(name: str, marked: Marks) -> str:
 def tested(grid: Grid, found: Difference | None) -> str:
     """A difference with its interval and p, in the unit of the grid's metric."""
     if found is None:
-        return "which cannot be tested"
+        return "(cannot be tested)"
     low, high = (difference(grid.metric, end) for end in (found.low, found.high))
     return f"{difference(grid.metric, found.difference)} [{low}, {high}], p {p_value(found.p)}"
 

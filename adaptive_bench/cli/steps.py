@@ -101,9 +101,7 @@ def said(found: StepComparison) -> str:
         apart, pairs = sum(one.told_apart[0] for one in tasks), sum(one.pairs for one in tasks)
         sentences.append(reversals_text(number, apart, pairs, reversals))
     if any(one.not_converged for one in found.doublings):
-        sentences.append(
-            "# not converged: trained for twice as many steps, the method scores otherwise, with certainty."
-        )
+        sentences.append("# not converged: trained for twice as many steps, the method certainly scores differently.")
     return "\n".join(sentences)
 
 

@@ -44,7 +44,7 @@ def test_what_a_test_tells_apart_is_said_with_its_figures(board):
     assert "**nano\\_math** by saved net FLOPs:\n\n" + "\n".join(rows) + "\n\n" in text
     assert "- ⚠ the dial claims" in text
     assert "not told apart" not in text
-    assert "2 of 2 methods that decide per token are ahead of it, `mod`⚠ by +80.0 [" in text
+    assert "2 of 2 methods that decide per token are ahead of it (best: `mod`⚠ by +80.0 [" in text
 
 
 def test_a_note_goes_before_the_findings(board):
@@ -63,14 +63,15 @@ def test_nothing_is_ahead_where_nothing_is_told_apart(board):
 def test_who_is_certainly_worse_is_not_called_not_separated(board):
     static = "static_depth[trained=true]"
     text = findings(board(**{"random_skip": 50, static: 53, "mod": 90, "calm": 52, "free": 10}))
-    assert "1 of 3 methods that decide per token are ahead of it, `mod`⚠ by +40.0 [" in text
+    assert "1 of 3 methods that decide per token are ahead of it (best: `mod`⚠ by +40.0 [" in text
     assert "behind it: `free`⚠; not separated from it: `calm`⚠." in text
     assert (
-        f"`{static}` 53.0⚠ [0.0, 100.0] %, p corrected for 4 comparisons with it: ahead `mod`⚠; behind" in text
+        f"`{static}` scores 53.0⚠ [0.0, 100.0] %; p is corrected for 4 comparisons with it. Ahead of it: `mod`⚠; behind"
+        in text
         and "| `mod`⚠ | +37.0 [+2" in text
     )
     assert (
-        "; behind `free`⚠; not separated `calm`⚠." in text
+        "; behind it: `free`⚠; not separated from it: `calm`⚠." in text
         and "| `free`⚠ | -43.0 [-5" in text
         and "| `calm`⚠ | -1.0 [" in text
     )
@@ -80,7 +81,7 @@ def test_gates_claims_and_phases_have_their_sentences(board):
     text = findings(board(gateskip=30, scalar=80))
     assert "`gateskip[shape=scalar]`⚠ is ahead of `gateskip`⚠, +50.0 [" in text
     assert "vector gates skip 40.0 % of the token-branches" in text
-    assert "| claims to skip of the token-branches | skipped |\n" in text and "| 40.0 % | 30.0 % |" in text
+    assert "| token-branches: claimed | executed skips |\n" in text and "| 40.0 % | 30.0 % |" in text
     assert "| net saving in prefill | in decode |\n" in text and "| 20.0 % | 2.0 % |" in text
 
 
@@ -100,9 +101,10 @@ def test_the_order_stands_beside_the_paper_s_on_its_axis(board):
 def test_those_who_skip_much_and_save_little_are_named(board):
     text = findings(board(axis="tokens", saved_net=0.02, calm=10, mod=90))
     assert (
-        "skip 15.0 % of the token-branches, these save at least 5 points less net: `calm` 2.0 %, `mod` 2.0 %." in text
+        "skip 15.0 % of the token-branches, these have a net saving at least 5 points lower: `calm` 2.0 %, `mod` 2.0 %."
+        in text
     )
-    assert "points less net" not in findings(board(axis="tokens", calm=10, mod=90))
+    assert "points lower" not in findings(board(axis="tokens", calm=10, mod=90))
 
 
 def test_a_level_without_scores_is_refused(tmp_path, make_row):

@@ -106,7 +106,7 @@ def test_a_phase_is_named_and_explained_unless_it_is_both(make_row):
 def test_a_projected_axis_names_its_shape_and_says_what_it_is(make_row):
     text = render([make_row(axis="projected", projected_shape="llama-3.2-1b")])
     assert "by saved net FLOPs, projected (llama-3.2-1b)" in text
-    assert "no measurement" in text
+    assert "not a measurement" in text
 
 
 def test_lower_is_better_is_said_where_it_is(make_row):
@@ -127,7 +127,7 @@ def test_a_level_that_is_less_than_measured_is_marked(make_row):
     text = render([make_row(beyond_target=True, status="partial")])
     assert "89.8*‡ [84.0, 95.1]" in text
     assert "‡ beyond the saving this method was trained for." in text
-    assert "≈ read off a line: measured more than 2 points" in render([make_row(gap=0.03, distance=0.025)])
+    assert "≈ interpolated: measured more than 2 points" in render([make_row(gap=0.03, distance=0.025)])
     assert "≈" not in render([make_row(gap=0.04, distance=0.02)]) + render([make_row(gap=0.0, distance=0.0)])
     # Tables of earlier versions know the gap alone: one of its ends is at least half of it away.
     assert "≈" in render([make_row(gap=0.05)])

@@ -14,31 +14,31 @@ from adaptive_bench.leaderboard.verdict import verdict
 def test_who_is_worse_than_no_training_is_said_with_certainty_only(board):
     nothing = {0.0: 60}
     said = section(
-        findings(board({"base": nothing, "dense": {0.0: 95}, "mod": 20, "calm": 58})), "What training was worth"
+        findings(board({"base": nothing, "dense": {0.0: 95}, "mod": 20, "calm": 58})), "What training gained"
     )
-    assert "`base`, the model before training, has 60.0 [0.0, 100.0] %, p corrected for 3 comparisons" in said
-    assert "Worse than no training: `mod`; not" in said and "| **nano\\_math** | `mod` | -40.0 [-5" in said
-    assert "not separated from it: `calm`; better: `dense`." in said
-    said = section(findings(board({"base": nothing, "mod": 58, "calm": 58})), "What training was worth")
-    assert "Worse than no training: none; not separated from it: `mod`, `calm`; better: none." in said
+    assert "`base`, the model before training, scores 60.0 [0.0, 100.0] %; p is corrected for 3 comparisons" in said
+    assert "Behind it: `mod`; not" in said and "| **nano\\_math** | `mod` | -40.0 [-5" in said
+    assert "not separated from it: `calm`; ahead of it: `dense`." in said
+    said = section(findings(board({"base": nothing, "mod": 58, "calm": 58})), "What training gained")
+    assert "Behind it: none; not separated from it: `mod`, `calm`; ahead of it: none." in said
 
 
 def test_without_base_nothing_is_said_of_training(board):
-    said = section(findings(board({"dense": {0.0: 95}, "mod": 20, "calm": 58})), "What training was worth")
+    said = section(findings(board({"dense": {0.0: 95}, "mod": 20, "calm": 58})), "What training gained")
     assert said == "- **nano\\_math**: `base`, the model before training, was not measured."
 
 
 def test_base_and_dense_stand_beside_the_ranks(board):
     text = findings(board({"base": {0.0: 60}, "dense": {0.0: 95}, "mod": 20, "calm": 58}))
     said = section(text, "Which methods are ahead")
-    assert "Without ranks, saving nothing: `base` 60.0 [0.0, 100.0] %, `dense` 95.0 [0.0, 100.0] %." in said
-    assert "Without ranks" not in findings(board({"mod": 20, "calm": 58}))
+    assert "Not ranked, as they save nothing: `base` 60.0 [0.0, 100.0] %, `dense` 95.0 [0.0, 100.0] %." in said
+    assert "Not ranked" not in findings(board({"mod": 20, "calm": 58}))
 
 
 def test_who_is_behind_dense_with_nothing_skipped_is_named_without_a_cause(board):
     text = findings(board({"dense": {0.0: 95}, "gateskip": 20, "mod": 93}, axis="tokens"))
     said = section(text, "What counting tokens leaves out")
-    assert "with no token-branch skipped these are behind `dense` 95.0 [0.0, 100.0] %: `gateskip` -75.0 [" in said
+    assert "with no token-branches skipped, these are behind `dense` 95.0 [0.0, 100.0] %: `gateskip` -75.0 [" in said
     assert "`mod`" not in said
     for curves in ({"dense": {0.0: 95}, "mod": 93, "calm": 94}, {"gateskip": 20, "mod": 93}):
         assert "behind `dense`" not in findings(board(curves, axis="tokens"))
@@ -81,7 +81,7 @@ def test_what_idle_gates_save_is_said_where_it_was_measured(board):
 )
 def test_claims_and_phases_are_said_beyond_their_tolerance(board, changes, claims, phases):
     text = findings(board({"mod": 90, "calm": 80}, rows={"mod": changes}))
-    assert ("claims to skip" in text) == claims and ("in prefill" in text) == phases
+    assert ("token-branches: claimed" in text) == claims and ("in prefill" in text) == phases
 
 
 def test_a_comparison_carries_the_marks_of_the_method(board):

@@ -7,7 +7,7 @@ from adaptive_bench.leaderboard.findings import findings
 from adaptive_bench.leaderboard.terminal import render
 from adaptive_bench.leaderboard.verdict import verdict
 
-LOST = "What is lost with other tokens' decisions"
+LOST = "Loss with the decisions of other tokens"
 WORTH = {"decisions_worth": 0.1, "decisions_low": 0.02, "decisions_high": 0.18, "shuffled_score": 0.8}
 WORTH |= {"shuffled_apart": 0.0}
 
@@ -15,20 +15,20 @@ WORTH |= {"shuffled_apart": 0.0}
 @pytest.mark.parametrize(
     ("changes", "saying"),
     [
-        ({}, "Loses with other tokens' decisions: `mod` +10.0 [+2.0, +18.0]."),
+        ({}, "Loses with the decisions of other tokens: `mod` +10.0 [+2.0, +18.0]."),
         ({"decisions_low": -0.02}, "No loss shown: `mod` +10.0 [-2.0, +18.0]."),
         ({"decisions_low": 0.0}, "No loss shown: `mod` +10.0 [+0.0, +18.0]."),
         (
             {"decisions_worth": -0.1, "decisions_low": -0.2, "decisions_high": -0.01},
-            "Better with other tokens' decisions: `mod` -10.0 [-20.0, -1.0].",
+            "Better with the decisions of other tokens: `mod` -10.0 [-20.0, -1.0].",
         ),
         (
             {"shuffled_apart": 0.03},
-            "Nothing can be said, the two save net FLOPs that are more than 2 points apart: `mod` +10.0",
+            "Not comparable (their net savings differ by more than 2 points): `mod` +10.0",
         ),
         (
             {"shuffled_apart": None},
-            "Nothing can be said, the control was not measured at the method's dial values: `mod` +10.0",
+            "Not comparable (the control was not measured at the method's dial values): `mod` +10.0",
         ),
         ({"decisions_low": None, "decisions_high": None}, "not measured for any method"),
     ],
@@ -38,10 +38,10 @@ def test_who_loses_with_other_tokens_decisions(board, changes, saying):
     said = section(text, LOST)
     assert saying in said and "worth" not in said and "choosing" not in text
     sayings = (
-        "oses with other tokens' decisions:",
+        "oses with the decisions of other tokens:",
         "o loss shown",
-        "etter with other",
-        "points apart",
+        "etter with the",
+        "differ by more than 2 points",
         "method's dial values",
         "not measured for any",
     )
@@ -59,10 +59,12 @@ def test_what_skipping_by_position_loses_stands_beside_what_methods_lose(board):
     text = findings(found)
     said = section(text, LOST)
     assert said.endswith(
-        "Loses with other tokens' decisions: `mod` +10.0 [+2.0, +18.0]. The floor, skipping by position alone and "
-        f"whatever the text says: `{POSITION}` +30.0 [+10.0, +40.0]."
+        "Loses with the decisions of other tokens: `mod` +10.0 [+2.0, +18.0]. The floor, skipping by position "
+        f"alone, regardless of the text: `{POSITION}` +30.0 [+10.0, +40.0]."
     )
-    assert "1 of 1 methods that decide per token are ahead of it, `mod`" in section(text, "What random controls show")
+    assert "1 of 1 methods that decide per token are ahead of it (best: `mod`" in section(
+        text, "What random controls show"
+    )
     assert verdict(found, "net").partition("on nano_math ")[2].startswith("mod ")
     assert "no floor" not in render(found.lines, wide=True)
 
@@ -96,4 +98,4 @@ def test_who_loses_most_comes_first(board):
 
 def test_methods_whose_control_was_not_measured_are_named(board):
     said = section(findings(board({"mod": 90, "calm": 80}, rows={"mod": WORTH})), LOST)
-    assert "Loses with other tokens' decisions: `mod` +10.0 [+2.0, +18.0]; not measured: `calm`." in said
+    assert "Loses with the decisions of other tokens: `mod` +10.0 [+2.0, +18.0]; not measured: `calm`." in said
