@@ -19,17 +19,22 @@ WIDTH = 80  # of a terminal
 _GAP = 2  # between two columns
 _HEADER = 2  # tabulate makes a column so much wider than its header at least
 PREFERRED = 0.15  # the level that is shown where there is room for one: the saving of the paper's second table
-_TITLE = "loses with other tokens' decisions: score less that of the same model with the decisions of other tokens"
-_APART = "≠ saves net FLOPs more than {:.0f} points apart{}, or not measured at one dial value."
+_TITLE = "loses with the decisions of other tokens: the score minus that of the same model with them"
+_APART = (
+    "≠ the net savings of the two differ by more than {:.0f} points{}, or the control was not measured at one dial "
+    "value."
+)
 
 
-_FLOOR = "position_skip"  # looks at no content: what it loses with other tokens' decisions is no choice of tokens
+_FLOOR = "position_skip"  # looks at no content: what it loses with the decisions of other tokens is no choice of tokens
 FLOOR = f"{_FLOOR}[trained=true]"
 _NO_FLOOR = f"no floor: {FLOOR} (by position alone) was not measured."
 
 
 def is_floor(row: Row) -> bool:
-    """Whether a row says what a model that was trained to skip by position alone loses with other tokens' decisions."""
+    """Whether a row says what a model that was trained to skip by position alone loses with the decisions of other
+    tokens.
+    """
     known = row.decisions_low is not None and row.decisions_high is not None and not is_apart(row)
     return known and method_name(row.method) == _FLOOR and "trained=true" in row.method
 

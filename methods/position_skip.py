@@ -4,7 +4,7 @@ Idea: a model trained with a pattern of skipping may get used to it and lose whe
 made it. What a method loses with the decisions of other tokens is therefore no proof that its choice of tokens is a
 good one. Here nothing is chosen: the pattern is fixed before any text is read, and is the same in every document,
 training step, seed and batch. With `trained`, the model is trained with it on the schedule of all methods, and what it
-loses with other tokens' decisions is what habit alone can cost.
+loses with the decisions of other tokens is what habit alone can cost.
 
 Equations: at site $s$ the token at position $t$ skips where
 $\mathrm{frac}(1/2 + t (\sqrt 5 - 1)/2 + s (\sqrt 2 - 1)) < q$, both counted from 0. Multiples of the golden ratio fill

@@ -92,14 +92,14 @@ def _time(saved: float | None) -> str:
 def _unmeasured(standing: Standing, settings: list[str]) -> str:
     """Which columns the table has not, and how to get them; a column of dashes would only take room."""
     missing = [] if any(line.asked for line in standing.lines) else [
-        "what is lost with other tokens' decisions (adaptive-bench run --shuffled)"]  # fmt: skip
+        "the loss with the decisions of other tokens (adaptive-bench run --shuffled)"]  # fmt: skip
     if not settings and standing.axis != "time":
         missing.append("saved time (adaptive-bench run --time)")
     return f"Not measured at this level: {'; '.join(missing)}." if missing else ""
 
 
 def _lost(line: Line) -> str:
-    """Points of the dense score lost with other tokens' decisions, and on how many of the tasks that is certain."""
+    """Points of the dense score lost with the decisions of other tokens, and on how many tasks that is certain."""
     if not line.asked:
         return NONE
     certain = f"{line.loses} of {line.asked}"

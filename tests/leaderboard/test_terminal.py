@@ -160,7 +160,7 @@ def test_decisions_stand_beside_the_scores_at_the_level_next_to_15_percent(make_
     text = render(rows)
     (line,) = (line for line in text.splitlines() if "48.8" in line)
     assert line.split() == ["gateskip", "15", "%", "89.8", "41.0", "+48.8", "[+40.1,", "+57.3]"]
-    assert "loses with other tokens' decisions" in text and "≠" not in text and "worth" not in text
+    assert "loses with the decisions of other tokens" in text and "≠" not in text and "worth" not in text
     assert "loses with" not in render(rows_of(make_row))
     wide = render(rows, wide=True)
     assert sum("+48.8" in line for line in wide.splitlines()) == len(LEVELS)
@@ -178,7 +178,7 @@ def test_a_table_by_another_axis_says_that_the_mark_goes_by_net_flops(make_row):
         rows = rows_of(make_row, ("gateskip",), **WORTH | {"shuffled_apart": 0.03} | changes)
         text = render(rows)
         said = " ".join(text.split())
-        assert "saves net FLOPs more than 2 points apart" in said
+        assert "net savings of the two differ by more than 2 points" in said
         assert ("this mark goes by net FLOPs of all phases" in said) == bool(axis) and axis in said
         assert all(len(line) <= 80 for line in text.splitlines())
 
