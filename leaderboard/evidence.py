@@ -101,8 +101,8 @@ class Evidence:
     def said(self) -> str:
         """What stands behind it, as one sentence without its full stop."""
         known = {
-            SELF_REPORTED: "self-reported: it has no records, so that no value of it could be made again",
-            REDERIVED: f"re-derived: all {len(self.rows)} rows were made again of its records and are the same",
+            SELF_REPORTED: "self-reported: it has no records, so none of its values could be recomputed",
+            REDERIVED: f"re-derived: all {len(self.rows)} rows were recomputed from its records and are the same",
         }[self.state]
         return known + ("" if self.again is None else f"; {self.again}{self._moved()}")
 

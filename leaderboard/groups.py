@@ -14,8 +14,8 @@ from .row import Row
 
 FEWEST_SEEDS, FEWEST_DOCUMENTS, FEWEST_METHODS = 3, 100, 3
 RULE = (
-    f"A board is featured where at least {FEWEST_METHODS} methods were asked at least {FEWEST_DOCUMENTS} documents of "
-    f"every task with at least {FEWEST_SEEDS} seeds; all others stand in the sandbox."
+    f"A board is featured where at least {FEWEST_METHODS} methods were evaluated on at least {FEWEST_DOCUMENTS} "
+    f"documents of every task with at least {FEWEST_SEEDS} seeds; all others are in the sandbox."
 )
 
 

@@ -22,10 +22,10 @@ from .tables import FAMILY_OF_CONTROLS
 PREFERRED = 0.15  # the saving of the paper's second table
 RULE = (
     "Overall is the mean over the tasks of the share of the dense score that a method keeps. The ends of its interval "
-    "are the means of the tasks' ends: scores of tasks may hang together through their seeds, and no dependence makes "
-    "the mean spread more than that (the dense scores count as known). A method without a score on one of the tasks "
-    "has no mean. Ranks: with one task those of the paired tests, of methods alone; with several, a method is ahead "
-    "where its interval lies above the other's. Controls are not ranked."
+    "are the means of the tasks' ends: scores on several tasks may be correlated through their seeds, and no "
+    "dependence makes the mean spread more than that (the dense scores are taken as known). A method without a score "
+    "on one of the tasks has no mean. Ranks: with one task, those of the paired tests among methods alone; with "
+    "several, a method is ahead where its interval lies above the other's. Controls are not ranked."
 )
 _SAVING_NOTHING = ("dense", "base", "gated")  # controls that stand at 0 % wherever others are read off
 Interval = tuple[float, float]
@@ -41,7 +41,7 @@ class Line:
         rows: By task of the standing; `None` where there is no score.
         overall, interval: Mean share of the dense score over the tasks; `None` unless all of them have one.
         rank: Best and worst rank that is left open.
-        lost: Mean over the tasks of how much less of the dense score is kept with other tokens' decisions.
+        lost: Mean over the tasks of how much less of the dense score is kept with the decisions of other tokens.
         loses: On how many of `asked` tasks that is certain; `asked` is 0 where it was not measured.
         times: By setting the share of time saved where the score was read off, mean over the tasks.
     """

@@ -1,4 +1,4 @@
-"""The page of `adaptive-bench inspect`: one file that opens from a disk and asks nothing of any network."""
+"""The page of `adaptive-bench inspect`: one file that opens from a disk and makes no network requests."""
 
 from __future__ import annotations
 

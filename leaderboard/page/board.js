@@ -41,9 +41,9 @@ function switches() {
 async function copyLink() {
   try {
     await navigator.clipboard.writeText(location.href);
-    byId("status").textContent = "The link is in the clipboard.";
+    byId("status").textContent = "The link was copied to the clipboard.";
   } catch {
-    byId("status").textContent = `The clipboard is closed to this page. The link: ${location.href}`;
+    byId("status").textContent = `This page has no access to the clipboard. The link: ${location.href}`;
   }
 }
 
@@ -58,7 +58,7 @@ function render() {
   const tables = chosen();
   byId("board").replaceChildren(...tables.map(section));
   byId("board").prepend(...pictures(tables));
-  if (!tables.length) byId("board").append(element("p", { class: "note" }, "No table here has this axis, phase and metric. Other metrics than a task's first stand pooled over the phases alone. Log-likelihood tasks write no tokens; saved time needs `adaptive-bench time`."));
+  if (!tables.length) byId("board").append(element("p", { class: "note" }, "No table here has this axis, phase and metric. Metrics other than a task's first are shown pooled over the phases only. Log-likelihood tasks generate no tokens; saved time needs `adaptive-bench time`."));
   if (focused) document.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
   fit();
   drawer();
@@ -115,9 +115,9 @@ function pictures(tables) {
   const width = Math.max(280, Math.min(620, byId("board").clientWidth / (byId("board").clientWidth > 840 ? 2 : 1) - 12));
   const names = lit();
   const found = tables.map((table) => {
-    const title = value === "score" ? table.compared : `${table.task}: ${data.values[value]}${state.value === "reach" ? "; the line stands at 90 %" : ""}`;
+    const title = value === "score" ? table.compared : `${table.task}: ${data.values[value]}${state.value === "reach" ? "; the line is at 90 %" : ""}`;
     if (atFloor(table)) return element("figure", {}, element("figcaption", {}, title), element("p", { class: "note" }, `No method scores above ${FLOOR} % at any level above 0 %: there is nothing to draw.`));
-    const readout = element("p", { class: "readout", "aria-live": "polite" }, "Point at a line, or use the arrow keys: its value stands here.");
+    const readout = element("p", { class: "readout", "aria-live": "polite" }, "Point at a line, or use the arrow keys: its value appears here.");
     const drawn = picture(table, value, names, width, (said) => { readout.textContent = said; });
     return drawn && element("figure", {}, element("figcaption", {}, title), drawn, readout);
   }).filter(Boolean);
@@ -239,5 +239,5 @@ function score(cell, best) {
 }
 
 function farthest(row) {
-  return element("td", {}, row.reach === NONE ? element("span", { class: "na" }, "not at its first level") : element("b", {}, `${row.to_end ? "≥ " : ""}${row.reach} %`));
+  return element("td", {}, row.reach === NONE ? element("span", { class: "na" }, "not even at its first level") : element("b", {}, `${row.to_end ? "≥ " : ""}${row.reach} %`));
 }

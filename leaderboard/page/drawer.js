@@ -9,7 +9,7 @@ function drawer() {
   const method = METHODS.get(state.open), behind = part(`${state.board}-runs`);
   dialog.replaceChildren(
     element("div", { class: "bar" }, element("h2", { id: "drawer-title" }, method.label), element("button", { type: "button", id: "close", onclick: () => dialog.close() }, "close")),
-    method.page ? element("p", { class: "links" }, element("a", { href: method.page }, "Idea, paper, layers and every board")) : "", facts(method.facts), ...chosen().map((table) => details(table, method.label)), ...(behind ? [...samples(behind), ...provenance(method.label, behind)] : [element("p", { class: "note" }, "Reading what its runs left …")]));
+    method.page ? element("p", { class: "links" }, element("a", { href: method.page }, "Idea, paper, layers and every board")) : "", facts(method.facts), ...chosen().map((table) => details(table, method.label)), ...(behind ? [...samples(behind), ...provenance(method.label, behind)] : [element("p", { class: "note" }, "Reading the records of its runs …")]));
   if (!dialog.open) dialog.showModal();
 }
 
@@ -34,7 +34,7 @@ function details(table, label) {
   const head = ["level", "score", "low", "high", "% of dense", "marks", "seeds", ...(paired ? ["rank", "best is better by", "p (Holm)", "n", "over random skipping", "over trained static depth"] : []), ...used];
   const body = cells.map(([level, cell]) => [`${level} %`, cell.score, cell.low, cell.high, cell.kept, cell.marks || NONE, cell.seeds, ...(paired ? test(cell) : []), ...used.map((name) => saving(cell, name))]);
   return element("div", {}, element("h3", {}, table.title), element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Details of ${table.title}` }, element("table", {},
-    element("caption", {}, "Savings in % of the dense model, measured where the score was read; claimed is what the dial says; FLOPs and ms a token as they are"),
+    element("caption", {}, "Savings in % of the dense model, measured where the score was read off; “claimed” is what the dial says; FLOPs and ms per token are absolute"),
     element("thead", {}, element("tr", {}, ...head.map((one) => element("th", { scope: "col" }, one)))),
     element("tbody", {}, ...body.map(([level, ...rest]) => element("tr", {}, element("th", { scope: "row" }, level), ...rest.map((one) => element("td", {}, one))))))));
 }
@@ -66,11 +66,11 @@ function samples(behind) {
 
 function provenance(label, { runs }) {
   const { spec } = METHODS.get(label);
-  if (!runs.length) return [element("p", { class: "note" }, "The runs of this board are too many for one page; configurations and records are in their folders.")];
+  if (!runs.length) return [element("p", { class: "note" }, "This board has too many runs for one page; configurations and records are in their folders.")];
   return runs.flatMap((run) => {
     const records = run.records.filter((one) => one.methods.includes(spec));
     return [element("h3", {}, `Run ${run.name}`), facts(run.facts), ...run.environments.map(facts), element("p", { class: "note" }, "Command"), element("pre", {}, run.command),
-      element("details", {}, element("summary", {}, "config.yaml"), element("pre", {}, run.config || (run.cut ? "left out, this page has many runs; it is in the run's folder" : EMPTY))),
+      element("details", {}, element("summary", {}, "config.yaml"), element("pre", {}, run.config || (run.cut ? "left out, as this page has many runs; it is in the run's folder" : EMPTY))),
       ...run.failures.map((text) => element("p", {}, `✗ ${text}`)), ...run.warnings.map((text) => element("p", { class: "note" }, `! ${text}`)),
       ...records.map((one) => element("details", {}, element("summary", {}, `record ${one.record}`), facts(one.facts), lossChart(one.losses)))];
   });

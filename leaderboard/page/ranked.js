@@ -46,18 +46,18 @@ function answer() {
   byId("evidence").replaceChildren(...(found ? found.evidence : []).map((text) => element("li", {}, text)));
   if (!found) { byId("standing").replaceChildren(); return; }
   const header = (text, title) => element("th", { scope: "col", title }, text);
-  const times = `Read off where the score is, in these settings: ${found.settings.join(" / ")}`;
+  const times = `Read off at the same point as the score, in these settings: ${found.settings.join(" / ")}`;
   const unmeasured = found.unmeasured ? element("p", { class: "note" }, found.unmeasured) : "";
   const most = state.rows === "all" ? Infinity : MOST_ROWS;
   const part = (controls) => found.lines.filter((one) => one.control === controls).slice(0, most).map((one) => line(one, found));
   const methods = found.lines.filter((one) => !one.control).length;
   const more = methods > most ? element("p", { class: "note" }, `The first ${most} of ${methods} methods. `, element("button", { type: "button", onclick: () => change({ rows: "all" }) }, "show all")) : "";
-  const left = found.left_out.length ? element("p", { class: "note" }, `Not in the mean: ${found.left_out.join(", ")}. Where the dense model scores 0 nothing is a share of it.`) : "";
+  const left = found.left_out.length ? element("p", { class: "note" }, `Not in the mean: ${found.left_out.join(", ")}. Where the dense model scores 0, no share of it is defined.`) : "";
   byId("standing").replaceChildren(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Methods by rank" }, element("table", { class: "ranked" },
     element("caption", {}, `Methods at ${found.level} % ${data.axes[state.axis]}${state.phase === "all" ? "" : ` of ${state.phase}`}, best first; controls below, unranked`),
-    element("thead", {}, element("tr", {}, header("rank", "The ranks that tests leave open, among methods that are no controls"), header("method"),
+    element("thead", {}, element("tr", {}, header("rank", "The ranks that tests leave open, among methods that are not controls"), header("method"),
       header("overall, % of dense", "Mean over the tasks of the share of the dense score"), ...found.compared.map((name, at) => header(`${found.tasks[at]}${/( \(%\)| ↓)$/.exec(name)?.[0] || ""}`, name)),
-      found.asked ? header("loses with other tokens' decisions", "Points of the dense score that are lost, mean over the tasks, and on how many of them that is certain") : null,
+      found.asked ? header("loses with the decisions of other tokens", "Points of the dense score that are lost, mean over the tasks, and on how many of them that is certain") : null,
       found.settings.length ? header("saved time, %", times) : null, header("state"))),
     element("tbody", {}, ...part(false)), element("tbody", { class: "controls-of-it" }, ...part(true)))), more, unmeasured, left);
 }

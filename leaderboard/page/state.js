@@ -62,7 +62,7 @@ function fromFragment() {
   for (const [key, known] of Object.entries(options(board, found.axis))) if (known.includes(said.get(key))) found[key] = said.get(key);
   const lacks = ["board", ...Object.keys(options(board, found.axis))].filter((key, at, all) => all.indexOf(key) === at && said.get(key) && said.get(key) !== found[key]);
   const named = (key) => (key === "axis" && data.axes[said.get(key)]) || said.get(key).slice(0, 40);
-  missed = lacks.length ? `The link asks for what this board does not have: ${lacks.map((key) => `${key} “${named(key)}”`).join(", ")}.${said.get("axis") === "time" && lacks.includes("axis") ? " Nothing was timed here (adaptive-bench run --time)." : ""} What stands here is ${data.axes[found.axis] || "its default"}${found.level ? ` at ${found.level} %` : ""}.` : "";
+  missed = lacks.length ? `The link asks for what this board does not have: ${lacks.map((key) => `${key} “${named(key)}”`).join(", ")}.${said.get("axis") === "time" && lacks.includes("axis") ? " Nothing was timed here (adaptive-bench run --time)." : ""} Shown instead: ${data.axes[found.axis] || "its default"}${found.level ? ` at ${found.level} %` : ""}.` : "";
   found.filter = (said.get("filter") || "").slice(0, 80);
   if (/^(method|reach|fact\d|\d+(\.\d+)?)-(up|down)$/.test(said.get("sort") || "")) found.sort = said.get("sort");
   const names = methodsOf(board);

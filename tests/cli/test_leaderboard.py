@@ -180,7 +180,7 @@ def test_build_writes_a_page_and_names_it(command, tmp_path):
     assert result.exit_code == 0
     assert "site/index.html" in result.stdout
     assert "Row 1 of runs/table.json is left out" in result.stderr
-    assert "nothing of any network" in (tmp_path / "site" / "index.html").read_text()
+    assert "makes no network requests" in (tmp_path / "site" / "index.html").read_text()
 
 
 def test_build_leaves_a_folder_of_something_else_as_it_is(command, tmp_path):

@@ -62,7 +62,7 @@ def test_a_value_far_from_the_others_is_marked_and_does_not_press_them_together(
     page.close()
 
 
-@pytest.mark.parametrize(("value", "caption"), [("kept", "% of the dense score"), ("reach", "the line stands at 90 %")])
+@pytest.mark.parametrize(("value", "caption"), [("kept", "% of the dense score"), ("reach", "the line is at 90 %")])
 def test_captions_say_what_a_chart_shows(opened, value, caption):
     page = opened(f"#value={value}")
     assert caption in page.locator("figcaption").first.inner_text()
