@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from .beside import BEYOND, MISSING, Beside, Line, Value
+from .wording import capitalised
 
 _AT = 0.15  # the level whose order is told in detail, and the nearest one to it
 _KINDS = {"written": "generative", "likelihood": "log-likelihood", "seconds": "timed"}
@@ -275,7 +276,7 @@ def _missing(found: Beside) -> Iterator[str]:
     """Rows and columns without a record."""
     rows = list(dict.fromkeys(line.name for line in found.lines if line.label is None))
     if rows:
-        yield f"{MISSING[0].upper()}{MISSING[1:]}: {_listed(rows)}."
+        yield f"{capitalised(MISSING)}: {_listed(rows)}."
     columns = [
         title
         for column, title in enumerate(found.columns)

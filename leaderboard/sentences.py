@@ -24,7 +24,18 @@ from .paper import paper_tables
 from .plain import markdown
 from .row import Row
 from .tables import difference
-from .wording import Marks, beside_static, by_relation, is_static, listed, named, table, tested, with_differences
+from .wording import (
+    Marks,
+    beside_static,
+    by_relation,
+    capitalised,
+    is_static,
+    listed,
+    named,
+    table,
+    tested,
+    with_differences,
+)
 
 _PAPER_COLUMN = 3  # 15 % of the generative tasks in its first table
 _CLAIM_GAP = 0.02
@@ -128,7 +139,7 @@ def sites(columns: Iterable[Column]) -> Iterator[str]:
         by_sites = column.grid.by_sites
         if len(by_sites) > 1:
             told = "; ".join(f"{where}: {listed(names)}" for where, names in by_sites.items())
-            yield f"{column.task}: methods differ in their eligible sites. {told[0].upper()}{told[1:]}."
+            yield f"{column.task}: methods differ in their eligible sites. {capitalised(told)}."
         if names := [name for name in column.found.order if column.row(name).eligible is None]:
             every = len(names) == len(column.found.order)
             unknown.setdefault("any method" if every else listed(names), []).append(column.task)
@@ -189,7 +200,7 @@ def choice(columns: Iterable[Column]) -> Iterator[str]:
         by_saying["not measured"] = [f"`{row.label}`" for row in adaptive if row not in known]
         told = "; ".join(f"{saying}: {', '.join(some)}" for saying, some in by_saying.items() if some)
         yield (
-            f"{column.task}, score minus the score with the decisions of other tokens. {told[0].upper()}{told[1:]}. "
+            f"{column.task}, score minus the score with the decisions of other tokens. {capitalised(told)}. "
             f"{_floor(column)}"
         )
     if unknown:
@@ -302,7 +313,6 @@ def gates(columns: Iterable[Column], variants: Mapping[str, str]) -> Iterator[st
         both = (ours[_VECTOR], ours[_SCALAR])
         better, worse = sorted(both, key=found.order.index)
         told = "is ahead of" if found.apart(better, worse) else "is not told apart from"
-        by = found.over(better, worse)
         vector, scalar = (column.row(name).saved_tokens for name in both)
         skipped = ""
         if vector is not None and scalar is not None:
@@ -311,8 +321,8 @@ def gates(columns: Iterable[Column], variants: Mapping[str, str]) -> Iterator[st
                 f"{percent(vector)} % of the token-branches, scalar gates {percent(scalar)} %."
             )
         yield (
-            f"{column.task}: {named(better, column.marks)} {told} {named(worse, column.marks)}"
-            f"{' ' if by is None else ', '}{tested(column.grid, by)}.{skipped}{column.other_sites([better], worse)}"
+            f"{column.task}: {named(better, column.marks)} {told} {named(worse, column.marks)}, "
+            f"{tested(column.grid, found.over(better, worse))}.{skipped}{column.other_sites([better], worse)}"
         )
 
 
@@ -358,8 +368,7 @@ def _against(over: Mapping[str, Difference | None], marked: Marks) -> str:
     for relation, some in by_relation(others).items():
         where = f"of the methods that do not decide per token, {_TO_CONTROL[relation]}"
         told += [f"{where}: {listed(some, marked)}"] if some else []
-    text = "; ".join(told)
-    return text[0].upper() + text[1:]
+    return capitalised("; ".join(told))
 
 
 def _differences(

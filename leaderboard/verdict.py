@@ -16,6 +16,7 @@ from .paired import Comparison
 from .plain import plain
 from .row import Row
 from .tables import FAMILY_OF_CONTROLS
+from .wording import capitalised
 
 _NEARLY_ALL = 0.75
 _PREFERRED = 0.15  # the saving of the paper's second table
@@ -58,7 +59,7 @@ def verdict(board: Board, axis: str, phase: str = "all") -> str:
         text = f"{at[0]}, " + "; ".join(said for _, said in clauses)
     else:
         text = "; ".join(f"{where}, {said}" for where, (_, said) in zip(at, clauses, strict=True))
-    text = text[0].upper() + text[1:] + "."
+    text = capitalised(text) + "."
     if not any(tested):
         text += " Methods are told apart by non-overlapping intervals, not by a paired test."
     told = headroom(board.folders, {grid.task for grid in chosen})

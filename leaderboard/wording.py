@@ -45,6 +45,11 @@ def listed(methods: Iterable[str], marked: Marks | None = None) -> str:
     return ", ".join(named(name, marked or {}) for name in methods) or "none"
 
 
+def capitalised(text: str) -> str:
+    """A text as the beginning of a sentence: the rest of it, names among it, stays."""
+    return text[:1].upper() + text[1:]
+
+
 def named(name: str, marked: Marks) -> str:
     """One method with its marks."""
     return f"`{name}`{marked.get(name, '')}"
@@ -53,7 +58,7 @@ def named(name: str, marked: Marks) -> str:
 def tested(grid: Grid, found: Difference | None) -> str:
     """A difference with its interval and p, in the unit of the grid's metric."""
     if found is None:
-        return "(cannot be tested)"
+        return "no test possible"
     low, high = (difference(grid.metric, end) for end in (found.low, found.high))
     return f"{difference(grid.metric, found.difference)} [{low}, {high}], p {p_value(found.p)}"
 
