@@ -87,6 +87,11 @@ class Overrides:
 
         return load_config(preset_or_path, self.values, flags=self.flags, reads_data=reads_data)
 
+    def load_for_one_seed(self, preset_or_path: str) -> RunConfig:
+        """As `load`, with the config's first seed alone unless seeds were given: for trials, which choose a recipe."""
+        config = self.load(preset_or_path)
+        return config if "seeds" in self.values else config.model_copy(update={"seeds": config.seeds[:1]})
+
 
 class ConfigCommand(Command):
     """A command whose function finds the config's keys that were given in `ctx.obj`, as `Overrides`.

@@ -44,8 +44,8 @@ def rates(
 ) -> None:
     """Train each method at every rate of one grid and compare them on validation documents.
 
-    With several `--seeds` scores are means over them: three are told apart better than one. Prints what belongs into a
-    config under `train: method_learning_rates:`.
+    One seed, the config's first, unless `--seeds` says otherwise: scores of several are means over them, and three tell
+    rates apart better than one. Prints what belongs into a config under `train: method_learning_rates:`.
     """
     if write is not None:
         output.check(write)  # before what would be lost is measured
@@ -53,7 +53,8 @@ def rates(
     from adaptive_bench.runs.rates import choose_rates
 
     overrides: Overrides = ctx.obj
-    run_config = overrides.with_value(["methods"], methods, "--methods").load(config or RatesCommand.preset)
+    with_methods = overrides.with_value(["methods"], methods, "--methods")
+    run_config = with_methods.load_for_one_seed(config or RatesCommand.preset)
     rule = f"learning rates above 0 and up to {LARGEST_RATE:g} such as 0.002,0.01"
     tried = (
         None

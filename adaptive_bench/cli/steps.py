@@ -55,9 +55,7 @@ def steps(
     from adaptive_bench.runs.steps import compare_steps
 
     overrides: Overrides = ctx.obj
-    run_config = overrides.load(config or StepsCommand.preset)
-    if "seeds" not in overrides.values:
-        run_config = run_config.model_copy(update={"seeds": run_config.seeds[:1]})
+    run_config = overrides.load_for_one_seed(config or StepsCommand.preset)
     rule = "numbers of steps, each twice the one before, such as 320,640,1280"
     asked = None if steps is None else numbers_value(steps, "--steps", int, rule, is_count)
     with open_reporter() as reporter:

@@ -106,7 +106,7 @@ def test_tuning_takes_keys_too_and_repeats_them_in_the_command_of_the_best(comma
     assert wrong.exit_code == 2 and "--set methods and --methods" in " ".join(wrong.stderr.split())
 
 
-def test_rates_take_keys_too(command, monkeypatch):
+def test_rates_take_keys_too_and_one_seed_unless_told(command, monkeypatch):
     scores = {"nano_math": 0.5, "nano_qa": 0.5}
     configs, trial = [], SimpleNamespace(method="mod", rate=0.1, scores=scores, score=0.5, extension=True)
 
@@ -118,6 +118,9 @@ def test_rates_take_keys_too(command, monkeypatch):
     done = command("rates", "--methods", "mod", "--set", "train.steps=9", "--out", "there")
     assert done.exit_code == 0 and "at the edge" in done.stdout and "0.1 (beyond the grid)" in done.stdout
     assert (configs[0].train.steps, str(configs[0].out), configs[0].methods) == (9, "there", ("mod",))
+    assert command("rates", "--config", "nano_all", "--methods", "mod").exit_code == 0
+    assert command("rates", "--config", "nano_all", "--methods", "mod", "--seeds", "3").exit_code == 0
+    assert [config.seeds for config in configs[1:]] == [(1,), (1, 2, 3)]
 
 
 def test_steps_take_keys_too_and_one_seed_unless_told(command, monkeypatch, tmp_path):
