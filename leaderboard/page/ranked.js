@@ -29,7 +29,7 @@ function line(one, { level, asked, settings }) {
   return element("tr", { class: state.pins.includes(one.label) ? "pinned" : "" },
     element("td", { class: "rank-of-it" }, one.rank || NONE),
     element("th", { scope: "row" }, key(one.label), named("ranked", one.label), ...badges(method), one.control && one.at !== level ? " " : null, one.control && one.at !== level ? element("small", {}, `at ${one.at} %`) : null),
-    mean(one), ...one.cells.map(ofTask), asked ? element("td", {}, one.lost) : null, timed ? element("td", {}, one.times || NONE) : null, element("td", { class: "state", title: method.state[1] }, method.state[0]));
+    mean(one), ...one.cells.map(ofTask), asked ? element("td", {}, one.lost) : null, timed ? element("td", { title: one.times[1] || null }, one.times[0]) : null, element("td", { class: "state", title: method.state[1] }, method.state[0]));
 }
 
 let written = null; // the table that stands there, and what was pinned then: a filter leaves it as it is
@@ -46,7 +46,7 @@ function answer() {
   byId("evidence").replaceChildren(...(found ? found.evidence : []).map((text) => element("li", {}, text)));
   if (!found) { byId("standing").replaceChildren(); return; }
   const header = (text, title) => element("th", { scope: "col", title }, text);
-  const times = `Read off at the same point as the score, in these settings: ${found.settings.join(" / ")}`;
+  const times = `Read off at the same point as the score; from the least to the most of these settings: ${found.settings.join("; ")}`;
   const unmeasured = found.unmeasured ? element("p", { class: "note" }, found.unmeasured) : "";
   const most = state.rows === "all" ? Infinity : MOST_ROWS;
   const part = (controls) => found.lines.filter((one) => one.control === controls).slice(0, most).map((one) => line(one, found));

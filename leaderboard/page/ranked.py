@@ -79,14 +79,21 @@ def _line(line: Line, settings: list[str]) -> dict[str, Any]:
         "rank": "" if rank is None else str(rank[0]) if rank[0] == rank[1] else f"{rank[0]}–{rank[1]}",
         "overall": [_share(line.overall), _share(low), _share(high)],
         "lost": _lost(line),
-        "times": " / ".join(_time((line.times or {}).get(name)) for name in settings),
+        "times": _times(line, settings),
         "cells": [None if row is None else _cell(row) for row in line.rows],
     }
 
 
-def _time(saved: float | None) -> str:
-    """Saved time in whole %: times of two runs differ by more than a tenth."""
-    return NONE if saved is None else str(round(100 * saved))
+def _times(line: Line, settings: list[str]) -> list[str]:
+    """Saved time as the cell has it, from the least to the most of all settings, and in each of them. In whole %: times
+    of two runs differ by more than a tenth.
+    """
+    found = line.times or {}
+    if not found:
+        return [NONE, ""]
+    least, most = (round(100 * one) for one in (min(found.values()), max(found.values())))
+    each = (f"{name}: {f'{round(100 * found[name])} %' if name in found else 'not measured'}" for name in settings)
+    return [str(least) if least == most else f"{least} to {most}", "; ".join(each)]
 
 
 def _unmeasured(standing: Standing, settings: list[str]) -> str:

@@ -1,6 +1,7 @@
 """The sentence on top: what it says, and records that must not produce it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from adaptive_bench.leaderboard.answer import MOST_WORDS, _fitting, _static_clau
 from adaptive_bench.leaderboard.answers import Answers, SweptAnswers
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.groups import groups_of
+from adaptive_bench.leaderboard.page.ranked import _times
 from adaptive_bench.leaderboard.rows import checked
 from adaptive_bench.leaderboard.site import as_markdown
 from adaptive_bench.leaderboard.standing import preferred, standings
+from adaptive_bench.leaderboard.tables import NONE
 
 CLEAR = {"dense": {0.0: 95}, "random_skip": 20, TRAINED: 40, "mod": 90, "calm": 60}
 WHERE = "At 15 % saved net FLOPs, "
@@ -182,6 +185,18 @@ def test_saved_time_is_read_off_where_the_score_is(make_row):
     text = as_markdown(board, "net")
     (line,) = [one for one in text.partition("saved time at 15 %")[2].splitlines() if one.startswith("| mod")]
     assert [part.strip() for part in line.split("|")[1:-1]] == ["mod", "batch 1", "7.5", "3.7"]
+
+
+@pytest.mark.parametrize(
+    ("times", "shown"),
+    [
+        (None, [NONE, ""]),
+        ({"batch 1": 0.126}, ["13", "batch 1: 13 %; batch 8: not measured"]),
+        ({"batch 8": -0.2, "batch 1": 0.126}, ["-20 to 13", "batch 1: 13 %; batch 8: -20 %"]),
+    ],
+)
+def test_the_page_shows_saved_time_from_the_least_to_the_most_and_each_on_hover(times, shown):
+    assert _times(SimpleNamespace(times=times), ["batch 1", "batch 8"]) == shown
 
 
 @given(st.lists(st.sampled_from((-1, 0, 1)), max_size=3), st.booleans(), st.integers(0, 2))
