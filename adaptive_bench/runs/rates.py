@@ -21,6 +21,7 @@ from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.metric import metric_of
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.planning.conditions import model_name
 from adaptive_bench.runs.planning.plan import Plan, plan
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.carry_out import carry_out
@@ -140,6 +141,7 @@ class RateChoice:
         kept = ("model", "tasks", "seeds", "match_on", "levels", "train", "evaluation")
         plain = config.model_dump(mode="json", include=set(kept))
         plain["train"].pop("method_learning_rates")
+        plain["model"] = model_name(config.model)
         trials = [trial.to_json() for trial in self.trials]
         leads = {method: {"over": rate, "by": lead} for method, (rate, lead) in self.leads.items()}
         leads = {method: about for method, about in leads.items() if math.isfinite(about["by"])}

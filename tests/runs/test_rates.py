@@ -98,7 +98,8 @@ def test_an_edge_that_wins_still_is_said(config_of, monkeypatch):
     choice = choose_rates(config)
     assert [len(each) for each in asked] == [6, 2, 2]  # no more than two extensions each
     assert choice.chosen == {"gateskip": 1.25, "skiplayer": 0.00008}
-    written = choice.to_json(config)
+    written = choice.to_json(config.model_copy(update={"model": "/somewhere/small-model"}))
+    assert written["recipe"]["model"] == "small-model"  # no path of a machine
     assert written["edge"] == {"gateskip": True, "skiplayer": True}
     assert written["leads"]["gateskip"] == {"over": 0.25, "by": 1.0}
     assert [trial["extension"] for trial in written["trials"]] == [False] * 6 + [True] * 4
