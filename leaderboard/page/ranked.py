@@ -88,11 +88,11 @@ def _times(line: Line, settings: list[str]) -> list[str]:
     """Saved time as the cell has it, from the least to the most of all settings, and in each of them. In whole %: times
     of two runs differ by more than a tenth.
     """
-    found = line.times or {}
+    found = {name: round(100 * saved) for name, saved in (line.times or {}).items()}
     if not found:
         return [NONE, ""]
-    least, most = (round(100 * one) for one in (min(found.values()), max(found.values())))
-    each = (f"{name}: {f'{round(100 * found[name])} %' if name in found else 'not measured'}" for name in settings)
+    least, most = min(found.values()), max(found.values())
+    each = (f"{name}: {found[name]} %" if name in found else f"{name}: not measured" for name in settings)
     return [str(least) if least == most else f"{least} to {most}", "; ".join(each)]
 
 
