@@ -1,8 +1,10 @@
 """The rate rule: parameters a method adds get their learning rate from one small grid, chosen on validation documents.
 
-The same grid and the same objective for every method: the score at the saving it is trained towards (or as far as all
-its trials on the grid get), on validation documents, averaged over tasks and seeds. Where the best rate of a method is
-the first or last of its grid, the next rate beyond it is tried as well, up to `EXTENSIONS` times. A trial is a training
+The same grid and the same objective for every method: the score at the saving it is trained towards, on validation
+documents, averaged over tasks and seeds. Where a trial on the grid does not get that far, the score at the largest
+level of the tables that all of them get beyond: at the end of a dial every token may skip all that a method can skip,
+where nothing is left for what was trained to decide and all rates score alike. Where the best rate of a method is the
+first or last of its grid, the next rate beyond it is tried as well, up to `EXTENSIONS` times. A trial is a training
 like any other, so a run with the chosen rate finds its training done.
 """
 
@@ -21,7 +23,7 @@ from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.metric import metric_of
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.conditions import model_name
+from adaptive_bench.runs.planning.conditions import compared_recipe
 from adaptive_bench.runs.planning.plan import Plan, plan
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.carry_out import carry_out
@@ -47,7 +49,7 @@ class Trial:
         rate: Peak rate of the parameters it adds.
         scores: By task, the headline score on validation documents at `level`, a mean over seeds.
         level: Saving it was trained towards; where a trial of its method on the grid does not reach that, the largest
-            saving that all of them reach.
+            level of the tables that all of them get beyond (of none, the largest saving that all of them reach).
         records: The trainings.
         better: Which way scores are better, the same for all tasks.
         extension: Whether its rate was added because the edge of the grid was the best.
@@ -138,14 +140,11 @@ class RateChoice:
 
     def to_json(self, config: RunConfig) -> dict[str, Any]:
         """Everything a reader needs to do it again: recipe, trials and choice."""
-        kept = ("model", "tasks", "seeds", "match_on", "levels", "train", "evaluation")
-        plain = config.model_dump(mode="json", include=set(kept))
-        plain["train"].pop("method_learning_rates")
-        plain["model"] = model_name(config.model)
         trials = [trial.to_json() for trial in self.trials]
         leads = {method: {"over": rate, "by": lead} for method, (rate, lead) in self.leads.items()}
         leads = {method: about for method, about in leads.items() if math.isfinite(about["by"])}
-        about = {"schema": SCHEMA, "documents": "validation", "recipe": plain, "trials": trials}
+        recipe = compared_recipe(config, "method_learning_rates")
+        about = {"schema": SCHEMA, "documents": "validation", "recipe": recipe, "trials": trials}
         return about | {"chosen": self.chosen, "edge": self.at_edge, "leads": leads}
 
 
@@ -179,7 +178,10 @@ def choose_rates(
     tried = dict.fromkeys(map(str, specs), tuple(rates))
     measured, failures = _measure(config, [(spec, rate) for rate in rates for spec in specs], reporter, jobs)
     # Extensions do not move the level: what is far off may reach nothing.
-    levels = {spec: _common_level([sweeps for (of, _), sweeps in measured.items() if of == spec]) for spec in specs}
+    tabled = _tabled_levels(config)
+    levels = {
+        spec: _common_level([sweeps for (of, _), sweeps in measured.items() if of == spec], tabled) for spec in specs
+    }
     trials = [_trial(spec, rate, sweeps, levels[spec], better) for (spec, rate), sweeps in measured.items()]
     choice = RateChoice(tuple(trials), tuple(failures), tried)
     for _ in range(EXTENSIONS if grows else 0):
@@ -253,12 +255,23 @@ def _trial(spec: MethodSpec, rate: float, sweeps: Sequence[DialEvaluation], leve
     return Trial(str(spec), rate, {task: fmean(found) for task, found in scores.items()}, level, records, better)
 
 
-def _common_level(trials: Sequence[Sequence[DialEvaluation]]) -> float:
-    """The target of the trials of one method, or the largest saving that all of them reach on every task."""
+def _tabled_levels(config: RunConfig) -> list[float]:
+    """Savings above nothing at which the tables of all tasks give a score."""
+    return sorted(
+        level
+        for level in set.intersection(*(set(config.levels or find_task(task).levels) for task in config.tasks))
+        if level > 0
+    )
+
+
+def _common_level(trials: Sequence[Sequence[DialEvaluation]], tabled: Sequence[float]) -> float:
+    """The target of the trials of one method if all of them reach it on every task, else see `Trial.level`."""
     sweeps = [sweep for trial in trials for sweep in trial]
-    targets = [sweep.training.content["target"]["saving"] for sweep in sweeps]
-    reached = [largest_saving(_points(sweep), _axis(sweep)) for sweep in sweeps]
-    return float(min([*targets, *reached], default=0.0))
+    target = min((float(sweep.training.content["target"]["saving"]) for sweep in sweeps), default=0.0)
+    reached = min((largest_saving(_points(sweep), _axis(sweep)) for sweep in sweeps), default=0.0)
+    if reached >= target:
+        return target
+    return max((level for level in tabled if level < reached), default=reached)
 
 
 def _points(sweep: DialEvaluation) -> list[Point]:

@@ -21,7 +21,7 @@ from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.metric import metric_of
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
-from adaptive_bench.runs.planning.conditions import model_name, recipe_text
+from adaptive_bench.runs.planning.conditions import compared_recipe, recipe_text
 from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.carry_out import carry_out
@@ -103,14 +103,10 @@ class StepComparison:
 
     def to_json(self, config: RunConfig) -> dict[str, Any]:
         """Everything a reader needs to do it again or to show it: recipe, scores, doublings, verdict."""
-        kept = ("model", "methods", "tasks", "seeds", "train_on", "chat_template", "match_on", "match_phase", "levels")
-        recipe = config.model_dump(mode="json", include={*kept, "train", "evaluation"})
-        recipe["train"].pop("steps")
-        recipe["model"] = model_name(config.model)
         return {
             "schema": SCHEMA,
             "documents": "validation",
-            "recipe": recipe,
+            "recipe": compared_recipe(config, "steps"),
             "recipes": self.recipes,
             "backbone": self.backbone,
             "level": self.level,

@@ -74,7 +74,7 @@ def _measured_as(monkeypatch, score_of):
 
     monkeypatch.setattr(rates_module, "_measure", measure)
     monkeypatch.setattr(rates_module, "_trial", trial)
-    monkeypatch.setattr(rates_module, "_common_level", lambda trials: 0.1)
+    monkeypatch.setattr(rates_module, "_common_level", lambda trials, tabled: 0.1)
     return asked
 
 
@@ -100,6 +100,8 @@ def test_an_edge_that_wins_still_is_said(config_of, monkeypatch):
     assert choice.chosen == {"gateskip": 1.25, "skiplayer": 0.00008}
     written = choice.to_json(config.model_copy(update={"model": "/somewhere/small-model"}))
     assert written["recipe"]["model"] == "small-model"  # no path of a machine
+    assert {"train_on", "match_phase", "chat_template"} < set(written["recipe"])
+    assert "method_learning_rates" not in written["recipe"]["train"]
     assert written["edge"] == {"gateskip": True, "skiplayer": True}
     assert written["leads"]["gateskip"] == {"over": 0.25, "by": 1.0}
     assert [trial["extension"] for trial in written["trials"]] == [False] * 6 + [True] * 4
@@ -139,12 +141,19 @@ def test_a_run_finds_the_training_of_a_rate_beyond_the_grid(config_of, monkeypat
     assert training.finished and choice.trials[1].records == (training.folder.name,)
 
 
-def test_a_target_out_of_reach_gives_way_to_what_all_trials_reach(config_of):
-    config = config_of("static_depth[trained=true]", train={"target": (0.9,)})
+@pytest.mark.parametrize(
+    ("levels", "compared"),
+    [
+        pytest.param((0, 0.05, 0.1, 0.95), lambda level: level == 0.1, id="the-largest-level-below"),
+        pytest.param((0, 0.95), lambda level: 0.1 < level < 0.9, id="no-level-below"),
+    ],
+)
+def test_a_target_out_of_reach_gives_way_to_a_level_that_all_trials_get_beyond(config_of, levels, compared):
+    config = config_of("static_depth[trained=true]", train={"target": (0.9,)}, levels=levels)
     choice = choose_rates(config, [0.001, 0.1], jobs=1)
     assert not choice.failures
     (level,) = {trial.level for trial in choice.trials}
-    assert 0.1 < level < 0.9
+    assert compared(level)
 
 
 def test_rates_are_compared_at_one_target(config_of):
