@@ -231,14 +231,14 @@ that. Where the seeds of a method lie this far apart, look at them one by one, a
 ERRORS_TEXT = """\
 Family-wise error rate: how often at least one pair of equal methods is told apart, in percent of {boards} boards with
 13 methods, 100 documents and 2, 3 or 5 seeds. The aim is at most 5, and at most 10 where spreads between seeds differ
-twelvefold. Spreads are 0.4 unless stated otherwise; the board's case has the spreads of the published nano board, and
+twelvefold. Spreads are 0.4 unless stated otherwise; the board's case has the spreads of an earlier nano board, and
 groups of equal methods at 98, 93, 65, 13 and 3 %. A fourfold difference of spreads misses the aim narrowly, and seeds
 that collapse by far: look at seeds that lie far apart one by one, as above. Before: seeds paired, p from Student's t
 with S - 1 degrees of freedom, Holm."""
 
 POWER_TEXT = """\
-Power: the share of pairs that are told apart, in percent, on {boards} boards with the scores and spreads of the
-published nano board at 15 % as the truth, by the true difference of the pair."""
+Power: the share of pairs that are told apart, in percent, on {boards} boards with the scores and spreads of an
+earlier nano board at 15 % as the truth, by the true difference of the pair."""
 
 CONTROL_TEXT = """\
 For the comparisons with one control at 95.6 %, corrected as part of all pairs and as a family of their own:"""

@@ -54,7 +54,7 @@ def answer(board: Board, standing: Standing, *, featured: bool = False) -> Answe
 
     Cutting layers is trained static depth, of several rules that with the best score of the task at the level, which
     favours the control: at the level where that was measured near it, else at the nearest of its own savings within 5
-    points.
+    points. A task on which that comparison carries a mark, or cannot be made, is not among those compared.
 
     Args:
         standing: Of the board's rows.
@@ -225,11 +225,17 @@ def _static_clause(found: Sequence[int], there: bool, tasks: int) -> str:
     better, worse = sum(one > 0 for one in found), sum(one < 0 for one in found)
     if better and worse:
         return f"beats cutting layers on {_tasks(better)}, behind on {worse}"
-    count = better or worse or len(found)
-    where = f" on {count} of {tasks} tasks" if count < tasks else f" on all {tasks} tasks" if tasks > 1 else ""
-    if better or worse:
-        return f"{'beats' if better else _BEHIND} cutting layers{where}"
-    return f"ties cutting layers{where}"
+    count, compared = better or worse or len(found), len(found)
+    all_compared = compared == tasks
+    kind = "tasks" if all_compared else "tasks compared"
+    if count < compared:
+        where = f" on {count} of {compared} {kind}"
+    elif compared > 1:
+        where = f" on all {compared} {kind}"
+    else:
+        where = "" if all_compared else " on the one task compared"
+    verb = "beats" if better else _BEHIND if worse else "ties"
+    return f"{verb} cutting layers{where}"
 
 
 def _tasks(count: int) -> str:

@@ -1,6 +1,7 @@
 """The pages of the methods are what the methods say of themselves today, and a table what its record says."""
 
 import json
+import math
 import re
 import statistics
 import tomllib
@@ -15,6 +16,7 @@ from pydantic import Field
 from adaptive_bench.docs import methods as docs
 from adaptive_bench.method import MethodConfig
 from adaptive_bench.methods.dense import Dense
+from adaptive_bench.tables.shuffled import TOLERANCE
 
 FOLDER = Path(__file__).parent.parent / "docs" / "methods"
 PAGES = docs.pages()
@@ -133,6 +135,8 @@ def test_the_three_seeds_are_those_of_their_record():
             shown = (lambda value: f"{value:.3f}") if task == "nano_text" else (lambda value: f"{100 * value:.1f}")
             signed = (lambda value: f"{value:+.3f}") if task == "nano_text" else (lambda value: f"{100 * value:+.1f}")
             score, shuffled, worth = (cell.strip(" ≠") for cell in cells[3 * place : 3 * place + 3])
+            apart = "decisions_worth" in row and abs(row.get("shuffled_apart", math.inf)) > TOLERANCE
+            assert ("≠" in cells[3 * place + 2]) == apart
             assert score == f"{shown(row['score'])} [{shown(row['low'])}, {shown(row['high'])}]"
             if "decisions_worth" in row:
                 assert shuffled == shown(row["shuffled_score"])

@@ -26,6 +26,7 @@ ROOT = Path(__file__).parent.parent
 ENTRIES = ROOT / "leaderboard/entries"
 README, PAGE = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/commands.md"))
 COMMANDS = sorted(set(re.findall(r"^(adaptive-bench run.*?)(?:  +#.*)?$", README + PAGE, re.MULTILINE)))
+NET = ("net", "all")
 FIRST_LINES, EXAMPLE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -90,8 +91,13 @@ def test_the_lines_in_python(capsys):
 @cache
 def _first_view(entry):
     """The ranked table that the board of an entry shows first."""
+    return shown_first(_tables(entry), *NET)
+
+
+@cache
+def _tables(entry):
     (group,) = groups_of(read_board([ENTRIES / entry / "table.json"]))
-    return shown_first(ranked(group), "net", "all")
+    return ranked(group)
 
 
 def _shown(table):
@@ -124,6 +130,16 @@ def test_the_result_is_that_of_the_published_entry():
 def test_the_marks_of_the_result_are_explained():
     used = {mark for line in _first_view("nano")["lines"] for cell in line["cells"] if cell for mark in cell[6]}
     assert used and all(f"`{mark}`" in README for mark in used)
+
+
+def test_what_is_said_beside_the_result_holds():
+    page = (ROOT / "docs/findings.md").read_text(encoding="utf-8")
+    over_static = page.partition("## Who is better than static depth")[2].partition("\n| ")[0].strip().splitlines()
+    assert len(over_static) == 6 and all(" Ahead of it: none;" in line for line in over_static)
+    said = {table["level"]: table["said"] for table in _tables("nano") if (table["axis"], table["phase"]) == NET}
+    assert all(f"At {level} % saved net FLOPs, skiplayer leads" in said[level] for level in (5, 10))
+    headroom = page.partition("## Whether there is anything to decide")[2].partition("\n## ")[0]
+    assert all(f"**{task}**: On this model {task} cannot rank" in headroom for task in ("nano\\_math", "nano\\_qa"))
 
 
 # Drawn of the page's own tables (`adaptive_bench.docs.results.ahead`).

@@ -58,6 +58,12 @@ def verdict(task: Mapping[str, Any]) -> str:
         also = f" Exits per token lie above them at what they save themselves, {100 * online['saved']:.1f} %."
     else:
         where, also = "at any saving" if len(without) == len(known) else where, ""
+    if task["asked_once"] is not None:  # without another asking to cross them with, sets are in no verdict
+        return (
+            f"Whether {task['task']} can rank adaptive methods on this model {where} is not known: "
+            f"{task['asked_once']}, so exits per token are the only attainable oracle, and it does not lie above the "
+            f"best static sets there (the intervals hold 0 or lie below).{also}"
+        )
     return (
         f"On this model {task['task']} cannot rank adaptive methods {where}: no attainable oracle lies above the best "
         f"static sets there (the intervals hold 0 or lie below).{also}"

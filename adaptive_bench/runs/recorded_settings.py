@@ -19,6 +19,7 @@ from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.spec import MethodSpec, method_name
+from adaptive_bench.store.records import DialEvaluationRecord
 
 _Found = tuple[str, Any, Any, str]  # key, by the configuration, by the records, of what
 
@@ -58,8 +59,19 @@ def _different(whole: Plan) -> Iterator[_Found]:
     for training in whole.trainings:
         if training.folder not in used:
             yield "methods", ", ".join(config.methods), str(training.spec), training.folder.name
+    yield from _of_sweeps(whole)
     yield from _of_targets(whole, targets)
     yield from _of_controls(whole)
+
+
+def _of_sweeps(whole: Plan) -> Iterator[_Found]:
+    """What was measured is shown: what a configuration leaves out may be what was worse."""
+    asked = {sweep.folder for sweep in whole.sweeps}
+    for training in whole.trainings:
+        for folder in sorted((training.folder / "eval").glob("*")):
+            if folder not in asked:
+                said = DialEvaluationRecord(folder).read("config.json") or {}
+                yield "methods and tasks", "without it", f"{said.get('method')} on {said.get('task')}", folder.name
 
 
 def _model_of(recorded: str, said: str, models: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ from adaptive_bench.runs.outcome.table import outcome_of
 from adaptive_bench.runs.planning.manifest import of_records, plan_of, sealed_manifest_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.recorded_settings import check_settings
+from adaptive_bench.runs.recorded_training import check_trainings
 from adaptive_bench.runs.work.left import absent, left
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
@@ -98,6 +99,7 @@ def derive(config: RunConfig, packed: Path, look: Callable[[Sequence[Path]], Any
                 f"{packed.name}, the first: {missing[0]}. Submit the finished run again with --records."
             )
         check_settings(whole)
+        check_trainings(whole)
         if listed is not None:
             _check_listed(listed, sealed_manifest_of(whole))
             trainings = [one.record for one in listed.trainings]

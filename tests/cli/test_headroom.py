@@ -315,6 +315,16 @@ def test_the_verdict_is_that_of_the_intervals(levels, words):
     assert "no better at toy than guessing" in verdict({**task, "dense": {"low": 0.2}})
 
 
+def test_exits_alone_do_not_say_that_a_task_cannot_rank():
+    asked_once = "it scores whole texts"
+    task = {"task": "toy", "levels": [_level(0.1, None, True), _level(0.2, None, False)], "asked_once": asked_once}
+    task |= {"unit": "bits", "chance": None, "dense": {"low": 0.9}, "exit_oracle": {"online": {"headroom": None}}}
+    told = verdict(task)
+    assert told.startswith("Whether toy can rank adaptive methods on this model at 10 % saved is not known: it scores")
+    assert "cannot rank" not in told
+    assert "there is something to decide" in verdict(task | {"levels": [_level(0.2, None, False)]})
+
+
 def test_exits_that_lie_above_the_sets_between_two_levels_are_said():
     task = {"task": "toy", "levels": [_level(0.1, True, True), _level(0.2, True, None)], "asked_once": None}
     task |= {"unit": "share", "chance": 0.25, "dense": {"low": 0.9}}

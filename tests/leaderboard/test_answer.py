@@ -146,6 +146,21 @@ def test_several_tasks_have_one_mean_and_count_where_layers_are_beaten(board, ma
     assert "no method reaches" in answer(both, lost).text
 
 
+@pytest.mark.parametrize(
+    ("found", "tasks", "said"),
+    [
+        ([1, 1], 2, "beats cutting layers on all 2 tasks"),
+        ([-1, 0], 3, "is behind cutting layers on 1 of 2 tasks compared"),
+        ([0, 0], 3, "ties cutting layers on all 2 tasks compared"),
+        ([0], 2, "ties cutting layers on the one task compared"),
+        ([-1], 2, "is behind cutting layers on the one task compared"),
+        ([1, -1, 0], 3, "beats cutting layers on 1 task, behind on 1"),
+    ],
+)
+def test_a_task_without_a_comparison_counts_neither_way(found, tasks, said):
+    assert _static_clause(found, True, tasks) == said
+
+
 def test_a_task_whose_dense_score_is_0_does_not_count_and_a_method_without_a_task_has_no_mean(make_row):
     rows = [
         make_row(method=method, task=task, level=level, score=score, low=score, high=score)

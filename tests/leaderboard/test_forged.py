@@ -57,6 +57,7 @@ def flipped(sweep):
             sweep["points"][0]["scores"][metric] = scores.translate(str.maketrans("01", "10"))
 
 
+UNSEALED = listed(lambda values: values.update(seals={}))
 FORGED = {
     "a score": (row(score=0.97), "table.json.*score 0.97, by the records"),
     "a score of dense": (row(0, score=0.971), "table.json.*score 0.971, by the records"),
@@ -277,6 +278,26 @@ FORGED = {
     "a timing": (
         listed(lambda values: values.update(timings={"0123456789abcdef.json": "0" * 64})),
         "manifest.json.xz says of timings of 0123456789abcdef.json: '0000"),
+    "a rate of a step": (
+        both(edited("train.jsonl", b'"lr": ', b'"lr": 1', seal=False), UNSEALED),
+        "records.tar.xz: .* says learning_rate, warmup_steps and decay, at step 1 a rate of"),
+    "a step twice": (
+        both(edited("train.jsonl", b'"step": 2', b'"step": 1', seal=False), UNSEALED),
+        "records.tar.xz: Each line of a train.jsonl is a step"),
+    "steps that are not there": (
+        both(archive(lambda own, _: [(name, b"" if name.endswith("train.jsonl") else text) for name, text in own]),
+             UNSEALED),
+        "records.tar.xz: .* says steps 3, and train.jsonl 0"),
+    "a larger batch": (
+        both(edited("data.json", b'"sequences": 6', b'"sequences": 96'), UNSEALED),
+        "records.tar.xz: .* says batch_size, in all steps sequences 6, and data.json 96"),
+    "tokens of the training text": (
+        both(edited("data.json", b'"loss_tokens": ', b'"loss_tokens": 1'), UNSEALED),
+        "records.tar.xz: .* says steps, with predicted tokens in train.jsonl"),
+    "a method that was measured and is not shown": (
+        both(config(methods=["dense"]), of_run(methods=["dense"]),
+             changed("methods.json", lambda found: found["methods"].pop("random_skip") and None)),
+        "config.yaml: methods and tasks without it, by the records of .* random_skip on nano_qa_ll"),
     "no list of records": (removed("manifest.json.xz"), "manifest.json.xz is missing"),
 }  # fmt: skip
 

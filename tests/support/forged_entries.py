@@ -166,6 +166,10 @@ def members_of(entry):
     return sorted(files_in(entry / "records.tar.xz", str))
 
 
+def sealed_again(content):
+    return sealed(re.sub(rb',\n  "content_sha256": "[0-9a-f]{64}"\n', b"\n", content).decode()).encode()
+
+
 def edited(end, old, new, *, seal=True):
     """A forgery of one file of the records, sealed anew."""
 
@@ -173,10 +177,7 @@ def edited(end, old, new, *, seal=True):
         place = next(place for place, (name, content) in enumerate(members) if name.endswith(end) and old in content)
         name, content = members[place]
         content = content.replace(old, new, 1)
-        if seal:
-            body = re.sub(rb',\n  "content_sha256": "[0-9a-f]{64}"\n', b"\n", content).decode()
-            content = sealed(body).encode()
-        members[place] = (name, content)
+        members[place] = (name, sealed_again(content) if seal else content)
         return members
 
     return archive(change)
