@@ -18,6 +18,7 @@ from .rows import Rejected
 
 _READINGS = ("static", "gold", "agreement", "cross_fitted", "cross_fitted_gold", "chance_gold")
 _DIFFERENCES = ("in_sample", "headroom", "headroom_of_exits")
+_ORACLES = {"in_sample": "gold", "headroom": "cross_fitted"}  # the reading that a difference with the static one is of
 _ROUNDING = 1e-9
 _Value = tuple[str, Any, float, float]  # where it stands, what it is, and between what it lies
 
@@ -47,6 +48,7 @@ def check_task(about: Mapping[str, Any], metrics: Mapping[str, Collection[str]])
                 f"headroom.json: {name}, {where} is a number from {low:g} to {high:g}, got {plain(value, 40)}"
             )
     _check_levels(about)
+    _check_differences(about)
     for where, one in _differences(about):
         if one["low"] is not None and not one["low"] <= one["difference"] <= one["high"]:
             raise Rejected(f"headroom.json: {name}, {where} lies outside its own interval")
@@ -86,6 +88,22 @@ def _check_levels(about: Mapping[str, Any]) -> None:
         raise Rejected(f"headroom.json: {name}, the levels rise, each once")
     for number, one in enumerate(levels):
         _check_same(f"{name}, levels[{number}].reached", one["reached"], one["level"] <= most)
+
+
+def _check_differences(about: Mapping[str, Any]) -> None:
+    """A headroom is what an oracle reads less what the best static set does, both of which stand beside it."""
+    sign, online = 1 if about["better"] == "higher" else -1, about["exit_oracle"]["online"]
+    found = [
+        (f"levels[{number}].{name}", level[name], level[oracle], level["static"])
+        for number, level in enumerate(about["levels"])
+        for name, oracle in _ORACLES.items()
+        if level["reached"]
+    ]
+    found.append(("exit_oracle.online.headroom", online["headroom"], online["score"], online["static"]))
+    for where, difference, oracle, static in found:
+        if difference is not None:
+            known = None if oracle is None else sign * (oracle - static)
+            _check_near(f"{about['task']}, {where}.difference", difference["difference"], known)
 
 
 def _values(about: Mapping[str, Any], bounds: Bounds) -> Iterator[_Value]:
