@@ -76,10 +76,10 @@ def answer(board: Board, standing: Standing, *, featured: bool = False) -> Answe
     leader = ahead[0]
     if leader.rank is None or leader.rank[0] > 1:
         return _without(_NONE_NAMED, standing)
-    unmarked = " unmarked" if any(line not in sound for line in ranked[: ranked.index(leader)]) else ""
+    unmarked = any(line not in sound for line in ranked[: ranked.index(leader)])
     told = f"{leader.label} leads"
     if unmarked or leader is not sound[0]:
-        told += f" the{unmarked} methods{'' if leader is sound[0] else ' ahead of chance'}"
+        told += f" {'unmarked' if unmarked else 'the'} methods{'' if leader is sound[0] else ' ahead of chance'}"
     if tied := _tied(leader, ranked):
         told += f", tied with {tied} other{'s' if tied > 1 else ''}"
     against, evidence = _against_static(board, standing, leader)

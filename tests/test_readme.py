@@ -136,8 +136,8 @@ def test_what_is_said_beside_the_result_holds():
     page = (ROOT / "docs/findings.md").read_text(encoding="utf-8")
     over_static = page.partition("## Who is better than static depth")[2].partition("\n| ")[0].strip().splitlines()
     assert len(over_static) == 6 and all(" Ahead of it: none;" in line for line in over_static)
-    said = {table["level"]: table["said"] for table in _tables("nano") if (table["axis"], table["phase"]) == NET}
-    assert all(f"At {level} % saved net FLOPs, skiplayer leads" in said[level] for level in (5, 10))
+    said = {str(table["level"]): table["said"] for table in _tables("nano") if (table["axis"], table["phase"]) == NET}
+    assert all(f"At {level} % saved net FLOPs, skiplayer leads" in said[level] for level in ("5", "10"))
     headroom = page.partition("## Whether there is anything to decide")[2].partition("\n## ")[0]
     assert all(f"**{task}**: On this model {task} cannot rank" in headroom for task in ("nano\\_math", "nano\\_qa"))
 

@@ -64,7 +64,7 @@ def test_a_score_with_a_reservation_is_not_named(board, reservation):
     found = board(CLEAR, rows={"mod": reservation})
     assert asked(found, featured=True).text == f"{WHERE}no method is named: the highest mean scores carry reservations."
     tied = board(CLEAR | {"calm": 89}, rows={"mod": reservation})
-    assert asked(tied, featured=True).text.startswith(f"{WHERE}calm leads the unmarked methods, tied with 1 other;")
+    assert asked(tied, featured=True).text.startswith(f"{WHERE}calm leads unmarked methods, tied with 1 other;")
 
 
 def test_an_interpolated_score_is_not_named(board):
@@ -218,7 +218,7 @@ def test_the_page_shows_saved_time_from_the_least_to_the_most_and_each_on_hover(
 def test_every_clause_has_fewer_than_25_words_and_counts_what_was_found(found, there, more):
     said = _static_clause(found, there, max(1, len(found) + more))
     assert ("beats" in said) == (there and 1 in found) and ("behind" in said) == (there and -1 in found)
-    longest = f"mod leads the unmarked methods ahead of chance, tied with 3 others; {said}"
+    longest = f"mod leads unmarked methods ahead of chance, tied with 3 others; {said}"
     standing = type("Some", (), {"level": 0.15, "phase": "decode", "axis": "net"})
     assert len(_fitting(longest, standing).split()) <= MOST_WORDS
 
