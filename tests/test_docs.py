@@ -183,6 +183,18 @@ def test_real_text_at_gentler_rates_is_that_of_its_record():
             assert cell.strip() == f"{shown(row['score'])} [{shown(row['low'])}, {shown(row['high'])}]"
 
 
+def test_the_example_of_a_control_where_it_was_measured_is_that_of_its_board():
+    root = FOLDER.parents[1]
+    page = (root / "docs/protocol.md").read_text(encoding="utf-8").partition("**A control is compared where")[2]
+    said = re.sub(r"\s+", " ", page.partition("\n\n")[0])
+    found = (root / "docs/findings_real_text.md").read_text(encoding="utf-8")
+    assert "saves 13.2 % on the web pages" in said and "has 2.288 bits per byte, and every method compared is" in said
+    (own,) = (line for line in found.splitlines() if "scores 2.288 at a saving of 13.2 %" in line)
+    assert "rule=angular" in own and "Ahead of it: none;" in own and "not separated from it: none;" in own
+    for method, score in (("static_depth[rule=angular,trained=true]", 2.364), ("mod", 2.325), ("layerskip", 2.355)):
+        assert str(score) in said and re.search(rf"\| `{re.escape(method)}` \| {score}\D", found)
+
+
 def test_what_one_rule_changed_is_in_its_record():
     root = FOLDER.parents[1]
     record = json.loads((root / "docs/records/nano_rules.json").read_text(encoding="utf-8"))
