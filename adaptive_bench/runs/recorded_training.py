@@ -53,9 +53,12 @@ def _different(training: TrainingRun) -> Iterator[_Found]:
 def _log(training: TrainingRun) -> list[tuple[float, int]]:
     """Of each step in order its rate and its tokens."""
     path, found = training.folder / "train.jsonl", []
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     for number, text in enumerate(lines, 1):
-        line = json.loads(text)
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            line = None
         step, rate, tokens = (line.get(name) if isinstance(line, dict) else None for name in ("step", "lr", "tokens"))
         if step != number or not isinstance(rate, float) or not isinstance(tokens, int):
             raise EnvironmentProblem(

@@ -284,6 +284,9 @@ FORGED = {
     "a step twice": (
         both(edited("train.jsonl", b'"step": 2', b'"step": 1', seal=False), UNSEALED),
         "records.tar.xz: Each line of a train.jsonl is a step"),
+    "a step that is none": (
+        both(edited("train.jsonl", b'{"step": 2', b'\xff"step": 2', seal=False), UNSEALED),
+        "records.tar.xz: Each line of a train.jsonl is a step .* line 2"),
     "steps that are not there": (
         both(archive(lambda own, _: [(name, b"" if name.endswith("train.jsonl") else text) for name, text in own]),
              UNSEALED),
