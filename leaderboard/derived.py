@@ -18,6 +18,7 @@ from typing import Any
 from filelock import FileLock
 
 from adaptive_bench import registry
+from adaptive_bench.data import data_root
 from adaptive_bench.errors import UsageError
 from adaptive_bench.source import FLOORS, TABLES
 from adaptive_bench.store import atomic
@@ -27,7 +28,7 @@ from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, RUN
 from .recorded import recorded
 
 _READ = (PACKED_RECORDS, "config.yaml", RUN, MANIFEST)
-_FORM = 7  # of what is kept; raise it when `derive` gives something else
+_FORM = 8  # of what is kept; raise it when `derive` gives something else
 
 
 def derive(folder: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -81,6 +82,7 @@ def _derive(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "environments": found.environments,
         "unprojected": list(found.unprojected),
         "sealed": found.sealed,
+        "unscored": dict(found.unscored),
         "sources": sources,
         "recorded": found.seen,
     }
@@ -96,6 +98,7 @@ def _place(folder: Path) -> Path:
         "tables": TABLES,
         "floors": FLOORS,
         "known": [sorted(registry.names(kind)) for kind in ("methods", "tasks")],
+        "data": str(data_root(None)),
     }
     key = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -64,7 +64,7 @@ class Evidence:
         external: By spec what is known of code from elsewhere; methods of this package are not in it.
         unchecked: Specs whose causality class is their author's word: no conformance suite here has probed them.
         recorded: Of one with records, what `recorded` saw in them, and the `warnings` of the table they give.
-        unprojected, sealed: Of one with records, see `runs.rederive.Rederived`.
+        unprojected, sealed, unscored: Of one with records, see `runs.rederive.Rederived`.
     """
 
     state: str
@@ -76,6 +76,7 @@ class Evidence:
     unchecked: frozenset[str] = frozenset()
     unprojected: Sequence[str] = ()
     sealed: bool = False
+    unscored: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, Any] = field(default_factory=dict)
     codes: Mapping[str, str] = field(default_factory=dict)
 
@@ -104,7 +105,10 @@ class Evidence:
             SELF_REPORTED: "self-reported: it has no records, so none of its values could be recomputed",
             REDERIVED: f"re-derived: all {len(self.rows)} rows were recomputed from its records and are the same",
         }[self.state]
-        return known + ("" if self.again is None else f"; {self.again}{self._moved()}")
+        unscored = "".join(
+            f"; answers to {plain(task, 100)} were not scored again, as {why}" for task, why in self.unscored.items()
+        )
+        return known + unscored + ("" if self.again is None else f"; {self.again}{self._moved()}")
 
     def _moved(self) -> str:
         """How many methods were measured again by code that is not the present one, in words."""
@@ -170,6 +174,7 @@ def examine(folder: Path) -> Evidence:
         ),
         unprojected=() if now is None else now["unprojected"],
         sealed=now is not None and now["sealed"],
+        unscored={} if now is None else now["unscored"],
         recorded={} if now is None else now["recorded"] | {"warnings": now["warnings"]},
         codes={spec: str(one["code"]) for spec, one in methods.items() if one.get("code") is not None},
     )

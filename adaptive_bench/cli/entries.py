@@ -194,7 +194,7 @@ def verify(
         refuse_idle(
             ctx,
             "with --from-records, which measures nothing and makes the whole table",
-            *("--methods", "--documents", "--saving", "--tolerance", "--device"),
+            *("--methods", "--documents", "--saving", "--tolerance", "--device", "--data-dir"),
         )
     registry.load_plugins(plugin)
     values, answers, evidence = registry.get("sites", "entry")(entry)
@@ -286,8 +286,10 @@ def _rederived(config: RunConfig, entry: Path, evidence: Any | None, *, as_json:
     if evidence is None:
         found = rederive(config, entry / PACKED_RECORDS, read_table(entry / "table.json"))
         differences, rows, unprojected, sealed = found.differences, found.rows, found.unprojected, found.sealed
+        unscored = found.unscored
     else:
         differences, rows, unprojected, sealed = (), len(evidence.rows), evidence.unprojected, evidence.sealed
+        unscored = evidence.unscored
     if as_json:
         outcome: Rederivation = {
             "holds": not differences,
@@ -295,6 +297,7 @@ def _rederived(config: RunConfig, entry: Path, evidence: Any | None, *, as_json:
             "differences": list(differences),
             "unprojected": list(unprojected),
             "sealed": sealed,
+            "unscored": dict(unscored),
         }
         typer.echo(json.dumps(outcome, indent=2, ensure_ascii=False))
         if differences:
@@ -307,6 +310,8 @@ def _rederived(config: RunConfig, entry: Path, evidence: Any | None, *, as_json:
             f"Not compared is what {', '.join(unprojected)} would save on another shape: the plugin is not here. "
             f"Give it with --plugin."
         )
+    for task, why in unscored.items():
+        typer.echo(f"Answers to {one_line(task)} were not scored again, as {why}.")
     if not sealed:
         typer.echo("The entry has no seals of its records, as an earlier version made it: its archive is all there is.")
     if differences:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +18,7 @@ from adaptive_bench.runs.outcome.notes import notes_on
 from adaptive_bench.runs.outcome.table import outcome_of
 from adaptive_bench.runs.planning.manifest import of_records, plan_of, sealed_manifest_of
 from adaptive_bench.runs.planning.plan import Plan
+from adaptive_bench.runs.recorded_answers import RecordedAnswers
 from adaptive_bench.runs.recorded_settings import check_settings
 from adaptive_bench.runs.recorded_training import check_trainings
 from adaptive_bench.runs.work.left import absent, left
@@ -42,12 +43,14 @@ class Rederived:
         unprojected: Methods whose plugin is not here: what they would save on another shape is not compared, as only
             the method knows the sizes it has there.
         sealed: Whether the entry has seals of its records, to which these were held; early ones have none.
+        unscored: By task why what models wrote was not scored again, as the end of a sentence.
     """
 
     rows: int
     differences: tuple[str, ...]
     unprojected: tuple[str, ...] = ()
     sealed: bool = False
+    unscored: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Derived:
         warnings: What a reader of the table should know, as far as records tell.
         environments: The `env.json` of each record.
         recipes: By method what its trainings say of how they were trained.
-        unprojected, sealed: See `Rederived`.
+        unprojected, sealed, unscored: See `Rederived`.
         seen: What `look` gave.
     """
 
@@ -72,6 +75,7 @@ class Derived:
     recipes: dict[str, list[dict[str, Any]]]
     unprojected: tuple[str, ...]
     sealed: bool
+    unscored: Mapping[str, str]
     seen: Any = None
 
 
@@ -105,7 +109,8 @@ def derive(config: RunConfig, packed: Path, look: Callable[[Sequence[Path]], Any
             trainings = [one.record for one in listed.trainings]
             if (named := _records_beside(packed)) not in (None, trainings):
                 _refuse(f"the order of records in {RUN}", trainings, named)
-        found = outcome_of(whole)
+        answers = RecordedAnswers(there)
+        found = outcome_of(whole, check=answers.check)
         rows = json.loads(atomic.json_text([row.to_json() for row in found.rows]))
         away = {str(sweep.spec) for sweep in whole.sweeps if sweep.spec.name not in registry.names("methods")}
         recipes: dict[str, list[dict[str, Any]]] = {}
@@ -120,6 +125,7 @@ def derive(config: RunConfig, packed: Path, look: Callable[[Sequence[Path]], Any
             recipes,
             tuple(sorted(away)),
             listed is not None and bool(listed.seals),
+            answers.unscored,
             None if look is None else look([record.folder for record in records]),
         )
 
@@ -139,7 +145,9 @@ def rederive(config: RunConfig, packed: Path, rows: Sequence[_Row]) -> Rederived
     """
     now = derive(config, packed)
     found = [row for row in now.rows if _is_comparable(row, now.unprojected)]
-    return Rederived(len(found), tuple(differing(rows, now.rows, now.unprojected)), now.unprojected, now.sealed)
+    return Rederived(
+        len(found), tuple(differing(rows, now.rows, now.unprojected)), now.unprojected, now.sealed, now.unscored
+    )
 
 
 def differing(rows: Sequence[_Row], now: Sequence[_Row], unprojected: Collection[str]) -> list[str]:

@@ -14,6 +14,7 @@ class Rederivation(TypedDict):
         differences: Values or rows that are not what the records say, a sentence each.
         unprojected: Methods whose saving on another shape was not compared: their plugin is not here.
         sealed: Whether the records are held to the seals of the entry.
+        unscored: By task why answers were not scored again, as the end of a sentence.
     """
 
     holds: bool
@@ -21,3 +22,4 @@ class Rederivation(TypedDict):
     differences: list[str]
     unprojected: list[str]
     sealed: bool
+    unscored: dict[str, str]

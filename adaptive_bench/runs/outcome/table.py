@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -32,6 +32,7 @@ from adaptive_bench.tables.rows import About, Row, dial_warnings, table_rows
 from adaptive_bench.tables.shuffled import TOLERANCE, SeedPoints, savings_apart, with_control
 
 Evaluations = Mapping[int, list[Evaluation]]  # by seed
+Check = Callable[[DialEvaluation, Evaluation, Sequence[Sample]], None]
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,15 @@ def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
     return found.rows, found.warnings
 
 
-def outcome_of(whole: Plan, memory: Memory | None = None) -> Outcome:
+def outcome_of(whole: Plan, memory: Memory | None = None, check: Check | None = None) -> Outcome:
     """Everything that is read off records: one pass over them, group by group.
 
     Args:
         memory: Spares the groups that it knows, and is told of the others.
+        check: Is shown each measured point with its documents, and raises where it does not hold.
     """
     with read_once(), _without_collector():
-        return _Pass(whole, memory).outcome()
+        return _Pass(whole, memory, check).outcome()
 
 
 @contextmanager
@@ -100,9 +102,9 @@ class _Group:
 class _Pass:
     """Takes the groups of a plan one after the other, so that the files of each are read once."""
 
-    def __init__(self, whole: Plan, memory: Memory | None) -> None:
+    def __init__(self, whole: Plan, memory: Memory | None, check: Check | None) -> None:
         self.whole, self.memory = whole, memory
-        self.same_documents = SameDocuments()
+        self.same_documents, self.check = SameDocuments(), check
 
     def outcome(self) -> Outcome:
         whole = self.whole
@@ -157,9 +159,9 @@ class _Pass:
             found = _measured([sweep for sweep in tests if not sweep.variant])
             if not any(found.points.values()):
                 continue
-            tables[target] = _rows(found, self.same_documents, group)
+            tables[target] = _rows(found, self._check, group)
             if controls := [sweep for sweep in tests if sweep.variant == "shuffled"]:
-                tables[target] = _beside_control(found, _measured(controls), tables[target], self.same_documents, group)
+                tables[target] = _beside_control(found, _measured(controls), tables[target], self._check, group)
             group.warnings += [*found.unprojected, *_warnings(found, tables[target])]
             group.answers |= {
                 sweep.folder.name: entry(sweep, found.points[seed], found.priced[seed], found.samples[seed])
@@ -169,7 +171,7 @@ class _Pass:
         if len(tables) == 1:
             group.rows += next(iter(tables.values()))
         elif tables:
-            group.rows += _best_on_validation(by_target, tables, self.same_documents, group)
+            group.rows += _best_on_validation(by_target, tables, self._check, group)
         for sweep in sweeps:
             for record in (sweep.training.record, sweep.record):
                 if damaged := record.damaged():
@@ -177,6 +179,15 @@ class _Pass:
             if (about := sweep.record.read("behaviour.json")) is not None:
                 group.behaviours[sweep.folder.name] = about["sha256"]
         return group
+
+    def _check(self, found: _Measured, group: _Group) -> None:
+        """Scores are what the documents make up, and the documents those of everybody else."""
+        for seed, sweep in found.sweeps.items():
+            for evaluation, samples in zip(found.points[seed].values(), found.samples[seed], strict=True):
+                check_point(evaluation, samples, sweep.folder)
+                group.digests.setdefault(sweep.split, {}).update(self.same_documents.check(sweep, evaluation))
+                if self.check is not None:
+                    self.check(sweep, evaluation, samples)
 
 
 @dataclass(frozen=True)
@@ -214,6 +225,9 @@ def _measured(sweeps: Sequence[DialEvaluation]) -> _Measured:
         sweep.training.seed: [sweep.record.samples(one) for one in points[sweep.training.seed]] for sweep in sweeps
     }
     return _Measured({sweep.training.seed: sweep for sweep in sweeps}, points, priced, samples, unprojected)
+
+
+_CheckAll = Callable[[_Measured, _Group], None]
 
 
 def about_training(trainings: Sequence[TrainingRun]) -> About:
@@ -260,13 +274,13 @@ def _cost(training: TrainingRun) -> dict[str, float] | None:
     return None if base is None else cost | {key: cost[key] + base[key] for key in ("tokens", "flops")}
 
 
-def _rows(found: _Measured, same_documents: SameDocuments, group: _Group) -> list[Row]:
+def _rows(found: _Measured, check: _CheckAll, group: _Group) -> list[Row]:
     """Rows of one spec, trained towards one target, on one task."""
     sweeps = list(found.sweeps.values())
     first = sweeps[0]
     some = next(one for done in found.points.values() for one in done.values())
     metrics = [metric for metric in find_task(first.task).metrics if metric in some.scores]
-    _check(found, same_documents, group)
+    check(found, group)
     rows = table_rows(
         first.spec,
         first.task,
@@ -284,19 +298,11 @@ def _rows(found: _Measured, same_documents: SameDocuments, group: _Group) -> lis
     return [row.but(made_with=made, eligible=dial.get("eligible"), **partial) for row in rows]
 
 
-def _check(found: _Measured, same_documents: SameDocuments, group: _Group) -> None:
-    """Scores are what the documents make up, and the documents those of everybody else."""
-    for seed, sweep in found.sweeps.items():
-        for evaluation, samples in zip(found.points[seed].values(), found.samples[seed], strict=True):
-            check_point(evaluation, samples, sweep.folder)
-            group.digests.setdefault(sweep.split, {}).update(same_documents.check(sweep, evaluation))
-
-
 def _beside_control(
-    found: _Measured, control: _Measured, rows: Sequence[Row], same_documents: SameDocuments, group: _Group
+    found: _Measured, control: _Measured, rows: Sequence[Row], check: _CheckAll, group: _Group
 ) -> list[Row]:
     """The rows with what the method's decisions are worth."""
-    _check(control, same_documents, group)
+    check(control, group)
     own, other = found.by_seed, control.by_seed
     first = next(iter(found.sweeps.values()))
     apart = [savings_apart(own[seed], other[seed]) for seed in own if seed in other]
@@ -335,7 +341,7 @@ def _version_warnings(rows: Sequence[Row]) -> list[str]:
 def _best_on_validation(
     by_target: Mapping[float | None, Sequence[DialEvaluation]],
     tables: Mapping[float | None, Sequence[Row]],
-    same_documents: SameDocuments,
+    check: _CheckAll,
     group: _Group,
 ) -> list[Row]:
     """Of several targets, for each level the rows of the one that scores best there on validation documents; of those
@@ -345,7 +351,7 @@ def _best_on_validation(
     for target in tables:
         sweeps = [sweep for sweep in by_target[target] if sweep.split == "validation"]
         found = _measured(sweeps) if sweeps else None
-        rows = _rows(found, same_documents, group) if found is not None and any(found.points.values()) else []
+        rows = _rows(found, check, group) if found is not None and any(found.points.values()) else []
         validated[target] = {_place(row): row.score for row in rows if row.score is not None}
     tested = {target: {_place(row): row for row in rows} for target, rows in tables.items()}
     chosen = []

@@ -1,0 +1,136 @@
+"""What models wrote is scored again by the tasks that are here: records whose documents say otherwise are refused."""
+
+import hashlib
+import json
+
+import pytest
+from forged_entries import members_of, sealed_again
+from small_runs import run_config
+
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.evaluation.rescoring import Rescorer
+from adaptive_bench.leaderboard.submission import submit
+from adaptive_bench.runs import run
+from adaptive_bench.runs.rederive import derive
+from adaptive_bench.store.archive import archived
+from adaptive_bench.store.evaluations import Sample
+
+TASKS = ("nano_math", "nano_qa_ll", "nano_text")
+
+
+@pytest.fixture(scope="module")
+def measured(model_folder, tmp_path_factory):
+    """A run of a written, a chosen and a read task, with its packed records."""
+    home = tmp_path_factory.mktemp("run")
+    config = run_config(model_folder, home / "out", ("dense", "random_skip"), tasks=TASKS, seeds=(1,))
+    about = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
+    return config, submit(run(config).folder, home / "entries", with_records=True, about=about)
+
+
+def forged(entry, folder, task, change, *, about=None):
+    """Records whose documents of a task were changed, with every digest and mean made anew.
+
+    Args:
+        change: Takes the values of a document, and changes them.
+        about: The same for those of a point.
+    """
+    folder.mkdir()
+    members = dict(members_of(entry))
+    for name in [one for one in members if f"/{task}-" in one and one.endswith(".samples.jsonl")]:
+        lines = [json.loads(line) for line in members[name].decode().splitlines()]
+        for line in lines:
+            change(line)
+        members[name] = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+        place = name.replace(".samples.jsonl", ".json")
+        point = json.loads(members[place])
+        point["samples_sha256"] = hashlib.sha256(members[name]).hexdigest()
+        for metric in point["scores"]:
+            if values := [line["scores"][metric] for line in lines if metric in line["scores"]]:
+                point["scores"][metric] = sum(values) / len(values)
+        if about is not None:
+            about(point)
+        members[place] = sealed_again(json.dumps(point, indent=2).encode() + b"\n")
+    (folder / "records.tar.xz").write_bytes(archived(list(members.items())))
+    return folder / "records.tar.xz"
+
+
+def right(metric):
+    def change(line):
+        line["scores"][metric] = line["correct"] = 1.0
+
+    return change
+
+
+def written(line):
+    """The right answer in place of what was written, and not its score."""
+    line["output"] = " " + line["target"]
+
+
+def easier(line):
+    """A right answer that is what was written."""
+    line["target"] = f"#### {line['answers']['flexible-extract']}"
+
+
+FORGED = {
+    "a written answer is right": ("nano_math", right("exact_match,strict-match"), r"exact_match,strict-match is 1\.0"),
+    "a choice is right": ("nano_qa_ll", right("acc,none"), r"acc,none is 1\.0, by the task nano_qa_ll 0\.0"),
+    "other words": ("nano_math", written, "the answer by strict-match is"),
+    "another right answer": ("nano_math", easier, "the target is '#### "),
+    "a longer text": (
+        "nano_text", lambda line: line.update(target=2 * line["target"], output=2 * line["output"]), "the target is "),
+    "no document": ("nano_qa_ll", lambda line: line.update(doc=-1), r"the list of documents is \[-1, "),
+    "an answer read out of it": (
+        "nano_math", lambda line: line["answers"].update({"strict-match": "7"}), "the answer by strict-match is '7'"),
+    "a mark of the page": ("nano_qa_ll", lambda line: line.update(correct=0.5), r"correct of document 0 is 0\.5"),
+    "another document": (
+        "nano_math", lambda line: line.update(doc=line["doc"] + 1000), r"the list of documents is \[1000, "),
+}  # fmt: skip
+SAID = {
+    "worked examples": (lambda point: point.update(num_fewshot=5), "num_fewshot is 5, by the task nano_math 0"),
+    "a source": (lambda point: point["data"].update(source="gsm8k"), "source is 'gsm8k'"),
+    "a version": (lambda point: point["data"].update(task_version=9.0), r"task_version is 9\.0"),
+    "other prompts": (lambda point: point["data"].update(prompts_sha256="0" * 64), "prompts_sha256 is '0000"),
+    "other documents": (lambda point: point["data"].update(documents_sha256="0" * 64), "documents_sha256 is '0000"),
+}
+
+
+@pytest.mark.parametrize(("task", "change", "why"), FORGED.values(), ids=FORGED)
+def test_documents_that_say_otherwise_than_the_task_are_refused(measured, tmp_path, task, change, why):
+    config, entry = measured
+    with pytest.raises(EnvironmentProblem, match=why):
+        derive(config, forged(entry, tmp_path / "other", task, change))
+
+
+@pytest.mark.parametrize(("change", "why"), SAID.values(), ids=SAID)
+def test_a_point_that_was_asked_something_else_is_refused(measured, tmp_path, change, why):
+    config, entry = measured
+    packed = forged(entry, tmp_path / "other", "nano_math", lambda line: None, about=change)
+    with pytest.raises(EnvironmentProblem, match=why):
+        derive(config, packed)
+
+
+def test_what_was_not_changed_holds(measured, tmp_path):
+    config, entry = measured
+    found = derive(config, forged(entry, tmp_path / "same", "nano_math", lambda line: None))
+    assert found.rows and not found.unscored
+
+
+def test_a_task_of_another_version_is_not_asked_and_that_is_said(measured, tmp_path, monkeypatch):
+    config, entry = measured
+    monkeypatch.setattr("adaptive_bench.runs.recorded_answers.task_inputs", lambda *_: {"task_code": "newer"})
+    found = derive(config, forged(entry, tmp_path / "other", "nano_math", right("exact_match,strict-match")))
+    assert found.unscored.keys() == {*TASKS} and "another version of the task" in found.unscored["nano_math"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_outputs_are_scored_as_the_evaluation_scored_them(measured, task):
+    entry = measured[1]
+    rescorer = Rescorer(task, data_dir=None, num_fewshot=None, split="test")
+    names = [name for name, _ in members_of(entry) if f"/{task}-" in name and name.endswith("0.samples.jsonl")]
+    for name in names:
+        for line in dict(members_of(entry))[name].decode().splitlines():
+            sample = Sample.from_json(json.loads(line))
+            again = rescorer.of(sample)
+            assert again.answers == sample.answers and again.target == sample.target
+            assert again.scores == {key: value for key, value in sample.scores.items() if key in again.scores}
+            assert bool(again.scores) == (task != "nano_text")
