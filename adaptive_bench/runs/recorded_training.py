@@ -48,6 +48,10 @@ def _different(training: TrainingRun) -> Iterator[_Found]:
     sequences, tokens = training.steps * recipe["batch_size"], sum(tokens for _, tokens in lines)
     yield "batch_size, in all steps sequences", sequences, data.get("sequences", sequences), "data.json"
     yield "steps, with predicted tokens in train.jsonl", tokens, data.get("loss_tokens", tokens), "data.json"
+    if (asked := training.content.get("target")) is not None:
+        priced = training.record.read("target.json") or {}
+        for key in ("axis", "saving"):
+            yield f"target.{key}", asked[key], priced.get(key), "target.json"
 
 
 def _log(training: TrainingRun) -> list[tuple[float, int]]:
