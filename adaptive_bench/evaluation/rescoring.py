@@ -51,6 +51,11 @@ class Rescorer:
         self.score = lru_cache(_KEPT)(self._score)
 
     @property
+    def kind(self) -> str:
+        """Type of an output: text, the number of a choice, or a log-likelihood."""
+        return {"generate_until": "str", "multiple_choice": "int"}.get(self._task.OUTPUT_TYPE, "float")
+
+    @property
     def num_fewshot(self) -> int:
         """Worked examples before each question."""
         return int(self._task.config.num_fewshot or 0)
@@ -66,8 +71,8 @@ class Rescorer:
         target = self._task.doc_to_target(document)
         if not isinstance(output, str):
             return Rescored(target, {}, self._of_likelihood(document, output))
-        if self._task.OUTPUT_TYPE != "generate_until" or (self._task.config.repeats or 1) > 1:
-            return Rescored(target, {}, {})  # of several texts the first alone is on record
+        if (self._task.config.repeats or 1) > 1:  # of several texts the first alone is on record
+            return Rescored(target, {}, {})
         asked = Instance("generate_until", document, ("", {}), 0, (self._task.config.task, number, 1), [output])
         self._task._instances = [asked]
         self._task.apply_filters()
@@ -81,8 +86,7 @@ class Rescorer:
 
     def _of_likelihood(self, document: Any, output: int | float) -> dict[str, float]:
         """The accuracy of the likeliest choice; of one likelihood nothing, as pooled metrics are made again of it."""
-        has_own_rule = callable(self._task.config.process_results)
-        if self._task.OUTPUT_TYPE != "multiple_choice" or not isinstance(output, int) or has_own_rule:
+        if not isinstance(output, int) or callable(self._task.config.process_results):
             return {}
         choices = self._task.doc_to_choice(document)
         likelihoods = [(0.0 if place == output else -1.0, False) for place in range(len(choices))]

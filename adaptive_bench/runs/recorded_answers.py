@@ -18,6 +18,7 @@ from adaptive_bench.evaluation.rescoring import Rescored, Rescorer
 from adaptive_bench.runs.planning.task_inputs import task_inputs
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.tables.document_values import is_pooled
 
 _ROUNDING = 1e-9
 _ASKED = ("source", "task_version", "documents_sha256", "gold_sha256", "prompts_sha256", "settings_sha256")
@@ -35,6 +36,7 @@ class RecordedAnswers:
         self.unscored: dict[str, str] = {}
         self._config = config
         self._data_dir = data_root(None)  # never a folder that a stranger's configuration names
+        self._given: dict[str, Any] = {"data_dir": self._data_dir, "num_fewshot": config.evaluation.num_fewshot}
         self._inputs: dict[str, dict[str, Any]] = {}
         self._rescorers: dict[tuple[str, str], Rescorer] = {}
         self._asked: dict[tuple[str, str], dict[str, Any]] = {}
@@ -72,32 +74,35 @@ class RecordedAnswers:
     def _different(
         self, sweep: DialEvaluation, evaluation: Evaluation, samples: Sequence[Sample]
     ) -> Iterator[_Found | None]:
+        place, headline = (sweep.task, sweep.split), find_task(sweep.task).metrics[0]
+        if place not in self._rescorers:
+            self._rescorers[place] = Rescorer(sweep.task, **self._given, split=sweep.split)
+        rescorer = self._rescorers[place]
         yield _unlike("the list of documents", [sample.doc for sample in samples], list(range(len(samples))))
-        rescorer, asked = self._of_task(sweep, samples)
+        for sample in samples:
+            kind = type(sample.output).__name__
+            yield _unlike(f"the type of the output of document {sample.doc}", kind, rescorer.kind)
+        if place not in self._asked:
+            self._asked[place] = self._what_is_asked(sweep, samples)
         yield _unlike("num_fewshot", evaluation.num_fewshot, rescorer.num_fewshot)
         said = evaluation.data or {}  # of early records there is none
-        for name in asked.keys() & said.keys():
-            yield _unlike(name, said[name], asked[name])
-        headline = find_task(sweep.task).metrics[0]
+        for name in self._asked[place].keys() & said.keys():
+            yield _unlike(name, said[name], self._asked[place][name])
         for sample in samples:
-            again = rescorer.of(sample)
-            if again is None:
+            if (again := rescorer.of(sample)) is None:
                 yield "a document", sample.doc, None
             else:
-                yield from _of_document(sample, again)
+                yield from () if _holds(sample, again) else _of_document(sample, again)
+                if headline not in again.scores and not is_pooled(headline):
+                    self.unscored.setdefault(sweep.task, f"no record has all that {headline} is made of")
             yield _unlike(f"correct of document {sample.doc}", sample.correct, sample.scores.get(headline))
 
-    def _of_task(self, sweep: DialEvaluation, samples: Sequence[Sample]) -> tuple[Rescorer, dict[str, Any]]:
-        """The task, and what it asks of as many documents."""
-        place, recipe = (sweep.task, sweep.split), self._config.evaluation
-        if place not in self._rescorers:
-            given: dict[str, Any] = {"data_dir": self._data_dir, "num_fewshot": recipe.num_fewshot}
-            self._rescorers[place] = Rescorer(sweep.task, **given, split=sweep.split)
-            _, data = replay(sweep.task, samples, **given, split=sweep.split)
-            left_out = {"prompts_sha256"} if self._config.chat_template else set()
-            left_out |= {"settings_sha256"} if recipe.temperature else set()
-            self._asked[place] = {name: data[name] for name in _ASKED if name in data and name not in left_out}
-        return self._rescorers[place], self._asked[place]
+    def _what_is_asked(self, sweep: DialEvaluation, samples: Sequence[Sample]) -> dict[str, Any]:
+        """What the task says of its source and of as many documents, their prompts and their right answers."""
+        _, data = replay(sweep.task, samples, **self._given, split=sweep.split)
+        left_out = {"prompts_sha256"} if self._config.chat_template else set()
+        left_out |= {"settings_sha256"} if self._config.evaluation.temperature else set()
+        return {name: data[name] for name in _ASKED if name in data and name not in left_out}
 
 
 def _of_document(sample: Sample, again: Rescored) -> Iterator[_Found | None]:
@@ -106,8 +111,21 @@ def _of_document(sample: Sample, again: Rescored) -> Iterator[_Found | None]:
     for name, answer in again.answers.items():
         yield _unlike(f"{where}the answer by {name}", sample.answers.get(name), answer)
     for metric, score in again.scores.items():
-        if (said := sample.scores.get(metric)) is None or not math.isclose(said, score, abs_tol=_ROUNDING):
-            yield f"{where}{metric}", said, score
+        if not _same(sample.scores.get(metric), score):
+            yield f"{where}{metric}", sample.scores.get(metric), score
+
+
+def _holds(sample: Sample, again: Rescored) -> bool:
+    """Asked first of each of a million documents: texts about them take longer."""
+    return (
+        again.answers.items() <= sample.answers.items()
+        and (sample.target is again.target or str(sample.target) == str(again.target))
+        and all(_same(sample.scores.get(metric), score) for metric, score in again.scores.items())
+    )
+
+
+def _same(said: float | None, score: float) -> bool:
+    return said is not None and math.isclose(said, score, abs_tol=_ROUNDING)
 
 
 def _unlike(what: str, said: Any, known: Any) -> _Found | None:

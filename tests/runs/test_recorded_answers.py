@@ -78,6 +78,9 @@ FORGED = {
     "another right answer": ("nano_math", easier, "the target is '#### "),
     "a longer text": (
         "nano_text", lambda line: line.update(target=2 * line["target"], output=2 * line["output"]), "the target is "),
+    "no text": (
+        "nano_math", lambda line: line.update(output=0.5), "the type of the output of document 0 is 'float', .* 'str'"),
+    "no choice": ("nano_qa_ll", lambda line: line.update(output="A"), "the type of the output of document 0 is 'str'"),
     "no document": ("nano_qa_ll", lambda line: line.update(doc=-1), r"the list of documents is \[-1, "),
     "an answer read out of it": (
         "nano_math", lambda line: line["answers"].update({"strict-match": "7"}), "the answer by strict-match is '7'"),
