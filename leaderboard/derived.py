@@ -1,7 +1,8 @@
 """What the records of an entry come to, made once for each entry and each version of what makes it.
 
 It is kept in the cache of whoever builds, never beside the entry: an author cannot put it there. What is kept are the
-values that the records give, not a verdict: an entry is held to them whenever a board is built.
+values that the records give, and which tasks scored the answers again; an entry is held to these values whenever a board
+is built.
 """
 
 from __future__ import annotations
@@ -98,11 +99,19 @@ def _place(folder: Path) -> Path:
         "tables": TABLES,
         "floors": FLOORS,
         "known": [sorted(registry.names(kind)) for kind in ("methods", "tasks")],
-        "data": str(data_root(None)),
+        "lm-eval": version("lm-eval"),
+        "data": _local_data(),
     }
     key = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "adaptive-bench" / "entries" / f"{key}.json.xz"
+
+
+def _local_data() -> list[list[Any]]:
+    """Files of the local data folder, each by its path, size and time of change."""
+    root = data_root(None)
+    files = sorted(path for path in root.rglob("*") if path.is_file()) if root is not None else []
+    return [[str(path), (about := path.stat()).st_size, about.st_mtime_ns] for path in files]
 
 
 def _kept(place: Path) -> dict[str, Any] | None:

@@ -41,13 +41,16 @@ from .rows import COLUMNS, Rejected, checked, only_once, place_of, read_json, sp
 from .steps import read_steps
 
 SELF_REPORTED = "self-reported"  # the author's word: the entry has no records
-REDERIVED = "re-derived"  # every value was made again of its records by whoever built the board
+# Every value was made again of its records by whoever built the board: of the scores of documents that are in them, or
+# of what was written, which was scored again.
+UNSCORED = "re-derived, not scored again"
+REDERIVED = "re-derived"
 # As re-derived, and a point of the row's method and task was measured again and agrees: with the code of whoever builds
 # the board, which measured the row too or another version of it did; or only ever with another version.
 REPRODUCED = "reproduced"
 REPRODUCED_NOW = "reproduced by the present code"
 REPRODUCED_EARLIER = "reproduced by earlier code"
-STATES = (SELF_REPORTED, REDERIVED, REPRODUCED_EARLIER, REPRODUCED_NOW, REPRODUCED)  # the weakest first
+STATES = (SELF_REPORTED, UNSCORED, REDERIVED, REPRODUCED_EARLIER, REPRODUCED_NOW, REPRODUCED)  # the weakest first
 _LONGEST_REASON = 1000
 
 
@@ -88,7 +91,7 @@ class Evidence:
 
     def _state(self, spec: str, task: str) -> str:
         if self.state != REDERIVED or self.again is None or not self.again.agrees(spec, task):
-            return self.state
+            return UNSCORED if task in self.unscored else self.state
         measured, now = self.codes.get(spec), self._present[spec]
         if now is None or measured == now:  # of a plugin that is not here nobody knows whether its code is another
             return REPRODUCED

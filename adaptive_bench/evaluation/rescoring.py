@@ -4,6 +4,7 @@ of thousands of points this takes seconds, where `replay` asks lm-eval for a who
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from numbers import Real
 from pathlib import Path
@@ -15,14 +16,17 @@ from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.store.evaluations import Sample
 from adaptive_bench.task import DocumentSplit
 
+LONGEST = 20_000  # characters of an output: a filter may take time that grows with their square
 _KEPT = 1 << 17  # outputs: most are written at several savings, some by every method
+_LARGEST = 1e-6  # of a log-likelihood, which is at most 0 but for rounding
+_TYPES = {"generate_until": str, "multiple_choice": int}  # of other kinds of tasks a log-likelihood
 
 
 class Rescored(NamedTuple):
     """What a document comes to.
 
     Attributes:
-        target: Its right answer, as lm-eval logs it.
+        target: Its right answer as it comes back from JSON.
         answers: By filter what is read out of a written output.
         scores: By lm-eval metric key; those alone that the recorded output tells.
     """
@@ -48,47 +52,64 @@ class Rescorer:
         targets = {id(document): self._task.doc_to_target(document) for document in self._documents}
         # A template is compiled for each score that asks for the target, which takes longer than the score.
         self._task.config.doc_to_target = lambda document: targets[id(document)]
-        self.score = lru_cache(_KEPT)(self._score)
-
-    @property
-    def kind(self) -> str:
-        """Type of an output: text, the number of a choice, or a log-likelihood."""
-        return {"generate_until": "str", "multiple_choice": "int"}.get(self._task.OUTPUT_TYPE, "float")
+        self._score = lru_cache(_KEPT)(self._scored)
 
     @property
     def num_fewshot(self) -> int:
         """Worked examples before each question."""
         return int(self._task.config.num_fewshot or 0)
 
-    def of(self, sample: Sample) -> Rescored | None:
-        """What the output of a document comes to; `None` where the task has no such document."""
-        if not 0 <= sample.doc < len(self._documents):
-            return None
-        return self.score(sample.doc, sample.output)
+    def documents(self, limit: int | None) -> int:
+        """How many an evaluation with this limit asks."""
+        return len(self._documents) if limit is None else min(limit, len(self._documents))
 
-    def _score(self, number: int, output: str | int | float) -> Rescored:
+    def problem(self, sample: Sample) -> str:
+        """What the output of a document cannot be, as the end of a sentence; empty for one that can be scored."""
+        output, wanted = sample.output, _TYPES.get(self._task.OUTPUT_TYPE, float)
+        if type(output) is not wanted:
+            return f"it is of the type {wanted.__name__}, got {type(output).__name__}"
+        if isinstance(output, int):
+            choices = len(self._task.doc_to_choice(self._documents[sample.doc]))
+            return "" if 0 <= output < choices else f"it is one of {choices} choices, got {output}"
+        if isinstance(output, float) and not output <= _LARGEST:
+            return f"a log-likelihood is at most 0, got {output}"
+        return ""
+
+    def of(self, sample: Sample) -> Rescored:
+        """What the output of a document comes to, which has no `problem`."""
+        return self._score(sample.doc, sample.output)
+
+    def _scored(self, number: int, output: str | int | float) -> Rescored:
         document = self._documents[number]
         target = self._task.doc_to_target(document)
-        if not isinstance(output, str):
-            return Rescored(target, {}, self._of_likelihood(document, output))
+        answers: dict[str, str] = {}
+        if isinstance(output, int):
+            scores = self._of_choice(document, target, output)
+        elif isinstance(output, float):
+            is_score = self._task.OUTPUT_TYPE == "loglikelihood" and not callable(self._task.config.process_results)
+            scores = {"perplexity,none": output} if is_score else {}
+        else:
+            answers, scores = self._of_text(number, document, output)
+        return Rescored(json.loads(json.dumps(target)), answers, scores)
+
+    def _of_text(self, number: int, document: Any, output: str) -> tuple[dict[str, str], dict[str, float]]:
+        answers: dict[str, str] = {}
+        scores: dict[str, float] = {}
         if (self._task.config.repeats or 1) > 1:  # of several texts the first alone is on record
-            return Rescored(target, {}, {})
+            return answers, scores
         asked = Instance("generate_until", document, ("", {}), 0, (self._task.config.task, number, 1), [output])
         self._task._instances = [asked]
         self._task.apply_filters()
-        answers: dict[str, str] = {}
-        scores: dict[str, float] = {}
         for name, found in asked.filtered_resps.items():
             answers[name] = str(found)
             values = self._task.process_results(document, [found])
             scores |= {f"{metric},{name}": float(value) for metric, value in values.items() if isinstance(value, Real)}
-        return Rescored(target, answers, scores)
+        return answers, scores
 
-    def _of_likelihood(self, document: Any, output: int | float) -> dict[str, float]:
-        """The accuracy of the likeliest choice; of one likelihood nothing, as pooled metrics are made again of it."""
-        if not isinstance(output, int) or callable(self._task.config.process_results):
+    def _of_choice(self, document: Any, target: Any, output: int) -> dict[str, float]:
+        """The accuracy, by lm-eval's rule: other scores of choices need all their likelihoods."""
+        if callable(self._task.config.process_results) or self._task.multiple_input:
             return {}
-        choices = self._task.doc_to_choice(document)
-        likelihoods = [(0.0 if place == output else -1.0, False) for place in range(len(choices))]
-        values = self._task.process_results(document, likelihoods)
-        return {"acc,none": float(values["acc"])} if "acc" in values else {}
+        choices = list(self._task.doc_to_choice(document))
+        right = target if isinstance(target, list) else [target]
+        return {"acc,none": float(output in [choices.index(one) if isinstance(one, str) else one for one in right])}

@@ -1,20 +1,22 @@
 """Are the scores of documents what their outputs come to? Asked of runs that were passed on, whose files may have been
-edited: where the task of a record is here as it was then, every output is scored again, and held to its own right
-answer, and the record to what the task asks.
+edited: where the task of a record is here as it was then, every output is scored again and held to its own right
+answer, and the record to what the task asks. Where it is not, that is said of the task.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from typing import Any
 
 from adaptive_bench.config import DATA_VARIABLE, RunConfig
 from adaptive_bench.data import data_root
-from adaptive_bench.errors import EnvironmentProblem, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.replay import replay
-from adaptive_bench.evaluation.rescoring import Rescored, Rescorer
+from adaptive_bench.evaluation.rescoring import LONGEST, Rescorer
+from adaptive_bench.metric import metric_of
 from adaptive_bench.runs.planning.task_inputs import task_inputs
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.store.evaluations import Evaluation, Sample
@@ -22,14 +24,15 @@ from adaptive_bench.tables.document_values import is_pooled
 
 _ROUNDING = 1e-9
 _ASKED = ("source", "task_version", "documents_sha256", "gold_sha256", "prompts_sha256", "settings_sha256")
-_Found = tuple[str, Any, Any]  # of what, on record, by the task
+_OF_SCORES = ("perplexity",)  # pooled over scores of documents, and not over their outputs
+_Pair = tuple[Sample | None, str, Any, Any]  # of which document, what, on record, by the task
 
 
 class RecordedAnswers:
     """Holds the points of a run to the tasks that are here.
 
     Attributes:
-        unscored: By task why its outputs were not scored again, as the end of a sentence.
+        unscored: By task why some of its scores were not made again from outputs, as the end of a sentence.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -37,65 +40,95 @@ class RecordedAnswers:
         self._config = config
         self._data_dir = data_root(None)  # never a folder that a stranger's configuration names
         self._given: dict[str, Any] = {"data_dir": self._data_dir, "num_fewshot": config.evaluation.num_fewshot}
-        self._inputs: dict[str, dict[str, Any]] = {}
         self._rescorers: dict[tuple[str, str], Rescorer] = {}
         self._asked: dict[tuple[str, str], dict[str, Any]] = {}
+        self._told: dict[str, list[str]] = {}
 
     def check(self, sweep: DialEvaluation, evaluation: Evaluation, samples: Sequence[Sample]) -> None:
-        """Refuse a point whose documents have other scores, answers or targets than the task gives their outputs, or
-        that says something else of what was asked.
+        """Refuse a point that disagrees with its task.
 
         Raises:
-            EnvironmentProblem: It is one; the first value is named with both.
+            EnvironmentProblem: It does; the message names the first value that differs and what the task gives.
         """
         if why := self._why_not(sweep):
             self.unscored.setdefault(sweep.task, why)
             return
-        found = next((one for one in self._different(sweep, evaluation, samples) if one is not None), None)
-        if found is not None:
-            what, said, known = found
-            raise EnvironmentProblem(
-                f"The documents of a measured point are scored by what was written, but in {sweep.folder.name}, "
-                f"{sweep.spec}, at the dial value {evaluation.dial:g}, {what} is {one_line(repr(said), 100)}, by the "
-                f"task {sweep.task} {one_line(repr(known), 100)}. Submit the run again."
+        where = f"{sweep.folder.name}, {sweep.spec}, dial value {evaluation.dial:g}"
+        rescorer = self._rescorers[sweep.task, sweep.split]
+        documents = rescorer.documents(self._config.evaluation.limit)
+        if [(type(one.doc), one.doc) for one in samples] != [(int, number) for number in range(documents)]:
+            _refuse(where, f"its documents are the first {documents} of {sweep.task}, in their order")
+        for sample in samples:
+            if problem := rescorer.problem(sample):
+                _refuse(where, f"of the output of document {sample.doc}: {problem}")
+        if (longest := max((len(one.output) for one in samples if isinstance(one.output, str)), default=0)) > LONGEST:
+            self.unscored[sweep.task] = f"an output of {longest} characters is too long for that"
+            return
+        try:
+            found = next((pair for pair in self._pairs(sweep, evaluation, samples) if pair[2] != pair[3]), None)
+        except AdaptiveBenchError:
+            raise
+        except Exception as error:  # noqa: BLE001 - filters and metrics are code of whoever wrote the task
+            self.unscored[sweep.task] = (
+                f"the task's own code fails at one ({type(error).__name__}: {message_of(error)})"
             )
+            return
+        if found is not None and (other := self._other_rules(sweep)):
+            self.unscored[sweep.task] = other
+        elif found is not None:
+            of, what, said, known = found
+            of_document = "" if of is None else f"of document {of.doc}, output {_short(of.output)}, "
+            _refuse(where, f"{of_document}{what} is {_short(said)}, the task {sweep.task} gives {_short(known)}")
+        for metric in find_task(sweep.task).metrics:
+            if metric in evaluation.scores and not self._is_made_again(metric, rescorer, samples):
+                self.unscored.setdefault(sweep.task, f"{metric} cannot be computed from what its records keep")
 
     def _why_not(self, sweep: DialEvaluation) -> str:
-        task = find_task(sweep.task)
-        if sweep.task not in self._inputs:
-            self._inputs[sweep.task] = task_inputs(task, self._data_dir)
-        known = self._inputs[sweep.task]
-        if task.data_folders != () and not (task.data_folders and known["local_data"]):
+        """Why a task cannot be asked; an empty text where it can, and is loaded."""
+        task, place = find_task(sweep.task), (sweep.task, sweep.split)
+        if place in self._rescorers:
+            return ""
+        if task.data_folders is None:
+            return "it is not known which files the task reads"
+        if task.data_folders and not task_inputs(task, self._data_dir)["local_data"]:
             return f"its documents are not here ({DATA_VARIABLE} names the folder they are in)"
-        if any(sweep.content.get(name) != value for name, value in known.items()):
-            return "it is another version of the task, or of its documents, that is here"
+        try:
+            self._rescorers[place] = Rescorer(sweep.task, **self._given, split=sweep.split)
+        except AdaptiveBenchError as error:
+            return f"the task cannot be loaded here: {message_of(error)}".removesuffix(".")
         return ""
 
-    def _different(
-        self, sweep: DialEvaluation, evaluation: Evaluation, samples: Sequence[Sample]
-    ) -> Iterator[_Found | None]:
+    def _other_rules(self, sweep: DialEvaluation) -> str:
+        """Why a score may honestly be another here: then it shows nothing that it is."""
+        now = task_inputs(find_task(sweep.task), self._data_dir)
+        if any(sweep.content.get(name) != value for name, value in now.items()):
+            return "another version of the task, or of its documents, is here, and does not agree with its records"
+        made, here = (sweep.record.read("env.json") or {}).get("lm-eval"), version("lm-eval")
+        return "" if made == here else f"lm-eval is {here} here, {made} then, and does not agree with its records"
+
+    def _pairs(self, sweep: DialEvaluation, evaluation: Evaluation, samples: Sequence[Sample]) -> Iterator[_Pair]:
+        """What is on record beside what the task gives."""
         place, headline = (sweep.task, sweep.split), find_task(sweep.task).metrics[0]
-        if place not in self._rescorers:
-            self._rescorers[place] = Rescorer(sweep.task, **self._given, split=sweep.split)
         rescorer = self._rescorers[place]
-        yield _unlike("the list of documents", [sample.doc for sample in samples], list(range(len(samples))))
-        for sample in samples:
-            kind = type(sample.output).__name__
-            yield _unlike(f"the type of the output of document {sample.doc}", kind, rescorer.kind)
         if place not in self._asked:
             self._asked[place] = self._what_is_asked(sweep, samples)
-        yield _unlike("num_fewshot", evaluation.num_fewshot, rescorer.num_fewshot)
-        said = evaluation.data or {}  # of early records there is none
-        for name in self._asked[place].keys() & said.keys():
-            yield _unlike(name, said[name], self._asked[place][name])
+        said, asked = evaluation.data or {}, self._asked[place]
+        yield None, "num_fewshot", evaluation.num_fewshot, rescorer.num_fewshot
+        for name in sorted(asked.keys() & said.keys()):
+            yield None, name, said[name], asked[name]
+        # Early records have none; whoever takes them out of one point leaves them in others.
+        told = sorted(asked.keys() & said.keys())
+        yield None, "what its data names", told, self._told.setdefault(sweep.task, told)
         for sample in samples:
-            if (again := rescorer.of(sample)) is None:
-                yield "a document", sample.doc, None
-            else:
-                yield from () if _holds(sample, again) else _of_document(sample, again)
-                if headline not in again.scores and not is_pooled(headline):
-                    self.unscored.setdefault(sweep.task, f"no record has all that {headline} is made of")
-            yield _unlike(f"correct of document {sample.doc}", sample.correct, sample.scores.get(headline))
+            again = rescorer.of(sample)
+            yield sample, "the target", sample.target, again.target
+            for name, answer in again.answers.items():
+                yield sample, f"the answer by {name}", sample.answers.get(name), answer
+            for metric, score in again.scores.items():
+                found = sample.scores.get(metric)
+                is_same = found is not None and math.isclose(found, score, abs_tol=_ROUNDING)
+                yield sample, metric, found, found if is_same else score
+            yield sample, "correct", sample.correct, sample.scores.get(headline)
 
     def _what_is_asked(self, sweep: DialEvaluation, samples: Sequence[Sample]) -> dict[str, Any]:
         """What the task says of its source and of as many documents, their prompts and their right answers."""
@@ -104,29 +137,18 @@ class RecordedAnswers:
         left_out |= {"settings_sha256"} if self._config.evaluation.temperature else set()
         return {name: data[name] for name in _ASKED if name in data and name not in left_out}
 
-
-def _of_document(sample: Sample, again: Rescored) -> Iterator[_Found | None]:
-    where = f"of document {sample.doc}, with the output {one_line(repr(sample.output), 60)}, "
-    yield _unlike(f"{where}the target", str(sample.target), str(again.target))
-    for name, answer in again.answers.items():
-        yield _unlike(f"{where}the answer by {name}", sample.answers.get(name), answer)
-    for metric, score in again.scores.items():
-        if not _same(sample.scores.get(metric), score):
-            yield f"{where}{metric}", sample.scores.get(metric), score
+    @staticmethod
+    def _is_made_again(metric: str, rescorer: Rescorer, samples: Sequence[Sample]) -> bool:
+        """Whether a score follows from outputs: by its documents' scores, or pooled over the outputs themselves."""
+        if is_pooled(metric) and metric.split(",")[0] not in _OF_SCORES:
+            return True
+        is_made_of_scores = metric_of(metric).is_mean or is_pooled(metric)
+        return is_made_of_scores and all(metric in rescorer.of(sample).scores for sample in samples[:1])
 
 
-def _holds(sample: Sample, again: Rescored) -> bool:
-    """Asked first of each of a million documents: texts about them take longer."""
-    return (
-        again.answers.items() <= sample.answers.items()
-        and (sample.target is again.target or str(sample.target) == str(again.target))
-        and all(_same(sample.scores.get(metric), score) for metric, score in again.scores.items())
-    )
+def _refuse(where: str, what: str) -> None:
+    raise EnvironmentProblem(f"A measured point agrees with its task, but of {where}, {what}. Submit the run again.")
 
 
-def _same(said: float | None, score: float) -> bool:
-    return said is not None and math.isclose(said, score, abs_tol=_ROUNDING)
-
-
-def _unlike(what: str, said: Any, known: Any) -> _Found | None:
-    return None if said == known else (what, said, known)
+def _short(value: Any) -> str:
+    return one_line(repr(value), 100)

@@ -1,11 +1,12 @@
 """What stands behind the rows of an entry: its author's word, its records, or that they were measured again."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from forged_entries import measured_two, point, read, reseal, verified
 
-from adaptive_bench.leaderboard import evidence, provenance
+from adaptive_bench.leaderboard import derived, evidence, provenance
 from adaptive_bench.leaderboard import verified as verified_now
 from adaptive_bench.leaderboard.evidence import (
     REDERIVED,
@@ -13,6 +14,7 @@ from adaptive_bench.leaderboard.evidence import (
     REPRODUCED_EARLIER,
     REPRODUCED_NOW,
     SELF_REPORTED,
+    UNSCORED,
 )
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.page import render
@@ -36,6 +38,24 @@ def test_states_say_what_stands_behind_a_row(entries, tmp_path):
     assert found == {"dense": REPRODUCED, "random_skip": REDERIVED}
     (evidence,) = board.evidence.values()
     assert evidence.again.trained == 1 and "1 of its 2 points was measured again: it holds" in evidence.said()
+
+
+def test_rows_of_a_task_that_was_not_scored_again_say_so(entries):
+    (known,) = read_board([entries[0] / "table.json"]).evidence.values()
+    row = known.rows[0]
+    found = replace(known, unscored={row["task"]: "its documents are not here"})
+    assert (known.of_row(row)["evidence"], found.of_row(row)["evidence"]) == (REDERIVED, UNSCORED)
+    assert "answers to nano_qa_ll were not scored again, as its documents are not here" in found.said()
+
+
+def test_what_is_kept_of_an_entry_is_made_again_with_other_data(entries, tmp_path, monkeypatch):
+    before = derived._place(entries[0])
+    monkeypatch.setenv("ADAPTIVE_BENCH_DATA", str(tmp_path))
+    (tmp_path / "gsm8k").mkdir()
+    (tmp_path / "gsm8k/test.jsonl").write_text("{}")
+    there = derived._place(entries[0])
+    (tmp_path / "gsm8k/test.jsonl").write_text("{} ")
+    assert len({before, there, derived._place(entries[0])}) == 3
 
 
 def test_what_verify_records_has_a_point_for_each_saving_a_method_was_trained_towards(entries, tmp_path):

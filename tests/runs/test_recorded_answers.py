@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 
 import pytest
 from forged_entries import members_of, sealed_again
@@ -27,17 +28,19 @@ def measured(model_folder, tmp_path_factory):
     return config, submit(run(config).folder, home / "entries", with_records=True, about=about)
 
 
-def forged(entry, folder, task, change, *, about=None):
+def forged(entry, folder, task, change, *, about=None, kept=None):
     """Records whose documents of a task were changed, with every digest and mean made anew.
 
     Args:
         change: Takes the values of a document, and changes them.
         about: The same for those of a point.
+        kept: How many documents are left of each point but the first.
     """
     folder.mkdir()
     members = dict(members_of(entry))
     for name in [one for one in members if f"/{task}-" in one and one.endswith(".samples.jsonl")]:
         lines = [json.loads(line) for line in members[name].decode().splitlines()]
+        lines = lines if name.endswith("/0.samples.jsonl") else lines[:kept]
         for line in lines:
             change(line)
         members[name] = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
@@ -72,24 +75,30 @@ def easier(line):
 
 
 FORGED = {
-    "a written answer is right": ("nano_math", right("exact_match,strict-match"), r"exact_match,strict-match is 1\.0"),
-    "a choice is right": ("nano_qa_ll", right("acc,none"), r"acc,none is 1\.0, by the task nano_qa_ll 0\.0"),
+    "a written answer is right": (
+        "nano_math", right("exact_match,strict-match"),
+        r"of document \d, output .*, exact_match,strict-match is 1\.0, the task nano_math gives 0\.0"),
+    "a choice is right": ("nano_qa_ll", right("acc,none"), r"acc,none is 1\.0, the task nano_qa_ll gives 0\.0"),
     "other words": ("nano_math", written, "the answer by strict-match is"),
     "another right answer": ("nano_math", easier, "the target is '#### "),
     "a longer text": (
         "nano_text", lambda line: line.update(target=2 * line["target"], output=2 * line["output"]), "the target is "),
     "no text": (
-        "nano_math", lambda line: line.update(output=0.5), "the type of the output of document 0 is 'float', .* 'str'"),
-    "no choice": ("nano_qa_ll", lambda line: line.update(output="A"), "the type of the output of document 0 is 'str'"),
-    "no document": ("nano_qa_ll", lambda line: line.update(doc=-1), r"the list of documents is \[-1, "),
+        "nano_math", lambda line: line.update(output=0.5),
+        "of the output of document 0: it is of the type str, got float"),
+    "no choice": ("nano_qa_ll", lambda line: line.update(output="A"), "it is of the type int, got str"),
+    "a choice beyond them": ("nano_qa_ll", lambda line: line.update(output=99), "it is one of 4 choices, got 99"),
+    "a document of truth": ("nano_math", lambda line: line.update(doc=bool(line["doc"])), "its documents are the"),
+    "no document": ("nano_qa_ll", lambda line: line.update(doc=-1), "its documents are the first 3 of nano_qa_ll, in"),
     "an answer read out of it": (
         "nano_math", lambda line: line["answers"].update({"strict-match": "7"}), "the answer by strict-match is '7'"),
-    "a mark of the page": ("nano_qa_ll", lambda line: line.update(correct=0.5), r"correct of document 0 is 0\.5"),
+    "a mark of the page": (
+        "nano_qa_ll", lambda line: line.update(correct=0.5), r"of document 0, output \d, correct is 0\.5"),
     "another document": (
-        "nano_math", lambda line: line.update(doc=line["doc"] + 1000), r"the list of documents is \[1000, "),
+        "nano_math", lambda line: line.update(doc=line["doc"] + 1000), "its documents are the first 3 of nano_math"),
 }  # fmt: skip
 SAID = {
-    "worked examples": (lambda point: point.update(num_fewshot=5), "num_fewshot is 5, by the task nano_math 0"),
+    "worked examples": (lambda point: point.update(num_fewshot=5), "num_fewshot is 5, the task nano_math gives 0"),
     "a source": (lambda point: point["data"].update(source="gsm8k"), "source is 'gsm8k'"),
     "a version": (lambda point: point["data"].update(task_version=9.0), r"task_version is 9\.0"),
     "other prompts": (lambda point: point["data"].update(prompts_sha256="0" * 64), "prompts_sha256 is '0000"),
@@ -118,11 +127,50 @@ def test_what_was_not_changed_holds(measured, tmp_path):
     assert found.rows and not found.unscored
 
 
-def test_a_task_of_another_version_is_not_asked_and_that_is_said(measured, tmp_path, monkeypatch):
+def test_a_point_has_all_documents_that_were_asked(measured, tmp_path):
     config, entry = measured
-    monkeypatch.setattr("adaptive_bench.runs.recorded_answers.task_inputs", lambda *_: {"task_code": "newer"})
+    of_two = {"kept": 2, "about": lambda point: point.update(docs=min(point["docs"], 2) if point["asked"] else 3)}
+    with pytest.raises(EnvironmentProblem, match="its documents are the first 3 of nano_math, in their order"):
+        derive(config, forged(entry, tmp_path / "other", "nano_math", lambda line: None, **of_two))
+
+
+def test_what_is_known_of_one_point_is_known_of_all(measured, tmp_path):
+    config, entry = measured
+
+    def silent(point):
+        if point["asked"]:
+            point["data"] = None
+
+    with pytest.raises(EnvironmentProblem, match=r"what its data names is \[\], the task nano_math gives \['doc"):
+        derive(config, forged(entry, tmp_path / "other", "nano_math", lambda line: None, about=silent))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "why"),
+    [("task_inputs", lambda *_: {"task_code": "newer"}, "another version"), ("version", lambda _: "9.9", "9.9 here")],
+)
+def test_where_another_version_disagrees_nothing_is_shown_and_that_is_said(
+    measured, tmp_path, monkeypatch, place, value, why
+):
+    config, entry = measured
+    monkeypatch.setattr(f"adaptive_bench.runs.recorded_answers.{place}", value)
+    assert not derive(config, forged(entry, tmp_path / "same", "nano_math", lambda line: None)).unscored
     found = derive(config, forged(entry, tmp_path / "other", "nano_math", right("exact_match,strict-match")))
-    assert found.unscored.keys() == {*TASKS} and "another version of the task" in found.unscored["nano_math"]
+    assert found.unscored.keys() == {"nano_math"} and why in found.unscored["nano_math"]
+
+
+def test_a_text_too_long_for_a_filter_is_left_and_that_is_said(measured, tmp_path):
+    config, entry = measured
+    found = derive(config, forged(entry, tmp_path / "long", "nano_math", lambda line: line.update(output="7" * 20_001)))
+    assert found.unscored == {"nano_math": "an output of 20001 characters is too long for that"}
+
+
+@pytest.mark.parametrize(
+    ("task", "output", "why"), [("nano_text", 5.0, "at most 0, got 5.0"), ("nano_text", math.nan, "at most 0, got nan")]
+)
+def test_what_no_output_can_be(task, output, why):
+    rescorer = Rescorer(task, data_dir=None, num_fewshot=None, split="test")
+    assert why in rescorer.problem(Sample(0, "text", output, {}, {}, None))
 
 
 @pytest.mark.parametrize("task", TASKS)
