@@ -1,8 +1,8 @@
 """What the records of an entry come to, made once for each entry and each version of what makes it.
 
 It is kept in the cache of whoever builds, never beside the entry: an author cannot put it there. What is kept are the
-values that the records give, and which tasks scored the answers again; an entry is held to these values whenever a board
-is built.
+values that the records give, and which tasks scored the answers again; an entry is held to these values whenever a
+board is built.
 """
 
 from __future__ import annotations
