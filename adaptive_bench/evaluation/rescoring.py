@@ -50,6 +50,7 @@ class Rescorer:
         self._task = load_task(find_task(task_name), data_dir, num_fewshot, split)
         self._documents = list(self._task.eval_docs)
         targets = {id(document): self._task.doc_to_target(document) for document in self._documents}
+        self._targets = [json.loads(json.dumps(targets[id(document)])) for document in self._documents]
         # A template is compiled for each score that asks for the target, which takes longer than the score.
         self._task.config.doc_to_target = lambda document: targets[id(document)]
         self._score = lru_cache(_KEPT)(self._scored)
@@ -81,16 +82,15 @@ class Rescorer:
 
     def _scored(self, number: int, output: str | int | float) -> Rescored:
         document = self._documents[number]
-        target = self._task.doc_to_target(document)
         answers: dict[str, str] = {}
         if isinstance(output, int):
-            scores = self._of_choice(document, target, output)
+            scores = self._of_choice(document, output)
         elif isinstance(output, float):
             is_score = self._task.OUTPUT_TYPE == "loglikelihood" and not callable(self._task.config.process_results)
             scores = {"perplexity,none": output} if is_score else {}
         else:
             answers, scores = self._of_text(number, document, output)
-        return Rescored(json.loads(json.dumps(target)), answers, scores)
+        return Rescored(self._targets[number], answers, scores)
 
     def _of_text(self, number: int, document: Any, output: str) -> tuple[dict[str, str], dict[str, float]]:
         answers: dict[str, str] = {}
@@ -106,10 +106,11 @@ class Rescorer:
             scores |= {f"{metric},{name}": float(value) for metric, value in values.items() if isinstance(value, Real)}
         return answers, scores
 
-    def _of_choice(self, document: Any, target: Any, output: int) -> dict[str, float]:
+    def _of_choice(self, document: Any, output: int) -> dict[str, float]:
         """The accuracy, by lm-eval's rule: other scores of choices need all their likelihoods."""
         if callable(self._task.config.process_results) or self._task.multiple_input:
             return {}
         choices = list(self._task.doc_to_choice(document))
+        target = self._task.doc_to_target(document)
         right = target if isinstance(target, list) else [target]
         return {"acc,none": float(output in [choices.index(one) if isinstance(one, str) else one for one in right])}
