@@ -113,11 +113,11 @@ class RecordedAnswers:
         if place not in self._asked:
             self._asked[place] = self._what_is_asked(sweep, samples)
         said, asked = evaluation.data or {}, self._asked[place]
+        told = sorted(asked.keys() & said.keys())
         yield None, "num_fewshot", evaluation.num_fewshot, rescorer.num_fewshot
-        for name in sorted(asked.keys() & said.keys()):
+        for name in told:
             yield None, name, said[name], asked[name]
         # Early records have none; whoever takes them out of one point leaves them in others.
-        told = sorted(asked.keys() & said.keys())
         yield None, "what its data names", told, self._told.setdefault(sweep.task, told)
         for sample in samples:
             again = rescorer.of(sample)
