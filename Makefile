@@ -1,5 +1,6 @@
 # make run    install into .venv and run the default comparison (ARGS="--seeds 3" adds flags)
-# make test   install and run the tests (ARGS="-k spec" selects)
+# make test   install and run what a change can break, in minutes (ARGS="-k spec" selects)
+# make test-all  the slow tests as well: kills, edits between runs, clusters, browser, real models where they are
 # make check  lint, format, types, and which file may import which
 # make docs   the documentation as a site in build/docs, with the board of all entries; a broken link or a page outside
 #             the navigation is an error
@@ -17,14 +18,19 @@ PYTHON ?= $(shell for python in python3.11 /usr/bin/python3.11 python3 python3.1
 GPU_PYTHON ?= python3
 ARGS ?=
 
-.PHONY: run test check docs bench gpu clean
+.PHONY: run test test-all check docs bench gpu clean
 .DEFAULT_GOAL := run
 
 run: $(INSTALLED)
 	$(BIN)/adaptive-bench run $(ARGS)
 
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(ARGS)
+
+test-all: $(INSTALLED)
+	$(PYTEST) -m "not gpu and not network" $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -25,6 +25,8 @@ os.environ["ADAPTIVE_BENCH_PRODUCTS"] = "fixed"  # rounding is the same in every
 os.environ["ADAPTIVE_BENCH_SHARED"] = os.environ.get("ADAPTIVE_BENCH_SHARED") or str(
     Path(__file__).parents[1].parent / "shared"
 )
+# SmolLM2-135M-Instruct in Hugging Face layout, which tests marked `real` read.
+SMOLLM2 = Path(os.environ.get("ADAPTIVE_BENCH_SMOLLM2") or Path(__file__).parents[1] / "build" / "smollm2")
 
 # What is measured or listed once for each machine, such as its speeds, is kept below this folder: one for all tests,
 # and none of it is a user's. Processes that share the tests share it too.
@@ -193,6 +195,16 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> "Path":
     from adaptive_bench.testing.model_folder import write_model_folder
 
     return write_model_folder(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> "Path":
+    """The folder of SmolLM2-135M-Instruct; without it the test is skipped."""
+    if not (SMOLLM2 / "model.safetensors").is_file():
+        pytest.skip(
+            f"SmolLM2-135M-Instruct is not in {SMOLLM2}: put it there, or name its folder in ADAPTIVE_BENCH_SMOLLM2"
+        )
+    return SMOLLM2
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ TASKS = {
     "hellaswag": ("hellaswag", "hellaswag", "hellaswag", ("train", "validation")),
     "openbookqa": ("openbookqa", "openbookqa", "openbookqa", ("train", "validation", "test")),
     "lambada": ("lambada_openai", "lambada", "lambada", ("test",)),
+    "commonsense_qa": ("commonsense_qa", "commonsense_qa", "commonsense_qa", ("train", "validation")),
     "mmlu_stem": ("mmlu_stem", "mmlu/default", "mmlu", ("dev", "validation", "test")),
 }
 DOCUMENTS = 19  # one of each subject of mmlu_stem
@@ -62,7 +63,7 @@ def stock(model: str, task: str, shots: int, documents: int, data: Path, scratch
         (scratch / f"{member}.yaml").write_text(json.dumps(content))  # JSON is YAML
     found = simple_evaluate(
         model="hf",
-        model_args={"pretrained": str(SHARED / "models" / model), "dtype": "float32"},
+        model_args={"pretrained": model, "dtype": "float32"},
         tasks=list(members),
         task_manager=TaskManager(include_path=str(scratch), include_defaults=False),
         num_fewshot=shots,
@@ -82,7 +83,7 @@ def ours(model: str, task: str, shots: int, documents: int, data: Path) -> tuple
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.runs.planning.backbones import find_backbone
 
-    source = find_backbone(str(SHARED / "models" / model))
+    source = find_backbone(model)
     adaptive = AdaptiveModel.build(source.load_model(), "dense").eval()
     evaluation, samples = evaluate(
         adaptive, source.load_tokenizer(), task, data_dir=data, limit=documents, num_fewshot=shots, batch_size=16
@@ -129,6 +130,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_scores_are_those_of_lm_eval(task: str, shots: int, data: Path, tmp_path: Path) -> None:
     model = MODELS[(len(task) + shots) % len(MODELS)]
-    found = compare(model, task, shots, DOCUMENTS, data, tmp_path / "stock")
+    found = compare(str(SHARED / "models" / model), task, shots, DOCUMENTS, data, tmp_path / "stock")
     assert found["documents"] == DOCUMENTS
+    assert found["different"] == []
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("task", ["hellaswag", "piqa", "lambada", "commonsense_qa"])
+def test_scores_of_a_real_model_are_those_of_lm_eval(task: str, data: Path, tmp_path: Path, smollm2: Path) -> None:
+    found = compare(str(smollm2), task, 0, 50, data, tmp_path / "stock")
+    assert found["documents"] == 50
     assert found["different"] == []
