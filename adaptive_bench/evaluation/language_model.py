@@ -344,7 +344,7 @@ class AdaptiveLM(TemplateLM):
         self.generated_tokens += sum(map(len, written))
 
     def text_of(self, tokens: Sequence[int]) -> str:
-        """What new tokens spell, up to the first end token; that one only where it is no special token, as in lm-eval."""
+        """What new tokens spell, up to and with the first end token, which spells nothing if it is a special one."""
         ends = self.end_tokens
         kept = list(tokens)[: next((place for place, token in enumerate(tokens, 1) if token in ends), len(tokens))]
         return str(self.tokenizer.decode(kept, skip_special_tokens=True))
