@@ -84,7 +84,7 @@ class AdaptiveCheckpoint(AdaptiveLM):
         if dial is not None:
             model.dial = dial
         super().__init__(model, load_tokenizer(folder), batch_size=_rows(batch_size))
-        self._loaded = f"{dtype} {calibration} {_digest(folder)}"
+        self._folder, self._loaded_as = folder, f"{dtype} {calibration}"
 
     def set_cache_hook(self, cache_hook: CacheHook) -> None:
         """Called by lm-eval with the file of `--use_cache`, which knows answers by their prompts alone: those of each
@@ -93,7 +93,7 @@ class AdaptiveCheckpoint(AdaptiveLM):
         super().set_cache_hook(cache_hook)
         if (answers := cache_hook.dbdict) is not None:
             spec = self.model.spec
-            table = f"{spec} {self.model.dial!r} {self._loaded} {code_of(spec.name)}"
+            table = f"{spec} {self.model.dial!r} {self._loaded_as} {_digest(self._folder)} {code_of(spec.name)}"
             type(answers)(answers.filename, tablename=table).close()  # makes it
             answers.tablename = table
 
