@@ -15,7 +15,9 @@ from typing import Any
 INVALID = "[invalid]"  # what lm-eval's own filters give where there is no answer
 _MARK = "####"
 # A minus belongs to the number unless something stands before it that it could be subtracted from.
-_NUMBER = re.compile(r"((?<![\w)])[-−])?\$?((?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?)(?!\d)")
+_NUMBER = re.compile(r"((?<![\w)])[-−])?\$?((?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)(?!\d)")
+# "20 - 5 =": numbers that are worked with, up to the last equals sign; what comes next is the result.
+_WORKING = re.compile(r"\d[^=]*?[\d\s)%][-−+*/×÷x]\s*[($]*\.?\d.*=")
 _AFTER_MARK = re.compile(r"[\s*_(\[\"']*([A-Za-z])(?![A-Za-z])")
 # "A" before a word in lower case is an article, unless the word says that it is the answer.
 _LETTER = r"(?:[B-Z]|A(?!\s+(?!is\b|was\b|because\b|since\b)[a-z]))"
@@ -25,8 +27,12 @@ Filter = Callable[[Iterable[Sequence[str]], Sequence[Mapping[str, Any]]], list[l
 
 
 def number_after_mark(text: str) -> str:
-    """The first number in the line after the mark, in its plainest form; `INVALID` if there is none."""
-    found = _NUMBER.search(_marked_line(text))
+    """The first number in the line after the mark, or the result of a calculation there, in its plainest form;
+    `INVALID` if there is none.
+    """
+    line = _marked_line(text)
+    working = _WORKING.search(line)
+    found = (_NUMBER.search(line, working.end()) if working else None) or _NUMBER.search(line)
     return _plain(found) if found else INVALID
 
 

@@ -8,17 +8,22 @@ imported, and the tasks of this package with `task_manager=SuiteTasks()` (`adapt
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
 from pathlib import Path
 
 import torch
+from lm_eval.api.model import CacheHook
 from lm_eval.api.registry import register_model
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.language_model import AdaptiveLM
-from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model import AdaptiveModel, stored_calibration
 from adaptive_bench.model.device import find_device
 from adaptive_bench.model.saving import load_tokenizer
+from adaptive_bench.source import code_of
+from adaptive_bench.store.digest import digests
 
 _DEFAULT_BATCH = 16
 NAME = "adaptive"
@@ -79,6 +84,25 @@ class AdaptiveCheckpoint(AdaptiveLM):
         if dial is not None:
             model.dial = dial
         super().__init__(model, load_tokenizer(folder), batch_size=_rows(batch_size))
+        self._folder, self._loaded_as = folder, f"{dtype} {calibration}"
+
+    def set_cache_hook(self, cache_hook: CacheHook) -> None:
+        """Called by lm-eval with the file of `--use_cache`, which knows answers by their prompts alone: those of each
+        method, dial and checkpoint get a table of their own in it.
+        """
+        super().set_cache_hook(cache_hook)
+        if (answers := cache_hook.dbdict) is not None:
+            spec = self.model.spec
+            table = f"{spec} {self.model.dial!r} {self._loaded_as} {_digest(self._folder)} {code_of(spec.name)}"
+            type(answers)(answers.filename, tablename=table).close()  # makes it
+            answers.tablename = table
+
+
+def _digest(folder: Path) -> str:
+    """Of a saved model: adaptive.json holds digests of all weights."""
+    files = [*folder.glob("*.*"), *(folder / stored_calibration.FOLDER).rglob("*.*")]
+    found = digests(folder, (file for file in files if file.is_file() and not file.name.startswith(".")))
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
 
 
 def _rows(batch_size: int | str | None) -> int:

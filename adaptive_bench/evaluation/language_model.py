@@ -31,6 +31,7 @@ from adaptive_bench.method import document_key
 from adaptive_bench.model.chat import conversation
 from adaptive_bench.model.generation import generate_queue, likeliest, sampler
 from adaptive_bench.model.inference import inference
+from adaptive_bench.model.tokens import end_tokens, without_appended_end
 from adaptive_bench.progress import Reporter, RunningTask, SilentReporter
 
 if TYPE_CHECKING:
@@ -116,12 +117,11 @@ class AdaptiveLM(TemplateLM):
         return self.eot_token_id if start is None else int(start)
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
-        """Token ids as in training: the tokenizer's own start token, never an end token it may append."""
+        """Token ids as in training: the tokenizer's own start token, never an end token that it appends itself."""
         if add_special_tokens is None:
             add_special_tokens = not has_bos_prefix(string, self.tokenizer.bos_token)
         token_ids: list[int] = self.tokenizer(string, add_special_tokens=add_special_tokens).input_ids
-        appended = add_special_tokens and len(token_ids) > 1 and token_ids[-1] == self.tokenizer.eos_token_id
-        return token_ids[:-1] if appended else token_ids
+        return without_appended_end(self.tokenizer, token_ids) if add_special_tokens else token_ids
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """Messages in the tokenizer's chat template; lm-eval calls it where prompts are to be put into one."""
@@ -344,17 +344,15 @@ class AdaptiveLM(TemplateLM):
         self.generated_tokens += sum(map(len, written))
 
     def text_of(self, tokens: Sequence[int]) -> str:
-        """What new tokens spell, up to the first end token."""
+        """What new tokens spell, up to and with the first end token, which spells nothing if it is a special one."""
         ends = self.end_tokens
-        kept = list(tokens)[: next((place for place, token in enumerate(tokens) if token in ends), len(tokens))]
+        kept = list(tokens)[: next((place for place, token in enumerate(tokens, 1) if token in ends), len(tokens))]
         return str(self.tokenizer.decode(kept, skip_special_tokens=True))
 
     @property
     def end_tokens(self) -> tuple[int, ...]:
-        """The tokenizer's end token and those of the model's config (chat models have several)."""
-        configured = self.model.backbone.config.eos_token_id
-        others = configured if isinstance(configured, list) else [configured]
-        return tuple(dict.fromkeys([self.eot_token_id, *(token for token in others if token is not None)]))
+        """The tokenizer's end token and those of the model's generation config."""
+        return end_tokens(self.model, self.tokenizer)
 
     def _timed(self, call: Callable[[], T]) -> T:
         """Run a model call on the clock.

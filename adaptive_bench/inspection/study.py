@@ -15,6 +15,7 @@ from adaptive_bench.headroom.exits import predictions, stable_exits
 from adaptive_bench.inspection.subjects import Subjects
 from adaptive_bench.method import Decision, SiteView
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
+from adaptive_bench.model.tokens import end_tokens
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
@@ -176,6 +177,7 @@ def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens
     model = subjects.models[0]
     model.dial = model.method.dial.skip_nothing
     ids = torch.tensor([first], device=model.device)
-    end = subjects.tokenizer.eos_token_id
-    written = model.generate(ids, max_new_tokens=max_new_tokens, eos_token_id=end, pad_token_id=end)
+    ends = list(end_tokens(model, subjects.tokenizer))
+    pad = ends[0] if ends else None
+    written = model.generate(ids, max_new_tokens=max_new_tokens, eos_token_id=ends or None, pad_token_id=pad)
     return first, written[0, len(first) :].tolist()

@@ -19,6 +19,7 @@ from adaptive_bench.method import Decision, Site, SiteView
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.inference import inference
 from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.tokens import without_appended_end
 from adaptive_bench.validation import as_path
 
 if TYPE_CHECKING:
@@ -209,9 +210,7 @@ def encoded(tokenizer: PreTrainedTokenizerBase, prompt: str, answer: str = "") -
     if not (isinstance(prompt, str) and isinstance(answer, str)):
         wrong = answer if isinstance(prompt, str) else prompt
         raise UsageError(f"Decisions are made on one text, got {type(wrong).__name__}. Give a str, each text in turn.")
-    first = list(map(int, tokenizer(prompt).input_ids))
-    if len(first) > 1 and first[-1] == tokenizer.eos_token_id:
-        first = first[:-1]
+    first = without_appended_end(tokenizer, list(map(int, tokenizer(prompt).input_ids)))
     rest = tokenizer(answer, add_special_tokens=False).input_ids if answer else []
     return first, list(map(int, rest))
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import document_key
 from adaptive_bench.model.chat import as_turns
+from adaptive_bench.model.tokens import without_appended_end
 from adaptive_bench.progress import Reporter
 from adaptive_bench.task import Example
 
@@ -106,7 +107,8 @@ def _encode(
 ) -> EncodedExample:
     texts = [example.prompt, example.prompt + example.completion]
     encoded = tokenizer(texts, add_special_tokens=add_special_tokens).input_ids
-    prompt, whole = (_special_start(ids, tokenizer) for ids in encoded)
+    prompt = without_appended_end(tokenizer, encoded[0]) if add_special_tokens else encoded[0]
+    whole = _special_start(encoded[1], tokenizer)
     if whole[: len(prompt)] == prompt:
         completion = whole[len(prompt) :]
     else:
@@ -126,7 +128,7 @@ def _encode(
 
 
 def _special_start(token_ids: list[int], tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Drop the end-of-sequence token some tokenizers append on their own; the encoder appends it itself."""
+    """Drop the end-of-sequence token of a whole text, as some tokenizers append one: the encoder appends it itself."""
     if token_ids and token_ids[-1] == tokenizer.eos_token_id:
         return token_ids[:-1]
     return token_ids

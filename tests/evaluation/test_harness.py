@@ -8,6 +8,7 @@ import lm_eval
 import pytest
 import torch
 from lm_eval.api.instance import Instance
+from lm_eval.api.model import CachingLM
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, pipeline
@@ -134,6 +135,33 @@ def test_the_model_of_a_folder(folder, pair):
         first = {doc: metrics for doc, *_, metrics in reversed(found[name])}
         for sample in samples:
             assert set(first[sample.doc].values()) <= set(sample.scores.values())
+
+
+def test_a_cache_gives_each_method_dial_and_checkpoint_its_own_answers(model_folder, tmp_path, monkeypatch):
+    """lm-eval's file of `--use_cache` knows answers by their prompts alone."""
+    plain, tokenizer = AutoModelForCausalLM.from_pretrained(model_folder), AutoTokenizer.from_pretrained(model_folder)
+
+    def save(spec, scale):
+        with torch.no_grad():
+            plain.model.layers[1].mlp.down_proj.weight.mul_(scale)
+        AdaptiveModel.build(plain, spec).save_pretrained(tmp_path / spec, tokenizer)
+
+    def asked(spec, cache, **dial):
+        lm = harness.AdaptiveCheckpoint(str(tmp_path / spec), device="cpu", **dial)
+        return ask(lm if cache is None else CachingLM(lm, str(cache)), "loglikelihood", "Tom has", " 3 apples")[0]
+
+    save("random_skip", 1)
+    save("static_depth", 1)
+    kinds = [("random_skip", {}), ("random_skip", {"saving": 0.4}), ("static_depth", {"saving": 0.5})]
+    alone = [asked(spec, None, **dial) for spec, dial in kinds]
+    assert len(set(alone)) == 3
+    cache = tmp_path / "c_rank0.db"
+    assert [asked(spec, cache, **dial) for spec, dial in kinds] == alone
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.AdaptiveCheckpoint, "loglikelihood", lambda *_: pytest.fail("asked again"))
+        assert [asked(spec, cache, **dial) for spec, dial in kinds] == alone
+    save("random_skip", 3)
+    assert asked("random_skip", cache, saving=0.4) == asked("random_skip", None, saving=0.4) != alone[1]
 
 
 def test_mistakes_in_the_arguments(folder, tmp_path):

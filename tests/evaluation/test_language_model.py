@@ -9,6 +9,7 @@ import pytest
 import torch
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
+from tokenizers.processors import TemplateProcessing
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from adaptive_bench import registry
@@ -18,6 +19,7 @@ from adaptive_bench.method import EXECUTE_ALL
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
+from adaptive_bench.model.text_decisions import encoded
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.task import Example
 from adaptive_bench.training import encode_examples
@@ -30,8 +32,12 @@ PAIRS = [
     ("", "no context at all"),
     ("ends in a space ", "and goes on"),
     ("Tom has 15 apples. " * 30, " He is full."),  # longer than the context
+    ("</s>", " Tom"),  # the text of the end token
+    ("Tom has 15 apples.</s>", "Tom is full."),
+    ("Tom has 15 apples.", " He is full.</s>"),
 ]
 PROMPTS = ["Question: 1 + 1?\nAnswer:", "Tom", "Question: a longer one, with more words than the others have?\nAnswer:"]
+ENDED = "Tom has 15 apples.</s>"
 
 
 def _requests(kind: Any, arguments: list[tuple[Any, ...]]) -> list[Instance]:
@@ -116,6 +122,49 @@ def test_greedy_text_is_that_of_the_plain_model(
     assert not any(stop in text for stop in until for text in found)
 
 
+@pytest.mark.parametrize("named", ["one", "several", "special"])
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_text_ends_at_every_end_token_of_the_generation_config(
+    backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, named: str, batch_size: int
+) -> None:
+    """As with stock lm-eval, whose text keeps an end that is no special token, and at the costs of `generate`."""
+    plain, tokenizer = copy.deepcopy(backbone), copy.deepcopy(tokenizer)
+    model = AdaptiveModel.build(copy.deepcopy(backbone), "dense").eval()
+    prompt = tokenizer(PROMPTS[0], return_tensors="pt").input_ids
+    free = plain.generate(prompt, max_new_tokens=20, do_sample=False)[0, prompt.shape[1] :].tolist()
+    turn_end = free[8]
+    assert free.index(turn_end) >= 3 and turn_end != tokenizer.eos_token_id
+    if named == "special":
+        tokenizer.add_special_tokens({"additional_special_tokens": [tokenizer.convert_ids_to_tokens(turn_end)]})
+    for one in (plain, model):
+        one.generation_config.eos_token_id = turn_end if named == "one" else [tokenizer.eos_token_id, turn_end]
+    reference = HFLM(pretrained=plain, tokenizer=copy.deepcopy(tokenizer), batch_size=batch_size)
+    expected = reference.generate_until(_writing(until=[]), disable_tqdm=True)
+    lm = AdaptiveLM(model, tokenizer, batch_size=batch_size)
+    assert lm.generate_until(_writing(until=[])) == expected
+    assert len(expected[0]) < len(tokenizer.decode(free))
+
+    lm.model.reset_ledger()
+    lm.generate_until(_writing(until=[])[:1])
+    measured = lm.model.compute_report()["counts"]["decode"]
+    lm.model.reset_ledger()
+    lm.model.generate(prompt, max_new_tokens=20, do_sample=False)
+    assert measured == lm.model.compute_report()["counts"]["decode"]
+    assert measured["tokens"] == free.index(turn_end)
+
+
+def test_only_the_tokenizers_and_the_generation_configs_ends_count(
+    backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """`generate` and stock lm-eval do not look into config.json where a generation_config.json says otherwise."""
+    plain = copy.deepcopy(backbone)
+    written = HFLM(pretrained=plain, tokenizer=tokenizer).generate_until(_writing(until=[]), disable_tqdm=True)
+    plain.config.eos_token_id = list(range(3, len(tokenizer)))
+    assert HFLM(pretrained=plain, tokenizer=tokenizer).generate_until(_writing(until=[]), disable_tqdm=True) == written
+    model = AdaptiveModel.build(plain, "dense").eval()
+    assert AdaptiveLM(model, tokenizer, batch_size=3).generate_until(_writing(until=[])) == written
+
+
 def test_the_batch_size_changes_neither_answers_nor_savings(
     skipping: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
 ) -> None:
@@ -156,12 +205,37 @@ def test_exactly_the_tokens_after_the_prompt_are_marked_and_equal_passes_run_onc
 
 def test_prompts_are_encoded_as_in_training(dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
     lm = AdaptiveLM(dense, tokenizer, batch_size=1)
-    (encoded,) = encode_examples([Example(PROMPTS[0], " 2")], tokenizer, 96, SilentReporter())
+    (example,) = encode_examples([Example(PROMPTS[0], " 2")], tokenizer, 96, SilentReporter())
     context, continuation = lm._encode_pair(PROMPTS[0], " 2")
-    assert encoded.token_ids == (*context, *continuation, tokenizer.eos_token_id)
-    assert encoded.prompt_length == len(context)
+    assert example.token_ids == (*context, *continuation, tokenizer.eos_token_id)
+    assert example.prompt_length == len(context)
     assert lm.tok_encode(PROMPTS[0]) == context
     assert lm.tok_encode(tokenizer.bos_token + "Tom") == lm.tok_encode("Tom")
+
+
+def test_an_end_token_that_a_prompt_ends_in_stays(
+    dense: AdaptiveModel, reference: HFLM, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """In evaluation, training and `decisions` alike; one that the tokenizer appends to every text does not."""
+    lm = AdaptiveLM(dense, tokenizer, batch_size=1)
+    wanted = reference.tok_encode(ENDED)
+    appending = copy.deepcopy(tokenizer)
+    special = [("<s>", 1), ("</s>", 2)]
+    appending.backend_tokenizer.post_processor = TemplateProcessing(single="<s> $A </s>", special_tokens=special)
+    assert appending(ENDED).input_ids == [*wanted, tokenizer.eos_token_id]
+    assert wanted[-1] == tokenizer.eos_token_id
+    for each in (tokenizer, appending):
+        assert AdaptiveLM(dense, each, batch_size=1).tok_encode(ENDED) == wanted
+        assert encoded(each, ENDED) == (wanted, [])
+        (example,) = encode_examples([Example(ENDED, "Tom")], each, 96, SilentReporter())
+        assert example.token_ids[: example.prompt_length] == tuple(wanted)
+        assert example.token_ids[example.prompt_length :] == (
+            *each("Tom", add_special_tokens=False).input_ids,
+            tokenizer.eos_token_id,
+        )
+    settings = {"until": [], "max_gen_toks": 12, "do_sample": False}
+    requests = _requests("generate_until", [(ENDED, settings)])
+    assert lm.generate_until(requests) == reference.generate_until(requests, disable_tqdm=True)
 
 
 def test_a_prompt_without_room_for_an_answer_is_refused_by_name(

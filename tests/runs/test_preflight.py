@@ -8,9 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from adaptive_bench import registry
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, SeveralProblems, UsageError
 from adaptive_bench.hub import OutOfReach
@@ -20,6 +23,7 @@ from adaptive_bench.runs import about, preflight, run
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.recipes import preset_by_size
 from adaptive_bench.runs.checks.tasks import _check_length
+from adaptive_bench.task import Task
 
 SHARED_MODEL = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "models/tinystories-llama-3M"
 
@@ -78,6 +82,54 @@ def test_answers_that_have_no_tokens_are_noted_and_recorded(config_of, without_d
     assert note in run(config).warnings  # everything is on disk, and it is still known
 
 
+LATE_DOCS = """
+from datasets import Dataset, DatasetDict
+
+def load(**_):
+    rows = [{{"question": f"a question of some length, no. {{n}}:", "choices": ["one", "two"]}} for n in range(20)]
+    late = {{"question": "no. 1", "choices": ["0", "{choice}"]}}
+    return DatasetDict({{"test": Dataset.from_list([*rows, late, *rows])}})
+"""
+LATE_TASK = """
+task: late
+output_type: multiple_choice
+custom_dataset: !function docs.load
+test_split: test
+doc_to_text: "{{question}}"
+doc_to_choice: "{{choices}}"
+doc_to_target: 0
+target_delimiter: ""
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+metadata: {version: 1}
+"""
+
+
+@pytest.mark.parametrize("choice", ["2", "é"])
+def test_a_continuation_without_tokens_is_found_wherever_it_stands(choice, config_of, changed_model, monkeypatch):
+    """A token of the prompt reaches over it, or the tokenizer does not know it: stock lm-eval fails at both."""
+    folder = changed_model()
+    words = {
+        sign: number for number, sign in enumerate(["<pad>", "</s>", *"abcdefghijklmnopqrstuvwxyz0123456789.,: ", "12"])
+    }
+    core = Tokenizer(models.BPE(words, merges=[("1", "2")]))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="</s>", pad_token="<pad>")
+    tokenizer.save_pretrained(folder)
+    stock = HFLM(pretrained=AutoModelForCausalLM.from_pretrained(folder), tokenizer=tokenizer, batch_size=1)
+    with pytest.raises(AssertionError):
+        stock.loglikelihood([Instance("loglikelihood", {}, ("no. 1", choice), 0)], disable_tqdm=True)
+
+    (files := folder.parent / "late").mkdir()
+    (files / "docs.py").write_text(LATE_DOCS.format(choice=choice))
+    (files / "late.yaml").write_text(LATE_TASK)
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.register("tasks", "late")(Task("late", "", "loglikelihood", files, ("acc,none",), 0.5, (0.0, 0.1), None))
+    settings = {"model": str(folder), "tasks": ("late",), "train": {"steps": 0}, "train_on": ("nano_qa_ll",)}
+    said = rf"between 1 and 512 tokens .* 0 of '{choice}' in document 21 of 'late' after the prompt 'no\. 1'.*--model"
+    with pytest.raises(UsageError, match=said):
+        preflight(config_of(evaluation={"limit": 30}, **settings))
+    assert preflight(config_of(evaluation={"limit": 20}, **settings)).facts
+
+
 def test_a_context_too_short_for_a_prompt_is_an_error(config_of, changed_model):
     model = str(changed_model(max_position_embeddings=48))
     with pytest.raises(UsageError, match=r"context of 48 tokens.*document \d+ of 'nano_math' has \d+"):
@@ -102,7 +154,7 @@ def test_behind_a_prompt_that_is_cut_short_may_be_one_without_room():
         _check_length(
             SimpleNamespace(name="long"),
             harness,
-            [],
+            list(range(len(tokens))),
             lambda text: SimpleNamespace(input_ids=text.split()),
             32,
             found,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _LONGEST = 8  # documents whose whole prompt is built and measured
+_TAIL = 32  # characters of a prompt that tokens of what follows may reach into
 _ANSWERS = 100  # answers that are written and read back
 _TRAINING = 64  # training examples that are encoded
 
@@ -59,7 +61,10 @@ def check_task(
         if tokenizer is None:
             return
         chat = partial(conversation, tokenizer) if config.chat_template else None
-        _check_length(task, harness, _longest(harness, documents, answers), tokenizer, context, findings, chat)
+        closely = sorted(
+            {*_longest(harness, documents, answers), *_without_tokens(task, harness, documents, tokenizer)}
+        )
+        _check_length(task, harness, closely, tokenizer, context, findings, chat)
     if len(documents) == 1:
         findings.note(
             f"{task.name} is measured on one document: its scores have no interval over documents, and nothing can be "
@@ -160,25 +165,35 @@ def _longest(harness: HarnessTask, documents: Sequence[Any], answers: Sequence[S
     return sorted({*by_prompt[:_LONGEST], *by_answer[:_LONGEST]})
 
 
-def _check_length(
-    task: Task,
-    harness: HarnessTask,
-    longest: list[int],
-    tokenizer: PreTrainedTokenizerBase,
-    context: int,
-    findings: Findings,
-    chat: Callable[..., str] | None,
-) -> None:
+def _without_tokens(
+    task: Task, harness: HarnessTask, documents: Sequence[Any], tokenizer: PreTrainedTokenizerBase
+) -> list[int]:
+    """The first documents with a continuation of no tokens, by the last characters of their prompts."""
+    if harness.OUTPUT_TYPE not in ("multiple_choice", "loglikelihood"):
+        return []
+    owners: dict[tuple[str, str], int] = {}
     harness.set_fewshot_seed(FEWSHOT_SEED)
+    with _building(task):
+        for number, document in enumerate(documents):
+            asked = harness.fewshot_context(document, num_fewshot=0)
+            made = harness.construct_requests(document, asked, metadata=(task.name, number, 1))
+            for request in made if isinstance(made, list) else [made]:
+                if request.request_type == "loglikelihood":
+                    prompt, continuation = request.args
+                    owners.setdefault((prompt[-_TAIL:], continuation), number)
+    if not owners:
+        return []
+    alone = tokenizer([prompt.rstrip() for prompt, _ in owners]).input_ids  # lm-eval scores the spaces too
+    whole = tokenizer([prompt + continuation for prompt, continuation in owners]).input_ids
+    found = [number for number, one, both in zip(owners.values(), alone, whole, strict=True) if len(both) <= len(one)]
+    return found[:_LONGEST]
+
+
+@contextmanager
+def _building(task: Task) -> Iterator[None]:
+    """Tell whose fault it is where prompts cannot be built."""
     try:
-        harness.build_all_requests(
-            samples=longest,
-            rank=0,
-            world_size=1,
-            apply_chat_template=chat is not None,
-            fewshot_as_multiturn=chat is not None,
-            chat_template=chat,
-        )
+        yield
     except AdaptiveBenchError:
         raise
     except Exception as error:  # a task's own code
@@ -187,16 +202,38 @@ def _check_length(
             f"The prompts of {task.name!r} cannot be built: {type(error).__name__}: {message_of(error)[:200]}. Check "
             "the data and --num-fewshot."
         ) from error
+
+
+def _check_length(
+    task: Task,
+    harness: HarnessTask,
+    closely: list[int],
+    tokenizer: PreTrainedTokenizerBase,
+    context: int,
+    findings: Findings,
+    chat: Callable[..., str] | None,
+) -> None:
+    harness.set_fewshot_seed(FEWSHOT_SEED)
+    with _building(task):
+        harness.build_all_requests(
+            samples=closely,
+            rank=0,
+            world_size=1,
+            apply_chat_template=chat is not None,
+            fewshot_as_multiturn=chat is not None,
+            chat_template=chat,
+        )
     shots = int(harness.config.num_fewshot or 0)
     mend = f"{'Lower --num-fewshot or choose' if shots else 'Choose'} a model with a longer context"
     most, said = 0, ""  # of the longest; said at the end, as behind one that is cut may be one that has no room
     for request in harness.instances:
+        number = closely[request.doc_id] + 1  # lm-eval counts those that it is given
         if request.request_type == "generate_until":
             tokens, room = _count(request.args[0], tokenizer), GenerationSettings.read(request.args[1]).max_new_tokens
             if tokens >= context:
                 raise UsageError(
                     f"A prompt must leave room for an answer in the context of {context} tokens, but with {shots} "
-                    f"worked examples document {request.doc_id + 1} of {task.name!r} has {tokens}. {mend}."
+                    f"worked examples document {number} of {task.name!r} has {tokens}. {mend}."
                 )
             if tokens + room > context and tokens > most:
                 most = tokens
@@ -207,9 +244,16 @@ def _check_length(
                 )
         elif request.request_type == "loglikelihood":
             tokens = _count("".join(request.args), tokenizer)
+            if tokens <= _count(request.args[0].rstrip(), tokenizer):
+                raise UsageError(
+                    f"A continuation must have between 1 and {context} tokens (the context), but the tokenizer makes 0 "
+                    f"of {one_line(repr(request.args[1]), 60)} in document {number} of {task.name!r} after "
+                    f"the prompt {one_line(repr(request.args[0][-60:]), 60)}. lm-eval's own models fail there too. "
+                    f"Leave the document out of the data, or choose another --model or other --tasks."
+                )
             if _count(request.args[1], tokenizer) > context:
                 raise UsageError(
-                    f"A continuation must fit the context of {context} tokens, but document {request.doc_id + 1} of "
+                    f"A continuation must fit the context of {context} tokens, but document {number} of "
                     f"{task.name!r} has a longer one. Choose a model with a longer context."
                 )
             if tokens > context + 1 and tokens > most:

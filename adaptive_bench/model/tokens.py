@@ -1,0 +1,31 @@
+"""What a tokenizer makes of a text that a model goes on with, and which tokens end what the model writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from adaptive_bench.model.forward import ForwardModel
+
+
+def without_appended_end(tokenizer: PreTrainedTokenizerBase, token_ids: list[int]) -> list[int]:
+    """Token ids of a text, without the end token that some tokenizers put behind every text; one that the text itself
+    ends in stays.
+    """
+    end = [tokenizer.eos_token_id]
+    if token_ids[-1:] != end:
+        return token_ids
+    any_text = "a"
+    itself = tokenizer(any_text, add_special_tokens=False).input_ids[-1:]
+    return token_ids[:-1] if tokenizer(any_text).input_ids[-1:] == end != itself else token_ids
+
+
+def end_tokens(model: ForwardModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """Tokens that end a text: the tokenizer's end token, if it has one, and those of the model's generation config
+    (chat models have several, and some name the end of a turn there alone), as in lm-eval's own models.
+    """
+    configured = model.backbone_model.generation_config.eos_token_id
+    ends = [tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])]
+    return tuple(dict.fromkeys(int(end) for end in ends if end is not None))
