@@ -306,8 +306,7 @@ class AdaptiveModel(HuggingFaceModel):
         if isinstance(model._uncalibrated, UsageError):
             raise model._uncalibrated
         if target and (model._is_calibrated or not model.needs_calibration):
-            nearest = min(model._dials or [target], key=lambda saving: abs(saving - target))
-            model.saving = min(nearest, model.method.max_saved_tokens)
+            model.saving = min(target, max(model._dials, default=target), model.method.max_saved_tokens)
         return model
 
     @classmethod

@@ -95,13 +95,9 @@ def check_ready(method: Method, saving: float) -> None:
         UsageError: It was not.
         PluginFault: The method's `skip_share` is none.
     """
-    share, largest = (
-        (0.0, 0.0) if method.thresholds is None else (checked_skip_share(method), method.thresholds.largest)
-    )
-    if share > largest + 1e-9:
-        known = (
-            f"savings up to {largest * saving / share:.3g}" if largest else "nothing"
-        )  # shares: at sites that decide
+    thresholds = method.thresholds
+    if thresholds is not None and (share := checked_skip_share(method)) > thresholds.largest + 1e-9:
+        known = f"savings up to {thresholds.largest * saving / share:.3g}" if thresholds.largest else "nothing"
         raise UsageError(
             f"Thresholds must be calibrated for a saving before use, got saving {saving:g} with {known} calibrated. "
             "Ask for a smaller one, or call model.calibrate(batches, savings) with a saving at least that far."

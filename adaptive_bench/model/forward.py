@@ -166,7 +166,7 @@ class ForwardModel(nn.Module):
             documents: [B] key of the document each row belongs to (`document_key`), in the first call of a text: random
                 draws of different documents are independent. By default they depend on the text alone.
             position_ids: [B, S] or [1, S], the places that `attention_mask` and the cache give anyway; no others.
-            inputs_embeds, output_attentions: Refused: decisions hang on token ids too, and no executor keeps attentions.
+            inputs_embeds, output_attentions: Refused: decisions hang on token ids too, no executor keeps attentions.
             output_hidden_states: Return the residual stream too, as Hugging Face does: embeddings, then after each
                 layer, the last one normalised; L + 1 tensors [B, S, H].
             return_dict: `False` gives a tuple of what there is.
