@@ -72,10 +72,9 @@ class StaticDepthConfig(MethodConfig):
     rule: Literal["every", "bi", "angular", "ppl", "search"] = Field(
         "every", description="which layers: evenly spaced ones, or those a score on held-out text can best do without"
     )
-    layers: str = Field(
-        "",
-        pattern=r"^(\d+(\+\d+)*)?$",
-        examples=["1+3"],
+    layers: str | None = Field(
+        None,
+        pattern=r"^\d+(\+\d+)*$",
         description="leave out these layers, counted from 0 and in this order, instead of those of a rule: 1+3",
     )
     search_budget: int = Field(
@@ -94,7 +93,7 @@ class StaticDepthConfig(MethodConfig):
     @property
     def named(self) -> list[int]:
         """The layers that are named."""
-        return [int(layer) for layer in self.layers.split("+") if layer]
+        return [int(layer) for layer in self.layers.split("+")] if self.layers else []
 
     def on_model(self, layers: int) -> dict[str, Any]:
         """See `MethodConfig`."""

@@ -57,8 +57,12 @@ def test_named_layers(make_model, random_text):
 
 @pytest.mark.parametrize(
     ("spec", "said"),
-    [("layers=1+9", "from 0 to 3"), ("layers=1+1", "Name each once"), ("layers=1-3", "layers"), ("layers=1+", "layers")]
-    + [("layers=1,rule=bi", "named or picked by a rule")],
+    [
+        ("layers=1+9", "from 0 to 3"),
+        ("layers=1+1", "Name each once"),
+        ("layers=1-3", "layers"),
+        ("layers=1,rule=bi", "named or picked by a rule"),
+    ],
 )
 def test_layers_that_are_none_are_refused(make_model, spec, said):
     with pytest.raises(UsageError, match=said):
