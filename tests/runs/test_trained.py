@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
@@ -77,7 +76,10 @@ def test_a_model_of_a_run_by_name(config_of, monkeypatch):
     for name in (folder, folder.name, folder.name[:4], "last"):
         model = AdaptiveModel.load(name, "gateskip", out=config.out)
         assert str(model.spec) == "gateskip" and not model.training
-    model.generate(torch.arange(5, 25)[None], max_new_tokens=4)  # skips right away, as it was trained to
+    prompt = AutoTokenizer.from_pretrained(model.name_or_path)(
+        "Anna is in the garden. Where is Anna? ", return_tensors="pt"
+    )
+    model.generate(**prompt, max_new_tokens=16)  # skips right away, as it was trained to
     (target,) = {each.target for each in plan(config).trainings} - {None}
     assert model.saving == pytest.approx(target) and model.compute_report()["saved"]["tokens"] > 0
     model.saving = 0.3  # calibrated by the run
