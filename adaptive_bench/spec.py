@@ -88,7 +88,8 @@ class MethodSpec:
         for part in parts:
             key, equals, value = (piece.strip() for piece in part.partition("="))
             if not (key and equals and value):
-                raise UsageError(f"A spec parameter has the form key=value, got {part!r} in {text!r}.")
+                step = " A comma begins the next parameter: join values of one by a plus, 1+3." if params else ""
+                raise UsageError(f"A spec parameter has the form key=value, got {part!r} in {text!r}.{step}")
             if key in params:
                 raise UsageError(f"A spec parameter is given once, got {key!r} twice in {text!r}.")
             params[key] = value

@@ -2,7 +2,7 @@ r"""Static depth: every token skips the same layers. The control for everything 
 
 Idea: no decision at all. If a method cannot beat leaving out layers, its routing is worth nothing. Which layers is up
 to a rule: by default they are evenly spaced (`rule=every`); the other rules score layers on held-out training text with
-the model whose layers they leave out, and never on test data.
+the model whose layers they leave out, and never on test data. `layers=1+3` names them instead, in the order they go.
 Source: the static controls of methods such as Unified Layer Skipping for `every`; ShortGPT (arXiv 2403.03853) for `bi`;
 Gromov et al. (arXiv 2403.17887) for `angular`; `ppl` after Shortened LLaMA (arXiv 2402.02834).
 Equations: `every`: skipped layer n of N is 1 + floor((n + 1/2) (L - 2) / N), all counted from 0; the last and then the
@@ -30,10 +30,10 @@ with adapters: `trained` trains as every method does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from adaptive_bench.method import (
     EXECUTE_ALL,
@@ -50,9 +50,11 @@ from adaptive_bench.method import (
     MethodSpec,
     SearchRange,
     Semantics,
+    Site,
     SiteView,
     UsageError,
     compensated,
+    every_branch,
     layers_to_leave_out,
     site_scales,
 )
@@ -70,12 +72,28 @@ class StaticDepthConfig(MethodConfig):
     rule: Literal["every", "bi", "angular", "ppl", "search"] = Field(
         "every", description="which layers: evenly spaced ones, or those a score on held-out text can best do without"
     )
+    layers: str | None = Field(
+        None,
+        pattern=r"^\d+(\+\d+)*$",
+        description="leave out these layers, counted from 0 and in this order, instead of those of a rule: 1+3",
+    )
     search_budget: int = Field(
         32, ge=1, description="losses that `search` measures for each number of layers, beyond those of `ppl`"
     )
     compensate: Compensation = Field(
         "none", description="what tokens get instead of a layer: nothing, or what makes their state s times as large"
     )
+
+    @model_validator(mode="after")
+    def _named_or_ruled(self) -> Self:
+        if self.layers and self.rule != "every":
+            raise ValueError(f"layers are named or picked by a rule, got layers={self.layers} and rule={self.rule}")
+        return self
+
+    @property
+    def named(self) -> list[int]:
+        """The layers that are named."""
+        return [int(layer) for layer in self.layers.split("+")] if self.layers else []
 
     def on_model(self, layers: int) -> dict[str, Any]:
         """See `MethodConfig`."""
@@ -97,6 +115,11 @@ class StaticDepth(Method):
     def __init__(self, config: StaticDepthConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(config, backbone, semantics, seed)
         layers = backbone.num_layers
+        if len(set(config.named) & set(range(layers))) < len(config.named):
+            raise UsageError(
+                f"The layers that static depth leaves out are different ones from 0 to {layers - 1} on this model, got "
+                f"layers={config.layers}. Name each once."
+            )
         self._tried: frozenset[int] | None = None  # a set whose loss is being measured
         self._sets: list[set[int]] | None = None  # `chosen`, read from the device once
         if self.prepares_training:  # row n: the n layers to leave out; part of what is trained
@@ -109,7 +132,17 @@ class StaticDepth(Method):
     @property
     def dial(self) -> DialSpec:
         """Layers left out."""
-        return DialSpec("skipped_layers", 0, self.backbone_size[0], 0)
+        return DialSpec("skipped_layers", 0, len(self.config.named) or self.backbone_size[0], 0)
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Those of the layers that are named, else all."""
+        return every_branch(self.config.named or range(self.backbone_size[0]))
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """All layers that may be left out."""
+        return self.dial.maximum / self.backbone_size[0]
 
     @property
     def kv_policy(self) -> KVPolicy:
@@ -118,7 +151,7 @@ class StaticDepth(Method):
 
     def dial_for(self, saved_tokens: float) -> float:
         """The nearest number of layers."""
-        return round(saved_tokens * self.backbone_size[0])
+        return min(round(saved_tokens * self.backbone_size[0]), self.dial.maximum)
 
     def skipped_layers(self) -> set[int]:
         """The layers left out at the current dial, or at the current step of training."""
@@ -128,6 +161,8 @@ class StaticDepth(Method):
         skipped = round(self.annealed(0, self.dial_for(self.target)) if self.training else self.value)
         if skipped and self.config.rule != "every":
             return self._chosen(skipped)
+        if self.config.named:
+            return set(self.config.named[:skipped])
         inner = max(0, layers - 2)
         spread = min(skipped, inner)
         chosen = {1 + int((number + 0.5) * inner / spread) for number in range(spread)}

@@ -17,6 +17,7 @@ a MAC). Saved shares are taken against the dense model on the same tokens; they 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +35,7 @@ __all__ = [
     "NORM",
     "PHASES",
     "Ledger",
+    "Report",
     "Work",
     "cosine_macs",
     "read_together",
@@ -55,6 +57,35 @@ class Deferred(Protocol):
 
     def take(self, values: Sequence[np.ndarray]) -> None:
         """Make the books with their values."""
+
+
+class Report(dict[str, Any]):
+    """What a ledger says, ready for JSON; printed it is a page of ten lines.
+
+    `saved`, `prefill` and `decode` hold the shares saved in both phases and in each: of token-branches (`tokens`), of
+    MACs without and with the method's own (`core`, `net`), of all that was executed (`executed`), of `weight_bytes`.
+    `macs` go by bucket, `sites` have the share of tokens that executed each, `counts` are the raw sums behind all.
+    """
+
+    def __repr__(self) -> str:
+        counts, macs, columns = self["counts"], self["macs"], [f"{name:>14}" for name in self["saved"]]
+        lines = [f"{'saved':<8}" + "".join(columns)]
+        for name, part in (("all", "saved"), *zip(PHASES, PHASES, strict=True)):
+            phases = PHASES if part == "saved" else (part,)
+            calls, tokens = (sum(counts[phase][of] for phase in phases) for of in ("calls", "tokens"))
+            shares = "".join(f"{'-' if share is None else f'{share:.1%}':>14}" for share in self[part].values())
+            lines.append(f"{name:<8}{shares}   {tokens:,} tokens, {calls:,} calls")
+        kinds = {
+            kind: sum(value for name, value in macs.items() if name.startswith(kind))
+            for kind in ("core", "overhead", "waste")
+        }
+        dense = sum(sum(counts[phase]["dense_macs"]) for phase in PHASES)
+        lines.append(f"MACs: dense {dense:.4g}, " + ", ".join(f"{kind} {value:.4g}" for kind, value in kinds.items()))
+        for branch in BRANCHES:
+            shares = [site["executed"] for site in self["sites"] if site["branch"] == branch]
+            shown = " ".join("-" if share is None else f"{100 * share:.0f}" for share in shares)
+            lines += wrap(f"{branch}, % executed by layer: {shown}", 118, subsequent_indent="  ")
+        return "\n".join(lines)
 
 
 class Ledger:
@@ -229,10 +260,10 @@ class Ledger:
         """Everything executed: core, overhead and waste of both phases."""
         return float(sum(self.macs(phase).sum() for phase in PHASES))
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Report:
         """Saved shares pooled and by phase, MACs by bucket, executed share by site, and the raw sums."""
         counts = self.counts()
-        return {**saved_shares(counts), **totals(counts), "counts": counts}
+        return Report({**saved_shares(counts), **totals(counts), "counts": counts})
 
     def saved_net(self) -> dict[str, float | None]:
         """The net saving of `all` phases together and of each, alone of what a report says; `None` where there are no

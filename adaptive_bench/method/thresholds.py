@@ -81,6 +81,11 @@ class Thresholds:
         return (1 - weight) * below + weight * self.values[upper].maximum(below)
 
     @property
+    def largest(self) -> float:
+        """The largest share that they are calibrated for; 0 where there is none."""
+        return float(self.shares[-1]) if self.shares.numel() else 0.0
+
+    @property
     def unasked(self) -> list[int]:
         """The sites of which no score was recorded since `collect`."""
         recorded = self._collected or {}

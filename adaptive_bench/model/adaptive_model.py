@@ -68,7 +68,7 @@ class AdaptiveModel(HuggingFaceModel):
     def saving(self) -> float:
         """The share of token-branches that the dial claims to skip. Setting it sets the dial.
 
-        What a text really saved is in `compute_report`.
+        What was really saved since then is in `compute_report`.
 
         Raises:
             UsageError: Set to what the method cannot save, or not before `calibrate`; read where nothing was measured.
@@ -95,9 +95,9 @@ class AdaptiveModel(HuggingFaceModel):
         try:
             self.dial = self.method.checked_dial(share) if known is None else known
             if not self.training:
-                calibration.check_ready(self.method)
+                calibration.check_ready(self.method, share)
         except UsageError as error:
-            self.dial = before
+            self.method.value = before
             if self._uncalibrated is None or self._is_calibrated:
                 raise
             raise self._uncalibrated from error
@@ -290,18 +290,24 @@ class AdaptiveModel(HuggingFaceModel):
     def load(
         cls, run: Path | str, method: MethodSpec | str, *, out: Path | str = DEFAULT_OUT, **kwargs: Any
     ) -> AdaptiveModel:
-        """The model that a run trained for a method, of its first seed.
+        """The model that a run trained for a method, of its first seed, at the saving that it was trained towards.
 
         Args:
             run: Name of a run (`adaptive-bench list runs`), its beginning, its folder, or `last`.
             out: Where runs are looked for by name.
-            kwargs: For `from_pretrained`, for example `calibration`.
+            kwargs: For `from_pretrained`: of several calibrations (one a task) name one, or take none (`None`).
 
         Raises:
-            UsageError: No such run, or no such method of it.
+            UsageError: No such run, no such method of it, or several calibrations and none named.
             EnvironmentProblem: Not trained yet, or damaged.
         """
-        return cls.from_pretrained(find_trained(run, str(method), out), method, **kwargs)
+        folder, target = find_trained(run, str(method), out)
+        model = cls.from_pretrained(folder, method, **kwargs)
+        if isinstance(model._uncalibrated, UsageError):
+            raise model._uncalibrated
+        if target and (model._is_calibrated or not model.needs_calibration):
+            model.saving = min(target, max(model._dials, default=target), model.method.max_saved_tokens)
+        return model
 
     @classmethod
     def from_pretrained(
@@ -317,9 +323,8 @@ class AdaptiveModel(HuggingFaceModel):
         Args:
             folder: Or an id of the Hugging Face hub, where there is no such folder.
             spec: Use the weights under another spec that is trained the same way (other semantics, KV policy ...).
-            calibration: Of the calibrations that runs stored beside the weights the one of this name (a task, or
-                `pooled`); `auto` takes what was saved with the model, else the pooled one or the only one there is
-                (where there are several, setting `saving` says so); `None` takes what was saved with the model.
+            calibration: Name (a task, or `pooled`) of one stored beside the weights; `None`: what was saved with them;
+                `auto`: that, else the pooled or only one (where there are several, setting `saving` says so).
             kwargs: For the backbone's `from_pretrained`, for example `attn_implementation`.
 
         Raises:
@@ -334,7 +339,7 @@ class AdaptiveModel(HuggingFaceModel):
         spec = saved.spec if spec is None else MethodSpec.of(spec)
         alike = spec == saved.spec or trained_alike(spec, saved.spec)
         model = cls.build(saved.load_backbone(**kwargs), spec, seed=saved.seed) if alike else None
-        if model is None or _shapes(model.method.state_dict()) != _shapes(saved.weights):
+        if model is None or not saved.fits(model.method):
             raise UsageError(
                 f"The weights in {folder} were trained as {saved.spec}, which does not fit {spec}. Train {spec} first."
             )
@@ -390,10 +395,5 @@ class AdaptiveModel(HuggingFaceModel):
         if self._forget_what_is_stale():
             raise self._stale()
         measured = stored_calibration.StoredCalibration.of(self.method, dials, text)
-        stored_calibration.write(
-            as_path(folder, "A calibration is stored in a saved model's folder"), self.spec, name, measured
-        )
-
-
-def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: value.shape for name, value in tensors.items()}
+        folder = as_path(folder, "A calibration is stored in a saved model's folder")
+        stored_calibration.write(folder, self.spec, name, measured)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adaptive_bench.errors import PluginFault
+from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.faults import in_plugin
 from adaptive_bench.method import Method, Thresholds
 from adaptive_bench.method.declared import checked_skip_share
@@ -62,7 +62,7 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
                 points.append(_verify(model, batches, dial, share))
     finally:
         thresholds.stop_collecting()  # a call that fails (out of memory, say) leaves the thresholds of before in force
-        model.dial = dial_before
+        model.method.value = dial_before
         model.train(training_before)
     return points
 
@@ -85,15 +85,23 @@ def _check_asked(method: Method, thresholds: Thresholds) -> None:
         )
 
 
-def check_ready(method: Method) -> None:
+def check_ready(method: Method, saving: float) -> None:
     """Refuse a dial that skips before what it needs was measured.
+
+    Args:
+        saving: What the dial was set for.
 
     Raises:
         UsageError: It was not.
         PluginFault: The method's `skip_share` is none.
     """
-    if method.thresholds is not None and (share := checked_skip_share(method)):
-        method.thresholds.at(share)
+    thresholds = method.thresholds
+    if thresholds is not None and (share := checked_skip_share(method)) > thresholds.largest + 1e-9:
+        known = f"savings up to {thresholds.largest * saving / share:.3g}" if thresholds.largest else "nothing"
+        raise UsageError(
+            f"Thresholds must be calibrated for a saving before use, got saving {saving:g} with {known} calibrated. "
+            "Ask for a smaller one, or call model.calibrate(batches, savings) with a saving at least that far."
+        )
     if method.fitted is not None and method.value != method.dial.skip_nothing:
         method.fitted[method.fitted.names[0]]
 

@@ -57,6 +57,6 @@ def _measure(model: ForwardModel, batches: Sequence[dict[str, Tensor]], travel: 
                 model(**after_prompts(model, batch), logits_to_keep=1)
             saved = model.compute_report()["saved"]["tokens"]
     finally:
-        model.dial = dial_before
+        model.method.value = dial_before
         model.train(training_before)
     return float(saved)

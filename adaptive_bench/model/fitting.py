@@ -82,7 +82,7 @@ def measure(model: ForwardModel, batches: Sequence[dict[str, Tensor]], by: Calla
             model.dial = model.method.dial.skip_nothing
             by(_Text(model, batches))
     finally:
-        model.dial, model.executor = dial_before, executor_before
+        model.method.value, model.executor = dial_before, executor_before
         model.train(training_before)
 
 

@@ -16,7 +16,7 @@ from adaptive_bench.backbone import Backbone
 from adaptive_bench.engine.booking import Tally
 from adaptive_bench.engine.call import Between, EngineCall, Executor
 from adaptive_bench.engine.kv_cache import AdaptiveCache
-from adaptive_bench.engine.ledger import Ledger
+from adaptive_bench.engine.ledger import Ledger, Report
 from adaptive_bench.engine.loop import run_layers, run_prescribed
 from adaptive_bench.engine.meter import DecisionMeter
 from adaptive_bench.engine.static_cache import StaticCache
@@ -35,7 +35,7 @@ class ForwardModel(nn.Module):
     Attributes:
         backbone: Adapter over the wrapped model.
         method: The method, with parameters of its own.
-        ledger: Books every MAC of calls in `eval()` mode.
+        ledger: Books every MAC of calls in `eval()` mode; setting the dial empties it.
         spread: Puts together what several processes have of a training batch, while they train it.
         raw_loss_terms: Values of the last labelled call, `ce` and the method's own, where they were computed.
         gradient_checkpointing: In training, compute what branches hold again in the backward pass.
@@ -95,6 +95,7 @@ class ForwardModel(nn.Module):
                 "the dial first, then collect decisions."
             )
         self.method.value = self.method.dial.check(value)
+        self.ledger.reset()  # what is reported is of one dial value
 
     def pack_weights(self) -> None:
         """Copy the backbone's weights into the CPU library's own layout, used in decoding wherever it proves faster.
@@ -165,8 +166,7 @@ class ForwardModel(nn.Module):
             documents: [B] key of the document each row belongs to (`document_key`), in the first call of a text: random
                 draws of different documents are independent. By default they depend on the text alone.
             position_ids: [B, S] or [1, S], the places that `attention_mask` and the cache give anyway; no others.
-            inputs_embeds: Refused, as decisions hang on token ids too.
-            output_attentions: Refused, as no executor keeps them.
+            inputs_embeds, output_attentions: Refused: decisions hang on token ids too, no executor keeps attentions.
             output_hidden_states: Return the residual stream too, as Hugging Face does: embeddings, then after each
                 layer, the last one normalised; L + 1 tensors [B, S, H].
             return_dict: `False` gives a tuple of what there is.
@@ -255,12 +255,12 @@ class ForwardModel(nn.Module):
             return hidden
         return self._logits(call, hidden, arguments.positions_to_keep(0, input_ids.shape[1]))
 
-    def compute_report(self) -> dict[str, Any]:
-        """Saved shares, MACs by bucket and by site since the last reset; see `Ledger`."""
+    def compute_report(self) -> Report:
+        """What all calls saved since the dial was last set (as `dial` or `saving`), or since `reset_ledger`."""
         return self.ledger.report()
 
     def reset_ledger(self) -> None:
-        """Start counting anew."""
+        """Start counting anew, with the dial as it stands."""
         self.ledger.reset()
 
     def _begin_call(

@@ -21,6 +21,7 @@ from adaptive_bench.validation import is_whole
 
 # Arguments that would change how the model runs, and the value at which each changes nothing.
 _REFUSED: dict[str, Any] = {
+    "assistant_early_exit": None,
     "assistant_model": None,
     "assistant_tokenizer": None,
     "cache_implementation": None,
@@ -45,6 +46,7 @@ _REFUSED: dict[str, Any] = {
     "synced_gpus": False,
     "token_healing": False,
     "trust_remote_code": False,
+    "use_mtp": False,
 }
 Rule = tuple[str, Callable[[Any], bool]]
 

@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.faults import in_plugin
+from adaptive_bench.method import Method
 from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged, without_adapters
 from adaptive_bench.model.forward import ForwardModel
@@ -67,6 +68,11 @@ class SavedModel:
     pretrained: Pretrained | None = None
     by_other_code: bool = False
     fitted: dict[str, Tensor] = field(default_factory=dict)
+
+    def fits(self, method: Method) -> bool:
+        """Whether the method has parameters of these names and shapes."""
+        shapes = [{name: value.shape for name, value in state.items()} for state in (method.state_dict(), self.weights)]
+        return shapes[0] == shapes[1]
 
     def load_backbone(self, **kwargs: Any) -> PreTrainedModel:
         """The backbone; `kwargs` are for its `from_pretrained`.

@@ -142,7 +142,7 @@ def self_speculate(
         while run.texts:
             run.round()
     finally:
-        model.dial, model.ledger = dial_before, ledger
+        model.method.value, model.ledger = dial_before, ledger
         for part in run.books.values():
             ledger.add(part.counts())
     caches = [text.cache for text in texts if text.cache is not None] if keep_caches else None
@@ -262,8 +262,7 @@ class _Run:
     def _work(self, part: Part, dial: float, listener: Listener | None = None) -> Iterator[None]:
         """Calls within the block run at a dial, are booked apart, and may be listened to."""
         model = self.model
-        model.dial = dial
-        model.ledger = self.books[part]
+        model.method.value, model.ledger = dial, self.books[part]
         heard = [] if listener is None else [listener]
         model.method.listeners += heard
         try:

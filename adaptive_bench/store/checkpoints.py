@@ -32,8 +32,11 @@ def make_again(folder: Path) -> str:
     )
 
 
-def checkpoint_of(listed: manifest.Manifest, method: str | None, run: Path, asked: str = "--method") -> Path:
-    """The folder of a run's saved model: the checkpoint of a method's first seed.
+def checkpoint_of(
+    listed: manifest.Manifest, method: str | None, run: Path, asked: str = "--method"
+) -> tuple[Path, float | None]:
+    """The folder of a run's saved model, the checkpoint of a method's first seed, and the saving it was trained towards
+    if it was trained towards one.
 
     Args:
         listed: What the run wrote.
@@ -59,7 +62,7 @@ def checkpoint_of(listed: manifest.Manifest, method: str | None, run: Path, aske
     record = Record(listed.out / "records" / training.record)
     manifest.check_training(training, record)
     if record.has_result:
-        return record.folder / CHECKPOINT
+        return record.folder / CHECKPOINT, training.target
     if record.without_weights:
         raise EnvironmentProblem(
             f"A model must be there to write, but the record of `{training}` was unpacked without its weights. Remove "
@@ -71,7 +74,7 @@ def checkpoint_of(listed: manifest.Manifest, method: str | None, run: Path, aske
     )
 
 
-def find_trained(run: Path | str, method: str, out: Path | str = DEFAULT_OUT) -> Path:
+def find_trained(run: Path | str, method: str, out: Path | str = DEFAULT_OUT) -> tuple[Path, float | None]:
     """The same of a run by name, beginning of a name, folder or `last`.
 
     Raises:

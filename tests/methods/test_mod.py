@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from adaptive_bench.errors import UsageError
 from adaptive_bench.method import training_spec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.spec import MethodSpec
@@ -254,3 +255,10 @@ def test_predictor_weight_leaves_the_model_alone(trainee, training_batch):
         gradients.append([parameter.grad for parameter in parts])
     for without, with_loss in zip(*gradients, strict=True):
         torch.testing.assert_close(without, with_loss, atol=1e-6, rtol=1e-4)
+
+
+def test_a_saving_that_is_not_calibrated_is_named(make_backbone):
+    """Issue 49, item 15: the saving as it was asked for, which is half of what the routed blocks skip."""
+    model = AdaptiveModel.build(make_backbone("llama"), "mod").eval()
+    with pytest.raises(UsageError, match=r"got saving 0\.2 with nothing calibrated"):
+        model.saving = 0.2

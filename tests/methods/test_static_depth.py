@@ -42,6 +42,34 @@ def test_it_is_the_model_without_those_layers(shared_model, random_text, family,
 
 
 @torch.no_grad()
+def test_named_layers(make_model, random_text):
+    """The logits are those of the Hugging Face model with the named layers deleted, as many as the dial says."""
+    model, ids = make_model("static_depth[layers=3+1]").eval(), random_text(3, 12)
+    for count, skipped in ((1, {3}), (2, {1, 3})):
+        model.saving = count / LAYERS
+        assert model.method.skipped_layers() == skipped
+        short = _without(model.backbone_model, skipped)
+        torch.testing.assert_close(model(ids).logits, short(ids).logits, atol=1e-5, rtol=1e-5)
+        assert model.compute_report()["saved"]["tokens"] == pytest.approx(count / LAYERS)
+    with pytest.raises(UsageError, match=r"can save from 0 to 0\.5"):
+        model.saving = 0.75
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("layers=1+9", "from 0 to 3"),
+        ("layers=1+1", "Name each once"),
+        ("layers=1-3", "layers"),
+        ("layers=1,rule=bi", "named or picked by a rule"),
+    ],
+)
+def test_layers_that_are_none_are_refused(make_model, spec, said):
+    with pytest.raises(UsageError, match=said):
+        make_model(f"static_depth[{spec}]")
+
+
+@torch.no_grad()
 def test_generation(shared_model, random_text):
     model, ids = shared_model("static_depth"), random_text(3, 8)
     model.dial = 2

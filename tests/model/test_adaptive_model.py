@@ -1,5 +1,6 @@
 """Building an `AdaptiveModel`, turning its dial, and what it refuses."""
 
+import json
 import math
 
 import pytest
@@ -155,6 +156,39 @@ def test_training_specs():
     }
     for spec, wanted in trained.items():
         assert str(training_spec(MethodSpec.parse(spec))) == wanted
+
+
+@torch.no_grad()
+def test_a_report_is_of_what_ran_since_the_dial_was_set(shared_model, random_text):
+    """Issue 49, item 3: a loop over dial values reports the share of layers left out at each, not the mean of all so
+    far; the calls at one value count together.
+    """
+    model, ids = shared_model("static_depth"), random_text(2, 9)
+    layers = model.backbone.num_layers
+    for count in range(layers):
+        model.saving = count / layers
+        new_tokens(model, ids, max_new_tokens=4)
+        assert model.compute_report()["saved"]["tokens"] == pytest.approx(count / layers)
+    calls, tokens = (model.compute_report()["counts"]["prefill"][name] for name in ("calls", "tokens"))
+    assert (calls, tokens) == (1, 18)
+    new_tokens(model, ids, max_new_tokens=4)
+    assert model.compute_report()["counts"]["prefill"]["tokens"] == 36
+    model.dial = model.dial
+    assert model.compute_report()["saved"]["tokens"] is None
+
+
+@torch.no_grad()
+def test_a_report_prints_as_a_page(make_model, make_backbone, random_text):
+    """Issue 49, item 3: some ten lines, with all that is in it still there to be read as a dictionary."""
+    model = make_model("static_depth", backbone=make_backbone("llama", num_hidden_layers=32)).eval()
+    assert "-" in str(model.compute_report())
+    model.saving = 0.25
+    model(random_text(2, 9))
+    report = model.compute_report()
+    lines = str(report).splitlines()
+    assert len(lines) <= 12 and max(map(len, lines)) <= 120
+    assert "25.0%" in lines[1] and "18 tokens, 1 calls" in lines[1]
+    assert report == json.loads(json.dumps(report)) and len(report["sites"]) == 64
 
 
 @torch.no_grad()

@@ -76,7 +76,18 @@ def test_a_model_of_a_run_by_name(config_of, monkeypatch):
     for name in (folder, folder.name, folder.name[:4], "last"):
         model = AdaptiveModel.load(name, "gateskip", out=config.out)
         assert str(model.spec) == "gateskip" and not model.training
+    prompt = AutoTokenizer.from_pretrained(model.name_or_path)(
+        "Anna is in the garden. Where is Anna? ", return_tensors="pt"
+    )
+    model.generate(**prompt, max_new_tokens=16)  # skips right away, as it was trained to
+    (target,) = {each.target for each in plan(config).trainings} - {None}
+    assert model.saving == pytest.approx(target) and model.compute_report()["saved"]["tokens"] > 0
     model.saving = 0.3  # calibrated by the run
+    model.store_calibration(model.name_or_path, "another", {}, "of another text")
+    with pytest.raises(UsageError, match=r"several calibrations of gateskip.*calibration=.*another, nano_qa_ll"):
+        AdaptiveModel.load(folder, "gateskip")
+    assert AdaptiveModel.load(folder, "gateskip", calibration="nano_qa_ll").saving == pytest.approx(target)
+    assert AdaptiveModel.load(folder, "gateskip", calibration=None).saving == 0.0
     with pytest.raises(UsageError, match="dense, gateskip"):
         AdaptiveModel.load(folder, "mod")
     with pytest.raises(UsageError, match="nothing"):

@@ -51,14 +51,14 @@ def drive_plain(model: PreTrainedModel) -> Drive:
 
 def drive_adaptive(model: AdaptiveModel, dial: float) -> Drive:
     """A method at one dial value; several dial values of the same model may be driven in turn."""
-    ledger = Ledger(model.backbone.costs)
+    dial, ledger = model.method.dial.check(dial), Ledger(model.backbone.costs)
 
     def forward(ids: Tensor, cache: Any) -> object:
-        model.dial, model.ledger = dial, ledger
+        model.method.value, model.ledger = dial, ledger
         return model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
 
     def steps(batch: int, tokens: int) -> StaticSteps:
-        model.dial, model.ledger = dial, ledger
+        model.method.value, model.ledger = dial, ledger
         return StaticSteps(model, rows=batch, capacity=tokens)
 
     return Drive(model.new_cache, forward, ledger, steps)

@@ -102,4 +102,4 @@ def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -
     if not is_run(folder):
         nested = folder / CHECKPOINT
         return nested if nested.is_dir() else folder
-    return checkpoint_of(manifest_of(folder), method, folder, asked)
+    return checkpoint_of(manifest_of(folder), method, folder, asked)[0]

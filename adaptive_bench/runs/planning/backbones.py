@@ -115,6 +115,12 @@ def find_backbone(name: str | Path) -> BackboneSource:
     if Path(name).expanduser().is_dir():
         folder = Path(name).expanduser().resolve()
         return _from_folder(name, folder, _fingerprint(folder))
+    if (file := Path(name).expanduser()).exists() and file.suffix.lower() == ".gguf":
+        raise EnvironmentProblem(
+            f"A model is a registered name, a folder in Hugging Face layout, or a hub id, got the GGUF file {name!r}. "
+            f"transformers converts it (pip install gguf): AutoModelForCausalLM.from_pretrained({str(file.parent)!r}, "
+            f"gguf_file={file.name!r}).save_pretrained(FOLDER), and the same with AutoTokenizer. Name that FOLDER."
+        )
     if Path(name).expanduser().exists():
         raise EnvironmentProblem(
             f"A model is a registered name, a folder in Hugging Face layout, or a hub id, got the file {name!r}. Name "
