@@ -88,15 +88,17 @@ def plain_loss(backbone, spec, batch):
     return sum(loss * number for number, loss in enumerate(losses, 1)) * 2 / (last * (last + 1))
 
 
-@pytest.mark.parametrize("rows", [4, 2, 1])
-@pytest.mark.parametrize(
-    ("spec", "side", "first"),
-    [("dense", "right", True), ("dense", "left", False), ("dense", "left", True), ("calm", "right", True)],
-)
+WHOLE_STEPS = [
+    (spec, side, first, rows)
+    for spec, side, first in [("dense", "right", 1), ("dense", "left", 0), ("dense", "left", 1), ("calm", "right", 1)]
+    for rows in (4, 2, 1)
+    if (side, first, rows) != ("left", 1, 2)  # Trainer counts labels behind padding: shares of micro-batches shift
+]
+
+
+@pytest.mark.parametrize(("spec", "side", "first", "rows"), WHOLE_STEPS)
 def test_a_step_is_that_of_its_whole_batch(spec, side, first, rows, built, make_backbone, trainer_of, random_text):
     """However many micro-batches it has: the loss and the gradient of plain Hugging Face on all rows at once."""
-    if rows == 2 and side == "left" and first:
-        pytest.skip("Trainer counts labels behind padding, which shifts the micro-batches' shares")
     plain, model, text = make_backbone("llama").train(), built(spec), ragged(random_text, first)
     wanted = plain_loss(plain, spec, padded_on("right")(text))
     wanted.backward()
@@ -108,7 +110,7 @@ def test_a_step_is_that_of_its_whole_batch(spec, side, first, rows, built, make_
     )
     trainer.train_dataset, trainer.data_collator = Dataset.from_list(text), padded_on(side)
     trainer.train()
-    assert trainer.state.log_history[0]["loss"] == pytest.approx(float(wanted), rel=1e-4)
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(wanted.item(), rel=1e-4)
     for name, parameter in plain.named_parameters():
         step = before[name] - model.backbone_model.get_parameter(name)
         torch.testing.assert_close(step, parameter.grad, atol=1e-5, rtol=1e-3, msg=name)
