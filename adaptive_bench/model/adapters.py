@@ -101,7 +101,7 @@ def without_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
     return copy
 
 
-def _untie(backbone: PreTrainedModel, layer: nn.Module) -> None:
+def _untie(backbone: PreTrainedModel, layer: Any) -> None:
     """Give a layer weights of its own, where head and embedding share theirs and one of them has adapters."""
     others = (part for part in backbone.modules() if part is not layer and not hasattr(part, "base_layer"))
     if any(getattr(other, "weight", None) is layer.weight for other in others):

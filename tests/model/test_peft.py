@@ -103,12 +103,13 @@ def test_a_saved_model_has_its_adapters_merged(around, adapted, random_text, tmp
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
 @pytest.mark.parametrize("maps", [["q_proj", "lm_head"], ["embed_tokens"], ["embed_tokens", "lm_head"]])
-def test_adapters_on_tied_embeddings(maps, make_backbone, random_text, tmp_path):
+def test_adapters_on_tied_embeddings(maps, family, make_backbone, random_text, tmp_path):
     """Hugging Face reads the saved copy as two matrices and computes what it does with adapters; a head costs rank *
     (H + V) MACs more a token, and an embedding rank * H, since its first map is looked up.
     """
-    backbone, ids = make_backbone("llama", tie_word_embeddings=True), random_text(2, 12)
+    backbone, ids = make_backbone(family, tie_word_embeddings=True), random_text(2, 12)
     bare = AdaptiveModel.build(deepcopy(backbone), "dense").eval()
     spread(peft.get_peft_model(backbone, config(target_modules=maps)))
     model = AdaptiveModel.build(backbone, "dense").eval()
