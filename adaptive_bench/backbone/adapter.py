@@ -113,13 +113,23 @@ class Backbone:
 
     @property
     def head_macs(self) -> int:
-        """MACs of the head for one token."""
-        return int(self.model.lm_head.weight.numel())
+        """MACs of the head for one token, with those of adapters beside it."""
+        return sum(weight.numel() for weight in self._head_weights)
 
     @property
     def head_bytes(self) -> int:
-        """Bytes of the head's weights."""
-        return self.head_macs * int(self.model.lm_head.weight.element_size())
+        """Bytes of the same weights."""
+        return sum(weight.nbytes for weight in self._head_weights)
+
+    @property
+    def _head_weights(self) -> list[Tensor]:
+        return [self.model.lm_head.weight, *_beside(self.model.lm_head)]
+
+    @property
+    def embedding_macs(self) -> int:
+        """MACs for one token of peft's adapters beside the embedding: rows of A are looked up and multiplied by B."""
+        named = self.decoder.embed_tokens.named_parameters()
+        return sum(weight.numel() for name, weight in named if name.startswith("lora_embedding_B"))
 
     def quantize(self, how: Quantization) -> None:
         """Bring the weights of all layers into fewer bits, see `backbone.quantization`. Head, embeddings and norms stay
@@ -277,7 +287,9 @@ def _whole_costs(layer: Any) -> tuple[int, ...]:
 
 
 def _beside(module: nn.Module) -> list[Tensor]:
-    """Weights of the linear maps that a wrapper runs beside the one it wraps."""
+    """Weights of the linear maps that a wrapper runs beside the one it wraps; none where it runs a copy instead."""
+    if hasattr(module, "original_module"):
+        return []
     parts = ((name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear))
     return [part.weight for name, part in parts if name and not name.startswith("base_layer")]
 

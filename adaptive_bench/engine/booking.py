@@ -233,6 +233,14 @@ class Tally:
         self.ledger.count(self.phase, "head", needed + reused)
         self.ledger.count(self.phase, "probe", -reused)
 
+    def book_embedding(self) -> None:
+        """Book adapters beside the embedding with the head, the other map outside the layers; a look-up is no MAC."""
+        if macs := self.backbone.embedding_macs:
+            head, slots = self.ledger.num_layers, self.rows() * self.valid.shape[1]
+            self.ledger.book(self.phase, head, "core.head", self._eligible * macs)
+            self.ledger.book(self.phase, head, "waste.dense", (slots - self._eligible) * macs)
+            self.ledger.book_dense_head(self.phase, self._eligible * macs)
+
     def settle(self) -> None:
         """Book everything noted. What is still on a device is read at once, or for many decode steps together."""
         pending = self.pending()

@@ -165,6 +165,12 @@ class EngineCall(ForwardCall):
         if self.tally is not None and not self.probed:
             self.tally.settle()
 
+    def embed(self) -> Tensor:
+        """Hidden states [B, S, H] before the first layer."""
+        if self.tally is not None:
+            self.tally.book_embedding()
+        return self.backbone.embed(self.input_ids)
+
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
         """What the branch reads of the residual stream [..., H]."""
         norm = self.backbone.norm_before(site)

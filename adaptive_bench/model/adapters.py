@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
+from torch import nn
 from transformers import PreTrainedModel
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
@@ -70,25 +71,42 @@ class Adapters:
 
 
 def without_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
-    """A copy with its adapters added to its weights; the model itself where it has none.
+    """A copy with its adapters added to its weights; the model itself where it has none. Tied embeddings of which only
+    the head or only the embedding has adapters, or each its own, are two in the copy.
 
     Raises:
         UsageError: peft wraps something else too, which nothing merges.
     """
-    if not any(hasattr(module, "base_layer") or hasattr(module, "modules_to_save") for module in backbone.modules()):
+    if not any(hasattr(module, "base_layer") or hasattr(module, "original_module") for module in backbone.modules()):
         return backbone
-    copy = deepcopy(backbone)
-    for name, module in list(copy.named_modules()):
-        if hasattr(module, "modules_to_save"):
+    for name, module in backbone.named_modules():
+        if hasattr(module, "original_module"):
             raise UsageError(
-                f"A model is saved with its adapters merged, but peft trains a copy of {name} (modules_to_save). Call "
-                f"merge_and_unload() of the peft model first."
+                f"A model is saved with its adapters merged, but peft trains a copy or rows of {name} (modules_to_save "
+                f"or trainable_token_indices). Call merge_and_unload() of the peft model first."
             )
+    try:
+        copy = deepcopy(backbone)
+    except RuntimeError as error:  # torch copies no tensor that is made of another
+        raise UsageError(
+            f"A model is saved with its adapters merged in a copy, but these cannot be copied: "
+            f"{message_of(error)[:60]}. Train without ensure_weight_tying, or save adapters alone with peft."
+        ) from error
+    for name, module in list(copy.named_modules()):
         if hasattr(module, "base_layer"):
             wrapper: Any = module
+            _untie(copy, wrapper.get_base_layer())
             wrapper.merge()
             copy.set_submodule(name, wrapper.get_base_layer())
     return copy
+
+
+def _untie(backbone: PreTrainedModel, layer: Any) -> None:
+    """Give a layer weights of its own, where head and embedding share theirs and one of them has adapters."""
+    others = (part for part in backbone.modules() if part is not layer and not hasattr(part, "base_layer"))
+    if any(getattr(other, "weight", None) is layer.weight for other in others):
+        layer.weight = nn.Parameter(layer.weight.detach().clone())
+        backbone.config.tie_word_embeddings = False
 
 
 def merged(backbone: PreTrainedModel, folder: Path) -> PreTrainedModel:

@@ -23,7 +23,6 @@ from adaptive_bench.engine.static_cache import StaticCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Method, Phase, Session
 from adaptive_bench.method.answers import check_losses, check_weight
-from adaptive_bench.method.call import label_follows
 from adaptive_bench.method.spread import Spread
 from adaptive_bench.model import forward_arguments as arguments
 from adaptive_bench.spec import MethodSpec
@@ -147,6 +146,7 @@ class ForwardModel(nn.Module):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
         """One forward pass.
 
@@ -155,7 +155,8 @@ class ForwardModel(nn.Module):
             attention_mask: [B, S], or [B, T + S] with T cached slots; 0 for padding. On the CPU or where the model is:
                 the host reads it.
             labels: [B, S], -100 where no loss is wanted; shifted inside as Hugging Face does. On the CPU or where the
-                model is; from the CPU, nobody has to wait to know how many there are.
+                model is; from the CPU, nobody has to wait to know how many there are. One that follows padding counts
+                nowhere: nothing predicts the first token of a row, whichever side is padded.
             past_key_values: Cache of earlier calls.
             use_cache: Return a cache.
             continuation_mask: [B, S], tokens after the prompt; by default none in a first call, all in a later one.
@@ -170,6 +171,10 @@ class ForwardModel(nn.Module):
             output_hidden_states: Return the residual stream too, as Hugging Face does: embeddings, then after each
                 layer, the last one normalised; L + 1 tensors [B, S, H].
             return_dict: `False` gives a tuple of what there is.
+            num_items_in_batch: Labels that follow a token in all micro-batches of an optimizer step, which `Trainer`
+                counts. The loss is then this call's share of the step's: its mean times the share of those labels
+                that it has. Summed, cross entropies are those of one batch. So are losses of the method that are means
+                over labels; others (over all real tokens, squares of shares) are weighted alike, as in `run`.
 
         Returns:
             Logits [B, K, V], the loss (cross entropy; in training plus the method's weighted losses) and the cache.
@@ -184,31 +189,23 @@ class ForwardModel(nn.Module):
         input_ids = call.input_ids
         if position_ids is not None:
             arguments.check_positions(position_ids, call.positions, call.valid)
-        if labels is not None:
-            arguments.check_labels(labels, input_ids, self.backbone.vocab_size)
-            call.labels = labels.to(input_ids.device)
-            if labels.device.type == "cpu":  # where they count is known without waiting for a device
-                written_from = label_follows(labels).flatten().nonzero()[:, 0]
-                if self.training and self.spread is None:  # of several processes one may have none
-                    arguments.check_some_label(written_from)
-                call.written_from = written_from.to(input_ids.device)
+        share = None if labels is None else arguments.take_labels(call, labels, num_items_in_batch)
         if self.training:
             begun = input_ids, attention_mask, None, False, continuation_mask, None, None, None
             call.again = partial(self._run_again, begun)
         wants_states = output_hidden_states or (self.method.wants_layer_states and labels is not None)
         call.layer_states = [] if wants_states else None
-        embedded = self.backbone.embed(input_ids)
+        embedded = call.embed()
         hidden = run_layers(self.method, call, embedded)
         call.end()
 
         if self.training and labels is not None and not return_logits:
-            return CausalLMOutputWithPast(loss=self._loss(call, call.cross_entropy(hidden)))
+            return CausalLMOutputWithPast(loss=self._loss(call, call.cross_entropy(hidden), share))
         logits = self._logits(call, hidden, arguments.positions_to_keep(logits_to_keep, call.valid.shape[1]))
         loss = states = None
         if labels is not None:
-            size = self.backbone.vocab_size
-            plain = self.backbone_model.loss_function(logits=logits, labels=labels, vocab_size=size)
-            loss = self._loss(call, plain)
+            given = {"logits": logits, "labels": call.labels, "vocab_size": self.backbone.vocab_size}
+            loss = self._loss(call, self.backbone_model.loss_function(**given), share)
         if output_hidden_states and call.layer_states is not None:
             states = (embedded, *call.layer_states[:-1], self.backbone.final_norm(hidden))
         cache = call.cache if use_cache else None
@@ -225,7 +222,7 @@ class ForwardModel(nn.Module):
     ) -> Tensor:
         """[B, S, H] what enters the final norm, of texts that are read at once; arguments as in `forward`."""
         call = self._begin_call(input_ids, attention_mask, None, False, continuation_mask, None, None, None)
-        hidden = run_layers(self.method, call, self.backbone.embed(input_ids))
+        hidden = run_layers(self.method, call, call.embed())
         call.end()
         return hidden
 
@@ -249,7 +246,7 @@ class ForwardModel(nn.Module):
             Hidden states [B, S, H] after the last of them, or logits [B, S, V] where that is the model's last.
         """
         call = self._begin_call(input_ids, attention_mask, past_key_values, True, None, "decode", None, None)
-        hidden = run_layers(self.method, call, self.backbone.embed(input_ids) if states is None else states, layers)
+        hidden = run_layers(self.method, call, call.embed() if states is None else states, layers)
         call.end()
         if layers.stop < self.backbone.num_layers:
             return hidden
@@ -385,8 +382,8 @@ class ForwardModel(nn.Module):
             weigh = call.tally.weigh
             call.tally.book_head(needed=weigh(needed & computed), computed=weigh(computed), reused=weigh(~computed))
 
-    def _loss(self, call: EngineCall, loss: Tensor) -> Tensor:
-        """The loss to minimise, from the cross entropy of the model's own output."""
+    def _loss(self, call: EngineCall, loss: Tensor, share: Tensor | None) -> Tensor:
+        """The loss to minimise, from the cross entropy of the model's own output; of a step that share alone."""
         terms = {"ce": loss.detach()}
         if self.training:  # the other losses are there to train with
             main, losses = self.method.main_loss_weight(call), self.method.losses(call)
@@ -397,4 +394,7 @@ class ForwardModel(nn.Module):
                 terms[name] = value.detach()
                 loss = loss + weight * value
         self.raw_loss_terms = terms
-        return loss
+        if share is None:
+            return loss
+        share = share.to(loss.device)
+        return torch.where(share == 0, 0.0, loss * share)  # without labels the mean is no number

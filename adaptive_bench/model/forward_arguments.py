@@ -10,10 +10,13 @@ from typing import Any, TypeGuard, get_args
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Method, Phase
+from adaptive_bench.method.call import label_follows
 from adaptive_bench.validation import is_count
 
 _IDS = (torch.long, torch.int)
@@ -145,6 +148,32 @@ def check_labels(labels: Any, ids: Tensor, size: int) -> None:
             f"labels are token ids in 0 .. {size - 1} as torch.long, or -100 where no loss is wanted, got {got}. Give "
             f"input_ids.masked_fill(attention_mask == 0, -100)."
         )
+
+
+def take_labels(call: EngineCall, labels: Tensor, step_labels: Tensor | int | None) -> Tensor | None:
+    """Give a call its labels [B, S], but for those behind padding: there is no text that they could be predicted from.
+
+    Args:
+        step_labels: How many follow a token in all calls of an optimizer step, if there are several.
+
+    Returns:
+        The share of these that the call has; `None` where it stands alone.
+
+    Raises:
+        UsageError: They are no labels of these tokens, or none is left to train on.
+    """
+    check_labels(labels, call.input_ids, call.backbone.vocab_size)
+    share = None if step_labels is None else label_follows(labels).sum() / step_labels
+    if not call.all_valid:
+        valid = call.valid if labels.device == call.valid.device else torch.from_numpy(call.host_valid)
+        labels = labels.masked_fill(functional.pad(~valid[:, :-1], (1, 0)), -100)
+    call.labels = labels.to(call.input_ids.device)
+    if labels.device.type == "cpu":  # where they count is known without waiting for a device
+        written_from = label_follows(labels).flatten().nonzero()[:, 0]
+        if call.training and call.spread is None and not step_labels:  # other calls, or processes, may have some
+            check_some_label(written_from)
+        call.written_from = written_from.to(call.input_ids.device)
+    return share
 
 
 def check_some_label(counted: Tensor) -> None:

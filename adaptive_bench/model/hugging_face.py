@@ -41,7 +41,8 @@ class HuggingFaceModel(ForwardModel):
     """
 
     main_input_name = "input_ids"
-    accepts_loss_kwargs = False  # `Trainer` divides the loss by the micro-batches itself
+    accepts_loss_kwargs = True  # `Trainer` tells how many labels all micro-batches of a step have,
+    loss_type = "ForCausalLM"  # and by this that a row's first one is none of them
     _keys_to_ignore_on_save = None  # `Trainer` asks for it
     input_modalities = ("text",)
     output_modalities = ("text",)

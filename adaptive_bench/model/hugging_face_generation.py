@@ -46,7 +46,8 @@ def generate(
     own), stopping criteria, stop strings (with `tokenizer`), streamers, `num_return_sequences`,
     `return_dict_in_generate` with scores and logits mean what they mean there. A row ends with the context at the
     latest. A finished row leaves the batch: nothing is computed or booked for it any more, and it is filled up
-    with the pad token (without one, the end token, else 0). The beams of a text stay until all texts have ended.
+    with the pad token (without one, the end token, else 0). Where there is no end token, rows that other criteria end
+    go on until all have ended, as there. The beams of a text stay until all texts have ended.
     `use_cache=False` runs the whole text for each token.
 
     Args:
@@ -147,7 +148,10 @@ class _Writer:
         device = next(model.parameters()).device
         self.sequences, self.prompt = input_ids.to(device), input_ids.shape[1]
         self.mask = None if attention_mask is None else attention_mask.to(device)
+        # Without an end token Hugging Face's loop lets every row go on until all have ended.
+        self.ends = any(hasattr(one, "eos_token_id") for one in stopping_criteria)
         self.finished = torch.zeros(len(input_ids), dtype=torch.bool, device=device)
+        self.left = torch.zeros_like(self.finished)  # those that are written no more
         self.cut = torch.zeros_like(self.finished)  # ended by the context alone
         self.scores: list[Tensor] = []
         self.logits: list[Tensor] = []
@@ -164,14 +168,15 @@ class _Writer:
             new = self.sequences.shape[1] - length
             # The criteria of Hugging Face look at scores where these are kept.
             self.finished |= self.is_done(self.sequences, tuple(self.scores) or None)
-            cut = (lengths + new >= self.model.backbone.context_length) & ~self.finished
-            self.finished |= cut
-            self.cut |= cut
+            full = lengths + new >= self.model.backbone.context_length
+            self.cut |= full & ~self.finished
+            self.finished |= full
+            self.left = self.finished if self.ends else full
             if self.streamer is not None:
                 self.streamer.put(tokens.cpu())
-            going = ~self.finished[rows]
-            if not going.any():
+            if self.finished.all():
                 break
+            going = ~self.left[rows]
             if not going.all() and self.config.use_cache:
                 output.past_key_values.select_rows(going.nonzero()[:, 0])
             rows = rows[going]
@@ -214,7 +219,7 @@ class _Writer:
             tokens = torch.multinomial(scores.softmax(dim=-1), 1, generator=self.generator)[:, 0]
         else:
             tokens = scores.argmax(dim=-1)
-        return tokens.masked_fill(self.finished, self._padding())
+        return tokens.masked_fill(self.left, self._padding())
 
     def _padding(self) -> int:
         ends = self.config.eos_token_id

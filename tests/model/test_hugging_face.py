@@ -88,15 +88,25 @@ class AtLength(StoppingCriteria):
         return input_ids.shape[1] - 9 > torch.arange(len(input_ids))
 
 
-def test_streamers_and_stopping_criteria(shared_model, random_text):
-    """A streamer gets the prompt and each token; criteria see every row in its place, whoever has left."""
+def test_streamers_and_stopping_criteria(shared_model, shared_backbone, random_text):
+    """A streamer gets the prompt and each token; criteria see every row in its place, whoever has left. As in Hugging
+    Face's loop a row that one ends is filled up where there is an end token, and goes on with the others where not.
+    """
     model, streamer = shared_model("dense"), Remember()
     written = model.generate(random_text(1, 9), max_new_tokens=4, streamer=streamer)
     assert streamer.parts == [random_text(1, 9)[0].tolist(), *([token] for token in written[0, 9:].tolist())]
     assert streamer.ended
     free = model.generate(random_text(3, 9), max_new_tokens=5)
     criteria = StoppingCriteriaList([AtLength()])
-    stopped = model.generate(random_text(3, 9), max_new_tokens=5, stopping_criteria=criteria, pad_token_id=0)
+    arguments = {"max_new_tokens": 5, "stopping_criteria": criteria, "pad_token_id": 0}
+    onwards = model.generate(random_text(3, 9), **arguments)
+    assert torch.equal(onwards, free[:, :12])
+    assert torch.equal(onwards, shared_backbone("llama").generate(random_text(3, 9), **arguments))
+    unwritten = next(token for token in range(1, 99) if token not in free)
+    stopped = model.generate(random_text(3, 9), eos_token_id=unwritten, **arguments)
+    assert torch.equal(
+        stopped, shared_backbone("llama").generate(random_text(3, 9), eos_token_id=unwritten, **arguments)
+    )
     assert stopped.shape == (3, 12)
     for row in range(3):
         assert stopped[row, : 10 + row].tolist() == free[row, : 10 + row].tolist()

@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 import torch
 from datasets import Dataset
-from transformers import Trainer, TrainingArguments, default_data_collator
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments, default_data_collator
 
 from adaptive_bench import AdaptiveCallback
 from adaptive_bench.errors import UsageError
@@ -103,10 +103,47 @@ def test_a_saved_model_has_its_adapters_merged(around, adapted, random_text, tmp
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_a_copied_module_is_refused(make_backbone, tmp_path):
-    backbone = make_backbone("llama")
-    peft.get_peft_model(backbone, config(modules_to_save=["lm_head"]))
-    with pytest.raises(UsageError, match="merge_and_unload"):
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+@pytest.mark.parametrize("maps", [["q_proj", "lm_head"], ["embed_tokens"], ["embed_tokens", "lm_head"]])
+def test_adapters_on_tied_embeddings(maps, family, make_backbone, random_text, tmp_path):
+    """Hugging Face reads the saved copy as two matrices and computes what it does with adapters; a head costs rank *
+    (H + V) MACs more a token, and an embedding rank * H, since its first map is looked up.
+    """
+    backbone, ids = make_backbone(family, tie_word_embeddings=True), random_text(2, 12)
+    bare = AdaptiveModel.build(deepcopy(backbone), "dense").eval()
+    spread(peft.get_peft_model(backbone, config(target_modules=maps)))
+    model = AdaptiveModel.build(backbone, "dense").eval()
+    mask = torch.ones_like(ids)
+    mask[0, :5] = 0
+    with torch.no_grad():
+        wanted = backbone(ids).logits
+        bare(ids, mask), model(ids, mask)
+        macs, before = model.compute_report()["macs"], bare.compute_report()["macs"]
+        torch.testing.assert_close(model(ids).logits, wanted, atol=1e-4, rtol=1e-4)
+        model.save_pretrained(tmp_path / "model")
+        loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "model" / "backbone").eval()
+        torch.testing.assert_close(loaded(ids).logits, wanted, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(backbone(ids).logits, wanted, atol=0, rtol=0)
+    assert loaded.lm_head.weight is not loaded.model.embed_tokens.weight
+    assert model.config.tie_word_embeddings and backbone.lm_head.weight is backbone.model.embed_tokens.weight
+    width, size = model.config.hidden_size, model.config.vocab_size
+    per_token = RANK * (("lm_head" in maps) * (width + size) + ("embed_tokens" in maps) * width)
+    assert macs["core.head"] - before["core.head"] == 19 * per_token
+    assert model.compute_report()["saved"]["net"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"modules_to_save": ["lm_head"]}, "merge_and_unload"),
+        ({"trainable_token_indices": [3, 5]}, "merge_and_unload"),
+        ({"target_modules": ["embed_tokens", "lm_head"], "ensure_weight_tying": True}, "ensure_weight_tying"),
+    ],
+)
+def test_what_nothing_merges_is_refused(changes, wanted, make_backbone, tmp_path):
+    backbone = make_backbone("llama", tie_word_embeddings=True)
+    peft.get_peft_model(backbone, config(**changes))
+    with pytest.raises(UsageError, match=wanted):
         AdaptiveModel.build(backbone, "dense").save_pretrained(tmp_path / "model")
 
 

@@ -47,6 +47,99 @@ def built(make_backbone):
 SCHEDULED = ["gateskip", "mod", "skiplayer", "random_skip[trained=true]", "static_depth[trained=true]", "layerskip"]
 
 
+LENGTHS = (14, 3, 9, 2)
+
+
+def ragged(random_text, first):
+    """Rows of several lengths, some labels of which count; `first`: those of first tokens do, one row has no others."""
+    texts = [row[:length].tolist() for row, length in zip(random_text(4, 14), LENGTHS, strict=True)]
+    labels = [list(text) for text in texts]
+    labels[0][4:7] = [-100] * 3
+    labels[2][1:] = [-100] * 8
+    for row in labels:
+        row[0] = row[0] if first else -100
+    return [{"input_ids": text, "labels": row} for text, row in zip(texts, labels, strict=True)]
+
+
+def padded_on(side):
+    """A collator."""
+
+    def collate(rows):
+        longest = max(len(row["input_ids"]) for row in rows)
+        batch = {}
+        for name, fill in (("input_ids", 0), ("attention_mask", 0), ("labels", -100)):
+            lists = [row.get(name) or [1] * len(row["input_ids"]) for row in rows]
+            empty = [[fill] * (longest - len(one)) for one in lists]
+            pairs = zip(empty, lists, strict=True) if side == "left" else zip(lists, empty, strict=True)
+            batch[name] = torch.tensor([one + other for one, other in pairs])
+        return batch
+
+    return collate
+
+
+def plain_loss(backbone, spec, batch):
+    """Of one batch padded on the right, from Hugging Face's model alone: its own, or CALM's, sum_l l L_l / sum_l l."""
+    if spec == "dense":
+        return backbone(**batch).loss
+    output = backbone(**batch, output_hidden_states=True)
+    states = [*map(backbone.model.norm, output.hidden_states[1:-1]), output.hidden_states[-1]]
+    size, last = backbone.config.vocab_size, len(states)
+    losses = [backbone.loss_function(backbone.lm_head(each), batch["labels"], vocab_size=size) for each in states]
+    return sum(loss * number for number, loss in enumerate(losses, 1)) * 2 / (last * (last + 1))
+
+
+WHOLE_STEPS = [
+    (spec, side, first, rows)
+    for spec, side, first in [("dense", "right", 1), ("dense", "left", 0), ("dense", "left", 1), ("calm", "right", 1)]
+    for rows in (4, 2, 1)
+    if (side, first, rows) != ("left", 1, 2)  # Trainer counts labels behind padding: shares of micro-batches shift
+]
+
+
+@pytest.mark.parametrize(("spec", "side", "first", "rows"), WHOLE_STEPS)
+def test_a_step_is_that_of_its_whole_batch(spec, side, first, rows, built, make_backbone, trainer_of, random_text):
+    """However many micro-batches it has: the loss and the gradient of plain Hugging Face on all rows at once."""
+    plain, model, text = make_backbone("llama").train(), built(spec), ragged(random_text, first)
+    wanted = plain_loss(plain, spec, padded_on("right")(text))
+    wanted.backward()
+    before = {name: value.clone() for name, value in model.backbone_model.named_parameters()}
+    steps = {"max_steps": 1, "per_device_train_batch_size": rows, "gradient_accumulation_steps": 4 // rows}
+    rate = {"optim": "sgd", "learning_rate": 1.0, "lr_scheduler_type": "constant", "max_grad_norm": 0.0}
+    trainer = trainer_of(
+        model, [AdaptiveCallback()], **steps, **rate, logging_steps=1, train_sampling_strategy="sequential"
+    )
+    trainer.train_dataset, trainer.data_collator = Dataset.from_list(text), padded_on(side)
+    trainer.train()
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(wanted.item(), rel=1e-4)
+    for name, parameter in plain.named_parameters():
+        step = before[name] - model.backbone_model.get_parameter(name)
+        torch.testing.assert_close(step, parameter.grad, atol=1e-5, rtol=1e-3, msg=name)
+
+
+def test_the_methods_own_losses_have_the_share_of_their_micro_batch(built, random_text):
+    """A micro-batch of 3 of 12 labels enters with a quarter of its loss, penalties included; one without, with none."""
+    model, ids = built("gateskip"), random_text(1, 4)
+    model.begin_step(3, 4)
+    whole = model.train()(ids, labels=ids).loss
+    assert float(model(ids, labels=ids, num_items_in_batch=12).loss) == pytest.approx(float(whole) / 4)
+    nothing = torch.full_like(ids, -100)
+    model(ids, labels=nothing, num_items_in_batch=torch.tensor(12)).loss.backward()
+    assert all(not value.grad.any() for value in model.parameters() if value.grad is not None)
+    with pytest.raises(UsageError, match="none is left"):
+        model(ids, labels=nothing)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_an_evaluation_of_padded_rows_is_that_of_hugging_face(side, built, make_backbone, trainer_of, random_text):
+    """Its loss of rows padded on the right, where every token follows its text."""
+    text = ragged(random_text, first=True)
+    trainer = trainer_of(built("dense"), per_device_eval_batch_size=4)
+    trainer.data_collator = padded_on(side)
+    with torch.no_grad():
+        wanted = float(make_backbone("llama").eval()(**padded_on("right")(text)).loss)
+    assert trainer.evaluate(Dataset.from_list(text))["eval_loss"] == pytest.approx(wanted, rel=1e-4)
+
+
 @pytest.mark.parametrize("spec", SCHEDULED)
 def test_without_the_callback_a_schedule_refuses_to_train(spec, built, trainer_of):
     """Whatever the method's schedule is: it says what to do."""
