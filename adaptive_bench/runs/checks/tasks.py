@@ -13,10 +13,12 @@ from adaptive_bench import faults
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.evaluation.documents import answer_of
+from adaptive_bench.evaluation.drawn import ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.shots import are_of_tested
 from adaptive_bench.model.chat import conversation
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.checks.apart import check_apart, check_same, check_validation
@@ -48,18 +50,21 @@ def check_task(
     task = find_task(name)
     harness = copy(load_task(task, config.data_dir, config.evaluation.num_fewshot))
     with quiet():
-        documents = _documents(task, harness, config.evaluation.limit)
-        check_same(task, config, documents)
+        every = _documents(task, harness)
+        numbers = drawn(task, len(every), config.evaluation.limit)
+        documents = [every[number] for number in numbers]
+        check_same(task, config, every, numbers)
         check_validation(task, config, findings)
         answers = [
-            answer_of(harness, document, f"document {number} of {len(documents)} of {name!r}")
-            for number, document in enumerate(documents, 1)
+            answer_of(harness, document, f"document {number + 1} of {len(every)} of {name!r}")
+            for number, document in zip(numbers, documents, strict=True)
         ]
         _check_shots(task, harness, config.evaluation.num_fewshot, findings)
         if tokenizer is None:
             return
         chat = partial(conversation, tokenizer) if config.chat_template else None
-        _check_length(task, harness, _longest(harness, documents, answers), tokenizer, context, findings, chat)
+        longest = [numbers[place] for place in _longest(harness, documents, answers)]
+        _check_length(task, harness, longest, tokenizer, context, findings, chat)
     if len(documents) == 1:
         findings.note(
             f"{task.name} is measured on one document: its scores have no interval over documents, and nothing can be "
@@ -115,7 +120,7 @@ def check_answers(task: Task, texts: Sequence[str], tokenizer: PreTrainedTokeniz
     )
 
 
-def _documents(task: Task, harness: HarnessTask, limit: int | None) -> list[Any]:
+def _documents(task: Task, harness: HarnessTask) -> list[Any]:
     try:
         documents = list(harness.eval_docs)
     except AdaptiveBenchError:
@@ -128,7 +133,7 @@ def _documents(task: Task, harness: HarnessTask, limit: int | None) -> list[Any]
         ) from error
     if not documents:
         raise EnvironmentProblem(f"The task {task.name!r} has no documents to be evaluated on. Check --data-dir.")
-    return documents[:limit]
+    return documents
 
 
 def _check_shots(task: Task, harness: HarnessTask, asked: int | None, findings: Findings) -> None:
@@ -150,6 +155,11 @@ def _check_shots(task: Task, harness: HarnessTask, asked: int | None, findings: 
             f"Worked examples are drawn without repetition, but {task.name!r} has {available} documents to draw from "
             f"and {who} asks for {wanted}. {mend}: at most {available - 1}."
         )
+    if are_of_tested(harness):
+        findings.note(
+            f"Worked examples of {task.name} are drawn from its split {harness.config.test_split!r}, which is the one "
+            f"tested: no document is among its own, but all are answers to other test documents."
+        )
 
 
 def _longest(harness: HarnessTask, documents: Sequence[Any], answers: Sequence[Sequence[str]]) -> list[int]:
@@ -170,11 +180,9 @@ def _check_length(
     chat: Callable[..., str] | None,
 ) -> None:
     harness.set_fewshot_seed(FEWSHOT_SEED)
+    ask_only(harness, longest)
     try:
         harness.build_all_requests(
-            samples=longest,
-            rank=0,
-            world_size=1,
             apply_chat_template=chat is not None,
             fewshot_as_multiturn=chat is not None,
             chat_template=chat,
