@@ -105,7 +105,7 @@ def _without_template(questions: Sequence[str]) -> list[list[str]]:
     return [words[: len(words) - end] for words in every]
 
 
-def _begin_alike(every: Sequence[Sequence[str]]) -> int:
+def _begin_alike(every: list[list[str]]) -> int:
     """How many first words are the same in all; those that sort first and last differ the earliest."""
     both = list(zip(min(every), max(every), strict=False))
     return next((place for place, (one, other) in enumerate(both) if one != other), len(both))
