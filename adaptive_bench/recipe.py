@@ -169,7 +169,9 @@ class EvalRecipe(Strict):
     """How every method of a run is evaluated."""
 
     batch_size: Positive = Field(default=64, description="Sequences evaluated together; halved when memory runs out.")
-    limit: Positive | None = option("How", "Test documents per task.", None, flag="--limit")
+    limit: Positive | None = option(
+        "How", "Test documents per task: a seeded draw, the same for all methods and seeds.", None, flag="--limit"
+    )
     num_fewshot: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] | None = option(
         "How", "Worked examples before each question.", None, flag="--num-fewshot"
     )

@@ -67,6 +67,8 @@ class Task:
         harness_name: Name in lm-eval where it is not `name`.
         argument: Handed to the task's `custom_dataset` function as `argument`; what stands after the colon in a name
             such as `perplexity:novels`.
+        mixed: Whether its first documents stand for all of them, as they were drawn at random or take turns: `--limit`
+            then takes these, where of other tasks it draws.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Task:
     other_files: tuple[Path, ...] = ()
     harness_name: str = ""
     argument: str = ""
+    mixed: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what a plugin may have put where something else belongs.
@@ -130,6 +133,7 @@ class Task:
                 self.data_folders is None or (_are_names(self.data_folders) and all(map(_is_below, self.data_folders))),
             ),
             ("validation_split", "the name of a split or None", split is None or _is_name(split)),
+            ("mixed", "True or False", isinstance(self.mixed, bool)),
         ):
             if not holds:
                 raise _fault("task", self, name, wanted)

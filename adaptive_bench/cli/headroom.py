@@ -29,7 +29,7 @@ def headroom(
     levels: Annotated[
         str | None, typer.Option(help="Net savings such as 0.1,0.15; default: those of each task.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Documents of each task, of both splits.")] = 128,
+    limit: Annotated[int, typer.Option(min=1, help="Documents of each task, of both splits; a seeded draw.")] = 128,
     num_fewshot: Annotated[
         int | None, typer.Option(min=0, help="Worked examples before each question; default: the task's own number.")
     ] = None,

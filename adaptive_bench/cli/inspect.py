@@ -48,7 +48,7 @@ def inspect(
         str | None,
         typer.Option(autocompletion=list_of("tasks"), help="Documents of tasks instead of a text: statistics of all."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Documents of each task.")] = 32,
+    limit: Annotated[int, typer.Option(min=1, help="Documents of each task, a seeded draw.")] = 32,
     methods: Annotated[
         str | None,
         typer.Option(autocompletion=specs_of, help="Method specs; of a run by default all that decide token by token."),

@@ -48,7 +48,7 @@ def speculate(
         typer.Option(min=0.0, max=1.0, help="A draft ends after a token of a smaller probability; 0: never for that."),
     ] = 0.0,
     batch: Annotated[str, typer.Option(help="Rows of a batch; each is a setting of its own.")] = "1,8",
-    limit: Annotated[int, typer.Option(min=1, help="Documents of each task.")] = 8,
+    limit: Annotated[int, typer.Option(min=1, help="Documents of each task, a seeded draw.")] = 8,
     num_fewshot: Annotated[
         int | None, typer.Option(min=0, help="Worked examples before each question; default: the task's own number.")
     ] = None,

@@ -6,7 +6,7 @@ import hashlib
 import json
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -21,6 +21,7 @@ from adaptive_bench import processes
 from adaptive_bench.data import revision
 from adaptive_bench.errors import PluginFault
 from adaptive_bench.evaluation.declared import check_values
+from adaptive_bench.evaluation.drawn import ask_only, drawn
 from adaptive_bench.evaluation.finite import check_metrics
 from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
 from adaptive_bench.evaluation.lookup import find_task, load_task
@@ -50,6 +51,7 @@ def evaluate(
     *,
     data_dir: Path | None = None,
     limit: int | None = None,
+    documents: Sequence[int] | None = None,
     num_fewshot: int | None = None,
     batch_size: int = 64,
     seed: int = FEWSHOT_SEED,
@@ -72,7 +74,8 @@ def evaluate(
         tokenizer: The model's tokenizer.
         task_name: A task of ours, of a plugin, or of lm-eval.
         data_dir: Folder with local data files; `None` reads the hub.
-        limit: Only the first documents.
+        limit: Only so many documents, drawn with one seed for every model (see `drawn`).
+        documents: Only these, by their numbers in the split, ascending.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
         batch_size: Sequences evaluated together.
         seed: For worked examples and for tasks that sample. By default worked examples are those of lm-eval itself.
@@ -94,12 +97,13 @@ def evaluate(
     reporter = progress or SilentReporter()
     task = find_task(task_name)
     load = partial(_load, task, data_dir, num_fewshot, split, prefix, temperature)
+    choose = partial(_choose, task, limit, documents)
     was_training = model.training
     model.eval()
     try:
         while True:
             try:
-                return _evaluate_once(model, tokenizer, task, load, limit, batch_size, seed, chat_template, reporter)
+                return _evaluate_once(model, tokenizer, task, load, choose, batch_size, seed, chat_template, reporter)
             except OutOfMemory:
                 if batch_size == 1:
                     raise
@@ -128,12 +132,19 @@ def _load(
     return loaded
 
 
+def _choose(task: Task, limit: int | None, documents: Sequence[int] | None, harness: HarnessTask) -> None:
+    if documents is None and limit is not None:
+        documents = drawn(task, len(harness.eval_docs), limit)
+    if documents is not None:
+        ask_only(harness, documents)
+
+
 def _evaluate_once(
     model: AdaptiveModel,
     tokenizer: PreTrainedTokenizerBase,
     task: Task,
     load: Callable[[], HarnessTask],
-    limit: int | None,
+    choose: Callable[[HarnessTask], None],
     batch_size: int,
     seed: int,
     chat_template: bool,
@@ -143,6 +154,7 @@ def _evaluate_once(
     set_seed(seed)  # some tasks shuffle with a global generator, when they are loaded or asked
     random.seed(PYTHON_SEED)
     harness_task = load()
+    choose(harness_task)
     harness_task.set_fewshot_seed(seed)
     dial = model.method.dial
     at = f", {dial.name} {model.dial:.3g}" if dial.minimum < dial.maximum else ""
@@ -152,7 +164,6 @@ def _evaluate_once(
         results = evaluator.evaluate(
             lm,
             {"tasks": {task.name: harness_task}, "groups": {}, "group_map": {}},
-            limit=limit,
             bootstrap_iters=0,
             apply_chat_template=chat_template,
             fewshot_as_multiturn=chat_template,

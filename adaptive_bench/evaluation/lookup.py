@@ -39,6 +39,7 @@ from adaptive_bench.evaluation.harness_data import (
     write_tested_only,
 )
 from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.shots import keep_apart, shown_split
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.store.digest import file_digest
@@ -117,6 +118,8 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     asked = {"test_split": _validation_split(task, loaded, found.missing)} if split == "validation" else {}
     # Its dictionaries too: what a caller changes stays with that caller.
     loaded._config = replace(deepcopy(loaded.config), task=task.name, num_fewshot=shots, **asked)
+    if shots:
+        keep_apart(loaded, shown_split(found.task))
     return loaded
 
 
@@ -288,9 +291,11 @@ def _process_once(task: HarnessTask) -> None:
     """Process documents now: lm-eval does it again each time it looks at them."""
     if (process := task.config.process_docs) is None:
         return
-    used = {task.config.training_split, task.config.validation_split, task.config.test_split}
-    for split in used & set(task.dataset):  # others may be impossible to process: a hidden split has no labels
+    used = {task.config.training_split, task.config.validation_split, task.config.test_split} & set(task.dataset)
+    for split in used:  # others may be impossible to process: a hidden split has no labels
         task.dataset[split] = process(task.dataset[split])
+    if task.fewshot_cfg.process_docs is process and shown_split(task) in used:
+        task.fewshot_cfg = replace(task.fewshot_cfg, process_docs=None)
     task._config = replace(task.config, process_docs=None)
 
 

@@ -12,6 +12,7 @@ from lm_eval import evaluator
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 
+from adaptive_bench.evaluation.drawn import ask_only
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, PYTHON_SEED, asked_of, samples_of
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
@@ -33,7 +34,7 @@ def replay(
     as those by length do, come out otherwise. Prompts are those without a chat template.
 
     Args:
-        samples: Of the first documents, all of them in their order.
+        samples: In the order of their documents, of the first ones that were asked or of all.
         data_dir, num_fewshot, split: As for `evaluate`.
     """
     set_seed(FEWSHOT_SEED)
@@ -41,11 +42,11 @@ def replay(
     task = find_task(task_name)
     loaded = load_task(task, data_dir, num_fewshot, split)
     loaded.set_fewshot_seed(FEWSHOT_SEED)
+    ask_only(loaded, [sample.doc for sample in samples])
     with quiet():
         results = evaluator.evaluate(
             _Recorded(samples),
             {"tasks": {task.name: loaded}, "groups": {}, "group_map": {}},
-            limit=len(samples),
             bootstrap_iters=0,
         )
     logged = results["samples"][task.name]

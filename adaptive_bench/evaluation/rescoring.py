@@ -5,6 +5,7 @@ of thousands of points this takes seconds, where `replay` asks lm-eval for a who
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from numbers import Real
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 from lm_eval.api.instance import Instance
 
+from adaptive_bench.evaluation.drawn import drawn
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.store.evaluations import Sample
 from adaptive_bench.task import DocumentSplit
@@ -47,7 +49,8 @@ class Rescorer:
     """
 
     def __init__(self, task_name: str, *, data_dir: Path | None, num_fewshot: int | None, split: DocumentSplit) -> None:
-        self._task = load_task(find_task(task_name), data_dir, num_fewshot, split)
+        self._of = find_task(task_name)
+        self._task = load_task(self._of, data_dir, num_fewshot, split)
         self._documents = list(self._task.eval_docs)
         targets = {id(document): self._task.doc_to_target(document) for document in self._documents}
         self._targets = [json.loads(json.dumps(targets[id(document)])) for document in self._documents]
@@ -60,9 +63,9 @@ class Rescorer:
         """Worked examples before each question."""
         return int(self._task.config.num_fewshot or 0)
 
-    def documents(self, limit: int | None) -> int:
-        """How many an evaluation with this limit asks."""
-        return len(self._documents) if limit is None else min(limit, len(self._documents))
+    def documents(self, limit: int | None, *, mixed: bool | None = None) -> Sequence[int]:
+        """Numbers of those that an evaluation with this limit asks; arguments as for `drawn`."""
+        return drawn(self._of, len(self._documents), limit, mixed=mixed)
 
     def problem(self, sample: Sample) -> str:
         """What the output of a document cannot be, as the end of a sentence; empty for one that can be scored."""

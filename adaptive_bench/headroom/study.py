@@ -24,7 +24,7 @@ from adaptive_bench.headroom.task_record import task_record
 from adaptive_bench.headroom.texts import TaskText, collect_texts
 from adaptive_bench.method import KVPolicy
 from adaptive_bench.progress import Reporter
-from adaptive_bench.runs.planning.task_inputs import task_inputs
+from adaptive_bench.runs.planning.task_inputs import asked_since, task_inputs
 from adaptive_bench.source import FLOORS
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.task import DocumentSplit, Task
@@ -43,7 +43,7 @@ class Settings:
 
     Attributes:
         levels: Net savings at which headroom is read off; `None` for each task's own.
-        limit: Only the first documents of a task; `None` for all.
+        limit: Only so many documents of a task, drawn as by `evaluate`; `None` for all.
         kv: What tokens that left early leave in the layers above.
     """
 
@@ -103,6 +103,7 @@ class _TaskStudy:
             "task": task.name,
             "settings": _plain(self._settings),
             **task_inputs(task, settings.data_dir),
+            **asked_since(task, settings.limit, settings.num_fewshot),
         }
         self._pieces = Pieces(out / "headroom" / f"{task.name.replace(':', '-').replace('/', '-')}-{key_of(content)}")
 

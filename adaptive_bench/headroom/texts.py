@@ -13,6 +13,7 @@ from accelerate.utils import set_seed
 from torch import Tensor
 
 from adaptive_bench.evaluation.batches import batches
+from adaptive_bench.evaluation.drawn import ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task, load_task
@@ -80,7 +81,7 @@ def collect_texts(
     batch_size: int,
     reporter: Reporter,
 ) -> list[TaskText]:
-    """The texts of the first documents of a task, in their order, as `evaluate` would ask them.
+    """The texts of the documents of a task that a limit leaves, in their order, as `evaluate` would ask them.
 
     Args:
         model: Writes the answers of generative tasks; it skips nothing.
@@ -91,7 +92,8 @@ def collect_texts(
     with quiet():
         harness_task: Any = load_task(task, data_dir, num_fewshot, split)
         harness_task.set_fewshot_seed(FEWSHOT_SEED)
-        harness_task.build_all_requests(limit=limit)
+        ask_only(harness_task, drawn(task, len(harness_task.eval_docs), limit))
+        harness_task.build_all_requests()
     label = f"{task_name}: texts of the full model"
     collector = _Collector(model, tokenizer, batch_size=batch_size, label=label, reporter=reporter)
     kinds = {request.request_type for request in harness_task.instances}

@@ -17,7 +17,7 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.replay import replay
 from adaptive_bench.evaluation.rescoring import LONGEST, Rescorer
 from adaptive_bench.metric import metric_of
-from adaptive_bench.runs.planning.task_inputs import task_inputs
+from adaptive_bench.runs.planning.task_inputs import DRAWN, asked_since, task_inputs
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.tables.document_values import is_pooled
@@ -55,9 +55,11 @@ class RecordedAnswers:
             return
         where = f"{sweep.folder.name}, {sweep.spec}, dial value {evaluation.dial:g}"
         rescorer = self._rescorers[sweep.task, sweep.split]
-        documents = rescorer.documents(self._config.evaluation.limit)
-        if [(type(one.doc), one.doc) for one in samples] != [(int, number) for number in range(documents)]:
-            _refuse(where, f"its documents are the first {documents} of {sweep.task}, in their order")
+        # Records of before limits drew are of the first documents.
+        numbers = rescorer.documents(self._config.evaluation.limit, mixed=None if DRAWN in sweep.content else True)
+        if [(type(one.doc), one.doc) for one in samples] != [(int, number) for number in numbers]:
+            which = "first" if numbers == range(len(numbers)) else "drawn"
+            _refuse(where, f"its documents are the {which} {len(numbers)} of {sweep.task}, in their order")
         for sample in samples:
             if problem := rescorer.problem(sample):
                 _refuse(where, f"of the output of document {sample.doc}: {problem}")
@@ -100,7 +102,8 @@ class RecordedAnswers:
 
     def _other_rules(self, sweep: DialEvaluation) -> str:
         """Why a score may honestly be another here: then it shows nothing that it is."""
-        now = task_inputs(find_task(sweep.task), self._data_dir)
+        task = find_task(sweep.task)
+        now = task_inputs(task, self._data_dir) | asked_since(task, None, self._given["num_fewshot"])
         if any(sweep.content.get(name) != value for name, value in now.items()):
             return "another version of the task, or of its documents, is here, and does not agree with its records"
         made, here = (sweep.record.read("env.json") or {}).get("lm-eval"), version("lm-eval")

@@ -106,7 +106,7 @@ def moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
             data_dir=sweep.config.data_dir,
             split=sweep.split,
             # Draws hang on who is in a batch: of sampled answers all are asked.
-            limit=recipe.limit if recipe.temperature else min(most, recipe.limit or most),
+            documents=sorted(said)[: None if recipe.temperature else most],
             num_fewshot=recipe.num_fewshot,
             batch_size=recipe.batch_size,
             chat_template=sweep.config.chat_template,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from accelerate.utils import set_seed
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.drawn import ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task, load_task
@@ -47,10 +48,10 @@ def prompts_of(
     num_fewshot: int | None,
     data_dir: Path | None,
 ) -> Prompts:
-    """The prompts of the first test documents of tasks, each once, as `evaluate` would ask them.
+    """The prompts of some test documents of tasks, each once, as `evaluate` would ask them.
 
     Args:
-        limit: Documents of each task.
+        limit: Documents of each task, drawn as by `evaluate`.
         new: New tokens for which there has to be room.
 
     Raises:
@@ -68,9 +69,11 @@ def prompts_of(
         set_seed(FEWSHOT_SEED)
         random.seed(0)
         with quiet():
-            task: Any = load_task(find_task(name), data_dir, num_fewshot)
+            known = find_task(name)
+            task: Any = load_task(known, data_dir, num_fewshot)
             task.set_fewshot_seed(FEWSHOT_SEED)
-            task.build_all_requests(limit=limit)
+            ask_only(task, drawn(known, len(task.eval_docs), limit))
+            task.build_all_requests()
         if any(request.request_type == "loglikelihood_rolling" for request in task.instances):
             raise UsageError(
                 f"Texts are written after prompts, but {name} asks for the likelihood of whole texts. Name a task "

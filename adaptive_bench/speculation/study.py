@@ -32,7 +32,7 @@ class Settings:
 
     Attributes:
         tasks: Whose prompts are continued.
-        limit: Documents of each task.
+        limit: Documents of each task, a seeded draw.
         savings: Shares of token-branches that drafting skips.
         drafts: Most tokens drafted in a round.
         stop_below: A draft ends after a token that drafting gives a smaller probability.

@@ -31,6 +31,7 @@ def _scored(name: str, description: str) -> Task:
         data_folders=SOURCE.folders,
         source=str(SOURCE),
         licence="MIT",
+        mixed=True,
     )
 
 
@@ -46,4 +47,5 @@ MMLU_GEN = generative(
     data_folders=SOURCE.folders,
     source=str(SOURCE),
     licence="MIT",
+    mixed=True,
 )

@@ -40,6 +40,7 @@ NANO_MATH = Task(
     levels=_GENERATIVE_LEVELS,
     training=_training(make_math_problem, Item.reasoned),
     data_folders=(),
+    mixed=True,
 )
 NANO_QA = Task(
     name="nano_qa",
@@ -51,6 +52,7 @@ NANO_QA = Task(
     levels=_GENERATIVE_LEVELS,
     training=_training(make_question, Item.reasoned),
     data_folders=(),
+    mixed=True,
 )
 NANO_QA_LL = Task(
     name="nano_qa_ll",
@@ -62,6 +64,7 @@ NANO_QA_LL = Task(
     levels=_LOGLIKELIHOOD_LEVELS,
     training=_training(make_question, Item.stated),
     data_folders=(),
+    mixed=True,
 )
 NANO_TEXT = Task(
     name="nano_text",
@@ -73,4 +76,5 @@ NANO_TEXT = Task(
     levels=_GENERATIVE_LEVELS,
     training=_training(make_story, Story.told),
     data_folders=(),
+    mixed=True,
 )

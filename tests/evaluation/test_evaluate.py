@@ -85,7 +85,9 @@ def test_scores_savings_and_samples_of_a_task_with_text(
     assert evaluation.savings == evaluation.report["saved"]
     assert evaluation.time_s > 0
     assert 5 <= evaluation.generated_tokens <= 20
-    assert [sample.doc for sample in samples] == [0, 1, 2, 3, 4]
+    numbers = [sample.doc for sample in samples]
+    assert numbers == sorted({*numbers}) and len(numbers) == 5
+    assert [sample.target for sample in samples] == [str(number + 1) for number in numbers]
     assert set(samples[0].answers) == {"strict", "loose"}
     correct = [sample.correct for sample in samples]
     assert sum(score for score in correct if score is not None) / 5 == evaluation.scores["exact_match,strict"]

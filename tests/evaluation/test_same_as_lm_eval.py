@@ -86,7 +86,13 @@ def ours(model: str, task: str, shots: int, documents: int, data: Path) -> tuple
     source = find_backbone(model)
     adaptive = AdaptiveModel.build(source.load_model(), "dense").eval()
     evaluation, samples = evaluate(
-        adaptive, source.load_tokenizer(), task, data_dir=data, limit=documents, num_fewshot=shots, batch_size=16
+        adaptive,
+        source.load_tokenizer(),
+        task,
+        data_dir=data,
+        documents=range(documents),  # the first ones, as lm-eval's own limit
+        num_fewshot=shots,
+        batch_size=16,
     )
     asked = load_task(find_task(task), data, shots).eval_docs
     return [(_question(asked[sample.doc]), sample) for sample in samples], dict(evaluation.scores)

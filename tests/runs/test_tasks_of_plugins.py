@@ -232,7 +232,7 @@ SOUND = {
 def preflight(config_of, tmp_path, monkeypatch):
     """Writes a task with some changes and looks at it as a run does before it computes anything."""
 
-    def look(**changes):
+    def look(settings=None, **changes):
         monkeypatch.setattr(registry, "_registered", {})
         (folder := tmp_path / "own").mkdir()
         about = SOUND | changes
@@ -242,13 +242,34 @@ def preflight(config_of, tmp_path, monkeypatch):
         (folder / "docs.py").write_text(code)
         (folder / "own.yaml").write_text(SETTINGS.format(**about))
         registry.load_plugin(tmp_path / "own.py")
-        look_at(config_of(tasks=("own",), train_on=("own",)), SilentReporter(), 1, timed=False)
+        config = config_of(tasks=("own",), train_on=("own",), **settings or {})
+        return look_at(config, SilentReporter(), 1, timed=False)
 
     return look
 
 
 def test_a_sound_task_passes(preflight):
-    preflight()
+    assert preflight().notes == []
+
+
+LEAKING = "PARTS['test'] + [dict(row, question='Other ' + row['question']) for row in ROWS]"
+EVERYTHING = {"train": {"steps": 80, "batch_size": 1}, "evaluation": {"limit": None}}
+
+
+def test_test_documents_in_the_training_text_are_counted(preflight):
+    """A quarter of the training text is the whole test, which nothing refuses."""
+    drawn = f"({LEAKING} if request.split == 'train' else PARTS[request.split])"
+    (note,) = preflight(EVERYTHING, drawn=drawn).notes
+    assert note.startswith("20 of 20 test documents of own (100.0%) stand in the training text")
+
+
+def test_worked_examples_of_the_tested_split_are_noted(preflight):
+    (note,) = preflight({"evaluation": {"num_fewshot": 2}}).notes
+    assert note.startswith("Worked examples of own are drawn from its split 'test', which is the one tested")
+
+
+def test_nothing_is_said_of_examples_of_another_split(preflight):
+    assert preflight({"evaluation": {"num_fewshot": 2}}, more="fewshot_split: validation").notes == []
 
 
 @pytest.mark.parametrize(

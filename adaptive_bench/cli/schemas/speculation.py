@@ -14,7 +14,7 @@ class Settings(TypedDict):
     """What was asked for.
 
     Attributes:
-        limit: Documents of each task.
+        limit: Documents of each task, a seeded draw.
         savings: Shares of token-branches that drafting skips.
         drafts: Most tokens drafted in a round.
         stop_below: A draft ends after a token of a smaller probability.

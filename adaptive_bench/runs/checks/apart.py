@@ -9,16 +9,20 @@ from lm_eval.api.task import Task as HarnessTask
 
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
+from adaptive_bench.data.overlap import RUN, Standing, words_of
 from adaptive_bench.errors import PluginFault, one_line
-from adaptive_bench.evaluation.lookup import load_anew, load_task
+from adaptive_bench.evaluation.drawn import drawn
+from adaptive_bench.evaluation.lookup import find_task, load_anew, load_task
 from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.checks.findings import Findings
+from adaptive_bench.runs.planning.training_text import draw_training
 from adaptive_bench.task import Example, ExampleRequest, Task
 
 
 def check_apart(task: Task, config: RunConfig, examples: Sequence[Example], findings: Findings) -> None:
-    """Look for some training examples among the tested questions and among the calibration text; a few are noted, as a
-    small world of questions repeats itself.
+    """Look for some training examples among the tested questions and among the calibration text; a few in the latter
+    are noted, as a small world of questions repeats itself. Those among the tested ones `check_overlap` counts.
 
     Args:
         examples: Of its training.
@@ -48,14 +52,46 @@ def check_apart(task: Task, config: RunConfig, examples: Sequence[Example], find
                 f"{one_line(found[0].prompt or found[0].completion, 60)!r}). Correct the plugin: draw() and held_out() "
                 f"of adaptive_bench.data keep them apart."
             )
-        findings.note(f"{said}.")
+        if where == places[-1][0]:
+            findings.note(f"{said}.")
 
 
-def check_same(task: Task, config: RunConfig, documents: Sequence[Any]) -> None:
+def check_overlap(config: RunConfig, findings: Findings) -> None:
+    """Note for each task how many of the documents that are asked stand in the training text of a seed, by the rule of
+    `data.overlap`.
+    """
+    if not config.train.steps:
+        return
+    asked: dict[str, Standing] = {}
+    with quiet():
+        for task in map(find_task, config.tasks):
+            harness = load_task(task, config.data_dir, config.evaluation.num_fewshot)
+            every: Any = harness.eval_docs
+            numbers = drawn(task, len(every), config.evaluation.limit)
+            asked[task.name] = Standing([_asked(harness, every[number]) for number in numbers])
+    seen: set[int] = set()  # hashes: seeds draw many of the same examples
+    for seed in config.seeds:
+        for one in draw_training(config, seed, SilentReporter()):
+            if (known := hash(one)) not in seen:
+                seen.add(known)
+                words = words_of(one.prompt + one.completion)
+                for standing in asked.values():
+                    standing.look(one.prompt.strip() or one.completion, words)
+    for name, standing in asked.items():
+        if found := standing.found:
+            count = len(standing)
+            findings.note(
+                f"{found} of {count} test documents of {name} ({found / count:.1%}) stand in the training text, by "
+                f"{RUN} words in a row (docs/data.md): what they score may be remembered."
+            )
+
+
+def check_same(task: Task, config: RunConfig, documents: Sequence[Any], numbers: Sequence[int]) -> None:
     """Methods are compared on the same documents, so code that makes them makes the same ones each time.
 
     Args:
-        documents: As they were read.
+        documents: As they were read, all of them.
+        numbers: Which of them are asked.
 
     Raises:
         PluginFault: Read again they are others.
@@ -63,13 +99,13 @@ def check_same(task: Task, config: RunConfig, documents: Sequence[Any]) -> None:
     if not registry.is_foreign_task(task.name):
         return
     with quiet():
-        again = list(load_anew(task, config.data_dir).eval_docs)[: len(documents)]
-    for number, (one, other) in enumerate(zip(documents, again, strict=False), 1):
-        if str(one) != str(other):
+        again = list(load_anew(task, config.data_dir).eval_docs)
+    for number in (one for one in numbers if one < len(again)):
+        one, other = (str(each[number]) for each in (documents, again))
+        if one != other:
             raise PluginFault(
-                f"A task gives the same documents each time it is asked, but document {number} of {task.name!r} was "
-                f"{one_line(str(one), 60)} and then {one_line(str(other), 60)}. Correct the plugin: give its draws a "
-                f"seed."
+                f"A task gives the same documents each time it is asked, but document {number + 1} of {task.name!r} "
+                f"was {one_line(one, 60)} and then {one_line(other, 60)}. Correct the plugin: give its draws a seed."
             )
     if len(again) != len(documents):
         raise PluginFault(
@@ -104,4 +140,6 @@ def check_validation(task: Task, config: RunConfig, findings: Findings) -> None:
 
 def _asked(harness: HarnessTask, document: Any) -> str:
     text = harness.doc_to_text(document)
+    if isinstance(text, int):  # the right one of several questions, all with one end
+        return f"{harness.doc_to_choice(document)[text]} {harness.doc_to_target(document)}"
     return (text.strip() if isinstance(text, str) else "") or str(harness.doc_to_target(document)).strip()

@@ -16,6 +16,7 @@ from adaptive_bench.model.adapters import adapter_parameters
 from adaptive_bench.model.chat import check_chat_template
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
+from adaptive_bench.runs.checks.apart import check_overlap
 from adaptive_bench.runs.checks.calibration import check_calibration_text
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.idle import note_idle
@@ -138,6 +139,8 @@ def preflight(
             for trained_on in training_tasks(config):
                 with findings.checking():
                     check_training_text(trained_on, config, tokenizer, facts.context, findings)
+            with findings.checking():
+                check_overlap(config, findings)
     needed = 0
     if whole is not None:
         trained = [bool(training.steps and not training.base) for training in whole.untrained]

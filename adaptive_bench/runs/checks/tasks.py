@@ -14,10 +14,12 @@ from adaptive_bench import faults
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.evaluation.documents import answer_of
+from adaptive_bench.evaluation.drawn import ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.shots import are_of_tested
 from adaptive_bench.model.chat import conversation
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.checks.apart import check_apart, check_same, check_validation
@@ -50,21 +52,22 @@ def check_task(
     task = find_task(name)
     harness = copy(load_task(task, config.data_dir, config.evaluation.num_fewshot))
     with quiet():
-        documents = _documents(task, harness, config.evaluation.limit)
-        check_same(task, config, documents)
+        every = _documents(task, harness)
+        numbers = drawn(task, len(every), config.evaluation.limit)
+        documents = [every[number] for number in numbers]
+        check_same(task, config, every, numbers)
         check_validation(task, config, findings)
         answers = [
-            answer_of(harness, document, f"document {number} of {len(documents)} of {name!r}")
-            for number, document in enumerate(documents, 1)
+            answer_of(harness, document, f"document {number + 1} of {len(every)} of {name!r}")
+            for number, document in zip(numbers, documents, strict=True)
         ]
         _check_shots(task, harness, config.evaluation.num_fewshot, findings)
         if tokenizer is None:
             return
         chat = partial(conversation, tokenizer) if config.chat_template else None
-        closely = sorted(
-            {*_longest(harness, documents, answers), *_without_tokens(task, harness, documents, tokenizer)}
-        )
-        _check_length(task, harness, closely, tokenizer, context, findings, chat)
+        closely = {*_longest(harness, documents, answers), *_without_tokens(task, harness, documents, tokenizer)}
+        asked = [numbers[place] for place in sorted(closely)]
+        _check_length(task, harness, asked, tokenizer, context, findings, chat)
     if len(documents) == 1:
         findings.note(
             f"{task.name} is measured on one document: its scores have no interval over documents, and nothing can be "
@@ -120,7 +123,7 @@ def check_answers(task: Task, texts: Sequence[str], tokenizer: PreTrainedTokeniz
     )
 
 
-def _documents(task: Task, harness: HarnessTask, limit: int | None) -> list[Any]:
+def _documents(task: Task, harness: HarnessTask) -> list[Any]:
     try:
         documents = list(harness.eval_docs)
     except AdaptiveBenchError:
@@ -133,7 +136,7 @@ def _documents(task: Task, harness: HarnessTask, limit: int | None) -> list[Any]
         ) from error
     if not documents:
         raise EnvironmentProblem(f"The task {task.name!r} has no documents to be evaluated on. Check --data-dir.")
-    return documents[:limit]
+    return documents
 
 
 def _check_shots(task: Task, harness: HarnessTask, asked: int | None, findings: Findings) -> None:
@@ -154,6 +157,11 @@ def _check_shots(task: Task, harness: HarnessTask, asked: int | None, findings: 
         raise UsageError(
             f"Worked examples are drawn without repetition, but {task.name!r} has {available} documents to draw from "
             f"and {who} asks for {wanted}. {mend}: at most {available - 1}."
+        )
+    if are_of_tested(harness):
+        findings.note(
+            f"Worked examples of {task.name} are drawn from its split {harness.config.test_split!r}, which is the one "
+            f"tested: no document is among its own, but all are answers to other test documents."
         )
 
 
@@ -207,18 +215,16 @@ def _building(task: Task) -> Iterator[None]:
 def _check_length(
     task: Task,
     harness: HarnessTask,
-    closely: list[int],
+    asked: list[int],
     tokenizer: PreTrainedTokenizerBase,
     context: int,
     findings: Findings,
     chat: Callable[..., str] | None,
 ) -> None:
     harness.set_fewshot_seed(FEWSHOT_SEED)
+    ask_only(harness, asked)
     with _building(task):
         harness.build_all_requests(
-            samples=closely,
-            rank=0,
-            world_size=1,
             apply_chat_template=chat is not None,
             fewshot_as_multiturn=chat is not None,
             chat_template=chat,
@@ -227,7 +233,7 @@ def _check_length(
     mend = f"{'Lower --num-fewshot or choose' if shots else 'Choose'} a model with a longer context"
     most, said = 0, ""  # of the longest; said at the end, as behind one that is cut may be one that has no room
     for request in harness.instances:
-        number = closely[request.doc_id] + 1  # lm-eval counts those that it is given
+        number = request.doc_id + 1
         if request.request_type == "generate_until":
             tokens, room = _count(request.args[0], tokenizer), GenerationSettings.read(request.args[1]).max_new_tokens
             if tokens >= context:

@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, one_line
+from adaptive_bench.evaluation.drawn import ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
@@ -196,12 +197,13 @@ def _sequence_tokens(config: RunConfig, context: int, tokenizer: PreTrainedToken
 def _task_flops(task: Task, config: RunConfig, prices: Prices, tokenizer: PreTrainedTokenizerBase | None) -> float:
     """FLOPs of one dial value; texts are taken to be written as long as the right ones."""
     harness: Any = load_task(task, config.data_dir, config.evaluation.num_fewshot)
-    documents = len(harness.eval_docs)
-    wanted = min(documents, config.evaluation.limit or documents)
-    chosen = sorted({wanted * place // _LOOKED_AT for place in range(_LOOKED_AT)})
+    numbers = drawn(task, len(harness.eval_docs), config.evaluation.limit)
+    wanted = len(numbers)
+    chosen = sorted({numbers[wanted * place // _LOOKED_AT] for place in range(_LOOKED_AT)})
     harness.set_fewshot_seed(FEWSHOT_SEED)
+    ask_only(harness, chosen)
     with quiet():
-        harness.build_all_requests(samples=chosen, rank=0, world_size=1)
+        harness.build_all_requests()
 
     def tokens(text: str) -> float:
         if tokenizer is None:

@@ -30,7 +30,8 @@ def data_card(whole: Plan) -> str:
         "## Tested on",
         _table(_tested(whole)),
         "Digests are of the documents and of the prompts made of them, worked examples included, in their order. "
-        "Training, calibration and test documents are disjoint.",
+        "A data set gives no document to two of training, calibration and test. Where test documents stand in the "
+        "training text all the same, a note under the table says how many.",
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -150,7 +150,7 @@ def _again(
         sweep.task,
         data_dir=sweep.config.data_dir,
         # Draws hang on who is in a batch: of sampled answers all are asked.
-        limit=known if is_pooled(metric) or recipe.temperature else min(documents, known),
+        documents=entry["documents"][: known if is_pooled(metric) or recipe.temperature else documents],
         num_fewshot=recipe.num_fewshot,
         batch_size=recipe.batch_size,
         chat_template=sweep.config.chat_template,

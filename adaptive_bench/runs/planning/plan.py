@@ -16,7 +16,7 @@ from adaptive_bench.progress import Reporter, SilentReporter, checked_reporter
 from adaptive_bench.runs.planning.backbones import empty_model, find_backbone
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.runs.planning.shuffled import SHUFFLED, has_control
-from adaptive_bench.runs.planning.task_inputs import task_inputs
+from adaptive_bench.runs.planning.task_inputs import asked_since, task_inputs
 from adaptive_bench.runs.planning.timed import timed
 from adaptive_bench.runs.planning.training_targets import Goal, TrainingTargets
 from adaptive_bench.runs.planning.training_text import (
@@ -115,6 +115,7 @@ class _Questions:
             | {
                 "task": task.name,
                 **task_inputs(task, config.data_dir),
+                **asked_since(task, config.evaluation.limit, config.evaluation.num_fewshot),
             }
             for task in tasks
         }

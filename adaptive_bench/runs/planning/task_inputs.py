@@ -8,11 +8,14 @@ from typing import Any
 from adaptive_bench import registry
 from adaptive_bench.closure import check_loaded, closure
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.evaluation.drawn import DRAW_SEED
 from adaptive_bench.evaluation.harness_data import files_named, files_of
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.source import FLOORS
 from adaptive_bench.store.keys import files_fingerprint, key_of
 from adaptive_bench.task import Task
+
+DRAWN = "drawn"  # in what a record depends on: its documents were drawn
 
 
 def task_inputs(task: Task, data_dir: Path | None) -> dict[str, Any]:
@@ -22,6 +25,15 @@ def task_inputs(task: Task, data_dir: Path | None) -> dict[str, Any]:
         EnvironmentProblem: Code of the task changed since this process loaded it.
     """
     return {"task_code": _definition(task), "local_data": _local_data(task, data_dir)}
+
+
+def asked_since(task: Task, limit: int | None, num_fewshot: int | None) -> dict[str, Any]:
+    """What is asked otherwise than by the first records, as part of the key of those alone that it touches: a limit
+    draws documents, and no document is among its own worked examples.
+    """
+    shots = task.num_fewshot if num_fewshot is None else num_fewshot
+    limits = {DRAWN: DRAW_SEED} if limit is not None and not task.mixed else {}
+    return limits | ({"shots": "of others"} if shots else {})
 
 
 def check_inputs(task_name: str, data_dir: Path | None, planned: dict[str, Any]) -> None:

@@ -1,0 +1,111 @@
+"""How many test documents stand in a training text.
+
+The rule is that of lm-eval's decontamination and of GPT-3 (arXiv 2005.14165, appendix C). Words are what white space
+separates once ASCII punctuation is left out and ASCII letters are small. A document stands in a text where any thirteen
+words of its question stand there in a row; of a question of eight to twelve words all of them have to. A shorter one,
+which lm-eval does not count, has to be a whole prompt (or a whole text without prompt), character by character.
+Words that all questions of a task begin or end with are the task's and belong to no document.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+RUN, FEWEST = 13, 8  # words
+_WORDS = str.maketrans(string.ascii_uppercase, string.ascii_lowercase, string.punctuation)
+_UNKNOWN = -1
+_BLOCK = 1 << 16  # words of texts that are compared at once
+
+
+class Standing:
+    """Which of some questions stand in the texts that were looked at.
+
+    It holds 16 bytes for each word of the questions and every word once, and of the texts one block at a time.
+    """
+
+    def __init__(self, questions: Sequence[str]) -> None:
+        self._found: NDArray[np.bool_] = np.zeros(len(questions), dtype=bool)
+        self._block: list[int] = []
+        self._factors = np.random.default_rng(0).integers(1 << 63, size=RUN, dtype=np.uint64) * np.uint64(2)
+        self._factors += np.uint64(1)
+        self._numbers: dict[str, int] = {}
+        self._short: dict[str, list[int]] = {}
+        runs: dict[int, list[tuple[NDArray[np.uint64], int]]] = {}
+        for place, words in enumerate(_without_template(questions)):
+            if len(words) < FEWEST:
+                self._short.setdefault(questions[place].strip(), []).append(place)
+                continue
+            numbers = np.array([self._numbers.setdefault(word, len(self._numbers)) for word in words])
+            length = min(RUN, len(words))
+            runs.setdefault(length, []).append((self._digests(numbers, length), place))
+        self._runs = {}
+        for length, some in runs.items():
+            digests = np.concatenate([digests for digests, _ in some])
+            places = np.repeat([place for _, place in some], [len(digests) for digests, _ in some])
+            order = np.argsort(digests)
+            self._runs[length] = digests[order], places[order]
+
+    def look(self, asked: str, words: Sequence[str]) -> None:
+        """Note which questions stand in a training text.
+
+        Args:
+            asked: Its prompt, or the whole of a text without one.
+            words: `words_of` the whole of it.
+        """
+        self._found[self._short.get(asked.strip(), [])] = True
+        number = self._numbers.get
+        self._block += [number(word, _UNKNOWN) for word in words]
+        self._block.append(_UNKNOWN)  # no run goes from one text into the next
+        if len(self._block) > _BLOCK:
+            self._compare()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @property
+    def found(self) -> int:
+        """How many questions stand there."""
+        self._compare()
+        return int(self._found.sum())
+
+    def _compare(self) -> None:
+        numbers, self._block = np.array(self._block, dtype=np.int64), []
+        for length, (digests, places) in self._runs.items():
+            there = self._digests(numbers, length)
+            starts, ends = (np.searchsorted(digests, there, side) for side in ("left", "right"))
+            for start, end in zip(starts[starts < ends], ends[starts < ends], strict=True):
+                self._found[places[start:end]] = True
+
+    def _digests(self, numbers: NDArray[np.int64], length: int) -> NDArray[np.uint64]:
+        """One for each run of so many words that are all known."""
+        unknown = np.concatenate([[0], np.cumsum(numbers == _UNKNOWN)])
+        starts = np.flatnonzero(unknown[length:] == unknown[:-length])
+        digests: NDArray[np.uint64] = np.zeros(len(starts), dtype=np.uint64)
+        for place, factor in enumerate(self._factors[:length]):
+            digests += numbers[starts + place].astype(np.uint64) * factor
+        return digests
+
+
+def words_of(text: str) -> list[str]:
+    """Its words."""
+    return text.translate(_WORDS).split()
+
+
+def _without_template(questions: Sequence[str]) -> list[list[str]]:
+    every = [words_of(question) for question in questions]
+    if len(set(questions)) < 2:
+        return every
+    start = _begin_alike(every)
+    every = [words[start:] for words in every]
+    end = _begin_alike([words[::-1] for words in every])
+    return [words[: len(words) - end] for words in every]
+
+
+def _begin_alike(every: list[list[str]]) -> int:
+    """How many first words are the same in all; those that sort first and last differ the earliest."""
+    both = list(zip(min(every), max(every), strict=False))
+    return next((place for place, (one, other) in enumerate(both) if one != other), len(both))
