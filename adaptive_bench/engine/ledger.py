@@ -82,8 +82,8 @@ class Report(dict[str, Any]):
         dense = sum(sum(counts[phase]["dense_macs"]) for phase in PHASES)
         lines.append(f"MACs: dense {dense:.4g}, " + ", ".join(f"{kind} {value:.4g}" for kind, value in kinds.items()))
         for branch in BRANCHES:
-            shares = [site["executed"] for site in self["sites"] if site["branch"] == branch]
-            shown = " ".join("-" if share is None else f"{100 * share:.0f}" for share in shares)
+            executed = [site["executed"] for site in self["sites"] if site["branch"] == branch]
+            shown = " ".join("-" if share is None else f"{100 * share:.0f}" for share in executed)
             lines += wrap(f"{branch}, % executed by layer: {shown}", 118, subsequent_indent="  ")
         return "\n".join(lines)
 

@@ -25,8 +25,8 @@ def generated_text(
 
     An answer ends where the model ends it, or at the length of the longest gold answer of the batch.
     """
-    kept = model.dial
-    model.dial = model.method.dial.skip_nothing
+    kept = model.dial  # neither change of it begins a report
+    model.method.value = model.method.dial.skip_nothing
     ends = end_tokens(model, tokenizer)
     ordered = sorted(examples, key=lambda example: example.prompt_length)
     generated = []
@@ -38,5 +38,5 @@ def generated_text(
         for prompt, answer in zip(prompts, answers, strict=True):
             ended = answer if answer and answer[-1] in ends else [*answer, ends[0]]  # the last token is never fed
             generated.append(EncodedExample((*prompt, *ended), len(prompt), truncated=False))
-    model.dial = kept
+    model.method.value = kept
     return generated
