@@ -21,7 +21,7 @@ others), and routers on the raw stream skip a tenth of everything before any tra
 model); the LoRA stage after it, which leaves the routers as they are, is not included. The model starts from the
 fine-tuned dense one, routers start biased towards execute (+5), and the target falls from 1 to 1 - s on the schedule
 all methods share (the code: constant, or in steps as a variant). The dial, an offset on the execute logit at inference,
-is ours. """
+is ours."""
 
 from __future__ import annotations
 

@@ -17,9 +17,7 @@ from adaptive_bench.method.session import Session
 from adaptive_bench.method.site_view import SiteView
 
 
-def prompt_outputs(
-    view: SiteView, network: nn.Module, *, windows: int = 1, states: Tensor | None = None
-) -> Tensor:
+def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1, states: Tensor | None = None) -> Tensor:
     """[B, O] what a network says of each row's prompt at this site: the mean of what it says of the prompt's windows.
 
     The first W floor(T / W) of a prompt's T tokens are cut into W windows of equal length (W = T where a prompt is
