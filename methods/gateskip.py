@@ -276,7 +276,7 @@ class GateSkip(Method):
         reason = "gates start at sigmoid(5) = 0.9933, and spread around it by weights of 0.01 (section 3.4)"
         if isinstance(config, GateSkipConfig) and config.input == "residual":
             longer = (
-                "read as it is (eq. 2), the residual stream of a real model has norms of hundreds, and of 20,000 at the "
+                "read as it is (eq. 2), the residual stream of a real model has norms of hundreds, and 20,000 at the "
                 "first token, so that gates start at 0 or 1: little is left of the pretrained model"
             )
             return InitialChange(f"{reason}; {longer}", bound=1.5)

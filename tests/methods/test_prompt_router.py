@@ -20,7 +20,7 @@ def ids(random_text):
 
 @torch.no_grad()
 def test_routers_read_the_mean_of_the_prompt(make_model, make_backbone, ids, watch):
-    """Of the residual stream before the layer, its tokens of one length; the offset of the dial comes on top of the execute logit."""
+    """Of the residual stream before the layer, its tokens of one length; the dial's offset is on the execute logit."""
     model = make_model("prompt_router", backbone=make_backbone("llama"))
     follows = torch.arange(LENGTH).expand_as(ids) >= PROMPT
     for model.dial in (-0.4, 0.0, 0.7):

@@ -15,7 +15,7 @@ from adaptive_bench.testing.backbones import BOS, massive_backbone, random_text
 
 METHODS = [name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")]
 TEXT = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "data" / "c4_sample" / "train.jsonl"
-ROWS, LENGTH = 2, 128
+ROWS, LENGTH = 2, 256
 SAMPLED = 0.02  # of the token-branches; sampled choices that lean towards "execute" by 5 leave out 0.7 %
 NATS = 0.25  # what that changes in a loss
 
@@ -60,7 +60,7 @@ def test_massive_activations_close_no_layer_to_an_answer(massive):
 
 @pytest.fixture(scope="module")
 def smollm2_on_text(smollm2):
-    """The plain model, ids [2, 128] of web text, its logits and its loss, as transformers has them."""
+    """The plain model, ids [2, 256] of web text, its logits and its loss, as transformers has them."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     if not TEXT.is_file():

@@ -10,16 +10,16 @@ from adaptive_bench.method.dial import NARROWEST
 from adaptive_bench.method.dial import TOLERANCE as SLACK
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.recording import recorded_decisions
-from adaptive_bench.testing.backbones import BOS, Text, massive_backbone, tiny_backbone, wide_backbone
+from adaptive_bench.testing.backbones import BOS, SIZES, WIDTH, Text, massive_backbone, tiny_backbone, wide_backbone
 from adaptive_bench.testing.check import Facts, check
 from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, SEED, Subject
 from adaptive_bench.training.encoding import IGNORED_LABEL
 
 BACKBONES = {
-    tiny_backbone: "in a narrow model",
-    wide_backbone: "in a wide model",
-    massive_backbone: "in a wide model with massive activations",
+    tiny_backbone: f"at a width of {SIZES['hidden_size']}",
+    wide_backbone: f"at a width of {WIDTH}",
+    massive_backbone: f"at a width of {WIDTH} with massive activations",
 }
 ROWS, STEPS = 24, 100
 SAMPLED = 0.03  # of the token-branches: what sampled choices leave out that lean towards "execute" by 5
