@@ -57,7 +57,8 @@ def massive_backbone(family: str) -> PreTrainedModel:
     those of the first token, which has to be BOS, a thousand times and more.
     """
     model = wide_backbone(family)
-    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    embedding: Any = model.get_input_embeddings()
+    head: Any = model.get_output_embeddings()
     head.weight = nn.Parameter(head.weight.detach().clone())  # of its own, where it was tied to the embedding
     model.config.tie_word_embeddings = False
     with torch.no_grad():
