@@ -21,7 +21,8 @@ gets its gradient through the layer's output alone, not through the keys that it
 wide as the states, so that on a small model it does not cost as much as a layer. Omega defaults to what the run's
 target saving asks for (released script: 0.5). The dial, an offset on the execute logit at inference, is ours. For
 prompts, the released code computes everything and masks it, and its cache exposes entries of earlier requests; here
-nothing that is dropped is computed.
+nothing that is dropped is computed. The raw residual stream stays what routers read: the norm inside them takes its
+length out again, so that an untrained model skips nothing on real models either (it does in training, which samples).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from adaptive_bench.method import (
     Decision,
     DialSpec,
     ForwardCall,
+    InitialChange,
     KVPolicy,
     Method,
     MethodConfig,
@@ -147,6 +149,12 @@ class DLLM(Method):
         """Omega is what the target leaves."""
         assert isinstance(config, DLLMConfig)
         return config.omega is None
+
+    @classmethod
+    def initial_change(cls, config: MethodConfig) -> InitialChange:
+        """Choices are sampled at odds of e^1.9 to 1."""
+        reason = "biases start at 0.1 and 2, as in the released code, and training samples: one choice in eight skips"
+        return InitialChange(reason, bound=0.0, skipped=0.25)
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:

@@ -155,12 +155,12 @@ class FlexiDepth(Method):
 
     @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:
-        """With factors, gates about halve their MLPs."""
+        """With factors, gates about halve their MLPs; who skips at first is chance."""
         assert isinstance(config, FlexiDepthConfig)
+        reason = "routers have no biases, so that gates start around one half, at which training decides"
         if config.factors == "straight_through":
-            return None
-        reason = "routers have no biases, so that gates start around one half, and MLPs are scaled by them"
-        return InitialChange(reason, bound=0.5)
+            return InitialChange(reason, bound=0.0, skipped=1.0)
+        return InitialChange(f"{reason}, and MLPs are scaled by them", bound=0.7, skipped=1.0)
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:

@@ -30,6 +30,7 @@ from adaptive_bench.method import (
     Decision,
     DialSpec,
     ForwardCall,
+    InitialChange,
     KVPolicy,
     Method,
     MethodConfig,
@@ -160,6 +161,15 @@ class LayerSkip(Method):
             if weight
         ]
         return {"early_exit": (1.0, torch.stack(parts).sum())} if parts else {}
+
+    @classmethod
+    def initial_change(cls, config: MethodConfig) -> InitialChange | None:
+        """Layer dropout does not wait."""
+        assert isinstance(config, LayerSkipConfig)
+        if not config.dropout:
+            return None
+        reason = f"layers are dropped from the first training step on, the last one with a rate of {config.dropout:g}"
+        return InitialChange(f"{reason} (section 4.1)", bound=0.0, skipped=min(1.0, 1.5 * config.dropout))
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:

@@ -8,24 +8,26 @@ out.
 Papers: "FiRST: Finetuning Router-Selective Transformers for Input-Adaptive Latency Reduction",
     https://arxiv.org/abs/2410.12513, and for `labels=search` "Dr.LLM: Dynamic Layer Routing in LLMs",
     https://arxiv.org/abs/2510.12773, without its repeated layers.
-Equations: with $\bar h_l$ the mean over the prompt's tokens of the residual stream before layer $l$ and
-    $r = W \bar h_l + b$: the answer runs the layer iff $r_{\mathrm{execute}} \ge r_{\mathrm{skip}}$, in training with
-    Gumbel noise, hard forward and soft backward; loss $\mathrm{CE} + \lambda \, | (1 - s) - \bar e |$ with $\bar e$ the
-    executed share over all layers and all real answer tokens. The keys and values of an answer are not needed in the
-    layers that it skips (`evict`). `labels=search`: $r$ is the mean over 8 windows of the prompt of
-    $W_2 \, \mathrm{GELU}(W_1 \bar h)$, 128 wide; the backbone is frozen, and the routers learn the labels $y_l$ of a
-    search for the shortest path with which the answer is right, by
-    $-\frac{1}{L} \sum_l \alpha_y (1 - p_y)^\gamma \ln p_y$ with $\gamma = 2$,
-    $\alpha_c \propto \frac{1 - \beta}{1 - \beta^{n_c}}$, $\beta = 0.999$.
+Equations: with $\bar h_l$ the mean over the prompt's tokens of the residual stream before layer $l$, each token divided
+    by its root mean square, and $r = W \bar h_l + b$: the answer runs the layer iff $r_{\mathrm{execute}} \ge
+    r_{\mathrm{skip}}$, in training with Gumbel noise, hard forward and soft backward; loss $\mathrm{CE} + \lambda \, |
+    (1 - s) - \bar e |$ with $\bar e$ the executed share over all layers and all real answer tokens. The keys and values
+    of an answer are not needed in the layers that it skips (`evict`). `labels=search`: $r$ is the mean over 8 windows
+    of the prompt of $W_2 \, \mathrm{GELU}(W_1 \bar h)$, 128 wide; the backbone is frozen, and the routers learn the
+    labels $y_l$ of a search for the shortest path with which the answer is right, by $-\frac{1}{L} \sum_l \alpha_y (1 -
+    p_y)^\gamma \ln p_y$ with $\gamma = 2$, $\alpha_c \propto \frac{1 - \beta}{1 - \beta^{n_c}}$, $\beta = 0.999$.
 
 From FiRST: a router per layer that reads the prompt, layers skipped only in decoding, consistency with a KV cache, and
 a model fine-tuned along with it (its abstract says no more, and no code was found). Ours: averaging the states before a
 linear router, the sampling, the penalty (SkipGPT's, with its weight), and the dial, an offset on the execute logit.
 
-Deviations: the backbone is trained as a whole instead of with LoRA, as for all methods here. Routers start biased
-towards execute (+5), and the target falls from 1 to 1 - s on the schedule all methods share. The target is a share of
-answers, since prompts run in full: over a whole text less is saved, and a saving larger than answers can give is not
-reached. A text without a prompt is decided on by its first token. Where a text is scored, its context is the prompt.
+Deviations: tokens enter the mean with one length (Dr.LLM averages the raw stream; of FiRST it is not known). On real
+models the raw mean is that of the first token, whose norm is about 150 times the others': it says nothing of the
+prompt, and a router that starts small closes layers at random. The backbone is trained as a whole instead of with LoRA,
+as for all methods here. Routers start biased towards execute (+5), and the target falls from 1 to 1 - s on the schedule
+all methods share. The target is a share of answers, since prompts run in full: over a whole text less is saved, and a
+saving larger than answers can give is not reached. A text without a prompt is decided on by its first token. Where a
+text is scored, its context is the prompt.
 
 Deviations of `labels=search`: prompts run in full (in Dr.LLM they follow the path as well). Labels are searched for on
 each step's training batch, not once beforehand; an answer is right where each of its tokens is the most likely one,
@@ -67,7 +69,7 @@ from adaptive_bench.method import (
 from .branch_routers import EXECUTE, SKIP, biased_linear, target_distance
 from .path_search import shortest_right_paths
 
-VERSION = 2  # in 1 the target of training was a share of all tokens, which answers alone had to reach
+VERSION = 3  # in 2 routers read the raw residual stream; in 1 answers alone had to reach a share of all tokens
 SEARCH_WINDOWS, SEARCH_WIDTH = 8, 128
 GAMMA, BETA = 2.0, 0.999
 
@@ -144,7 +146,7 @@ class PromptRouter(Method):
             return super().decide(view)
         layer = view.site.layer
         windows = SEARCH_WINDOWS if self.config.labels == "search" else 1
-        logits = prompt_outputs(view, self.routers[layer], windows=windows)
+        logits = prompt_outputs(view, self.routers[layer], windows=windows, states=view.levelled)
         if not view.call.training:
             return self._decision(view.call, logits)
         if self.config.labels == "search":

@@ -32,6 +32,7 @@ from adaptive_bench.method import (
     Decision,
     DialSpec,
     ForwardCall,
+    InitialChange,
     Method,
     MethodConfig,
     MethodSpec,
@@ -117,6 +118,14 @@ class SkipLayer(Method):
         """The density falls to what the target asks for."""
         assert isinstance(config, SkipLayerConfig)
         return config.density is None
+
+    @classmethod
+    def initial_change(cls, config: MethodConfig) -> InitialChange | None:
+        """Nothing, unless routers start closed."""
+        assert isinstance(config, SkipLayerConfig)
+        if config.start == "open":
+            return None
+        return InitialChange("middle layers lean towards skip, the others lightly to execute (LayerRoute)", 0.0, 0.6)
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:

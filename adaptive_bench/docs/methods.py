@@ -99,11 +99,17 @@ def _start(method: type[Method]) -> str:
     change = method.initial_change(method.Config())
     if change is None:
         return "Attached to a pretrained model it changes nothing, until it is trained or told to skip."
-    return (
-        "Attached to a pretrained model it changes the model even where nothing is skipped: "
-        f"{_escaped(change.reason)}. "
-        f"The change of a logit has a standard deviation of at most {change.bound:.0%} of the logits' own."
+    changes = (
+        "Attached to a pretrained model it changes the model even where nothing is skipped"
+        if change.bound
+        else "Attached to a pretrained model it changes nothing where nothing is skipped, but training starts elsewhere"
     )
+    amounts = []
+    if change.bound:
+        amounts += [f"The change of a logit has a standard deviation of at most {change.bound:.0%} of the logits' own."]
+    if change.skipped:
+        amounts += [f"The first training step leaves out up to {change.skipped:.0%} of what may skip."]
+    return " ".join([f"{changes}: {_escaped(change.reason)}.", *amounts])
 
 
 def _scaling(name: str, method: type[Method]) -> str:

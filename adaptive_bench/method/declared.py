@@ -172,7 +172,11 @@ def _of_method(method: Method) -> Iterator[_Rule]:
         value: object = getattr(method, name)
         yield name, "True or False", value, isinstance(value, bool)
     change: object = method.initial_change(method.config)
-    is_change = isinstance(change, InitialChange) and isinstance(change.reason, str) and _is_number(change.bound)
+    is_change = (
+        isinstance(change, InitialChange)
+        and isinstance(change.reason, str)
+        and all(map(_is_number, (change.bound, change.skipped)))
+    )
     yield "initial_change", "None or an InitialChange with a reason and a bound", change, change is None or is_change
     comes_to: object = method.config.on_model(method.backbone_size[0])
     yield "what on_model of its Config gives", "a mapping", comes_to, isinstance(comes_to, Mapping)

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class InitialChange:
-    """How far an untrained model that skips nothing is from the backbone.
+    """How far an untrained model is from the backbone, where it skips nothing and where its training starts.
 
     Attributes:
         reason: Why the method starts so, in a sentence, with its source.
-        bound: Standard deviation of the change of a logit, as a share of the logits' own, that is not exceeded at any
-            width the conformance suite tries.
+        bound: Standard deviation of the change of a logit at skip-nothing, as a share of the logits' own, that is not
+            exceeded on any backbone the conformance suite tries; 0 where logits are the backbone's.
+        skipped: Share of the token-branches that may skip which training leaves out at its first step, that is not
+            exceeded there either; 0 where it is next to nothing.
     """
 
     reason: str
     bound: float
+    skipped: float = 0.0

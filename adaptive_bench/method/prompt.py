@@ -17,17 +17,19 @@ from adaptive_bench.method.session import Session
 from adaptive_bench.method.site_view import SiteView
 
 
-def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1) -> Tensor:
+def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1, states: Tensor | None = None) -> Tensor:
     """[B, O] what a network says of each row's prompt at this site: the mean of what it says of the prompt's windows.
 
     The first W floor(T / W) of a prompt's T tokens are cut into W windows of equal length (W = T where a prompt is
-    shorter), and the residual stream is averaged over each. The network runs once per window and prompt, and is booked
+    shorter), and the states are averaged over each. The network runs once per window and prompt, and is booked
     for the prompt's last token. Call this at every site of every call, whatever the dial: a dial may be turned after
     the prompt was read.
 
     Args:
         network: One of the method's maps, [N, H] to [N, O].
         windows: W.
+        states: [B, S, H], by default the residual stream as it is. On real models the mean of that is the first token,
+            whose norm is a hundred times the others': give `view.levelled`.
 
     Raises:
         UsageError: More of a prompt comes after the outputs were made.
@@ -42,7 +44,7 @@ def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1) -> T
             )
         return known
     belongs = window_numbers(call.context, windows)
-    pooled, filled = window_means(view.hidden, belongs, windows)
+    pooled, filled = window_means(view.hidden if states is None else states, belongs, windows)
     # Training waits for no device to learn which windows are empty, and keeps no books: it runs them all.
     rows, columns = _indices(filled, whole=windows == 1 or call.training)
     tokens = rows * call.context.shape[1] + last_true(call.context)[rows]

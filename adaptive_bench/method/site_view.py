@@ -12,6 +12,8 @@ from torch.nn import functional
 from adaptive_bench.backbone import Site
 from adaptive_bench.method.call import ForwardCall
 
+_LEVEL_EPSILON = 1e-6
+
 
 @dataclass
 class SiteView:
@@ -33,6 +35,15 @@ class SiteView:
     def normed(self) -> Tensor:
         """[B, S, H] what the branch reads: the residual stream after the pre-norm."""
         return self.call.normalise(self.site, self.hidden)
+
+    @cached_property
+    def levelled(self) -> Tensor:
+        """[B, S, H] the residual stream, every token divided by its root mean square: fp32, without weights.
+
+        For routers and gates whose paper feeds them the stream as it is. Its norm at the first token of a real Llama
+        reaches 20,000, and a router that starts small starts with logits in the hundreds there.
+        """
+        return functional.rms_norm(self.hidden.float(), self.hidden.shape[-1:], eps=_LEVEL_EPSILON)
 
     def normed_at(self, tokens: Tensor) -> Tensor:
         """[N, H] pre-normed states of the tokens at flat indices [N]; computes no more than needed."""

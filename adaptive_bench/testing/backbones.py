@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from adaptive_bench.backbone import find_family
@@ -22,7 +22,11 @@ from adaptive_bench.backbone import find_family
 FAMILIES = ("llama", "qwen3", "gemma2")  # those checked by default; between them they have all that is particular
 VOCABULARY = 97
 FIRST_WORD = 3  # ids below are special tokens
+BOS = 1
 WIDTH = 1024  # of a real model's residual stream
+MASSIVE = range(0, WIDTH, WIDTH // 4)  # channels of it with massive activations
+AT_FIRST, AT_OTHERS = 2000.0, 40.0  # times the other channels, as in the late layers of SmolLM2-135M
+LONGER = 10.0  # outputs of branches, so that residual norms are those of a real model: hundreds, and 20,000
 SIZES: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -33,7 +37,7 @@ SIZES: dict[str, Any] = {
     "max_position_embeddings": 64,
     "initializer_range": 0.25,
     "pad_token_id": 0,
-    "bos_token_id": 1,
+    "bos_token_id": BOS,
     "eos_token_id": 2,
 }
 
@@ -46,6 +50,28 @@ def tiny_backbone(family: str) -> PreTrainedModel:
 def wide_backbone(family: str) -> PreTrainedModel:
     """The same with a residual stream as wide as a real model's, for what grows with the width. Narrow inside."""
     return copy.deepcopy(_original(family, WIDTH))
+
+
+def massive_backbone(family: str) -> PreTrainedModel:
+    """The wide one with a residual stream like that of every real Llama: a few channels are far above the others, and
+    those of the first token, which has to be BOS, a thousand times and more.
+    """
+    model = wide_backbone(family)
+    embedding: Any = model.get_input_embeddings()
+    head: Any = model.get_output_embeddings()
+    head.weight = nn.Parameter(head.weight.detach().clone())  # of its own, where it was tied to the embedding
+    model.config.tie_word_embeddings = False
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                weight.mul_(LONGER)
+        states = model(torch.arange(FIRST_WORD, VOCABULARY)[None], output_hidden_states=True).hidden_states
+        usual = states[-2].std() * embedding.weight.std() / states[0].std()  # as a weight: Gemma scales embeddings
+        embedding.weight.mul_(usual / embedding.weight.std())
+        embedding.weight[:, MASSIVE] += AT_OTHERS * usual
+        embedding.weight[BOS, MASSIVE] = AT_FIRST * usual
+        head.weight[:, MASSIVE] /= AT_OTHERS
+    return model
 
 
 @cache

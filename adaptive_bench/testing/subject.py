@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Literal, cast
 
@@ -11,7 +12,7 @@ from transformers import PreTrainedModel
 from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.backbones import Text, random_text, tiny_backbone, wide_backbone
+from adaptive_bench.testing.backbones import Text, random_text, tiny_backbone
 
 SEED = 1
 SPREAD = 0.3
@@ -51,9 +52,9 @@ class Subject:
         model.prepare_training([CALIBRATION_TEXT.to(self.device).arguments])
         return model
 
-    def backbone(self, *, wide: bool = False) -> PreTrainedModel:
-        """A new tiny model of the family without a method; see `backbones`."""
-        model: torch.nn.Module = wide_backbone(self.family) if wide else tiny_backbone(self.family)
+    def backbone(self, make: Callable[[str], PreTrainedModel] = tiny_backbone) -> PreTrainedModel:
+        """A new model of the family without a method; see `backbones`."""
+        model: torch.nn.Module = make(self.family)
         return cast(PreTrainedModel, model.to(self.device))
 
     def text(

@@ -20,14 +20,15 @@ def ids(random_text):
 
 @torch.no_grad()
 def test_routers_read_the_mean_of_the_prompt(make_model, make_backbone, ids, watch):
-    """Of the residual stream before the layer; the offset of the dial comes on top of the execute logit."""
+    """Of the residual stream before the layer, its tokens of one length; the dial's offset is on the execute logit."""
     model = make_model("prompt_router", backbone=make_backbone("llama"))
     follows = torch.arange(LENGTH).expand_as(ids) >= PROMPT
     for model.dial in (-0.4, 0.0, 0.7):
         with watch(model) as watched:
             model(ids, continuation_mask=follows)
         for layer, router in enumerate(model.method.routers):
-            logits = router(watched.hidden[Site(layer, "layer")][0][:, :PROMPT].mean(dim=1))
+            prompt = watched.hidden[Site(layer, "layer")][0][:, :PROMPT]
+            logits = router((prompt / prompt.square().mean(dim=-1, keepdim=True).add(1e-6).sqrt()).mean(dim=1))
             runs = logits[:, EXECUTE] + model.dial >= logits[:, SKIP]
             keep = watched.keep[Site(layer, "layer")][0]
             assert bool(keep[:, :PROMPT].all()) and torch.equal(keep[:, PROMPT:], runs[:, None].expand(-1, 7))

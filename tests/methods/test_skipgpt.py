@@ -107,7 +107,7 @@ def test_evaluation_takes_the_larger_logit(shared_model, ids, watch):
     for number, router in enumerate(model.method.routers):
         site = Site(number // 2, ("attention", "mlp")[number % 2])
         layer_input = watched.hidden[Site(number // 2, "attention")][0]
-        logits = router(layer_input)
+        logits = router(layer_input / layer_input.square().mean(dim=-1, keepdim=True).add(1e-6).sqrt())
         assert torch.equal(watched.keep[site][0], logits[..., EXECUTE] >= logits[..., SKIP])
 
 

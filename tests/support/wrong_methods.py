@@ -39,7 +39,7 @@ class Sound(ShareDial):
         return view.call.input_ids
 
     def share(self, view):
-        return 0.1 if view.call.training else self.value
+        return self.annealed(0.0, 0.1) if view.call.training else self.value
 
 
 class SkipsBesideWhatItSays(Sound):
@@ -102,6 +102,28 @@ class SaysItStartsElsewhere(Sound):
 
 class StartsFurtherOffThanItSays(SaysItStartsElsewhere, StartsElsewhere):
     pass
+
+
+class TrainsFromADamagedStart(Sound):
+    """Its first step skips as many as its last one."""
+
+    def share(self, view):
+        return 0.1 if view.call.training else self.value
+
+
+class ReadsTheStreamAsItIs(Sound):
+    """In training a router that starts small and leans towards execute decides; of massive activations half."""
+
+    def __init__(self, config, backbone, semantics, seed):
+        super().__init__(config, backbone, semantics, seed)
+        self.router = initialised_linear(backbone.hidden_size, 1, std=0.01, bias=5.0)
+
+    def decide(self, view):
+        decision = super().decide(view)
+        runs = torch.sigmoid(self.router(view.hidden.float()))
+        if not view.call.training:
+            return decision
+        return Decision((runs[..., 0] > 0.5), decision.scale * runs / runs.detach().clamp(min=1e-3))
 
 
 class LeavesAHook(Sound):
@@ -343,6 +365,8 @@ WRONG = {
     StartsElsewhere: "intact",
     SaysItStartsElsewhere: "intact",
     StartsFurtherOffThanItSays: "intact",
+    TrainsFromADamagedStart: "intact",
+    ReadsTheStreamAsItIs: "intact",
     LeavesAHook: "detach",
     ChangesWeights: "detach",
     SkipsMoreWhenPacked: "packed",

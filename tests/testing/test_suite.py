@@ -4,6 +4,7 @@ import pytest
 
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing import suite as suite_module
+from adaptive_bench.testing.backbones import wide_backbone
 from adaptive_bench.testing.check import Check, NotApplicable, Violation, check
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.suite import Suite
@@ -103,5 +104,5 @@ def test_specs_trained_alike_share_checks_of_training(run):
 def test_models_and_texts_lie_on_the_device_that_is_given():
     subject = Suite(MethodSpec("gateskip"), "llama", device="meta").subject
     assert {tensor.device.type for tensor in subject.build().state_dict().values()} == {"meta"}
-    assert subject.backbone(wide=True).device.type == subject.text(5, 3).attention_mask.device.type == "meta"
+    assert subject.backbone(wide_backbone).device.type == subject.text(5, 3).attention_mask.device.type == "meta"
     assert Suite(MethodSpec("gateskip"), "llama").subject.build().device.type == "cpu"
