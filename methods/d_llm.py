@@ -14,7 +14,8 @@ Equations: $(r_{\mathrm{skip}}, r_{\mathrm{execute}}) = W_2 \, \mathrm{SiLU}(\ma
     skipping tokens do not exist in that layer (`evict`).
 
 This follows the released code (`Jyk-122/D-LLM`), whose training multiplies the attention weights by the choices and
-renormalises them to sum to 1, which is the same as masking the keys.
+renormalises them to sum to 1, which is the same as masking the keys; attention is 0 for a token that sees no key, its
+own included.
 
 Deviations: the backbone is trained as a whole instead of with LoRA on a frozen one, as for all methods here. The choice
 gets its gradient through the layer's output alone, not through the keys that it masks. A router is at most a quarter as
@@ -56,6 +57,8 @@ from adaptive_bench.method import (
     sampled_choice,
 )
 
+# In 1 routers learned from later tokens where a token saw no key, and were not run (nor counted) where nothing skips.
+VERSION = 2
 SKIP, EXECUTE = 0, 1
 SKIP_BIAS, EXECUTE_BIAS = 0.1, 2.0
 NARROWER = 4  # a router is at most the states' width by this
@@ -124,10 +127,12 @@ class DLLM(Method):
     def decide(self, view: SiteView) -> Decision:
         """Hard choice with a soft gradient while training; the likelier side otherwise."""
         name, reserved = str(view.site.layer), view.call.positions < self.config.reserved
-        if name not in self.routers or not (view.call.training or self.value != self.dial.skip_nothing):
+        if name not in self.routers:
             return EXECUTE_ALL
         logits = self.routers[name](view.hidden.float())
         if not view.call.training:
+            if self.value == self.dial.skip_nothing:
+                return EXECUTE_ALL
             return Decision(keep=(logits[..., EXECUTE] + self.value >= logits[..., SKIP]) | reserved)
         chosen = sampled_choice(self, view, logits, chosen=EXECUTE, temperature=1.0, place=view.site.layer)
         executed = torch.where(reserved, 1.0, chosen)

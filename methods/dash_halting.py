@@ -16,8 +16,8 @@ neither paper nor code could be read: the figures above (from summaries); that h
 the layers above (`evict`); that they run the MLP of layer l_s itself; what a batch or a chunked prompt does.
 
 In `paper` semantics a prompt is ranked as a whole, which looks ahead (C1). In `bench` semantics a token is halted where
-its $\Delta$ is below the rho-quantile on held-out training text: a token's fate depends on itself and on what precedes
-it.
+its $\Delta$ is below the rho-quantile of the prompts of held-out training text: a token's fate depends on itself and on
+what precedes it.
 
 Deviations: a prompt's last token, which predicts the first answer token, is always active and one of the K. A text
 without a prompt is given a prompt of one token, so that nothing is halted. This method saves only in prompts: what it
@@ -53,6 +53,7 @@ from adaptive_bench.method import (
     top_k_per_row,
 )
 
+VERSION = 2  # in 1 the quantiles were of answers too
 _BEFORE, _ACTIVE = "dash_before", "dash_active"
 _QUANTILES = 201  # of the norms on held-out text: steps of half a percent
 
@@ -114,11 +115,17 @@ class DashHalting(Method):
         return (self.backbone_size[0] - 1 - self.start_layer) / self.backbone_size[0]
 
     def fit(self, text: HeldOutText) -> None:
-        """Quantiles of the norms of what attention adds in the start layer."""
+        """Quantiles of the norms of what attention adds in the start layer to those who may be halted, prompt tokens
+        but the last; to all tokens of text that has none.
+        """
         site = Site(self.start_layer, "attention").number
-        norms = [torch.linalg.vector_norm((one[site + 1] - one[site]).double(), dim=-1) for one, _ in text.streams()]
+        norms, ranked = [], []
+        for states, ends, prompts in text.streams():
+            norms.append(torch.linalg.vector_norm((states[site + 1] - states[site]).double(), dim=-1).cpu())
+            ranked.append((prompts & prompts.roll(-1) & ~ends).cpu())
+        found, may_halt = torch.cat(norms), torch.cat(ranked)
         shares = torch.linspace(0.0, 1.0, _QUANTILES, dtype=torch.float64)
-        self.fitted.set(norms=torch.quantile(torch.cat(norms).cpu(), shares))
+        self.fitted.set(norms=torch.quantile(found[may_halt] if may_halt.any() else found, shares))
 
     def decide(self, view: SiteView) -> Decision:
         """Attention of the start layer is watched, its MLP's site decides, the layers above do as decided."""
@@ -145,7 +152,7 @@ class DashHalting(Method):
         return scores >= self._threshold().to(scores)
 
     def _threshold(self) -> Tensor:
-        """Norm below which a share rho of held-out tokens lies."""
+        """Norm below which a share rho of held-out prompt tokens lies."""
         quantiles = self.fitted["norms"].double()
         place = self.value * (_QUANTILES - 1)
         low = min(int(place), _QUANTILES - 2)

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from adaptive_bench.method import Backbone, CausalityClass, DialSpec, MethodConfig, MethodSpec, Semantics, Site
 
-from .gateskip import GateSkip, GateSkipConfig
+from .gateskip import GateSkip, GateSkipConfig, Rule
 
 
 class GatedConfig(MethodConfig):
@@ -59,6 +59,11 @@ class Gated(GateSkip):
     def skip_share(self) -> float:
         """Nobody skips, in training neither."""
         return 0.0
+
+    @property
+    def _rule(self) -> Rule:
+        """Both semantics are the same."""
+        return "exact_share"
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:

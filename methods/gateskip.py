@@ -9,25 +9,36 @@ Equations: $h' = h + o \odot g(h)$, $g(h) = \sigma(W h + b)$ (eq. 2); loss $\mat
 threshold $\tau$ = quantile of the mean gates at 1 - budget, skip where score $\le \tau$ (eq. 6, Algorithm 3); budget
 from 1.0 to 0.8 over training (Algorithm 1).
 
-`paper` semantics, with K,V copied from the layer below, follow the released code where the paper taken literally does
-not work: nothing is skipped at budget 1 or in a call of one token, otherwise exactly floor(q n) of the call's n tokens,
-lowest scores first, ties broken by position. While a batch is generated, n is the number of unfinished rows: it falls,
-so fewer and fewer are skipped and the last row runs in full; below 1 / q rows decoding saves nothing.
-`threshold=literal` takes the paper literally: it skips at least one token per call, all of them where scores are equal
-or n = 1, and so cannot generate answers.
+Three rules decide who skips:
+
+* `bench` semantics, the default, are our working rule: a threshold per branch, calibrated on held-out training text, so
+  that a decision is causal and independent of the batch.
+* `@paper` is what the released code (`Thiggel/GateSkip`) does: $\tau$ is `torch.quantile` of all scores of a call at
+  q = 1 - budget, interpolated linearly, and a token skips where its score is at most $\tau$; nobody skips at q = 0, in
+  a call of one token, or where all scores are 1. So one of n tokens skips at least: of 2 rows that are being written
+  one, at q = 0.05 too. Training sorts the scores of all n real tokens of a batch, prompts and answers together, and
+  skips those up to the one at place floor(q n), which are floor(q n) + 1, one at a budget of 1. Its penalty is a mean
+  over padding as well. K,V of skipped tokens are recomputed: the code means to copy those below, but its copy never
+  reaches the cache.
+* `gateskip[rule=text]@paper` is what the text says: equation 6 and Algorithm 3, in training too. It skips at a budget
+  of 1, and all tokens where scores are equal or n = 1, and so cannot generate answers. K,V are copied from the layer
+  below. With `loss=l1` its penalty is that of the text as well.
+
+`gateskip[rule=exact_share]@paper` is what `@paper` was before these rules: exactly floor(q n) of a call's n tokens,
+ties broken by position, with K,V copied from the layer below, and trained as in `bench`.
 
 `compensate=scale` is ours: in place of a skipped branch, tokens get what multiplies their state by $s$, with the
 least-squares $s$ of each gated branch on held-out text with everything executed (DASH's factor, arXiv 2505.17420).
 
-Deviations in `bench` semantics:
-* thresholds are calibrated per branch on held-out training text, so a decision is causal and independent of the batch;
-* K,V of skipped tokens are recomputed from the state they carry.
-In both: one training serves both, so it drops what the thresholds will drop, exactly floor(q n) of a batch's n prompt
-tokens and of its answer tokens, ties broken by position (the paper: one interpolated quantile over a batch of one
-sequence); the budget stays at its final value from 70 % of the training on (released code: a plateau too); the gate
-reads the pre-normed input and its gradient stops there, as in the released code (`input`, `detach`). On Gemma 2, which
-normalises a branch's output, the gate multiplies the normalised output, since that is what re-enters the residual
-stream (eq. 2). The released code gates before that norm, which removes a gate's mean, and so all of a scalar gate.
+Deviations: in `bench` semantics K,V of skipped tokens are recomputed from the state they carry, and training drops what
+the thresholds will drop, exactly floor(q n) of a batch's n prompt tokens and of its answer tokens, ties broken by
+position. In all: the budget stays at its final value from 70 % of the training on (released code: a plateau too); the
+gate reads the pre-normed input and its gradient stops there, as in the released code (`input`, `detach`). Real tokens
+are those of the attention mask (released code: all but the ids of padding and end), and padding runs no branch. On
+Gemma 2, which normalises a branch's output, the gate multiplies the normalised output, since that is what re-enters the
+residual stream (eq. 2). The released code gates before that norm, which removes a gate's mean, and so all of a scalar
+gate.
+
 Penalty and lambda are a pair; the default is the released code's, the mean of g^2 with lambda 1 (the paper's norm of a
 scalar channel is an L1, with lambda 0.1: `loss=l1`). In a short training of the nano model it retained more than the
 paper's pair and than g^2 with 0.1.
@@ -35,7 +46,7 @@ paper's pair and than g^2 with 0.1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -72,6 +83,7 @@ from adaptive_bench.method import (
 )
 
 PAIRED_WEIGHT = {"l1": 0.1, "l2": 1.0, "kl_layer": 0.1, "kl_element": 1.0}  # paper 0.1, released code 1.0
+Rule = Literal["code", "text", "exact_share"]
 GATE_STD, GATE_BIAS = 0.01, 5.0  # section 3.4: sigmoid(5) = 0.9933, close to the pretrained model
 
 
@@ -86,7 +98,7 @@ class GateSkipConfig(MethodConfig):
         "skip_modules": SearchRange.parse("choice:both|attention|mlp", source="paper's ablation of what may skip"),
         "stride": SearchRange.parse("int:1:2", source="paper: every layer; every second one in its ablation"),
     }
-    unsound: ClassVar[frozenset[str]] = frozenset({"threshold=literal"})
+    unsound: ClassVar[frozenset[str]] = frozenset({"rule=text", "rule=exact_share"})  # the latter: `paper` alone has it
     falling: ClassVar[Mapping[str, str]] = {"budget_start": "budget_end"}
     shape: Literal["vector", "scalar"] = Field("vector", description="gate output: one value per channel, or one")
     sharing: Literal["separate", "shared"] = Field(
@@ -119,10 +131,10 @@ class GateSkipConfig(MethodConfig):
     input: Literal["prenorm", "residual"] = Field("prenorm", description="what the gate reads (code: prenorm)")
     detach: bool = Field(True, description="stop the gradient at the gate's input (released code)")
     kv: Literal["recompute", "copy_below", "evict"] | None = Field(
-        None, description="default: recompute in bench, copy_below in paper semantics"
+        None, description="default: recompute; copy_below with rule=text and rule=exact_share (paper's text)"
     )
-    threshold: Literal["reference", "literal"] = Field(
-        "reference", description="paper semantics: exactly floor(q n) (released code), or Algorithm 3 to the letter"
+    rule: Rule = Field(
+        "code", description="who skips in paper semantics: as in the released code, the paper's text, or floor(q n)"
     )
     compensate: Compensation = Field(
         "none", description="what tokens get instead of a branch: nothing, or what makes their state s times as large"
@@ -163,10 +175,10 @@ class GateSkip(Method):
             raise UsageError(
                 f"skip_unit=layer skips both branches, got skip_modules={config.skip_modules}. Leave one out."
             )
-        if semantics == "bench" and config.threshold != "reference":
+        if semantics == "bench" and config.rule != "code":
             raise UsageError(
-                f"bench semantics calibrate their thresholds, got threshold={config.threshold}. Write "
-                f"gateskip[threshold={config.threshold}]@paper, or leave it out."
+                f"bench semantics calibrate their thresholds, got rule={config.rule}. Write "
+                f"gateskip[rule={config.rule}]@paper, or leave it out."
             )
         if semantics == "bench":
             self.thresholds = Thresholds(site.number for site in sorted(self.skipping) if self._decides(site))
@@ -183,7 +195,7 @@ class GateSkip(Method):
         """As configured; training sees identity skipping with K,V intact."""
         if self.training:
             return "recompute"
-        return self.config.kv or ("copy_below" if self.semantics == "paper" else "recompute")
+        return self.config.kv or ("recompute" if self.config.rule == "code" else "copy_below")
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
@@ -234,20 +246,34 @@ class GateSkip(Method):
         """Keep mask of one site; `None` keeps all. With `skip_unit=layer` the MLP takes over what attention decided."""
         if not self._decides(view.site):
             return view.call.scratch.pop("attention_keep", None)
-        if view.call.training:
-            call = view.call
-            keep: Tensor | None = drop_lowest_by_phase(
-                scores, call.valid, call.continuation, self.skip_share, call.spread
-            )
+        call = view.call
+        if call.training:
+            keep: Tensor | None = self._training_keep(call, scores)
         elif self.thresholds is not None:
             keep = self.thresholds.keep(view, scores, self.skip_share)
-        elif self.config.threshold == "literal":
-            keep = paper_quantile_keep(scores, view.call.valid, self.skip_share)
         else:
-            keep = drop_lowest(scores, view.call.valid, self.skip_share)
+            keep = _RULES[self._rule](scores, call.valid, self.skip_share)
         if self.config.skip_unit == "layer" and keep is not None:
             view.call.scratch["attention_keep"] = keep
         return keep
+
+    def _training_keep(self, call: ForwardCall, scores: Tensor) -> Tensor:
+        """Keep mask of one site; who ranks real tokens ranks those of other processes too."""
+        valid, share, spread = call.valid, self.skip_share, call.spread
+        if self._rule == "exact_share":
+            return drop_lowest_by_phase(scores, valid, call.continuation, share, spread)
+        rule = released_training_keep if self._rule == "code" else paper_quantile_keep
+        if spread is None:
+            return rule(scores, valid, share)
+        own = scores[valid]
+        ranked = spread.rows(own)
+        stays = rule(ranked, torch.ones_like(ranked, dtype=torch.bool), share)
+        return torch.zeros_like(valid).masked_scatter(valid, spread.own(stays, len(own)))
+
+    @property
+    def _rule(self) -> Rule:
+        """In `bench` semantics what training drops; its thresholds aim at the same."""
+        return "exact_share" if self.semantics == "bench" else self.config.rule
 
     def _decides(self, site: Site) -> bool:
         return self.config.skip_unit == "module" or site.branch == "attention"
@@ -257,9 +283,9 @@ class GateSkip(Method):
         return len(self.skipping) / (2 * self.backbone_size[0])
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Gate sparsity, averaged over branches, real tokens and channels."""
+        """Gate sparsity, averaged over branches, real tokens (by the released code's rule all) and channels."""
         budget = 1.0 - self.skip_share
-        padded = len(call.real) < call.valid.numel()
+        padded = self._rule != "code" and len(call.real) < call.valid.numel()
         real = (call.of_real(gate) if padded else gate.flatten(0, 1) for gate in call.records["gate"])
         per_branch = [sparsity(call.whole(gate), self.config.loss, budget) for gate in real]
         return {"sparsity": (self.config.penalty_weight, torch.stack(per_branch).mean())}
@@ -291,9 +317,53 @@ class GateSkip(Method):
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Semantics, KV policy, compensation and the paper's rule matter at inference only."""
-        at_inference = ("kv", "threshold", "compensate")
-        return MethodSpec(spec.name, tuple(pair for pair in spec.params if pair[0] not in at_inference))
+        """KV policy and compensation matter at inference only; `bench` semantics and `exact_share` train alike."""
+        at_inference = ("kv", "compensate")
+        params = tuple(pair for pair in spec.params if pair[0] not in at_inference)
+        assert isinstance(config, GateSkipConfig)
+        if spec.semantics == "paper" and config.rule != "exact_share":
+            return MethodSpec(spec.name, params, spec.semantics)
+        return MethodSpec(spec.name, tuple(pair for pair in params if pair[0] != "rule"))
+
+
+def released_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
+    """Keep mask [B, S] of the released code at inference: `torch.quantile` of the call's active scores, linear, and
+    skip where score <= it; nobody skips for q = 0, one active token, or scores that are all 1.
+    """
+    scores = scores.float()
+    if q <= 0.0:
+        return active
+    # As `torch.quantile` computes it, which would need the active scores alone, and so the host to wait.
+    ordered, count = scores.masked_fill(~active, torch.inf).flatten().sort().values, active.sum()
+    place = scores.new_full((1,), q) * (count - 1).clamp(min=0)
+    low, high = (ordered.index_select(0, at.long()) for at in (place.floor(), place.ceil()))
+    threshold = torch.lerp(low, high, place - place.floor())
+    nobody = (count <= 1) | ((scores == 1.0) | ~active).all()
+    return active & ((scores > threshold) | nobody)
+
+
+def released_training_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
+    """Keep mask of the released code in training: skip where score <= the active score at place floor(q n), counted
+    from 0, of n in ascending order; a score of 1 never skips.
+
+    Args:
+        scores: [B, S] or [n].
+        active: Boolean, like scores; there is one.
+        q: Share to drop in [0, 1]; floor(q n) + 1 are dropped where scores differ, at most n.
+    """
+    scores = scores.float()
+    ordered = scores.masked_fill(~active, torch.inf).flatten().sort().values
+    count = active.sum()
+    place = torch.minimum((q * count.double() + 1e-9).floor().long(), count - 1)
+    threshold = ordered.index_select(0, place[None])
+    return active & (scores > threshold.where(threshold != 1.0, 0.999))
+
+
+_RULES: Mapping[Rule, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "code": released_keep,
+    "text": paper_quantile_keep,
+    "exact_share": drop_lowest,
+}
 
 
 def sparsity(gate: Tensor, loss: Literal["l2", "l1", "kl_layer", "kl_element"], budget: float) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.engine.attention_mask import visible_keys
+from adaptive_bench.engine.attention_mask import additive, visible_keys
 from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.engine.kv_cache import Write
 from adaptive_bench.method import Decision, SiteView
@@ -48,10 +48,15 @@ def dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> Te
     layer = view.site.layer
     evicted = keep is not None and call.kv_policy == "evict"
     keys = call.own_keys if call.cache is None else call.cache.expect(layer, Write(call.positions, call.valid, keep))
-    mask = call.mask(layer, call.positions, keys) if evicted else call.dense_mask(layer, keys)
+    visible = visible_keys(call.positions, keys, call.backbone.windows[layer]) if evicted else None
+    mask = call.dense_mask(layer, keys) if visible is None else additive(visible, call.rotary[0].dtype)
     # What writes into a cache must not run twice.
     run = _held(call, call.backbone.attention(layer)) if call.cache is None else call.backbone.attention(layer)
     update, _ = run(view.normed, position_embeddings=call.rotary, attention_mask=mask, past_key_values=call.cache)
+    if visible is not None and call.training:
+        # Of a token that skips and sees no key at all a softmax makes a mean of all keys, later ones too. A choice that
+        # is soft would learn from it; it is nothing.
+        update = update.masked_fill(~visible.any(dim=-1, keepdim=True), 0.0)
     if call.tally is not None:
         slots = call.tally.rows() * call.valid.shape[1]
         repairs = keep is not None and call.repairs_kv(layer)

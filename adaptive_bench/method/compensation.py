@@ -26,7 +26,7 @@ def site_scales(text: HeldOutText) -> Tensor:
     <h, h>; 1 where the input is 0.
     """
     sums: list[Tensor] = []
-    for states, _ in text.streams():
+    for states, *_ in text.streams():
         pairs = [(one.double(), other.double()) for one, other in pairwise(states)]
         sums.append(torch.stack([torch.stack([(h * out).sum(), h.square().sum()]) for h, out in pairs]).cpu())
     products, squares = torch.stack(sums).sum(dim=0).T

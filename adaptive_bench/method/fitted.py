@@ -21,10 +21,12 @@ class Streams(NamedTuple):
     Attributes:
         states: [N, H] before every site at which the method decides, in execution order, and after the last one.
         ends: Boolean [N], the last token of each text.
+        prompts: Boolean [N], the tokens of prompts.
     """
 
     states: list[Tensor]
     ends: Tensor
+    prompts: Tensor
 
 
 class HeldOutText(Protocol):

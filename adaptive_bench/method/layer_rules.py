@@ -49,7 +49,7 @@ def layers_to_leave_out(rule: LayerRule, text: HeldOutText, loss: Loss, layers: 
 def block_influence(text: HeldOutText) -> Tensor:
     """[L] mean over tokens of 1 - cos between the input and the output of each layer."""
     total, tokens = torch.zeros(1, dtype=torch.float64), 0
-    for states, _ in text.streams():
+    for states, *_ in text.streams():
         scores = torch.stack([1.0 - _cosine(*pair) for pair in pairwise(states)])
         total, tokens = total + scores.double().sum(dim=1).cpu(), tokens + scores.shape[1]
     return total / max(1, tokens)
@@ -64,7 +64,7 @@ def by_influence(text: HeldOutText) -> Tensor:
 def angular_distances(text: HeldOutText) -> Tensor:
     """[L + 1, L + 1] mean over the texts' last tokens of arccos(cos(h_l, h_m)) / pi."""
     total, texts = torch.zeros(1, dtype=torch.float64), 0
-    for states, ends in text.streams():
+    for states, ends, _ in text.streams():
         last = functional.normalize(torch.stack([state[ends].float() for state in states], dim=1), dim=-1)
         angles = (last @ last.mT).clamp(-1.0, 1.0).arccos() / math.pi
         total, texts = total + angles.double().sum(dim=0).cpu(), texts + len(angles)

@@ -41,7 +41,8 @@ class _Text:
                 method.listeners.remove(listen)
             real = batch["attention_mask"].bool()
             ends = real & ~functional.pad(real[:, 1:], (0, 1))
-            yield Streams([state[real] for state in states], ends[real])
+            prompts = ~batch["continuation_mask"].bool()
+            yield Streams([state[real] for state in states], ends[real], prompts[real])
 
     def loss(self) -> float:
         total, tokens, start = 0.0, 0, 0

@@ -33,7 +33,7 @@ NAMES = registry.names("methods")
 FAMILIES = registry.names("families")
 # Both semantics, every value of a parameter that has few, and two papers' letters that `check` leaves out.
 SPECS = [str(spec) for name in NAMES for spec in method_specs(name)]
-SPECS += ["gateskip[threshold=literal]@paper", "free[kv=recompute]@paper"]
+SPECS += ["gateskip[rule=text]@paper", "free[kv=recompute]@paper"]
 TRAINED = [spec for spec in SPECS if not spec.startswith("base")]
 # Every method on every family, and its variants on one of them.
 ON_FAMILIES = [(name, family) for name in NAMES for family in FAMILIES]

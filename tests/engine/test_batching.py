@@ -99,7 +99,7 @@ def test_the_batch_quantile_depends_on_the_batch(shared_model, random_text):
 @torch.no_grad()
 def test_one_decoded_token_always_skips_by_the_literal_rule(shared_model, random_text):
     """T-GS3, G3: the quantile of one score is that score, so batch-1 decoding executes nothing to the letter."""
-    model = shared_model("gateskip[threshold=literal]@paper")
+    model = shared_model("gateskip[rule=text]@paper")
     set_dial(model, 0.1)
     new_tokens(model, random_text(1, 12), max_new_tokens=4)
     report = model.compute_report()

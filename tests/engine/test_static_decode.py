@@ -21,7 +21,7 @@ NAMES = registry.names("methods")
 VARIANTS = (
     "calm[confidence=state]", "calm[confidence=classifier]", "calm[confidence=convergence]", "calm[decay=paper]",
     "free[kv=defer]",
-    "gateskip[skip_unit=layer]", "gateskip[kv=copy_below]", "gateskip[kv=evict]", "gateskip[threshold=literal]@paper",
+    "gateskip[skip_unit=layer]", "gateskip[kv=copy_below]", "gateskip[kv=evict]", "gateskip[rule=text]@paper",
     "mod[route_by=predictor]", "random_skip[kv=copy_below]", "random_skip[kv=evict]", "position_skip[kv=evict]",
     "gateskip[compensate=scale]", "static_depth[compensate=scale]", "static_depth[rule=bi]",
 )  # fmt: skip

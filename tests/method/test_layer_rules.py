@@ -17,7 +17,7 @@ START = torch.tensor([[1.0, 0.0]])
 def text(*states):
     """A text of one token, whose stream has these states [H]."""
     rows = [torch.as_tensor(state, dtype=torch.float32).reshape(1, -1) for state in states]
-    return SimpleNamespace(streams=lambda: iter([Streams(rows, torch.tensor([True]))]))
+    return SimpleNamespace(streams=lambda: iter([Streams(rows, *torch.tensor([[True], [False]]))]))
 
 
 def turned(degrees):
@@ -40,8 +40,10 @@ def test_scores_of_one_layer(after, influence, angle):
 
 
 def test_influence_is_a_mean_over_tokens_and_distance_one_over_the_last_tokens():
-    first = Streams([START.repeat(2, 1), torch.stack([turned(90), turned(60)])], torch.tensor([False, True]))
-    second = Streams([START, START], torch.tensor([True]))
+    first = Streams(
+        [START.repeat(2, 1), torch.stack([turned(90), turned(60)])], *torch.tensor([[False, True], [True, True]])
+    )
+    second = Streams([START, START], *torch.tensor([[True], [False]]))
     both = SimpleNamespace(streams=lambda: iter([first, second]))
     assert block_influence(both).tolist() == pytest.approx([(1 + 0.5 + 0) / 3])
     assert float(angular_distances(both)[0, 1]) == pytest.approx((1 / 3 + 0) / 2, abs=1e-3)
@@ -121,9 +123,11 @@ def test_scales_are_least_squares_over_all_tokens():
     """T-DA4: sum <h, h'> / sum <h, h> over tokens, in whatever order and however they are cut into batches."""
     generator = torch.Generator().manual_seed(0)
     before, after = torch.randn(2, 30, 8, generator=generator)
-    whole = SimpleNamespace(streams=lambda: iter([Streams([before, after], torch.zeros(30, dtype=torch.bool))]))
+    whole = SimpleNamespace(streams=lambda: iter([Streams([before, after], *torch.zeros(2, 30, dtype=torch.bool))]))
     order = torch.randperm(30, generator=generator)
-    parts = [Streams([before[chosen], after[chosen]], torch.zeros(10, dtype=torch.bool)) for chosen in order.split(10)]
+    parts = [
+        Streams([before[chosen], after[chosen]], *torch.zeros(2, 10, dtype=torch.bool)) for chosen in order.split(10)
+    ]
     solved = torch.linalg.lstsq(before.double().reshape(-1, 1), after.double().reshape(-1, 1)).solution
     assert site_scales(whole).tolist() == pytest.approx(solved[0].tolist())
     assert site_scales(SimpleNamespace(streams=lambda: iter(parts))).tolist() == pytest.approx(solved[0].tolist())

@@ -150,7 +150,8 @@ def test_scaling_costs_a_multiplication_for_each_number_of_a_token_that_skips(
         ("static_depth[compensate=scale,trained=true]", "static_depth[trained=true]"),
         ("random_skip[compensate=scale]", "dense"),
         ("random_skip[compensate=scale,kv=evict,trained=true]", "random_skip[trained=true]"),
-        ("gateskip[compensate=scale,kv=evict]@paper", "gateskip"),
+        ("gateskip[compensate=scale,kv=evict]", "gateskip"),
+        ("gateskip[compensate=scale]@paper", "gateskip@paper"),
     ],
 )
 def test_it_shares_the_training_of_plain_skipping(spec, trained):

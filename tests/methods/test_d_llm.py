@@ -151,6 +151,75 @@ def test_training_hides_keys_and_learns_from_who_skips(trainee, training_batch, 
         torch.testing.assert_close(plain(ids, mask).logits[mask], output.logits[mask], atol=1e-4, rtol=1e-4)
 
 
+def _released_attention(module, query, key, value, attention_mask, scaling, softcap=None, **_):
+    """Attention of the released training: weights times choices, by their sum plus a little; 0 where no key is left."""
+    groups = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+    scores = query @ key.transpose(2, 3) * scaling
+    scores = scores if softcap is None else softcap * torch.tanh(scores / softcap)
+    weights = (scores - scores.detach().amax(dim=-1, keepdim=True)).exp() * (attention_mask == 0)
+    return (weights / (weights.sum(dim=-1, keepdim=True) + 1e-12) @ value).transpose(1, 2).contiguous(), None
+
+
+def _routers_gradient(model, ids, upto, watch):
+    """Gradient of what is said at the first tokens for their choices, by routed layer [4, upto, L]; who skips there."""
+    with watch(model) as watched:
+        said = model(ids).logits[:, :upto]
+    decisions = [watched.decisions[Site(int(layer), "layer")][0] for layer in model.method.routers]
+    gradient = torch.autograd.grad(said.square().sum(), [one.scale for one in decisions])
+    skips = torch.stack([~one.keep[:, :upto] for one in decisions], dim=-1)
+    return torch.stack([one[:, :upto, 0] for one in gradient], dim=-1), skips
+
+
+@pytest.mark.parametrize(
+    ("family", "attention", "spec"),
+    [
+        ("llama", "sdpa", "d_llm[reserved=0,start_layer=0]"),
+        ("llama", "eager", "d_llm[reserved=0,start_layer=0]"),
+        ("gemma2", "eager", "d_llm"),  # a window of 6 tokens, of which all may have been dropped
+    ],
+)
+def test_a_token_that_sees_no_key_learns_nothing_of_later_ones(
+    make_model, make_backbone, random_text, watch, monkeypatch, family, attention, spec
+):
+    """A token that skips leaves no key for itself either. Where all keys before it were dropped too, its attention is 0
+    in the released training: later tokens have no part in its router's gradient.
+    """
+    model = make_model(spec, backbone=make_backbone(family, attention))
+    model.begin_step(10, 10)
+    model.train()
+    for router in model.method.routers.values():  # most skip
+        torch.nn.init.normal_(router.out.weight, std=0.1)
+        router.out.bias.data.copy_(torch.tensor([1.5, 0.0]))
+    upto, text = 9, random_text(4, LENGTH)
+    other = torch.cat([text[:, :upto], random_text(4, LENGTH, seed=1)[:, upto:]], dim=1)
+    gradient, skips = _routers_gradient(model, text, upto, watch)
+    window = 6 if family == "gemma2" else LENGTH
+    unseen = functional.pad(skips, (0, 0, window - 1, 0), value=True).unfold(1, window, 1).all(dim=-1)
+    assert bool(unseen.any())
+    assert torch.equal(gradient, _routers_gradient(model, other, upto, watch)[0])
+    if attention == "eager":
+        module = f"transformers.models.{family}.modeling_{family}.eager_attention_forward"
+        monkeypatch.setattr(module, _released_attention)
+        torch.testing.assert_close(gradient, _routers_gradient(model, text, upto, watch)[0], atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_routers_are_run_and_counted_at_every_dial(make_model, random_text):
+    """Where nothing skips too: H w + 2 w MACs, w a quarter of H, per token and routed layer; the 0 % point is no
+    cheaper than what leads to it.
+    """
+    model, ids, counted = make_model("d_llm"), random_text(4, LENGTH), []
+    for dial in (50.0, 49.0):
+        model.dial = dial
+        model.reset_ledger()
+        model(ids)
+        report = model.compute_report()
+        assert report["saved"]["tokens"] == 0.0
+        counted.append((report["macs"]["overhead.decision"], report["saved"]["net"]))
+    assert counted[0] == counted[1] and counted[0][0] == ids.numel() * len(ROUTED) * (32 * 8 + 8 * 2)
+
+
 def test_every_layer_before_the_start_is_dense(make_model):
     assert [*make_model("d_llm[start_layer=0]").method.routers] == ["0", "1", "2", "3"]
     with pytest.raises(UsageError, match="got start_layer=4 with 4 layers"):

@@ -98,6 +98,29 @@ def test_halting_nobody_is_the_base(make_model, text, spec):
 
 
 @torch.no_grad()
+def test_the_threshold_is_a_quantile_of_those_who_may_be_halted(make_model, make_backbone, random_text):
+    """Of the norms of what attention puts out for prompt tokens but the last, on plain Hugging Face; answers, which run
+    every layer, have no part in it. A text without prompts gives what it has.
+    """
+    model, plain, norms = make_model("dash_halting"), make_backbone("llama"), []
+    hook = plain.model.layers[START].self_attn.register_forward_hook(
+        lambda _, inputs, output: norms.append(output[0].double().norm(dim=-1))
+    )
+    ids, lengths = random_text(6, 30), torch.tensor([[30], [24], [17], [30], [30], [9]])
+    mask, follows = torch.arange(30) < lengths, torch.arange(30) >= torch.tensor([[12], [3], [17], [1], [29], [4]])
+    plain(ids, attention_mask=mask)
+    hook.remove()
+    asked = {"input_ids": ids, "attention_mask": mask}
+    model.calibrate([asked | {"continuation_mask": follows}], [0.3])
+    may_halt = mask[:, 1:] & ~follows[:, 1:]  # the next one is of the prompt too
+    wanted = torch.quantile(norms[0][:, :-1][may_halt], torch.linspace(0, 1, 201).double())
+    torch.testing.assert_close(model.method.fitted["norms"], wanted, atol=1e-5, rtol=1e-5)
+    model.calibrate([asked | {"continuation_mask": torch.ones_like(follows)}], [0.3])
+    wanted = torch.quantile(norms[0][mask], torch.linspace(0, 1, 201).double())
+    torch.testing.assert_close(model.method.fitted["norms"], wanted, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
 def test_a_text_without_a_prompt_halts_nobody(make_model, text):
     model, (ids, follows) = make_model("dash_halting"), text
     model.dial = 0.9

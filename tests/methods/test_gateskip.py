@@ -122,7 +122,7 @@ def test_budget_one(shared_model, random_text):
         for spec, saved in (
             ("gateskip", 0.0),
             ("gateskip@paper", 0.0),
-            ("gateskip[threshold=literal]@paper", 1 / length),
+            ("gateskip[rule=text]@paper", 1 / length),
         ):
             model = shared_model(spec)
             model(random_text(1, length))
@@ -133,8 +133,9 @@ def test_budget_one(shared_model, random_text):
 def test_equal_scores(make_model, random_text):
     """T-GS3, G5: equal scores skip nothing at budget 1 and an exact share below it; to the letter everything skips."""
     for spec, budget, saved in (
-        *(("gateskip", 1.0, 0.0), ("gateskip@paper", 1.0, 0.0), ("gateskip@paper", 0.7, 3 / 12)),
-        *(("gateskip[threshold=literal]@paper", budget, 1.0) for budget in (1.0, 0.7)),
+        *(("gateskip", 1.0, 0.0), ("gateskip[rule=exact_share]@paper", 0.7, 3 / 12)),
+        *(("gateskip@paper", 1.0, 0.0), ("gateskip@paper", 0.7, 1.0)),  # released code: score <= a quantile of its like
+        *(("gateskip[rule=text]@paper", budget, 1.0) for budget in (1.0, 0.7)),
     ):
         model = make_model(spec)
         fill_gates(model, 0.0, 5.0)
@@ -147,7 +148,7 @@ def test_equal_scores(make_model, random_text):
 @torch.no_grad()
 def test_decoding_skips_a_share_of_the_unfinished_rows(rows, skipped, shared_model, random_text):
     """G3, G6, golden: at budget 0.6 exactly floor(0.4 n) of the n rows of a decoding call skip a branch; of 1, none."""
-    model, ids = shared_model("gateskip@paper"), random_text(rows, 9)
+    model, ids = shared_model("gateskip[rule=exact_share]@paper"), random_text(rows, 9)
     output = model(ids[:, :8], use_cache=True)
     model.dial = 0.6
     model.reset_ledger()
@@ -157,13 +158,16 @@ def test_decoding_skips_a_share_of_the_unfinished_rows(rows, skipped, shared_mod
 
 def test_the_letter_belongs_to_the_paper(shared_backbone):
     with pytest.raises(UsageError, match="@paper"):
-        AdaptiveModel.build(shared_backbone("llama"), "gateskip[threshold=literal]")
+        AdaptiveModel.build(shared_backbone("llama"), "gateskip[rule=text]")
 
 
 @torch.no_grad()
 def test_kv_policy_defaults(shared_model, random_text):
-    """G12: `bench` recomputes K,V of skipped tokens, `paper` copies those below; `kv` overrides both."""
-    kinds = {"gateskip": "recompute", "gateskip@paper": "copy_below", "gateskip[kv=evict]@paper": "evict"}
+    """G12, R3: K,V of skipped tokens are recomputed, as the released code does, since its copy of those below never
+    takes effect; the paper's text copies them; `kv` overrides both.
+    """
+    kinds = {"gateskip": "recompute", "gateskip@paper": "recompute", "gateskip[kv=evict]@paper": "evict"}
+    kinds |= {"gateskip[rule=text]@paper": "copy_below", "gateskip[kv=recompute,rule=text]@paper": "recompute"}
     for spec, policy in kinds.items():
         model = shared_model(spec)
         assert model.method.kv_policy == policy

@@ -66,8 +66,9 @@ def test_a_plain_model_refuses_the_folder(make_model, make_backbone, tmp_path):
 @pytest.mark.parametrize(
     ("saved", "loaded"),
     [
-        ("gateskip", "gateskip@paper"),
-        ("gateskip@paper", "gateskip[kv=evict]"),
+        ("gateskip", "gateskip[rule=exact_share]@paper"),
+        ("gateskip[rule=exact_share]@paper", "gateskip[kv=evict]"),
+        ("gateskip@paper", "gateskip[kv=evict]@paper"),
         ("dense", "random_skip"),
         ("dense", "random_skip[kv=evict]"),
         ("mod", "mod[route_by=router]@paper"),

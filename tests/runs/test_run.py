@@ -149,7 +149,7 @@ def test_a_level_out_of_the_grid_adds_points_only(config_of, monkeypatch):
 
 
 def test_specs_that_train_alike_share_one_training(config_of):
-    whole = plan(config_of("dense,random_skip,gateskip,gateskip[kv=copy_below],gateskip@paper"))
+    whole = plan(config_of("dense,random_skip,gateskip,gateskip[kv=copy_below],gateskip[rule=exact_share]@paper"))
     assert [str(training.spec) for training in whole.trainings] == ["dense", "gateskip"]
     assert len({sweep.folder for sweep in whole.sweeps}) == 5
 

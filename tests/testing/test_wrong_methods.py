@@ -43,9 +43,9 @@ def test_a_rule_of_its_own_for_decoding_is_caught(failures, method, check, found
 
 def test_the_letter_of_gateskip_is_caught():
     """Section 3.7, G3 to G5: it skips at budget 1. It can be asked for, and `check --all` leaves it out."""
-    suite = Suite(MethodSpec.parse("gateskip[threshold=literal]@paper"), "llama")
+    suite = Suite(MethodSpec.parse("gateskip[rule=text]@paper"), "llama")
     assert suite.result(identity).status == "failed"
-    assert not any("threshold" in str(spec) for spec in variants("gateskip"))
+    assert not any("rule" in str(spec) for spec in variants("gateskip"))
 
 
 @pytest.mark.parametrize("method", [wrong.Sound, wrong.DrawsForEachDocument])

@@ -80,9 +80,12 @@ class TrainingTargets:
         return tuple(Goal("tokens", share) for share in layer_shares(self.empty(), max(self.savings), self.axis))
 
     def rate(self, spec: MethodSpec) -> float | None:
-        """Rate of what a spec adds: its own, else its method's, else `None` for the rate of the run."""
-        rates = {str(training_spec(MethodSpec.parse(text))): rate for text, rate in self.rates.items() if "[" in text}
-        return rates.get(str(spec), self.rates.get(spec.name))
+        """Rate of what a spec adds: its own, else that of its parameters in `bench` semantics, else its method's, else
+        `None` for the rate of the run.
+        """
+        given = {MethodSpec.parse(text): rate for text, rate in self.rates.items()}
+        rates = {training_spec(one): rate for one, rate in given.items() if str(one) != one.name}
+        return rates.get(spec, rates.get(MethodSpec(spec.name, spec.params), self.rates.get(spec.name)))
 
     def describe(self, goal: Goal, seed: int) -> dict[str, Any]:
         """A goal as part of a key."""
