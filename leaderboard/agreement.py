@@ -100,7 +100,7 @@ def _orders(found: Beside) -> Iterator[str]:
                 same, other, unknown = same + (ours == theirs), other + (ours == (not theirs)), unknown + (ours is None)
         if count := same + other + unknown:
             pairs = f"{count} pair{'' if count == 1 else 's'} of values"
-            yield (
+            yield capitalised(
                 f"{_lead(name)}of {pairs} that the paper tells apart, {same} stand in the same order here, {other} in "
                 f"the other one, and {unknown} are not told apart (their 95 % intervals overlap)."
             )

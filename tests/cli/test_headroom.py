@@ -301,8 +301,14 @@ def _level(level, *differences):
 @pytest.mark.parametrize(
     ("levels", "words"),
     [
-        ([_level(0.1, True, True), _level(0.2, True, None)], "no attainable oracle lies above the best static sets at any"),
-        ([_level(0.1, True, True), _level(0.2, False, True)], "no attainable oracle lies above the best static sets at 10 % saved"),
+        (
+            [_level(0.1, True, True), _level(0.2, True, None)],
+            "no attainable oracle lies above the best static sets at any",
+        ),
+        (
+            [_level(0.1, True, True), _level(0.2, False, True)],
+            "no attainable oracle lies above the best static sets at 10 % saved",
+        ),
         ([_level(0.1, True, False)], "there is something to decide"),
         ([_level(0.1, None, None)], "not known"),
         ([{"level": 0.9, "reached": False}], "not known"),

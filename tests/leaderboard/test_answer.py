@@ -112,7 +112,10 @@ def test_without_a_score_there_is_no_leader(board):
 @pytest.mark.parametrize("dense", [{}, {"dense": {0.0: 0}}])
 def test_without_a_dense_score_to_keep_no_method_is_said_not_to_reach_the_saving(board, dense):
     found = asked(board(dense | {"mod": 90, "calm": 0, "random_skip": 20}))
-    assert found.text == f"{WHERE}nothing is ranked: the dense model is not known to be better than a guess." and not found.leader
+    assert (
+        found.text == f"{WHERE}nothing is ranked: the dense model is not known to be better than a guess."
+        and not found.leader
+    )
 
 
 def test_a_junk_entry_of_another_recipe_does_not_touch_the_sentence(board, make_row):
@@ -236,7 +239,7 @@ def test_a_task_on_which_training_gained_nothing_has_no_scale(make_row):
         for task, rates in (("a", one), ("b", other))
     }
     (standing,) = [found for found in standings(scored(make_row, scores)) if found.level == 0.15]
-    assert standing.left_out == ("a",) and [line.overall for line in standing.lines][0] == pytest.approx(0.5)
+    assert standing.left_out == ("a",) and standing.lines[0].overall == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

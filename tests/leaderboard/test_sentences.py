@@ -144,9 +144,7 @@ def test_of_controls_trained_for_one_cut_methods_are_held_against_the_best(board
         sweeps[:] = [
             replace(
                 one,
-                points=tuple(
-                    ({**at, "tokens": layers / 6}, *rest) for layers, (at, *rest) in enumerate(one.points)
-                ),
+                points=tuple(({**at, "tokens": layers / 6}, *rest) for layers, (at, *rest) in enumerate(one.points)),
             )
             for one in sweeps
         ]
