@@ -200,6 +200,12 @@ and which documents it was given. The interval of a score covers both.
   certainly worse, by the tests of all pairs: with 95 % confidence, every interval of the column contains the true rank.
   Overlapping intervals do not mean that methods are equal, and a method whose seeds differ a lot has more ranks left
   open than its neighbours.
+- **Several tasks.** The overall score is a mean over tasks, each on a scale from the model before training (or a
+  guess) at 0 to the dense model at 100. Its interval and the tests behind its ranks take seeds as they are, so that a
+  seed that is poor on every task counts as one, and documents by their task's share of the mean, about their task's
+  mean. The ends of the scale count as known. Of simulated boards (three tasks of 128 documents, 3 or 5 seeds that do
+  or do not move the tasks together, six equal methods) 92 to 97 % of the intervals hold the true overall score, and at
+  most 4 % of the boards tell any two methods apart.
 
 ![Left, scores of six methods with their intervals, best first. Right, the ranks that are left open to each:
 methods that no test tells apart share a range of ranks.](figures/ranks.svg)

@@ -1,8 +1,8 @@
-"""Comparisons that no column holds: with the model before training, and with a control at its own measured savings."""
+"""Comparisons that no column holds: with the model before training, and with cutting layers where that was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -14,8 +14,8 @@ from adaptive_bench.tables.document_scores import DocumentScores
 from .answers import Answers
 from .frame import Board
 from .grid import Grid
-from .marks import FAR, PARTIAL, is_far_off, marks_at_point, target_marks
-from .paired import gives, over
+from .marks import FAR, PARTIAL, is_far_off, marks_at_point, other_layers, target_marks
+from .paired import gives, is_trained_static, over
 from .row import Row
 
 OWN_SAVINGS = (0.05, 0.30)  # from where to where a control's own points are looked at
@@ -26,6 +26,7 @@ class AtOwnSaving:
     """Methods against a control at a saving that the control was measured at.
 
     Attributes:
+        control: Its label.
         saving: Of the control, mean over its seeds.
         score: Its mean score there.
         over: By label the difference in the method's favour, corrected for the comparisons at this saving.
@@ -33,6 +34,7 @@ class AtOwnSaving:
             level, but for the number of layers that the control itself leaves out there.
     """
 
+    control: str
     saving: float
     score: float
     over: Mapping[str, Difference]
@@ -62,38 +64,62 @@ def base_of(grid: Grid) -> Row | None:
     return next((row for row in found if row.score is not None), None)
 
 
-def at_own_savings(board: Board, grid: Grid, control: str) -> list[AtOwnSaving]:
-    """Every method against a control where the control was measured, method by method read off its own points.
+def at_own_savings(board: Board, grid: Grid) -> list[AtOwnSaving]:
+    """Every method against cutting layers where that was measured, method by method read off its own points. Of each
+    number of layers that is left out it is the best control of those that were trained to leave out so many; where
+    tables do not say for how many, of all of them.
 
     Args:
-        grid: With all its levels: of several targets each saving takes the one that serves the nearest level.
-        control: Its label.
+        grid: With all its levels.
     """
     if grid.axis == "time" or metric_of(grid.metric).better == "unknown":
         return []
-    found = []
-    reached = [_near(grid, control, level) for level in grid.levels]
-    for row in {row.target: row for row in reached if row is not None}.values():
-        source = _source(board, row)
-        if source is None:
-            continue
-        for dial, by_seed in source.points_of(row).items():
-            saving = fmean(saved for saved, _ in by_seed.values())
-            near = _near(grid, control, saving)
-            if OWN_SAVINGS[0] <= saving <= OWN_SAVINGS[1] and near is not None and near.target == row.target:
-                own = DocumentScores.of({seed: scores for seed, (_, scores) in by_seed.items()})
-                at_point = "".join(mark for mark, _ in marks_at_point(near, source.skipped_at(row, dial)))
-                found.append(_at(board, grid, control, saving, own, at_point, source))
-    return sorted({one.saving: one for one in found}.values(), key=lambda one: one.saving)
+    sign = -1 if metric_of(grid.metric).better == "lower" else 1
+    best: dict[float, _Cut] = {}
+    for label in filter(is_trained_static, grid.methods):
+        rows = [row for (name, at), row in grid.cells.items() if name == label and at > 0 and row.score is not None]
+        for row in {row.target: row for row in rows}.values():
+            source = _source(board, row)
+            for cut in () if source is None else _cuts(row, source):
+                known = best.get(cut.layers)
+                if known is None or sign * cut.scores.values.mean() > sign * known.scores.values.mean():
+                    best[cut.layers] = cut
+    return sorted((_at(board, grid, cut) for cut in best.values()), key=lambda one: one.saving)
 
 
-def _at(
-    board: Board, grid: Grid, control: str, saving: float, own: DocumentScores, at_point: str, source: Answers
-) -> AtOwnSaving:
-    scores, marked = {control: own}, {control: at_point}
+@dataclass(frozen=True)
+class _Cut:
+    """A measured point of a control that leaves out layers, and was trained for it.
+
+    Attributes:
+        row: Of the control.
+        layers: Share of the layers that are left out; the dial value where that is not known.
+        saving: Mean over its seeds.
+    """
+
+    row: Row
+    source: Answers
+    layers: float
+    saving: float
+    scores: DocumentScores
+    marks: str
+
+
+def _cuts(row: Row, source: Answers) -> Iterator[_Cut]:
+    for dial, by_seed in source.points_of(row).items():
+        saving, skipped = fmean(saved for saved, _ in by_seed.values()), source.skipped_at(row, dial)
+        if OWN_SAVINGS[0] <= saving <= OWN_SAVINGS[1] and not other_layers(row.trained_without, skipped):
+            scores = DocumentScores.of({seed: scores for seed, (_, scores) in by_seed.items()})
+            marked = "".join(mark for mark, _ in marks_at_point(row, skipped))
+            yield _Cut(row, source, round(dial if skipped is None else skipped, 3), saving, scores, marked)
+
+
+def _at(board: Board, grid: Grid, cut: _Cut) -> AtOwnSaving:
+    control, saving = cut.row.label, cut.saving
+    scores, marked = {control: cut.scores}, {control: cut.marks}
     for label in grid.methods:
         near = _near(grid, label, saving)
-        answers = None if near is None or label == control else _source(board, near, source)
+        answers = None if near is None or label == control else _source(board, near, cut.source)
         if near is None or answers is None:
             continue
         (there,) = answers.at_levels(near, [saving])
@@ -103,7 +129,7 @@ def _at(
             far = FAR if is_far_off(answers.distance(near, saving)) else ""
             marked[label] = partial + "".join(mark for mark, _ in target_marks(near)) + far
     differences = over(control, scores, metric_of(grid.metric)) if len(scores) > 1 else {}
-    return AtOwnSaving(saving, float(own.values.mean()), differences, marked)
+    return AtOwnSaving(control, saving, float(cut.scores.values.mean()), differences, marked)
 
 
 def _near(grid: Grid, label: str, saving: float) -> Row | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import combinations
 
-from .beside import BEYOND, MISSING, Beside, Line, Value
+from .beside import BEYOND, DEFAULT, MISSING, Beside, Line, Value, is_paper
 from .wording import capitalised
 
 _AT = 0.15  # the level whose order is told in detail, and the nearest one to it
@@ -18,7 +18,7 @@ def said_of(found: Beside) -> list[str]:
     """The sentences, what was not measured last."""
     if all(line.label is None for line in found.lines):
         return [f"Table {found.table['table']} is {MISSING}. {commands_of(found)}"]
-    parts = [_same_model, _means, _stand_ins, _orders, _gateskip, _flat, _kept, _models, _bits, _faster, _missing]
+    parts = [_orders, _same_model, _means, _stand_ins, _gateskip, _flat, _kept, _models, _bits, _faster, _missing]
     return [text for part in parts for text in part(found)]
 
 
@@ -100,7 +100,7 @@ def _orders(found: Beside) -> Iterator[str]:
                 same, other, unknown = same + (ours == theirs), other + (ours == (not theirs)), unknown + (ours is None)
         if count := same + other + unknown:
             pairs = f"{count} pair{'' if count == 1 else 's'} of values"
-            yield (
+            yield capitalised(
                 f"{_lead(name)}of {pairs} that the paper tells apart, {same} stand in the same order here, {other} in "
                 f"the other one, and {unknown} are not told apart (their 95 % intervals overlap)."
             )
@@ -294,14 +294,13 @@ def _comparable(one: Line, other: Line) -> bool:
 
 def _variant(line: Line) -> tuple[str, bool]:
     """The method of a row, and whether in its paper's semantics."""
-    label = line.label or ""
-    return re.split(r"[\[@,]", label, maxsplit=1)[0], "@paper" in label
+    return re.split(r"[\[@,]", line.label or "", maxsplit=1)[0], is_paper(line)
 
 
 def _is_own(line: Line) -> bool:
     """Whether a row is the paper's own method as it stands."""
     name = line.name.partition(" (")[0]
-    return name == "GateSkip" or "(default)" in line.name
+    return name == "GateSkip" or DEFAULT in line.name
 
 
 def _listed_all(texts: list[str]) -> str:

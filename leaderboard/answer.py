@@ -52,9 +52,10 @@ def answer(board: Board, standing: Standing, *, featured: bool = False) -> Answe
     ahead of it on a task and behind it on none. Where others are above it, none of them is certainly better, and the
     sentence says among whom it leads. It is tied with those that its rank interval does not tell from it.
 
-    Cutting layers is trained static depth, of several rules that with the best score of the task at the level, which
-    favours the control: at the level where that was measured near it, else at the nearest of its own savings within 5
-    points. A task on which that comparison carries a mark, or cannot be made, is not among those compared.
+    Cutting layers is trained static depth, of several rules that with the best score, which favours the control: at
+    the level where that was measured near it, else at the nearest saving within 5 points at which one was measured
+    that was trained for it, whether or not the leader was measured near that. A task on which the comparison carries
+    another mark, or cannot be made, is not among those compared.
 
     Args:
         standing: Of the board's rows.
@@ -62,7 +63,7 @@ def answer(board: Board, standing: Standing, *, featured: bool = False) -> Answe
     """
     ranked = [line for line in standing.lines if line.rank is not None]
     if not standing.tasks:
-        return _without("nothing is ranked: dense scores are 0 or were not measured", standing)
+        return _without("nothing is ranked: the dense model is not known to be better than a guess", standing)
     if not ranked:
         return _without("no method reaches this saving on every task", standing)
     sound = [line for line in ranked if not reserved(line, featured)]
@@ -158,14 +159,11 @@ def _against_static(board: Board, standing: Standing, leader: Line) -> tuple[str
     for grid, row in zip(standing.tasks, leader.rows, strict=True):
         control = _control(board, grid, standing.level)
         there = there or control is not None
-        if control is None or row is None:
-            evidence.append(f"{grid.name}: cutting layers (static_depth[trained=true]) was not measured.")
-            continue
-        if not marks(control):
+        if control is not None and row is not None and not marks(control):
             found.append(_apart(board, grid, row, control))
             evidence.append(_at_level(board, grid, row, control))
             continue
-        asked, said = _at_own(board, grid, leader.label, control, standing.level)
+        asked, said = _at_own(board, grid, leader.label, standing.level)
         found += [] if asked is None else [asked]
         evidence.append(said)
     return _static_clause(found, there, len(standing.tasks)), evidence
@@ -194,25 +192,21 @@ def _at_level(board: Board, grid: Grid, row: Row, control: Row) -> str:
     )
 
 
-def _at_own(board: Board, grid: Grid, leader: str, control: Row, level: float) -> tuple[int | None, str]:
+def _at_own(board: Board, grid: Grid, leader: str, level: float) -> tuple[int | None, str]:
     """As `_apart`, at the control's own saving; `None` where it has none that is near, or a mark stands there."""
-    own = [
-        one
-        for one in at_own_savings(board, grid, control.label)
-        if abs(one.saving - level) <= NEAR and leader in one.over
-    ]
+    own = [one for one in at_own_savings(board, grid) if abs(one.saving - level) <= NEAR and leader in one.over]
     if not own:
-        told = f"{grid.name}: cutting layers ({control.label}) was not measured"
+        told = f"{grid.name}: cutting layers (static_depth[trained=true]), trained for the cut, was not measured"
         return None, f"{told} within {100 * NEAR:.0f} points of this saving."
     near = min(own, key=lambda one: abs(one.saving - level))
     found = near.over[leader]
     low, high = (difference(grid.metric, end) for end in (found.low, found.high))
     told = (
-        f"{grid.name}: at {percent(near.saving)} %, where cutting layers ({control.label}) was measured, the "
+        f"{grid.name}: at {percent(near.saving)} %, where cutting layers ({near.control}) was measured, the "
         f"difference is {difference(grid.metric, found.difference)} [{low}, {high}], p {p_value(found.p)}, corrected "
         f"for the comparisons there"
     )
-    if reservations := "".join(dict.fromkeys(near.marks[leader] + near.marks[control.label])):
+    if reservations := "".join(dict.fromkeys(near.marks[leader] + near.marks[near.control])).replace(FAR, ""):
         return None, f"{told}; not counted, as it is marked {reservations}."
     return (0 if not found.apart else 1 if found.difference > 0 else -1), f"{told}."
 

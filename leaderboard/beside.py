@@ -29,6 +29,7 @@ _WRITTEN, _LIKELIHOOD = ("exact_match", "em"), ("acc", "acc_norm")
 BEYOND = "not in the paper"
 _OTHER = ("quantize", "temperature")  # in a recipe: rows of their own
 _FORM = re.compile(r"(?:^|, )quantize (\w+)")
+DEFAULT = "(default)"  # in the name of a row of ablations
 _BYTES = 4e-6  # megabytes of a parameter in fp32, as the paper counts
 
 
@@ -148,6 +149,7 @@ class _Ours:
         lines += self._beyond()
         if model is None and self.rows:
             model = ", ".join(dict.fromkeys(row.conditions.model or "" for row in self.rows)) or None
+        lines = [line for line in lines if _is_beside_its_like(line, lines)]
         return Beside(self.table, model, tuple(_titles(self.table)), tuple(lines), self.stand_ins, self.means)
 
     def _lines(self, row: Mapping[str, Any]) -> Iterator[Line]:
@@ -241,6 +243,19 @@ class _Ours:
         there = {row.metric for row in self.rows if row.task == task}
         wanted = (f"{kind},none",) if kind == "acc" else ("perplexity,none", "bits_per_byte,none")
         return next((metric for metric in wanted if metric in there), None)
+
+
+def _is_beside_its_like(line: Line, lines: Sequence[Line]) -> bool:
+    """Whether a default is in the semantics of the ablations of its section, and of any other row that it stands."""
+    if line.label is None or DEFAULT not in line.name:
+        return True
+    beside = [one for one in lines if one.section == line.section and one.label and DEFAULT not in one.name]
+    return not beside or any(is_paper(one) == is_paper(line) for one in beside)
+
+
+def is_paper(line: Line) -> bool:
+    """Whether a row of ours is in the semantics of its method's paper."""
+    return "@paper" in (line.label or "")
 
 
 def _asked_most(rows: Sequence[Row], task: str, metric: str, level: float) -> Row | None:

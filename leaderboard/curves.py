@@ -29,15 +29,17 @@ def add_curves(rows: Sequence[Row]) -> None:
     keeps_90: The largest saving up to which the method keeps 90 % of the dense score, linear between levels; `None`
         where it keeps less at its first level. Where 90 % are kept to the end, it is the last level reached.
     keeps_90_to_end: Whether that is so: more may be possible.
+    dense, base: The scores of the dense model and of the model before training, at any saving.
     """
     by_series: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         by_series.setdefault(_series(row), []).append(row)
-    scores = _dense_scores(rows)
+    scores, base_scores = _scores_of(rows, "dense"), _scores_of(rows, "base")
     for found in by_series.values():
         curve = sorted(found, key=lambda row: row.level)
-        dense = _dense(curve[0], scores)
+        dense = _beside(curve[0], scores)
         metric = metric_of(curve[0].metric)
+        base = _beside(curve[0], base_scores)
         own = next((row.score for row in curve if row.level == 0), None)
         kept = [_kept(metric, row.score, dense) for row in curve]
         reach, to_end = reaches([row.level for row in curve], kept)
@@ -49,6 +51,7 @@ def add_curves(rows: Sequence[Row]) -> None:
             row.kept_own = _kept(metric, row.score, own)
             row.area = area([one.level for one in curve[: place + 1]], kept[: place + 1])
             row.keeps_90, row.keeps_90_to_end = reach, to_end
+            row.dense, row.base = dense, base
 
 
 def area(levels: Sequence[float], values: Sequence[float | None]) -> float | None:
@@ -79,16 +82,18 @@ def reaches(
 _Place = tuple[str, Conditions, str, str]
 
 
-def _dense_scores(rows: Sequence[Row]) -> dict[_Place, float]:
-    """The dense score by run (empty unless runs disagree), conditions, task and metric: the same on every axis."""
+def _scores_of(rows: Sequence[Row], method: str) -> dict[_Place, float]:
+    """The score of a method that saves nothing by run (empty unless runs disagree), conditions, task and metric: the
+    same on every axis.
+    """
     found: dict[_Place, float] = {}
     for row in rows:
-        if row.method == "dense" and row.score is not None:
+        if row.method == method and row.score is not None:
             found.setdefault((row.run or "", row.conditions, row.task, row.metric), row.score)
     return found
 
 
-def _dense(row: Row, scores: Mapping[_Place, float]) -> float | None:
+def _beside(row: Row, scores: Mapping[_Place, float]) -> float | None:
     place = row.conditions, row.task, row.metric
     return scores.get((row.run or row.beside or "", *place), scores.get(("", *place)))
 

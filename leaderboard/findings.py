@@ -17,7 +17,7 @@ from .frame import Board, read_board
 from .grid import grids
 from .marks import marks
 from .plain import markdown
-from .provenance import variants_of
+from .provenance import measured_earlier, variants_of
 from .row import Row
 from .rows import first_metrics
 from .sentences import Column
@@ -43,6 +43,7 @@ def findings(board: Board, axis: str = "net", level: float = PREFERRED, note: st
         "in the unit of the score. Ranks are those that the tests of all pairs of a column leave open, at a "
         "family-wise error rate of 5 %; p is corrected, and the interval of a difference has the confidence of its "
         "test.",
+        *filter(None, [measured_earlier(board.folders)]),
         *_section("Whether there is anything to decide", sentences.headroom(board.folders, {row.task for row in here})),
         *_section("What training gained", sentences.training(board, columns)),
         *_section("Which methods are ahead", sentences.order(columns)),

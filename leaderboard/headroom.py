@@ -1,4 +1,4 @@
-"""Whether a task can rank adaptive methods at all: what `adaptive-bench headroom` found, kept beside a table."""
+"""Whether there is anything to decide on a task: what `adaptive-bench headroom` found, kept beside a table."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ class Comparison:
         static: Label of the trained static control, the best where there are several; `None` where there is none.
         over_static: By label of all others: the difference over that control in the method's favour, corrected for
             these comparisons alone.
+        scores: By label what they score on each document.
     """
 
     order: tuple[str, ...]
@@ -44,6 +45,7 @@ class Comparison:
     pairs: Mapping[tuple[str, str], Difference]
     static: str | None = None
     over_static: Mapping[str, Difference] = field(default_factory=dict)
+    scores: Mapping[str, DocumentScores] = field(default_factory=dict)
 
     def over(self, one: str, other: str) -> Difference | None:
         """The difference of two methods in favour of the first, `None` where they share nothing."""
@@ -85,7 +87,7 @@ def compare(methods: Mapping[str, DocumentScores], metric: Metric) -> Comparison
     against = [(name, static) for name in order if static is not None and name != static]
     over_static = {name: found for (name, _), found in _favouring(tests, against, sign).items()}
     ranks = rank_intervals(order, lambda one, other: (one, other) in pairs and pairs[one, other].apart)
-    return Comparison(order, ranks, pairs, static, over_static)
+    return Comparison(order, ranks, pairs, static, over_static, methods)
 
 
 def over(reference: str, methods: Mapping[str, DocumentScores], metric: Metric) -> dict[str, Difference]:

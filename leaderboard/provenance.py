@@ -99,6 +99,16 @@ def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
     return found
 
 
+def measured_earlier(folders: Sequence[Path]) -> str:
+    """Which methods were measured by other code than the one at hand, as a sentence; empty where none was."""
+    known = method_facts_of(folders)
+    old = [f"`{spec}`" for spec, facts in known.items() if facts.get("code") == OTHER_CODE]
+    if not old:
+        return ""
+    named = "every method" if len(old) == len(known) else ", ".join(old)
+    return f"Measured by an earlier version of the method, or of what executes it: {named}."
+
+
 def variants_of(folders: Sequence[Path]) -> dict[str, str]:
     """By spec the same method without what it was tuned to, as far as runs say."""
     found: dict[str, str] = {}

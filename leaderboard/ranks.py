@@ -67,7 +67,7 @@ def _table(group: Group, now: Mapping[str, Any], then: Mapping[str, Any] | None,
     yield markdown(now["said"], _LONGEST)
     yield ""
     old = {} if then is None else {line["label"]: line for line in then["lines"]}
-    header = ["rank", *(["before"] if compare else []), "method", "overall, % of dense"]
+    header = ["rank", *(["before"] if compare else []), "method", "overall (base 0, dense 100)"]
     header += now["compared"]
     lines = [
         [
@@ -80,6 +80,8 @@ def _table(group: Group, now: Mapping[str, Any], then: Mapping[str, Any] | None,
         for line in now["lines"]
     ]
     yield as_table(header, lines)
+    if now["earlier"]:
+        yield f"\n{markdown(now['earlier'], _LONGEST)}"
 
 
 def _before(line: Mapping[str, Any], old: Mapping[str, Any] | None) -> str:

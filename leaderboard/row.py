@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
+from adaptive_bench import registry
+from adaptive_bench.metric import metric_of
 from adaptive_bench.store.savings import Axis, MatchPhase
 from adaptive_bench.tables.comparable import Conditions, conditions_of
+from adaptive_bench.tables.crossed import Floats
+from adaptive_bench.task import Task
+
+Score = TypeVar("Score", float, Floats)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,6 +32,7 @@ class Row:
         rank_low, rank_high, compared_to, difference, ...: See `paired.add_tests`.
         evidence, checked, external: What stands behind it, see `evidence.Evidence`; `None` in a run that is no entry.
         not_converged: Whether the score moves when training is doubled, see `steps`; no column, as few boards know it.
+        base, dense: Scores of the model before training and of the dense model, see `curves.add_curves`; no columns.
         conditions: What it was measured under; rows of other conditions are not comparable.
     """
 
@@ -114,6 +123,8 @@ class Row:
     tested_seeds: int | None = None
     tested_documents: int | None = None
     not_converged: bool = False
+    base: float | None = None
+    dense: float | None = None
     conditions: Conditions = field(repr=False)
 
     @classmethod
@@ -143,9 +154,44 @@ class Row:
         assert self.score is not None
         return self.score
 
+    @property
+    def nothing(self) -> float | None:
+        """The score that counts as 0: that of the model before training or of a guess, whichever is better, as far as
+        they are known; where higher is better at least 0.
+        """
+        better = metric_of(self.metric).better
+        known = [one for one in (self.base, chance_of(self.task, self.metric)) if one is not None]
+        if better == "higher":
+            return max([0.0, *known])
+        return min(known, default=None) if better == "lower" else None
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the dense model is known to be better than `nothing`: else there is no scale between the two."""
+        if self.dense is None or self.nothing is None:
+            return False
+        return self.dense < self.nothing if metric_of(self.metric).better == "lower" else self.dense > self.nothing
+
+    def scaled(self, scores: Score) -> Score:
+        """Scores of the row's metric with 0 for `nothing` and 1 for the dense model, linear between and beyond; of a
+        row that `is_scaled`.
+        """
+        assert self.dense is not None and self.nothing is not None
+        return (scores - self.nothing) / (self.dense - self.nothing)
+
     def plain(self) -> dict[str, Any]:
         """Its columns by name, what it is called first."""
         return {"label": self.label} | {name: getattr(self, name) for name in COLUMNS}
 
 
-COLUMNS = dict.fromkeys(one.name for one in fields(Row) if one.name not in ("not_converged", "conditions"))
+_NO_COLUMNS = ("not_converged", "base", "dense", "conditions")
+COLUMNS = dict.fromkeys(one.name for one in fields(Row) if one.name not in _NO_COLUMNS)
+
+
+@cache
+def chance_of(task: str, metric: str) -> float | None:
+    """What a guess scores, of a task that is registered here and of its first metric."""
+    name = task.partition(":")[0]
+    found = registry.get("tasks", name) if name in registry.names("tasks") else None
+    known = isinstance(found, Task) and metric == found.metrics[0] and not math.isnan(found.chance)
+    return found.chance if known else None

@@ -17,7 +17,7 @@ from .decisions import FLOOR, is_apart, is_floor
 from .frame import Board
 from .grid import AXES, Grid
 from .headroom import headroom as about_headroom
-from .marks import is_far, marks
+from .marks import marks
 from .numbers import number, percent
 from .paired import Comparison
 from .paper import paper_tables
@@ -85,7 +85,7 @@ class Column:
 
 
 def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[str]:
-    """Whether a task can rank adaptive methods, where that was measured."""
+    """Whether there is anything to decide on a task, where that was measured."""
     for name, text in about_headroom(folders, tasks):
         yield f"**{markdown(name)}**: {markdown(text)}"
 
@@ -152,14 +152,14 @@ def sites(columns: Iterable[Column]) -> Iterator[str]:
 
 def static(board: Board, columns: Iterable[Column]) -> Iterator[str]:
     """The question of the protocol: who is better than skipping the same layers for every token. Asked at the level if
-    the control was measured near it, else where it was measured.
+    the control was measured near it, else where the best control was measured that was trained for it.
     """
     rows: list[tuple[str, ...]] = []
     for column in columns:
         grid, control = column.grid, column.found.static
         if control is None:
             continue
-        if not is_far(column.row(control)):
+        if not column.marks[control]:
             over = column.found.over_static
             yield (
                 f"{column.task}: `{control}` scores {column.shown(control)}; p is corrected for {len(over)} "
@@ -167,16 +167,18 @@ def static(board: Board, columns: Iterable[Column]) -> Iterator[str]:
             )
             rows += _differences(column, column.level, over, column.marks)
             continue
-        missing = f"without a measured point within 2 points of {100 * column.level:.4g} % on one side or both"
-        own = [one for one in at_own_savings(board, grid, control) if one.over]
+        own = [one for one in at_own_savings(board, grid) if one.over]
         if not own:
-            yield f"{column.task}: {named(control, column.marks)}, {missing}: no comparison with it is made."
+            yield (
+                f"{column.task}: no control that was trained for the layers it leaves out was measured at 5 to 30 %: "
+                f"no comparison is made."
+            )
         for one in own:
             score = _in_unit(grid, number(grid.metric, one.score))
             yield (
-                f"{column.task}: {named(control, one.marks)}, {missing}, scores {score} at a saving of "
-                f"{percent(one.saving)} %; p is corrected for {len(one.over)} comparisons with it. "
-                f"{_against(one.over, one.marks)}.{column.other_sites(one.over, control)}"
+                f"{column.task}: {named(one.control, one.marks)} scores {score} at a saving of {percent(one.saving)} "
+                f"%, where it was measured; p is corrected for {len(one.over)} comparisons with it. "
+                f"{_against(one.over, one.marks)}.{column.other_sites(one.over, one.control)}"
             )
             rows += _differences(column, one.saving, one.over, one.marks)
     if rows:

@@ -6,28 +6,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from adaptive_bench.metric import metric_of
+import numpy as np
+
+from adaptive_bench.metric import Metric, metric_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store.savings import saving_name
 from adaptive_bench.tables.comparison import rank_intervals
+from adaptive_bench.tables.document_scores import DocumentScores
+from adaptive_bench.tables.intervals import UNBOUNDED, interval
 
 from .decisions import is_apart
 from .frame import Board
 from .grid import STATIC, Grid, grids
-from .paired import gives
+from .paired import compare, gives
 from .row import Row
 from .rows import first_metrics
 from .tables import FAMILY_OF_CONTROLS
 
 PREFERRED = 0.15  # the saving of the paper's second table
 RULE = (
-    "Overall is the mean over the tasks of the share of the dense score that a method keeps. The ends of its interval "
-    "are the means of the tasks' ends: scores on several tasks may be correlated through their seeds, and no "
-    "dependence makes the mean spread more than that (the dense scores are taken as known). A method without a score "
-    "on one of the tasks has no mean. Ranks: with one task, those of the paired tests among methods alone; with "
-    "several, a method is ahead where its interval lies above the other's. Controls are not ranked."
+    "Overall is the mean over the tasks of scores on one scale: 0 for the model before training, or for a guess where "
+    "that is better, and 100 for the dense model, linear between and beyond (both are taken as known). Its interval is "
+    "over seeds and documents; a seed's scores on several tasks count together. Ranks come from paired tests of the "
+    "overall scores of all methods, over seeds and documents, corrected by Holm's method. A method without a score on "
+    "one of the tasks has no overall score, and one whose documents are not known has no interval and is not told "
+    "apart. Controls are not ranked."
 )
 _SAVING_NOTHING = ("dense", "base", "gated")  # controls that stand at 0 % wherever others are read off
+_OVERALL = Metric("higher")  # below 0 and above 1 too
+_MOST_DOCUMENTS = 10**12  # of a task
 Interval = tuple[float, float]
 
 
@@ -39,9 +46,10 @@ class Line:
         control: Whether it is a control or treats all tokens alike (`STATIC`), and so has no rank.
         level: Where it is read off: at the table's level, of controls that save nothing at 0.
         rows: By task of the standing; `None` where there is no score.
-        overall, interval: Mean share of the dense score over the tasks; `None` unless all of them have one.
+        overall, interval: Mean over the tasks on the scale of `Row.scaled`; `None` unless all of them have a score.
+        scores: Of the overall score, see `_joint`; `None` where documents are not known.
         rank: Best and worst rank that is left open.
-        lost: Mean over the tasks of how much less of the dense score is kept with the decisions of other tokens.
+        lost: Mean over the tasks of how much is lost with the decisions of other tokens, on the same scale.
         loses: On how many of `asked` tasks that is certain; `asked` is 0 where it was not measured.
         times: By setting the share of time saved where the score was read off, mean over the tasks.
     """
@@ -52,6 +60,7 @@ class Line:
     rows: tuple[Row | None, ...]
     overall: float | None = None
     interval: Interval | None = None
+    scores: DocumentScores | None = None
     rank: tuple[int, int] | None = None
     lost: float | None = None
     loses: int = 0
@@ -65,7 +74,8 @@ class Standing:
 
     Attributes:
         tasks: Grids of the tasks that count, one for each.
-        left_out: Names of tasks whose dense score is unknown or 0: nothing is a share of it.
+        left_out: Names of tasks on which the dense model is not known to be better than the model before training and
+            than a guess: they have no scale.
         lines: Ranked methods best first, those without a mean, then controls.
     """
 
@@ -108,11 +118,11 @@ def _asked_alike(there: Sequence[Grid]) -> list[Grid]:
 
 
 def _standing(board: Board, view: tuple[str, str, str | None], chosen: Sequence[Grid], level: float) -> Standing:
-    counted = tuple(grid for grid in chosen if any(row.kept is not None for row in grid.cells.values()))
+    counted = tuple(grid for grid in chosen if any(row.is_scaled for row in grid.cells.values()))
     labels = list(dict.fromkeys(label for grid in chosen for label in grid.methods))
     lines = [_line(board, counted, label, level) for label in labels]
     ranked = sorted((one for one in lines if one.overall is not None and not one.control), key=_worst_last)
-    ranks = _ranks(board, counted, level, ranked)
+    ranks = _ranks(counted, ranked)
     known = [replace(one, rank=ranks[one.label]) for one in ranked]
     unknown = [one for one in lines if one.overall is None and not one.control]
     controls = sorted((one for one in lines if one.control), key=_worst_last)
@@ -130,15 +140,46 @@ def _line(board: Board, counted: Sequence[Grid], label: str, level: float) -> Li
     if method_name(label) in _SAVING_NOTHING and not any(_row(grid, label, level) for grid in counted):
         at = 0.0
     rows = tuple(_row(grid, label, at) for grid in counted)
-    whole = [row for row in rows if row is not None and row.kept is not None]
+    whole = [row for row in rows if row is not None and row.is_scaled]
     if not whole or len(whole) < len(rows):
         return Line(label, control, at, rows)
-    ends = [(row.kept_low, row.kept_high) for row in whole]
-    known = [(low, high) for low, high in ends if low is not None and high is not None]
-    interval = (fmean(low for low, _ in known), fmean(high for _, high in known)) if len(known) == len(ends) else None
+    overall = fmean(row.scaled(row.reached()) for row in whole)
+    scores = _joint(board, counted, whole)
     lost, loses, asked = _with_other_decisions(whole)
-    overall = fmean(row.kept for row in whole if row.kept is not None)
-    return Line(label, control, at, rows, overall, interval, None, lost, loses, asked, _times(board, whole))
+    about = (overall, _interval(whole, scores), scores, None, lost, loses, asked)
+    return Line(label, control, at, rows, *about, _times(board, whole))
+
+
+def _joint(board: Board, counted: Sequence[Grid], rows: Sequence[Row]) -> DocumentScores | None:
+    """What the seeds of a method score on the documents of all tasks together, so that the mean is its overall score
+    and varies with seeds and documents as that does: each document counts by its task's share of the mean, about the
+    mean of its task. Of one task the scores as they are.
+    """
+    found = []
+    for grid, row in zip(counted, rows, strict=True):
+        tests = board.comparisons.get((grid.place, row.level))
+        found.append(None if tests is None else tests.scores.get(row.label))
+    known = [one for one in found if one is not None]
+    if len(known) < len(rows) or len(rows) == 1:
+        return known[0] if len(known) == 1 == len(rows) else None
+    seeds = [seed for seed in known[0].seeds if all(seed in one.seeds for one in known)]
+    if not seeds:
+        return None
+    scaled = [
+        row.scaled(one.values[[one.seeds.index(seed) for seed in seeds]]) for row, one in zip(rows, known, strict=True)
+    ]
+    documents = [(place, document) for place, one in enumerate(known) for document in one.documents]
+    mean, each = fmean(float(one.mean()) for one in scaled), len(documents) / len(rows)
+    values = np.concatenate([mean + each / one.shape[1] * (one - one.mean()) for one in scaled], axis=1)
+    return DocumentScores(tuple(seeds), tuple(place * _MOST_DOCUMENTS + one for place, one in documents), values)
+
+
+def _interval(rows: Sequence[Row], scores: DocumentScores | None) -> Interval | None:
+    if len(rows) == 1:
+        ends = sorted(map(rows[0].scaled, rows[0].interval or ()))
+        return (ends[0], ends[1]) if ends else None
+    found = None if scores is None else interval(scores.values, UNBOUNDED)
+    return None if found is None or found.low is None or found.high is None else (found.low, found.high)
 
 
 def _row(grid: Grid, label: str, level: float) -> Row | None:
@@ -147,17 +188,14 @@ def _row(grid: Grid, label: str, level: float) -> Row | None:
 
 
 def _with_other_decisions(rows: Sequence[Row]) -> tuple[float | None, int, int]:
-    """Mean loss in shares of the dense score, on how many tasks it is certain, and how many were asked soundly."""
+    """Mean loss on the scale, on how many tasks it is certain, and how many were asked soundly."""
     lost, loses, asked = [], 0, 0
     for row in rows:
-        if row.shuffled_score is None or row.kept is None or not row.score or is_apart(row):
+        if row.shuffled_score is None or is_apart(row):
             continue
-        # The dense score, out of the share that is kept of it; the same whichever way the metric goes.
-        kept = metric_of(row.metric).retention(row.shuffled_score, row.score)
-        if kept is not None:
-            lost.append(row.kept * (1 - kept))
-            asked += 1
-            loses += row.decisions_low is not None and row.decisions_low > 0
+        lost.append(row.scaled(row.reached()) - row.scaled(row.shuffled_score))
+        asked += 1
+        loses += row.decisions_low is not None and row.decisions_low > 0
     return (fmean(lost) if len(lost) == len(rows) else None), loses, asked
 
 
@@ -186,16 +224,12 @@ def plain_ms(board: Board, line: Line) -> dict[str, float]:
     return {setting: ms for one in known for setting, ms in one.items()}
 
 
-def _ranks(
-    board: Board, counted: Sequence[Grid], level: float, ranked: Sequence[Line]
-) -> Mapping[str, tuple[int, int]]:
-    by_label = {line.label: line for line in ranked}
-    tests = board.comparisons.get((counted[0].place, level)) if len(counted) == 1 else None
+def _ranks(counted: Sequence[Grid], ranked: Sequence[Line]) -> Mapping[str, tuple[int, int]]:
+    metric = metric_of(counted[0].metric) if len(counted) == 1 else _OVERALL
+    known = {line.label: line.scores for line in ranked if line.scores is not None}
+    tests = compare(known, metric) if known else None
 
     def better(one: str, other: str) -> bool:
-        if tests is not None:
-            return tests.better(one, other)
-        ours, theirs = by_label[one].interval, by_label[other].interval
-        return ours is not None and theirs is not None and ours[0] > theirs[1]
+        return tests is not None and one in known and other in known and tests.better(one, other)
 
-    return rank_intervals(list(by_label), better)
+    return rank_intervals([line.label for line in ranked], better)

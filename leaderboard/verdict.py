@@ -10,7 +10,7 @@ from adaptive_bench.spec import method_name
 from .frame import Board
 from .grid import AXES, STATIC, Grid, grids
 from .headroom import headroom
-from .marks import is_far, marks
+from .marks import is_far, marks, other_layers
 from .numbers import percent
 from .paired import Comparison
 from .plain import plain
@@ -106,7 +106,7 @@ def _clause(grid: Grid, level: float, tests: Comparison | None) -> str:
     reserved = [_marked(row) for row in chance if marks(row)]
     by_chance = "random skipping" + (f" ({', '.join(reserved)})" if reserved else "")
     static = [row for row in reached if method_name(row.method) in STATIC]
-    near = [row for row in static if not is_far(row)]
+    near = [row for row in static if not is_far(row) and not other_layers(row.trained_without, row.saved_tokens)]
     fixed = [_marked(row) for row in near if not apart(leader, row)]
     not_near = ""
     if far := [row.label for row in static if is_far(row)]:

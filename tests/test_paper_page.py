@@ -1,12 +1,16 @@
 """The page of the paper's tables shows what the runs whose records lie beside it say of them."""
 
+import itertools
+import re
 from functools import cache
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from adaptive_bench.cli.paper import Form, _shown
 from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.leaderboard.paper import paper_tables
 from adaptive_bench.leaderboard.paper_beside import beside_board
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +38,51 @@ def test_each_table_is_that_of_its_runs(number):
     (found,) = beside_board(_board(*RUNS[number]), number)
     expected = _shown(found, Form.markdown)
     assert f"\n{expected}\n" in PAGE, f"docs/paper_tables.md is to have:\n{expected}"
+
+
+def test_the_page_begins_with_how_many_orders_are_those_of_the_paper():
+    """Counted from rows and the paper's texts: pairs apart by their deviations there and by their intervals here."""
+    (table,) = [one for one in paper_tables() if one["table"] == 1]
+    tasks = {"written": TASKS, "likelihood": ("nano_qa_ll",)}
+    rows = [row for row in _board("methods").rows if (row.axis, row.phase) == ("tokens", "all")]
+    frame = pd.DataFrame(
+        [
+            (row.label, row.task, row.level, row.low, row.high)
+            for row in rows
+            if row.metric.startswith(("exact", "acc,"))
+        ],
+        columns=["label", "task", "level", "low", "high"],
+    ).drop_duplicates(["label", "task", "level"])
+    counts = {"written": [0, 0], "likelihood": [0, 0]}
+    for column, (kind, level) in enumerate(table["asks"]):
+        here = frame[(frame.level == level) & frame.task.isin(tasks[kind])].dropna()
+        ends = here.groupby("label")[["low", "high"]].agg(["mean", "size"])
+        ends = ends[ends["low", "size"] == len(tasks[kind])]
+        known = []
+        for row in table["rows"]:
+            mean, _, deviation = row["values_"][column].partition(" ± ")
+            for label in (row["method"], f"{row['method']}@paper"):
+                if mean and label in ends.index:
+                    low, high = ends.loc[label, "low"]["mean"], ends.loc[label, "high"]["mean"]
+                    known.append((label, float(mean), float(deviation or 0), low, high))
+        for one, other in itertools.combinations(known, 2):
+            variants = [label.partition("@")[0].partition("[")[0] for label in (one[0], other[0])]
+            if variants[0] == variants[1] and ("@" in one[0]) != ("@" in other[0]):
+                continue  # one row of the paper, in two semantics
+            apart = abs(one[1] - other[1]) > one[2] + other[2], one[3] > other[4] or one[4] < other[3]
+            if all(apart):
+                counts[kind][int((one[1] > other[1]) != (one[3] > other[4]))] += 1
+    first = re.sub(r"\s+", " ", PAGE.partition("\n\n")[2].partition("\n\n")[0])
+    assert first == (
+        "Of the pairs of values in the paper's Table 1 that both sides decide, on the generative tasks {} are in the "
+        "same order here and {} in the inverse one, on the log-likelihood tasks {} and {}."
+    ).format(*counts["written"], *counts["likelihood"])
+
+
+def test_defaults_stand_beside_ablations_in_the_same_semantics():
+    (found,) = beside_board(_board("methods"), 5)
+    labels = [row["label"] for row in found["rows"] if row["label"] is not None]
+    assert "gateskip@paper" in labels and all(label.endswith("@paper") for label in labels)
 
 
 def _costs():

@@ -56,9 +56,9 @@ def headroom(
 ) -> None:
     """Measure what adaptive methods could save at most: which sites matter, oracles, best static sets of layers.
 
-    Headroom is an attainable oracle less the best static set. Where its interval holds 0, the task cannot rank adaptive
-    methods on this model. Layers are left out of the model as it is; train it on the tasks first (`run --methods
-    dense`). Oracles know the answers: they are no methods, and no table ranks them.
+    Headroom is an attainable oracle less the best static set. Layers are left out of the model as it is: methods that
+    train it to skip are not bounded. Train it on the tasks first (`run --methods dense`). Oracles know the answers:
+    they are no methods, and no table ranks them.
     """
     if kv not in _POLICIES:
         raise UsageError(f"--kv is one of {', '.join(_POLICIES)}, got {kv!r}.")

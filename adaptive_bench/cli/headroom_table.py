@@ -37,17 +37,19 @@ def _task(task: Mapping[str, Any], share: float) -> list[str]:
 
 
 def verdict(task: Mapping[str, Any]) -> str:
-    """At which savings a task can rank adaptive methods, as far as the attainable oracles tell."""
+    """At which savings an attainable oracle keeps more than the best static sets. Sets, exits and oracles leave layers
+    out of the model as it is: nothing is said of methods that train it to do without them.
+    """
     if _guesses(task):
         return (
-            f"With all layers this model is no better at {task['task']} than guessing: the task cannot rank adaptive "
-            f"methods on it. Train it on the task first."
+            f"With all layers this model is no better at {task['task']} than guessing, so there is nothing to keep. "
+            f"Train it on the task first."
         )
     found = {level["level"]: _headrooms(level) for level in task["levels"] if level["reached"]}
     known = {level: some for level, some in found.items() if some}
     if not known:
         reason = task["asked_once"] or "no static set saves that much"
-        return f"Whether {task['task']} can rank adaptive methods on this model is not known: {reason}."
+        return f"Whether there is anything to decide on {task['task']} is not known: {reason}."
     without = [level for level, some in known.items() if all(one["holds_0"] for one in some)]
     if not without:
         return "An attainable oracle lies above the best static sets at every saving: there is something to decide."
@@ -60,13 +62,14 @@ def verdict(task: Mapping[str, Any]) -> str:
         where, also = "at any saving" if len(without) == len(known) else where, ""
     if task["asked_once"] is not None:  # without another asking to cross them with, sets are in no verdict
         return (
-            f"Whether {task['task']} can rank adaptive methods on this model {where} is not known: "
-            f"{task['asked_once']}, so exits per token are the only attainable oracle, and it does not lie above the "
-            f"best static sets there (the intervals hold 0 or lie below).{also}"
+            f"Whether there is anything to decide on {task['task']} {where} is not known: {task['asked_once']}, so "
+            f"exits per token are the only attainable oracle, and it does not lie above the best static sets there (the "
+            f"intervals hold 0 or lie below).{also}"
         )
     return (
-        f"On this model {task['task']} cannot rank adaptive methods {where}: no attainable oracle lies above the best "
-        f"static sets there (the intervals hold 0 or lie below).{also}"
+        f"On {task['task']}, leaving layers out of this model as it is, no attainable oracle lies above the best static "
+        f"sets {where} (the intervals hold 0 or lie below).{also} Methods that train the model to skip are not bounded "
+        f"by this."
     )
 
 

@@ -52,11 +52,11 @@ function answer() {
   const part = (controls) => found.lines.filter((one) => one.control === controls).slice(0, most).map((one) => line(one, found));
   const methods = found.lines.filter((one) => !one.control).length;
   const more = methods > most ? element("p", { class: "note" }, `The first ${most} of ${methods} methods. `, element("button", { type: "button", onclick: () => change({ rows: "all" }) }, "show all")) : "";
-  const left = found.left_out.length ? element("p", { class: "note" }, `Not in the mean: ${found.left_out.join(", ")}. Where the dense model scores 0, no share of it is defined.`) : "";
+  const left = found.left_out.length ? element("p", { class: "note" }, `Not in the mean: ${found.left_out.join(", ")}. There the dense model is not known to be better than the model before training and than a guess.`) : "";
   byId("standing").replaceChildren(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Methods by rank" }, element("table", { class: "ranked" },
     element("caption", {}, `Methods at ${found.level} % ${data.axes[state.axis]}${state.phase === "all" ? "" : ` of ${state.phase}`}, best first; controls below, unranked`),
     element("thead", {}, element("tr", {}, header("rank", "The ranks that tests leave open, among methods that are not controls"), header("method"),
-      header("overall, % of dense", "Mean over the tasks of the share of the dense score"), ...found.compared.map((name, at) => header(`${found.tasks[at]}${/( \(%\)| ↓)$/.exec(name)?.[0] || ""}`, name)),
+      header("overall (base 0, dense 100)", "Mean over the tasks; 0 is the model before training or a guess, 100 the dense model"), ...found.compared.map((name, at) => header(`${found.tasks[at]}${/( \(%\)| ↓)$/.exec(name)?.[0] || ""}`, name)),
       found.asked ? header("loses with the decisions of other tokens", "Points of the dense score that are lost, mean over the tasks, and on how many of them that is certain") : null,
       found.settings.length ? header("saved time, %", times) : null, header("state"))),
     element("tbody", {}, ...part(false)), element("tbody", { class: "controls-of-it" }, ...part(true)))), more, unmeasured, left);

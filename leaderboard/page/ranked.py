@@ -8,6 +8,7 @@ from ..answer import answer
 from ..groups import Group
 from ..marks import marks as marks_of
 from ..numbers import number, percent
+from ..provenance import measured_earlier
 from ..row import Row
 from ..standing import Line, Standing, preferred, standings
 from ..tables import NONE
@@ -16,10 +17,10 @@ from ..tables import NONE
 def ranked(group: Group) -> list[dict[str, Any]]:
     """Of every axis, phase, setting and level the sentence, what it rests on, and the lines of the table.
 
-    A line has `label`, `control`, `at` (the level it is read at), `rank`, `overall` with its ends, `lost`, `times`, and
+    `earlier` says which methods were measured by other code. A line has `label`, `control`, `at` (the level it is read at), `rank`, `overall` with its ends, `lost`, `times`, and
     by task of `tasks` the score, its ends, the share of the dense score with its ends, and marks.
     """
-    found = []
+    found, earlier = [], measured_earlier(group.board.folders)
     for standing in standings(group.board):
         said = answer(group.board, standing, featured=group.featured)
         settings = list(dict.fromkeys(name for line in standing.lines for name in line.times or ()))
@@ -35,6 +36,7 @@ def ranked(group: Group) -> list[dict[str, Any]]:
                 "tasks": [grid.name for grid in standing.tasks],
                 "compared": [grid.compared for grid in standing.tasks],
                 "left_out": standing.left_out,
+                "earlier": earlier,
                 "settings": settings,
                 "asked": any(line.asked for line in standing.lines),
                 "unmeasured": _unmeasured(standing, settings),

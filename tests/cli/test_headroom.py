@@ -301,8 +301,14 @@ def _level(level, *differences):
 @pytest.mark.parametrize(
     ("levels", "words"),
     [
-        ([_level(0.1, True, True), _level(0.2, True, None)], "cannot rank adaptive methods at any saving"),
-        ([_level(0.1, True, True), _level(0.2, False, True)], "cannot rank adaptive methods at 10 % saved"),
+        (
+            [_level(0.1, True, True), _level(0.2, True, None)],
+            "no attainable oracle lies above the best static sets at any",
+        ),
+        (
+            [_level(0.1, True, True), _level(0.2, False, True)],
+            "no attainable oracle lies above the best static sets at 10 % saved",
+        ),
         ([_level(0.1, True, False)], "there is something to decide"),
         ([_level(0.1, None, None)], "not known"),
         ([{"level": 0.9, "reached": False}], "not known"),
@@ -315,13 +321,13 @@ def test_the_verdict_is_that_of_the_intervals(levels, words):
     assert "no better at toy than guessing" in verdict({**task, "dense": {"low": 0.2}})
 
 
-def test_exits_alone_do_not_say_that_a_task_cannot_rank():
+def test_exits_alone_do_not_say_that_there_is_nothing_to_decide():
     asked_once = "it scores whole texts"
     task = {"task": "toy", "levels": [_level(0.1, None, True), _level(0.2, None, False)], "asked_once": asked_once}
     task |= {"unit": "bits", "chance": None, "dense": {"low": 0.9}, "exit_oracle": {"online": {"headroom": None}}}
     told = verdict(task)
-    assert told.startswith("Whether toy can rank adaptive methods on this model at 10 % saved is not known: it scores")
-    assert "cannot rank" not in told
+    assert told.startswith("Whether there is anything to decide on toy at 10 % saved is not known: it scores")
+    assert "no attainable oracle" not in told
     assert "there is something to decide" in verdict(task | {"levels": [_level(0.2, None, False)]})
 
 

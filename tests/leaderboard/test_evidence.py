@@ -2,10 +2,12 @@
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from forged_entries import measured_two, point, read, reseal, verified
 
+from adaptive_bench import source
 from adaptive_bench.leaderboard import derived, evidence, provenance
 from adaptive_bench.leaderboard import verified as verified_now
 from adaptive_bench.leaderboard.evidence import (
@@ -18,7 +20,7 @@ from adaptive_bench.leaderboard.evidence import (
 )
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.page import render
-from adaptive_bench.leaderboard.provenance import OTHER_CODE, method_facts_of
+from adaptive_bench.leaderboard.provenance import OTHER_CODE, measured_earlier, method_facts_of
 from adaptive_bench.leaderboard.rows import Rejected
 from adaptive_bench.source import code_of
 
@@ -126,3 +128,15 @@ def test_a_method_whose_plugin_is_not_here_stays_unchecked_and_is_not_called_old
     assert by_method["random_skip"]["evidence"] == REDERIVED
     assert by_method["random_skip"]["external"].endswith("not here") and by_method["dense"]["external"] is None
     assert method_facts_of([entry])["random_skip"]["code"] != OTHER_CODE
+
+
+def test_rows_of_an_earlier_version_of_their_method_are_named(monkeypatch):
+    """As if the version of SkipGPT were raised today: the published board names its rows, and no other."""
+    entry = Path(__file__).parents[2] / "leaderboard/entries/real-text-3M"
+    version = source._version
+    known = measured_earlier([entry])
+    monkeypatch.setattr(source, "_version", lambda file: 99 if file.stem == "skipgpt" else version(file))
+    said = measured_earlier([entry])
+    assert said != known and "`skipgpt`" in said
+    monkeypatch.setattr(source, "_version", lambda file: 99)
+    assert measured_earlier([entry]).endswith("of what executes it: every method.")

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 from swept_board import FEW, SPARING, TRAINED, section
 
+from adaptive_bench.leaderboard.answer import answer
 from adaptive_bench.leaderboard.findings import findings
+from adaptive_bench.leaderboard.standing import standings
 from adaptive_bench.leaderboard.tables import tables_of
 from adaptive_bench.leaderboard.verdict import verdict
 
@@ -103,7 +105,7 @@ def test_a_comparison_carries_the_marks_of_the_method(board):
     assert "`mod`§ | +70.0 [" in section(below, "Who is better than static depth")
 
 
-def test_the_control_carries_its_own_marks_where_its_number_is_used(board):
+def test_methods_are_held_against_the_control_at_the_cut_it_was_trained_for_alone(board):
     """At its own savings the number of layers is that of the point, not of the level next to it."""
 
     def said(trained_without, not_converged=False):
@@ -117,18 +119,41 @@ def test_the_control_carries_its_own_marks_where_its_number_is_used(board):
             replace(one, points=tuple(({**at, "tokens": layers[at["net"]]}, *rest) for at, *rest in one.points))
             for one in sweeps
         ]
-        text = findings(found)
-        return text, section(text, "Who is better than static depth").split("\n")[:2]
+        text = section(findings(found), "Who is better than static depth")
+        return [line for line in text.split("\n") if line.startswith("- ")]
 
-    text, (first, second) = said(1 / 6)
-    assert f"`{TRAINED}`, without" in first and f"`{TRAINED}`◊, without" in second
-    assert "◊ not trained for the number of layers" in section(text, "Marks")
-    _, (first, second) = said(2 / 6)
-    assert f"`{TRAINED}`◊, without" in first and f"`{TRAINED}`, without" in second
-    _, (first, second) = said(1 / 6, not_converged=True)
-    assert f"`{TRAINED}`#, without" in first and f"`{TRAINED}`◊#, without" in second
-    text, (first, second) = said(None)
-    assert "◊" not in text and f"`{TRAINED}`, without" in first
+    (first,) = said(1 / 6)
+    assert f"`{TRAINED}` scores 20.0 % at a saving of 11.0 %" in first
+    (second,) = said(2 / 6)
+    assert f"`{TRAINED}` scores 98.0 % at a saving of 22.0 %" in second
+    (first,) = said(1 / 6, not_converged=True)
+    assert f"`{TRAINED}`# scores 20.0 %" in first
+    (none,) = said(3 / 6)
+    assert none.endswith("no comparison is made.")
+    assert len(said(None)) == 2
+
+
+def test_of_controls_trained_for_one_cut_methods_are_held_against_the_best(board):
+    angular, search = (f"static_depth[rule={rule},trained=true]" for rule in ("angular", "search"))
+    curves = {TRAINED: {0.0: 99, 0.13: 40, 0.26: 90}, angular: {0.0: 99, 0.11: 70, 0.22: 95}}
+    curves |= {search: {0.0: 99, 0.14: 60, 0.27: 30}, "mod": 61, "dense": {0.0: 99}}
+    rows = {name: {"trained_without": 1 / 6} for name in (TRAINED, search)} | {angular: {"trained_without": 2 / 6}}
+    found = board(curves, rows=rows)
+    for name in (TRAINED, angular, search):
+        sweeps = found.answers["run"].sweeps[name, "bench", "nano_math", None]
+        sweeps[:] = [
+            replace(
+                one,
+                points=tuple(({**at, "tokens": layers / 6}, *rest) for layers, (at, *rest) in enumerate(one.points)),
+            )
+            for one in sweeps
+        ]
+    text = section(findings(found), "Who is better than static depth")
+    first, second = (line for line in text.split("\n") if line.startswith("- "))
+    assert f"`{search}` scores 60.0 % at a saving of 14.0 %" in first and "not separated from it: `mod`." in first
+    assert f"`{angular}` scores 95.0 % at a saving of 22.0 %" in second and "behind it: `mod`;" in second
+    (standing,) = standings(found)
+    assert answer(found, standing).text.endswith("ties cutting layers.")
 
 
 def test_marks_of_a_control_stand_behind_what_is_said_against_it(board):
@@ -143,7 +168,8 @@ def test_marks_of_a_control_stand_behind_what_is_said_against_it(board):
 
     static, chance, told = said(beyond_target=True, trained_without=0.5)
     assert static.endswith("] ‡◊") and chance.endswith("] *")
-    assert f"ahead of random skipping (random_skip*) and of {TRAINED}‡◊; rank" in told
+    assert "ahead of random skipping (random_skip*); rank" in told  # the control was not trained for this
+    assert f"and of {TRAINED}‡; rank" in said(beyond_target=True)[2]
     static, chance, told = said()
     assert static.endswith("]") and chance.endswith("]") and "ahead of random skipping; rank" in told
 

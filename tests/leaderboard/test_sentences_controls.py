@@ -58,8 +58,7 @@ def test_an_interpolated_control_is_marked_and_asked_where_it_was_measured(board
     (grid,) = grids(found.rows)
     assert grid.score(TRAINED, 0.15).startswith(f"{100 * row.score:.1f}≈")
     first, second, *table = section(findings(found), "Who is better than static depth").split("\n")
-    where = "without a measured point within 2 points of 15 % on one side or both"
-    assert f"`{TRAINED}`, {where}, scores 20.0 % at a saving of 11.0 %; p" in first
+    assert f"`{TRAINED}` scores 20.0 % at a saving of 11.0 %, where it was measured; p" in first
     assert "Ahead of it: `mod`, `calm`≈;" in first  # calm was measured at 0 and 30 % alone
     assert "scores 98.0 % at a saving of 22.0 %" in second and "Ahead of it: none;" in second
     assert "not separated from it: `mod`, `calm`≈" in second
@@ -79,12 +78,12 @@ def test_what_the_page_says_against_a_control_has_its_mark(board):
 
 def test_a_control_that_was_measured_nearby_is_asked_at_the_level(board):
     said = section(findings(board({TRAINED: 40, "mod": 95})), "Who is better than static depth")
-    assert said.startswith(f"- **nano\\_math**: `{TRAINED}` scores 40.0 [") and "measured point" not in said
+    assert said.startswith(f"- **nano\\_math**: `{TRAINED}` scores 40.0 [") and "it was measured" not in said
 
 
 def test_a_control_without_points_between_5_and_30_percent_says_nothing(board):
     said = section(findings(board({TRAINED: {0.0: 99, 0.4: 10}, "mod": 95})), "Who is better than static depth")
-    assert said.endswith("within 2 points of 15 % on one side or both: no comparison with it is made.")
+    assert said.endswith("was measured at 5 to 30 %: no comparison is made.")
 
 
 def test_only_what_every_seed_was_measured_at_is_a_point_of_the_control(board):
