@@ -193,5 +193,6 @@ def chance_of(task: str, metric: str) -> float | None:
     """What a guess scores, of a task that is registered here and of its first metric."""
     name = task.partition(":")[0]
     found = registry.get("tasks", name) if name in registry.names("tasks") else None
-    known = isinstance(found, Task) and metric == found.metrics[0] and not math.isnan(found.chance)
-    return found.chance if known else None
+    if not isinstance(found, Task) or metric != found.metrics[0] or math.isnan(found.chance):
+        return None
+    return found.chance
