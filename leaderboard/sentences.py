@@ -17,7 +17,7 @@ from .decisions import FLOOR, is_apart, is_floor
 from .frame import Board
 from .grid import AXES, Grid
 from .headroom import headroom as about_headroom
-from .marks import marks
+from .marks import is_far, marks, other_layers
 from .numbers import number, percent
 from .paired import Comparison
 from .paper import paper_tables
@@ -159,7 +159,8 @@ def static(board: Board, columns: Iterable[Column]) -> Iterator[str]:
         grid, control = column.grid, column.found.static
         if control is None:
             continue
-        if not column.marks[control]:
+        row = column.row(control)
+        if not is_far(row) and not other_layers(row.trained_without, row.saved_tokens):
             over = column.found.over_static
             yield (
                 f"{column.task}: `{control}` scores {column.shown(control)}; p is corrected for {len(over)} "

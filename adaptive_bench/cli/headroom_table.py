@@ -63,13 +63,13 @@ def verdict(task: Mapping[str, Any]) -> str:
     if task["asked_once"] is not None:  # without another asking to cross them with, sets are in no verdict
         return (
             f"Whether there is anything to decide on {task['task']} {where} is not known: {task['asked_once']}, so "
-            f"exits per token are the only attainable oracle, and it does not lie above the best static sets there (the "
-            f"intervals hold 0 or lie below).{also}"
+            f"exits per token are the only attainable oracle, and it does not lie above the best static sets there "
+            f"(the intervals hold 0 or lie below).{also}"
         )
     return (
-        f"On {task['task']}, leaving layers out of this model as it is, no attainable oracle lies above the best static "
-        f"sets {where} (the intervals hold 0 or lie below).{also} Methods that train the model to skip are not bounded "
-        f"by this."
+        f"On {task['task']}, leaving layers out of this model as it is, no attainable oracle lies above the best "
+        f"static sets {where} (the intervals hold 0 or lie below).{also} Methods that train the model to "
+        f"skip are not bounded by this."
     )
 
 

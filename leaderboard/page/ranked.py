@@ -17,8 +17,9 @@ from ..tables import NONE
 def ranked(group: Group) -> list[dict[str, Any]]:
     """Of every axis, phase, setting and level the sentence, what it rests on, and the lines of the table.
 
-    `earlier` says which methods were measured by other code. A line has `label`, `control`, `at` (the level it is read at), `rank`, `overall` with its ends, `lost`, `times`, and
-    by task of `tasks` the score, its ends, the share of the dense score with its ends, and marks.
+    `earlier` says which methods were measured by other code. A line has `label`, `control`, `at` (the level it is read
+    at), `rank`, `overall` with its ends, `lost`, `times`, and by task of `tasks` the score, its ends, the share of the
+    dense score with its ends, and marks.
     """
     found, earlier = [], measured_earlier(group.board.folders)
     for standing in standings(group.board):

@@ -19,6 +19,7 @@ from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.plain import markdown
 from adaptive_bench.leaderboard.rows import checked
 from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, as_json, as_markdown, build
+from adaptive_bench.leaderboard.tables import NONE
 from adaptive_bench.source import code_of
 from adaptive_bench.store.results import write_run
 
@@ -186,14 +187,15 @@ def test_the_ranked_table_has_the_numbers_of_the_rows(make_row):
     board = board_of(map(checked, rows))
     page = render(board, "net")
     (found,) = _data(page)["parts"]["1-model-not-recorded-net"]["ranked"]
-    kept = {row.label: (row.kept, row.kept_low, row.kept_high) for row in board.rows}
+    kept = {row.label: row.kept for row in board.rows}  # the scale's own 0 is 0 here: no base, and a guess has 0
     for line in found["lines"]:
-        assert line["overall"] == [f"{100 * value:.1f}" for value in kept[line["label"]]]
+        # Without the scores of documents nobody knows how a mean over tasks varies.
+        assert line["overall"] == [f"{100 * kept[line['label']]:.1f}", NONE, NONE]
         score = scores[line["label"]][1]
         texts = [number(rows[0]["metric"], one) for one in (score, score - 0.05, score + 0.05)]
         assert [cell[:3] for cell in line["cells"]] == [texts, texts]
     assert [(line["label"], line["rank"]) for line in found["lines"]] == [
-        ("mod", "1"), ("calm", "2"), ("dense", ""), ("random_skip", ""),
+        ("mod", "1–2"), ("calm", "1–2"), ("dense", ""), ("random_skip", ""),  # no test without documents
     ]  # fmt: skip
     top = html.unescape(page.partition('id="standing"')[2].partition("</section>")[0])
     shown = [text for line in found["lines"] for text in (line["overall"][0], *(cell[0] for cell in line["cells"]))]
