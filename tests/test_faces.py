@@ -11,6 +11,8 @@ import pytest
 
 import adaptive_bench
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 METHOD_FILES = sorted(ROOT.glob("methods/*.py"))
 PAGES = [ROOT / "docs/tutorial_add_a_method.md", ROOT / "README.md"]

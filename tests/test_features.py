@@ -9,6 +9,8 @@ import typer
 
 from adaptive_bench.cli import app
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]

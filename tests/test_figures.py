@@ -11,6 +11,8 @@ import pytest
 from adaptive_bench.docs import charts, drawing, figures, mechanisms, results, schemes
 from adaptive_bench.method import KVPolicy
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parent.parent / "docs"
 WRITTEN = figures.figures(DOCS / "records")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")

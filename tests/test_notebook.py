@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOK = Path(__file__).parent.parent / "docs" / "first_steps.ipynb"
 nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel (the dev extra)")
 
@@ -14,7 +16,6 @@ def printed(cell):
     return "".join("".join(part) for part in parts)
 
 
-@pytest.mark.slow
 def test_every_cell_runs(tmp_path):
     import nbformat
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FOLDERS = SETTINGS["tool"]["setuptools"]["package-dir"]
@@ -112,7 +114,6 @@ def _built(what: str, source: Path, target: Path) -> Path:
     return target / done.stdout.splitlines()[-1]
 
 
-@pytest.mark.slow
 def test_a_wheel_made_of_the_sdist_has_all_that_the_package_needs(tmp_path):
     """It is run where its dependencies are and this checkout is not."""
     source, site, dist = (tmp_path / name for name in ("source", "site", "dist"))

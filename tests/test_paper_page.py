@@ -13,6 +13,8 @@ from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.paper import paper_tables
 from adaptive_bench.leaderboard.paper_beside import beside_board
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "docs/records/nano_paper"  # an entry for each experiment of the paper
 TASKS = ("nano_math", "nano_qa")

@@ -12,6 +12,8 @@ import yaml
 import adaptive_bench
 from adaptive_bench import method
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 GENERATED = {"first_steps.md"}  # from the notebook, while the site is built
 FOREIGN = re.compile(
@@ -40,7 +42,6 @@ def test_every_page_is_in_the_navigation():
     assert sorted(_pages(settings["nav"])) == sorted(there | GENERATED)
 
 
-@pytest.mark.slow
 def test_it_builds_without_a_warning(tmp_path, site):
     for package in ("material", "mkdocstrings_handlers.python"):
         pytest.importorskip(package, reason="needs the docs extra: pip install '.[docs]'")

@@ -12,6 +12,8 @@ import adaptive_bench.runs  # noqa: F401 - imported beforehand: the clock is for
 from adaptive_bench import registry
 from adaptive_bench.store.results import write_run
 
+pytestmark = pytest.mark.slow
+
 corpus = SimpleNamespace()
 # Beside this file; tests are no package.
 for _name in ("bad_input.py", "bad_combinations.py", "bad_files.py", "bad_models.py"):

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = f"{shlex.quote(sys.executable)} -m adaptive_bench"
 
 
@@ -15,7 +17,6 @@ def test_a_list_ends_quietly(arguments):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.slow
 def test_a_run_is_done_all_the_same(tmp_path):
     command = f"{PROGRAM} run --config smoke --methods dense --out {shlex.quote(str(tmp_path / 'out'))}"
     script = f"{command} 2>&1 | true; exit ${{PIPESTATUS[0]}}"

@@ -12,6 +12,8 @@ import typer
 
 from adaptive_bench.cli import app
 
+pytestmark = pytest.mark.slow
+
 # Each is wrong for the option that it is given to, whatever else is said.
 EMPTY, BLANK = "", "  "
 ODD_PATHS = ("a\x1b[31mb", "a\nb", "a\x07b")

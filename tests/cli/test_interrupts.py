@@ -12,6 +12,8 @@ from adaptive_bench import __version__
 from adaptive_bench.cli import interrupts
 from adaptive_bench.cli.failures import reported
 
+pytestmark = pytest.mark.slow
+
 _PRESS = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
 _LINE = "Interrupted: Stopped. Finished work is kept; give the same command again.\n"
 

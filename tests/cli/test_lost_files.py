@@ -14,6 +14,8 @@ from adaptive_bench.store.results import write_run
 from adaptive_bench.store.run_files import key_in, run_command
 from adaptive_bench.store.runs import find_run, run_name, tables
 
+pytestmark = pytest.mark.slow
+
 ROW = {
     "method": "mod",
     "semantics": "bench",

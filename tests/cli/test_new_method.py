@@ -13,6 +13,8 @@ import torch
 from adaptive_bench import registry
 from adaptive_bench.model import AdaptiveModel
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def package(command, monkeypatch) -> Path:
@@ -46,7 +48,6 @@ def test_the_code_is_tidy(package):
         assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.slow
 def test_its_own_test_passes(package):
     """The conformance suite, as the user runs it: nothing installed, pytest in the new folder."""
     done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=package, capture_output=True, text=True)
@@ -78,7 +79,6 @@ def test_the_plugin_is_listed(command, package):
     assert "".join(str(package).split()) in "".join(result.stdout.split())
 
 
-@pytest.mark.slow
 def test_the_installed_package_is_found_without_a_plugin_option(package, tmp_path):
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     done = subprocess.run([*install, "--target", str(tmp_path / "site"), str(package)], capture_output=True, text=True)

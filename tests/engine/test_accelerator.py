@@ -29,6 +29,8 @@ from adaptive_bench.training.distributed import DistributedTraining
 from adaptive_bench.training.encoding import EncodedExample
 from adaptive_bench.training.gradient import accumulate
 
+pytestmark = pytest.mark.slow
+
 NAMES = registry.names("methods")
 FAMILIES = registry.names("families")
 # Both semantics, every value of a parameter that has few, and two papers' letters that `check` leaves out.

@@ -15,9 +15,13 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("gcc") is None, reason="a library that gcc builds is loaded by LD_PRELOAD"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        sys.platform != "linux" or shutil.which("gcc") is None,
+        reason="a library that gcc builds is loaded by LD_PRELOAD",
+    ),
+]
 
 
 def carried_out(script, *arguments):
@@ -25,7 +29,6 @@ def carried_out(script, *arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": ""})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -45,7 +48,6 @@ def test_a_command_ends_as_if_nothing_had_happened(arguments):
     assert tried == well > 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "attacks",
     ["clock set back by a year at 60|clock .* year during", "two at once, 0.7", "link", "full disk of .*[08] KB"],

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).with_name("kill_and_resume.py")
 
 
-@pytest.mark.slow
 def test_killed_runs_end_as_if_nothing_had_happened(tmp_path):
     command = [sys.executable, str(SCRIPT), "--kills", "4", "--seed", "7", "--json", "--home", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": ""})

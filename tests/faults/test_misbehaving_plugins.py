@@ -15,6 +15,8 @@ from adaptive_bench.errors import PluginFault
 from adaptive_bench.recipe import EvalRecipe, TrainRecipe
 from adaptive_bench.runs import plan, run
 
+pytestmark = pytest.mark.slow
+
 PLUGIN = """
 import atexit, builtins, gc, json, os, random, shutil, signal, subprocess, sys, threading, time, warnings
 from pathlib import Path
@@ -167,13 +169,11 @@ def together(model_folder, tmp_path_factory):
         registry._registered = known
 
 
-@pytest.mark.slow
 def test_dense_is_what_it_is_alone(together):
     _, beside, alone = together
     assert beside == alone
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_misbehaving_plugin_is_named_or_harmless(together, name):
     failures, said = together[0], CASES[name][1]

@@ -20,6 +20,8 @@ from adaptive_bench.runs import plan
 from adaptive_bench.runs.outcome.naming import run_name
 from adaptive_bench.runs.work.request import launch_request
 
+pytestmark = pytest.mark.slow
+
 FULL = """
 image: registry.example.org/team/adaptive-bench@sha256:0123456789abcdef
 claim: runs

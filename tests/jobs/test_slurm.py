@@ -10,6 +10,8 @@ from adaptive_bench.jobs.launchers import slurm
 from adaptive_bench.runs import plan, run
 from adaptive_bench.training import checkpoint
 
+pytestmark = pytest.mark.slow
+
 EVENTS = ("preempted", "cancelled", "killed", "raises", "quiet", "dull")
 STEPS = 60
 _LONG_S = 900  # minutes go by where others compute
@@ -35,7 +37,6 @@ def eventful(eventful_config, cluster, monkeypatch):
     return eventful_config(EVENTS, step=8, train={"steps": STEPS, "checkpoint_every": 5})
 
 
-@pytest.mark.slow
 def test_every_cell_is_done_once_or_marked_with_its_reason(eventful, cluster, tmp_path):
     resources = tmp_path / "resources.yaml"
     resources.write_text("partition: low\nmemory: 100M\ntime: '10'\nwarn_s: 60\n")

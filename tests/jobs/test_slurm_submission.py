@@ -14,6 +14,8 @@ from adaptive_bench.jobs.launchers import slurm
 from adaptive_bench.runs import plan
 from adaptive_bench.runs.work.request import launch_request
 
+pytestmark = pytest.mark.slow
+
 METHODS = "dense,router_tuned_mod,gateskip"  # the second starts from the first
 
 
@@ -130,7 +132,6 @@ def test_names_of_jobs_are_their_own(submit, tmp_path):
     assert len(set(names)) == 3 and all(name.startswith("ab-a-run-") for name in names)
 
 
-@pytest.mark.slow
 def test_a_command_killed_after_a_real_sbatch_submits_once(config_of, tmp_path, tmp_path_factory):
     """A real Slurm and a real SIGKILL, between the submission and the note of it."""
     try:

@@ -16,6 +16,8 @@ from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_name
 from adaptive_bench.runs.work import carry_out, resources
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Process:
@@ -133,7 +135,6 @@ def test_processes_that_work_together_have_no_limit(config_of, monkeypatch, line
         carry_out.carry_out(plan(config_of("dense", cell_timeout=1.0)), lines)
 
 
-@pytest.mark.slow
 def test_trainings_that_never_end_are_ended_alone(eventful_config, lines, monkeypatch):
     """Whether they can be interrupted from within or not; the same command goes on with them."""
     monkeypatch.setattr(watchdog, "_GRACE_S", 1.0)
@@ -158,7 +159,6 @@ def test_trainings_that_never_end_are_ended_alone(eventful_config, lines, monkey
     assert len({(training.folder / "train.jsonl").read_bytes() for training in plan(config).trainings}) == 1
 
 
-@pytest.mark.slow
 def test_evaluations_that_never_end_are_ended_alone(eventful_config, lines, monkeypatch):
     monkeypatch.setattr(watchdog, "_GRACE_S", 1.0)
     config = eventful_config(("loops_later", "quiet"), step=8, train={"steps": 10}, cell_timeout=0.25)
@@ -171,7 +171,6 @@ def test_evaluations_that_never_end_are_ended_alone(eventful_config, lines, monk
     assert {row["method"] for row in outcome.rows} == {"eventful[event=quiet]"}
 
 
-@pytest.mark.slow
 def test_a_loop_is_said_and_a_stop_ends_it(eventful_config, lines, tmp_path, monkeypatch):
     """Without a limit nothing ends it but the user, whom it cannot hold up either."""
     monkeypatch.setattr(pool, "_GRACE_S", 1.0)

@@ -10,6 +10,8 @@ from forged_entries import about, archive, both, config, listed, measured_two, o
 
 from adaptive_bench.leaderboard.frame import read_board
 
+pytestmark = pytest.mark.slow
+
 
 def later(entry, other):
     """Submitted after every entry of this session: half an hour from now, and so far clocks may be apart."""

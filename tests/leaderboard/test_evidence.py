@@ -24,6 +24,8 @@ from adaptive_bench.leaderboard.provenance import OTHER_CODE, measured_earlier, 
 from adaptive_bench.leaderboard.rows import Rejected
 from adaptive_bench.source import code_of
 
+pytestmark = pytest.mark.slow
+
 
 def test_states_say_what_stands_behind_a_row(entries, tmp_path):
     own, _ = entries

@@ -43,6 +43,8 @@ from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.site import build
 from adaptive_bench.store.digest import sealed
 
+pytestmark = pytest.mark.slow
+
 
 def twice(members):
     """The first name a second time."""

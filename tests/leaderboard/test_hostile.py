@@ -24,6 +24,8 @@ from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.runs import run
 from adaptive_bench.store.archive import archived, files_in
 
+pytestmark = pytest.mark.slow
+
 TEXTS = {
     "script": "<script>alert(1)</script>",
     "image": "<img src=x onerror=alert(1)>",

@@ -7,6 +7,8 @@ import pytest
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.leaderboard.publish import publish
 
+pytestmark = pytest.mark.slow
+
 
 def git(*arguments, where):
     return subprocess.run(["git", *arguments], cwd=where, check=True, capture_output=True, text=True).stdout.strip()

@@ -19,6 +19,8 @@ from adaptive_bench.leaderboard.ranks import MARKER, ranks
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.runs import run
 
+pytestmark = pytest.mark.slow
+
 HOME = Path(__file__).parents[2]
 BASH = shutil.which("bash")
 
@@ -118,7 +120,6 @@ def script(place, *arguments, path=""):
     return subprocess.run([BASH, *arguments], cwd=place, env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.slow
 def test_the_script_of_the_workflow_builds_the_board_and_says_the_ranks(clone, entries):
     shutil.copytree(entries[1], clone / "leaderboard" / "entries" / "second")
     done = script(clone, ".ci/board", "preview", "HEAD")
@@ -127,7 +128,6 @@ def test_the_script_of_the_workflow_builds_the_board_and_says_the_ranks(clone, e
     assert "gateskip" in (clone / "preview" / "ranks.md").read_text()
 
 
-@pytest.mark.slow
 def test_the_script_fails_on_a_forged_entry_and_the_comment_names_file_and_value(clone, entries):
     forged(entries[1], clone / "leaderboard" / "entries" / "forged")
     done = script(clone, ".ci/board", "preview", "HEAD")

@@ -13,6 +13,8 @@ from adaptive_bench.runs.planning.files_read import check_unchanged, files_read
 from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.store.digest import file_digest
 
+pytestmark = pytest.mark.slow
+
 METHOD = """
 import json
 from pathlib import Path
@@ -145,7 +147,6 @@ def test_what_changes_while_it_is_asked_is_not_kept(config_of, small):
         check_unchanged(files_read(config, ("dense",), ("small",)))
 
 
-@pytest.mark.slow
 def test_a_file_that_a_method_reads_is_part_of_its_results(config_of, reader, said):
     config = config_of("reader,dense", levels=(0.0, 0.3), match_on="tokens")
     assert not run(config, said).failures

@@ -24,6 +24,8 @@ from adaptive_bench.store.overview import pieces
 from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.training import checkpoint, loop
 
+pytestmark = pytest.mark.slow
+
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[31m"
 
 

@@ -4,10 +4,11 @@ import pytest
 
 from adaptive_bench.runs import plan, run
 
+pytestmark = pytest.mark.slow
+
 EVENTS = ("none", "raises", "nan", "exhausts", "prints", "killed")
 
 
-@pytest.mark.slow
 def test_what_goes_wrong_in_a_cell_stays_in_it(eventful_config, capfd, lines):
     config = eventful_config(EVENTS, step=3)
     outcome = run(config, lines, jobs=4)

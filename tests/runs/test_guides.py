@@ -12,6 +12,8 @@ import pytest
 from adaptive_bench import registry
 from adaptive_bench.cli import main
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```", re.DOTALL)
 SMALL = ["--limit", "3", "--train-steps", "2"]
@@ -49,7 +51,6 @@ def _give(command, monkeypatch, capsys, *more):
     return printed.out
 
 
-@pytest.mark.slow
 def test_add_a_task(written, monkeypatch, capsys, model_folder):
     written("add_a_task.md")
     make, listing, dry, real = _commands("add_a_task.md")
@@ -80,7 +81,6 @@ def test_no_question_of_the_guide_has_two_uses(written):
     assert all(uses) and sum(map(len, uses)) == len(set().union(*uses)) == 1200
 
 
-@pytest.mark.slow
 def test_add_a_launcher(written, monkeypatch, capsys, model_folder):
     written("add_a_launcher.md")
     (command,) = _commands("add_a_launcher.md")
@@ -99,7 +99,6 @@ def test_add_a_launcher(written, monkeypatch, capsys, model_folder):
     assert script.read_text().count("--cell") == 3  # nothing was left to be written down
 
 
-@pytest.mark.slow
 def test_submit_in_five_commands(monkeypatch, tmp_path, capsys, model_folder):
     """As documented but for sizes and model; the last one against a bare repository."""
     (block,) = re.findall(r"```sh\n(.*?)```", (DOCS / "submit.md").read_text(encoding="utf-8"), re.DOTALL)

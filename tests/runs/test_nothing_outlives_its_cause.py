@@ -18,6 +18,8 @@ from adaptive_bench.store.atomic import write_sealed
 from adaptive_bench.store.results import read_table
 from adaptive_bench.task import Task
 
+pytestmark = pytest.mark.slow
+
 
 def other_weights(folder: Path) -> None:
     file = folder / "model.safetensors"

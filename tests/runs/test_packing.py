@@ -15,6 +15,8 @@ from adaptive_bench.store import archive, packing
 from adaptive_bench.store.archive import archived, files_in
 from adaptive_bench.store.packing import pack, unpack
 
+pytestmark = pytest.mark.slow
+
 KEY = "0123456789abcdef"
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from adaptive_bench.runs import plan, run
 
+pytestmark = pytest.mark.slow
+
 CHILD = r"""
 import sys
 from pathlib import Path
@@ -57,7 +59,6 @@ def names(folder):
     return sorted(str(path.relative_to(folder)) for path in (folder / "records").rglob("*"))
 
 
-@pytest.mark.slow
 def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
     asked = {"limit": 12, "calibration_examples": 6, "grid": (0.0, 0.3), "batch_size": 4}
     shared = {"tasks": ("nano_qa_ll", "nano_qa"), "evaluation": asked}

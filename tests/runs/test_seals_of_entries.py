@@ -21,6 +21,8 @@ from adaptive_bench.store.packing import pack, unpack
 from adaptive_bench.store.records import DialEvaluationRecord
 from adaptive_bench.store.results import read_table
 
+pytestmark = pytest.mark.slow
+
 ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
 
 

@@ -15,6 +15,8 @@ from adaptive_bench.runs import plan, repeated, run, spot_check
 from adaptive_bench.runs.work import calibrated, recording
 from adaptive_bench.training import encoding, order, schedule, target
 
+pytestmark = pytest.mark.slow
+
 
 class Said(SilentReporter):
     """Keeps the lines of a run that are about other code."""

@@ -12,6 +12,8 @@ import pytest
 from adaptive_bench import registry
 from adaptive_bench.cli import main
 
+pytestmark = pytest.mark.slow
+
 TUTORIAL = (Path(__file__).parents[2] / "docs" / "tutorial_add_a_method.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```", re.DOTALL)
 PYTHON = {block["file"]: block["text"] for block in BLOCK.finditer(TUTORIAL) if block["language"] == "python"}
@@ -35,7 +37,6 @@ def test_nothing_is_left_out():
     assert TUTORIAL.count("```") == 2 * (len(PYTHON) + len(re.findall(r"^```$\n(?=adaptive-bench)", TUTORIAL, re.M)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands(command, monkeypatch, model_folder, capsys):
     arguments = shlex.split(command)

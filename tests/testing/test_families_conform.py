@@ -7,11 +7,12 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import FAMILIES
 from adaptive_bench.testing.suite import Suite
 
+pytestmark = pytest.mark.slow
+
 METHODS = [name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")]
 SHARED = {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(set(registry.names("families")) - set(FAMILIES)))
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_conforms(name, family):

@@ -7,8 +7,9 @@ from adaptive_bench import registry
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing import check_specs
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 @pytest.mark.parametrize("spec", [*registry.names("methods"), "mod@paper", "free@paper"])
 def test_conforms(spec):
     with pretended():
