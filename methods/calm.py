@@ -117,6 +117,7 @@ class CALM(Method):
     unit = "layer"
     solves_dial = True
     wants_layer_states = True
+    losses_over = "answers"
     config: CALMConfig
 
     def __init__(self, config: CALMConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:

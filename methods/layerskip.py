@@ -73,6 +73,7 @@ class LayerSkip(Method):
     Config: ClassVar[type[MethodConfig]] = LayerSkipConfig
     unit = "layer"
     wants_layer_states = True
+    losses_over = "answers"
     config: LayerSkipConfig
 
     def __init__(self, config: LayerSkipConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:

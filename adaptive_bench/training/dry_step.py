@@ -7,6 +7,7 @@ memory. Its FLOPs and its peak are those of the real step on a CPU, method, loss
 from __future__ import annotations
 
 import weakref
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ class DryStep:
 
     Attributes:
         flops: Two a multiply-accumulate, of matrix products and attention.
-        peak_bytes: Held at once beside the weights, their gradients among it.
+        peak_bytes: Held at once beside the weights and their gradients; 0 where nobody watched.
     """
 
     flops: float
@@ -51,13 +52,14 @@ def without_values(model: AdaptiveModel) -> AdaptiveModel:
     return deepcopy(model, empty)
 
 
-def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int) -> DryStep:
+def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watched: bool = False) -> DryStep:
     """Go through one step of a model without values (`without_values`).
 
     Args:
         rows: Sequences read at once.
         length: Of each in tokens.
         labels: Of each, tokens that are predicted; the last ones.
+        watched: Whether to note what is held at once, which takes twice as long.
 
     Raises:
         RuntimeError: The method asks for values.
@@ -69,7 +71,11 @@ def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int) -> DrySt
     try:
         model.train()
         model.begin_step(max(1, round(1000 * _PLACE_IN_TRAINING)), 1000)
-        with _Held(model) as held, patch.object(functional, "scaled_dot_product_attention", _fused_attention):
+        if watched:  # from the second pass on gradients are there
+            for parameter in model.parameters():
+                parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+        held = _Held(model)
+        with held if watched else nullcontext(), patch.object(functional, "scaled_dot_product_attention", _fused_attention):
             loss = model(
                 input_ids=ids.to("meta"),
                 attention_mask=torch.ones_like(ids),
@@ -93,7 +99,8 @@ class _Held(TorchDispatchMode):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.bytes = self.peak_bytes = 0
-        own = [*model.parameters(), *model.buffers()]
+        gradients = (parameter.grad for parameter in model.parameters() if parameter.grad is not None)
+        own = [*model.parameters(), *model.buffers(), *gradients]
         self._known = {tensor.untyped_storage()._cdata for tensor in own}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
