@@ -30,7 +30,7 @@ def usable_bytes(device: torch.device, root: Path = _ROOT) -> int | None:
     Args:
         root: Where `proc` and `sys` are.
     """
-    free = _free_on_gpu(device) if device.type == "cuda" else free_bytes(root)
+    free = free_bytes(root) if device.type == "cpu" else _free_on_gpu(device)
     return None if free is None else int(_USABLE * free / _workers)
 
 
@@ -46,9 +46,11 @@ def give_back() -> None:
         trim(0)
 
 
-def _free_on_gpu(device: torch.device) -> int:
+def _free_on_gpu(device: torch.device) -> int | None:
     import torch
 
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return None
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + kept
 

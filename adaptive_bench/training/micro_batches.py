@@ -89,7 +89,7 @@ class MicroBatches:
         self.usable = usable if found is None else max(0, found - trained_bytes(model))
         self._rough = rough_footprint(model)
         self._whole = float(_WHOLE_BYTES)
-        if self._device.type == "cuda":
+        if self.usable is not None and self._device.type == "cuda":
             self._whole = _WHOLE_SHARE_OF_GPU * torch.cuda.get_device_properties(self._device).total_memory
 
     @cached_property
