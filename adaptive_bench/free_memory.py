@@ -30,8 +30,13 @@ def usable_bytes(device: torch.device, root: Path = _ROOT) -> int | None:
     Args:
         root: Where `proc` and `sys` are.
     """
-    free = free_bytes(root) if device.type == "cpu" else _free_on_gpu(device)
+    free = free_on(device, root)
     return None if free is None else int(_USABLE * free / _workers)
+
+
+def free_on(device: torch.device, root: Path = _ROOT) -> int | None:
+    """All that is free on a device; `None` where nobody knows."""
+    return free_bytes(root) if device.type == "cpu" else _free_on_gpu(device)
 
 
 def free_bytes(root: Path = _ROOT) -> int | None:

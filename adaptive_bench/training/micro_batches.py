@@ -19,10 +19,11 @@ from adaptive_bench.training.dry_step import dry_step, without_values
 from adaptive_bench.training.encoding import EncodedExample
 
 if TYPE_CHECKING:
+    from adaptive_bench.backbone import Backbone
     from adaptive_bench.model import AdaptiveModel
 
-_VALUE_BYTES = 4
-_OPTIMIZER_VALUES = 3  # of a trained parameter: its gradient and AdamW's two moments
+VALUE_BYTES = 4
+OPTIMIZER_VALUES = 3  # of a trained parameter: its gradient and AdamW's two moments
 _MOST_PADDING = 0.1
 _ABOUT = 0.8
 # Below this nobody runs out of memory, and a pass more costs more than padding.
@@ -45,14 +46,17 @@ class Footprint:
         return self.always + rows * length * (self.token + length * self.pair) + labels * self.label
 
 
-def rough_footprint(model: AdaptiveModel) -> Footprint:
-    """More than a step holds, from the model's shape."""
-    backbone, shape = model.backbone, model.backbone.config
-    heads = backbone.num_layers if model.method.wants_layer_states else 1
+def rough_footprint(backbone: Backbone, heads: int = 1) -> Footprint:
+    """More than a step holds, from the model's shape.
+
+    Args:
+        heads: How many times logits of every predicted token may be there.
+    """
+    shape, layers = backbone.config, backbone.num_layers
+    token = layers * (24 * shape.hidden_size + 8 * shape.intermediate_size)
     scores = 4 * shape.num_attention_heads if backbone.eager else 0
-    token = backbone.num_layers * (24 * shape.hidden_size + 8 * shape.intermediate_size)
-    values = token, 4 * heads * backbone.vocab_size, backbone.num_layers * scores
-    return Footprint(*(_VALUE_BYTES * each for each in values))
+    values = token, 4 * heads * backbone.vocab_size, layers * scores
+    return Footprint(*(VALUE_BYTES * each for each in values))
 
 
 def measured_footprint(model: AdaptiveModel) -> Footprint:
@@ -62,7 +66,7 @@ def measured_footprint(model: AdaptiveModel) -> Footprint:
         one, two, four = (dry_step(empty, 1, times * few, 1, watched=True).peak_bytes for times in (1, 2, 4))
         whole = dry_step(empty, 1, 4 * few, 4 * few, watched=True).peak_bytes
     except Exception:  # noqa: BLE001 - the method's own code, on tensors that it was not written for
-        return rough_footprint(model)
+        return rough_footprint(model.backbone, _heads(model))
     # always + n token + n^2 pair at n = few, 2 few, 4 few
     pair = max(0.0, (four - two - 2 * (two - one)) / (6 * few**2))
     token = max(0.0, (two - one) / few - 3 * few * pair)
@@ -70,9 +74,13 @@ def measured_footprint(model: AdaptiveModel) -> Footprint:
     return Footprint(token, label, pair, max(0.0, one - few * (token + few * pair) - label))
 
 
+def _heads(model: AdaptiveModel) -> int:
+    return model.backbone.num_layers if model.method.wants_layer_states else 1
+
+
 def trained_bytes(model: AdaptiveModel) -> int:
     """What gradients and moments of the trained parameters take."""
-    return _OPTIMIZER_VALUES * _VALUE_BYTES * sum(each.numel() for each in model.parameters() if each.requires_grad)
+    return OPTIMIZER_VALUES * VALUE_BYTES * sum(each.numel() for each in model.parameters() if each.requires_grad)
 
 
 class MicroBatches:
@@ -87,7 +95,7 @@ class MicroBatches:
         self._model, self._device = model, next(model.parameters()).device
         found = usable_bytes(self._device) if usable is None else None
         self.usable = usable if found is None else max(0, found - trained_bytes(model))
-        self._rough = rough_footprint(model)
+        self._rough = rough_footprint(model.backbone, _heads(model))
         self._whole = float(_WHOLE_BYTES)
         if self.usable is not None and self._device.type == "cuda":
             self._whole = _WHOLE_SHARE_OF_GPU * torch.cuda.get_device_properties(self._device).total_memory

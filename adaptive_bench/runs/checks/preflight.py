@@ -19,6 +19,7 @@ from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.checks.calibration import check_calibration_text
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.idle import note_idle
+from adaptive_bench.runs.checks.memory import check_memory
 from adaptive_bench.runs.checks.model import (
     ModelFacts,
     check_methods,
@@ -149,6 +150,8 @@ def preflight(
     assert whole is not None and tokenizer is not None
     jobs = jobs or useful_processes(config)
     work = Workload(config, facts.empty, tokenizer)
+    if config.train.steps:
+        check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), jobs)
     speed = _forecast(work, whole, jobs, reporter) if timed else None
     estimator = Estimator(config.out, speed, traits)
     return Preflight(whole, facts, findings.notes, needed, estimator, jobs, memory, work)

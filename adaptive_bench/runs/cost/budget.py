@@ -104,16 +104,22 @@ class Prices:
         pairs = tokens * min(tokens, self.context) / 2
         return _FLOPS_PER_MAC * (self._linear * tokens + self._pair * pairs + self._head * answers)
 
-    def step(self, spec: MethodSpec, recipe: TrainRecipe, length: int, labels: int) -> DryStep | None:
-        """A step of a method on one sequence, without values; `None` where its code needs some, or is a plugin's."""
+    def trainee(self, spec: MethodSpec, recipe: TrainRecipe) -> AdaptiveModel:
+        """A method on the model as it is trained, without values."""
+        model = AdaptiveModel.build(deepcopy(self.empty), spec)
+        if recipe.lora is not None and not model.method.freezes_backbone:
+            Adapters(model.backbone_model, recipe.lora)
+        model.gradient_checkpointing = recipe.gradient_checkpointing
+        return model.to("meta")
+
+    def step(
+        self, spec: MethodSpec, recipe: TrainRecipe, length: int, labels: int, *, watched: bool = False
+    ) -> DryStep | None:
+        """A step of a method on one sequence (`dry_step`); `None` where its code needs values, or is a plugin's."""
         if needs_own_process(spec.name):
             return None
         try:
-            model = AdaptiveModel.build(deepcopy(self.empty), spec)
-            if recipe.lora is not None and not model.method.freezes_backbone:
-                Adapters(model.backbone_model, recipe.lora)
-            model.gradient_checkpointing = recipe.gradient_checkpointing
-            return dry_step(model.to("meta"), 1, length, labels)
+            return dry_step(self.trainee(spec, recipe), 1, length, labels, watched=watched)
         except Exception:  # noqa: BLE001 - a forecast stands in nobody's way: what is wrong shows in the work
             return None
 
@@ -132,6 +138,7 @@ class Workload:
 
     Attributes:
         tokens, labels: Mean length of a training sequence, and how much of it is predicted.
+        longest: Of the training sequences looked at.
         bounded: They are only known not to be exceeded.
     """
 
@@ -140,11 +147,12 @@ class Workload:
         self._steps: dict[MethodSpec, float] = {}
         most = min(config.train.max_length, self.prices.context)
         try:
-            lengths = list(self._sequences(most)) or [(float(most), float(most))]
+            lengths = list(self._sequences(most)) or [(float(most), float(most), float(most))]
             self.bounded = False
         except AdaptiveBenchError:
-            lengths, self.bounded = [(float(most), float(most))], True
-        self.tokens, self.labels = (fmean(one) for one in zip(*lengths, strict=True))
+            lengths, self.bounded = [(float(most), float(most), float(most))], True
+        tokens, labels, longest = zip(*lengths, strict=True)
+        self.tokens, self.labels, self.longest = fmean(tokens), fmean(labels), round(max(longest))
 
     def training_flops(self, spec: MethodSpec) -> float:
         """FLOPs of training a method on one sequence, counted on a short one."""
@@ -167,22 +175,24 @@ class Workload:
                 unknown[name] = one_line(str(error), 400)
         return found, unknown
 
-    def _sequences(self, most: int) -> Iterable[tuple[float, float]]:
-        """Mean tokens and labels of the training text of each task."""
+    def _sequences(self, most: int) -> Iterable[tuple[float, float, float]]:
+        """Of the training text of each task the mean tokens and labels of a sequence, and its most tokens."""
         config = self.config
         for task in training_tasks(config) if config.train.steps else ():
             request = ExampleRequest("train", _LOOKED_AT, config.seeds[0], config.data_dir, most)
             found = [one for one in task.examples(request) if one.prompt]
             if not found:  # documents of a corpus are packed into full sequences
-                yield most, most
-            elif self._tokenizer is None:
+                yield most, most, most
+                continue
+            if self._tokenizer is None:
                 texts = [(f"{one.prompt}{one.completion}", one.completion) for one in found]
-                sizes = [[len(text.encode()) / _BYTES_PER_TOKEN for text in pair] for pair in texts]
-                yield fmean(min(whole, most) for whole, _ in sizes), fmean(min(answer, most) for _, answer in sizes)
+                sizes = [tuple(min(len(text.encode()) / _BYTES_PER_TOKEN, most) for text in pair) for pair in texts]
             else:
                 chat = config.chat_template
                 encoded = encode_examples(found, self._tokenizer, most, SilentReporter(), chat_template=chat)
-                yield fmean(len(one.token_ids) for one in encoded), fmean(one.loss_tokens for one in encoded)
+                sizes = [(len(one.token_ids), one.loss_tokens) for one in encoded]
+            tokens, labels = zip(*sizes, strict=True)
+            yield fmean(tokens), fmean(labels), max(tokens)
 
     def _documents(self, task: Task) -> Asked:
         config = self.config
