@@ -117,6 +117,7 @@ class CALM(Method):
     unit = "layer"
     solves_dial = True
     wants_layer_states = True
+    losses_over = "answers"
     config: CALMConfig
 
     def __init__(self, config: CALMConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
@@ -202,14 +203,13 @@ class CALM(Method):
         if self.classifier is not None:
             return {"classifier": (1.0, self._classifier_loss(self.classifier, call, call.layer_states))}
         weights = layer_weights(self.backbone_size[0])[:-1]
-        parts = [w * call.cross_entropy(state) for w, state in zip(weights, call.layer_states, strict=False)]
-        return {"layers": (1.0, torch.stack(parts).sum())} if parts else {}
+        return {"layers": (1.0, call.cross_entropies(call.layer_states[: len(weights)], weights))} if weights else {}
 
     def _classifier_loss(self, classifier: nn.Linear, call: ForwardCall, states: list[Tensor]) -> Tensor:
         """Mean over the layers below the last, where the answer is written."""
         written = [call.of_written(state) for state in states]
         with torch.no_grad():
-            predicted = [call.backbone.head(call.backbone.final_norm(state)).argmax(dim=-1) for state in written]
+            predicted = [call.likeliest(state) for state in written]
         layers = [
             balanced_cross_entropy(
                 call.whole(classifier(state.float())[:, 0]), call.whole((guess == predicted[-1]).float())

@@ -91,6 +91,7 @@ class FREE(Method):
     unit = "layer"
     solves_dial = True
     wants_layer_states = True
+    losses_over = "answers"
     config: FREEConfig
 
     def __init__(self, config: FREEConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:

@@ -20,7 +20,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -74,6 +73,7 @@ class LayerSkip(Method):
     Config: ClassVar[type[MethodConfig]] = LayerSkipConfig
     unit = "layer"
     wants_layer_states = True
+    losses_over = "answers"
     config: LayerSkipConfig
 
     def __init__(self, config: LayerSkipConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
@@ -155,12 +155,8 @@ class LayerSkip(Method):
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Cross entropy at the enabled layers below the last, weighted."""
         assert call.layer_states is not None
-        parts = [
-            weight * call.cross_entropy(state)
-            for weight, state in zip(self.layer_weights()[:-1], call.layer_states, strict=False)
-            if weight
-        ]
-        return {"early_exit": (1.0, torch.stack(parts).sum())} if parts else {}
+        enabled = [pair for pair in zip(call.layer_states, self.layer_weights()[:-1], strict=False) if pair[1]]
+        return {"early_exit": (1.0, call.cross_entropies(*zip(*enabled, strict=True)))} if enabled else {}
 
     @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:

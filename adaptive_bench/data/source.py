@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,13 +15,15 @@ from adaptive_bench.data.files import read_lines
 from adaptive_bench.data.folders import SUBJECT, MissingData, Place, find_place, folder_names
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache, raise_together
-from adaptive_bench.store.digest import folder_digest
+from adaptive_bench.store.digest import file_digest, folder_digest
 
 # `datasets` takes a second to import: tasks are described and listed without it.
 if TYPE_CHECKING:
     import datasets
 
 Row = Mapping[str, Any]
+
+_KEPT_BYTES = 30_000_000  # of a data file whose rows stay in memory
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,29 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
         EnvironmentProblem: The data cannot be read, or a row lacks a field, has nothing in it, or something else.
     """
     root = data_root(data_dir)
-    if root is not None:
-        found = _local_rows(source.place(root), source, split)
-    else:
+    if root is None:
         rows = _hub_rows(source, split)
         _check_fields(source, split, rows.column_names)
-        found = rows.to_list()
+        return _checked(source, split, rows.to_list())
+    place = source.place(root)
+    file = place.split_file(split)
+    if file is None or not os.access(file, os.R_OK) or file.stat().st_size > _KEPT_BYTES:
+        return _checked(source, split, _local_rows(place, source, split))
+    return [dict(row) for row in _kept_rows(source, split, place, file_digest(file))]
+
+
+@lru_cache(maxsize=8)  # a plan asks for the same rows again and again: of every task, split and seed
+def _kept_rows(source: Source, split: str, place: Place, digest: str) -> list[dict[str, Any]]:
+    """Rows of a local file with some content; whoever gets them gets copies."""
+    return _checked(source, split, _local_rows(place, source, split))
+
+
+def _checked(source: Source, split: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, each with something in its fields.
+
+    Raises:
+        EnvironmentProblem: A row has nothing in a field, or something else.
+    """
     needed = [field for field in source.fields if field not in source.may_be_empty]
     for number, row in enumerate(found, 1):
         if empty := [field for field in needed if row[field] is None or not str(row[field]).strip()]:

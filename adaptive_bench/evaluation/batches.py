@@ -1,10 +1,17 @@
-"""Batches of rows of similar length."""
+"""Batches of rows of similar length, which fit into memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from adaptive_bench import processes
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.free_memory import usable_bytes
+
+if TYPE_CHECKING:
+    from adaptive_bench.model import AdaptiveModel
 
 T = TypeVar("T")
 
@@ -14,15 +21,57 @@ _ENOUGH_SLOTS = 512
 _SIMILAR = 0.75
 
 
-def batches(items: Sequence[T], limit: int, *, length: Callable[[T], int]) -> Iterator[list[T]]:
+_VALUE_BYTES = 4
+
+
+class OutOfMemory(EnvironmentProblem):
+    """One batch does not fit into memory. `evaluate` halves the batch and starts again."""
+
+
+class Room:
+    """How many rows of some length a model reads at once in the memory that is free now.
+
+    A token takes its keys and values in every layer, and what one branch holds of it while it runs; a token whose next
+    one is scored also its logits, and their copy while they are normalised.
+    """
+
+    def __init__(self, model: AdaptiveModel) -> None:
+        backbone, shape = model.backbone, model.backbone.config
+        heads, layers = shape.num_attention_heads, backbone.num_layers
+        kept = 2 * layers * getattr(shape, "num_key_value_heads", heads) * shape.hidden_size / heads
+        self._token = _VALUE_BYTES * (2 * kept + 12 * shape.hidden_size + 4 * shape.intermediate_size)
+        self._pair = _VALUE_BYTES * (3 * heads if backbone.eager else 1)
+        self._scored = 2 * _VALUE_BYTES * backbone.vocab_size
+        every = processes.current_group().gather(usable_bytes(next(model.parameters()).device))  # they cut alike
+        self._usable = None if None in every else min(every)
+
+    def fits(self, rows: int, length: int, scored: int = 1) -> bool:
+        """Whether so many rows fit, each with some tokens and logits at some of them; one row is always tried."""
+        held = rows * (length * (self._token + length * self._pair) + scored * self._scored)
+        return rows == 1 or self._usable is None or held <= self._usable
+
+    def rows(self, most: int, length: int) -> int:
+        """The largest number of rows that fits, of 1, 2, 4 and so on up to `most`, or `most`."""
+        while not self.fits(most, length):
+            most //= 2
+        return most
+
+
+def batches(
+    items: Sequence[T], limit: int, *, length: Callable[[T], int], fits: Callable[[int, int], bool] = lambda *_: True
+) -> Iterator[list[T]]:
     """Cut items into batches of at most `limit` rows of similar length in tokens, longest first: memory runs out early
     or not at all.
+
+    Args:
+        fits: Whether so many rows of so many tokens may be one batch.
     """
     batch: list[T] = []
     longest = 0
     for item in sorted(items, key=length, reverse=True):
         dissimilar = length(item) < _SIMILAR * longest and len(batch) * longest >= _ENOUGH_SLOTS
-        if len(batch) == limit or dissimilar:
+        full = len(batch) == limit or not fits(len(batch) + 1, longest)
+        if batch and (full or dissimilar):
             yield batch
             batch = []
         longest = length(item) if not batch else longest

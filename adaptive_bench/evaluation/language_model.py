@@ -21,8 +21,9 @@ from lm_eval.models.utils import has_bos_prefix
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from adaptive_bench import processes
-from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.evaluation.batches import fixed_batches
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.batches import OutOfMemory as OutOfMemory
+from adaptive_bench.evaluation.batches import Room, fixed_batches
 from adaptive_bench.evaluation.finite import Watched, check_scores
 from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
 from adaptive_bench.evaluation.requests import Scored
@@ -41,10 +42,6 @@ if TYPE_CHECKING:
 
 Request = tuple[tuple[str, str] | None, list[int], list[int]]
 T = TypeVar("T")
-
-
-class OutOfMemory(EnvironmentProblem):
-    """One batch does not fit into memory. `evaluate` halves the batch and starts again."""
 
 
 class _Prompt(NamedTuple):
@@ -276,6 +273,8 @@ class AdaptiveLM(TemplateLM):
         """New tokens of each prompt, in one batch that new prompts join as texts end."""
         group = self._processes
         mine = members[group.rank :: group.count]
+        longest = max((len(member.token_ids) for member in mine), default=0)
+        rows = Room(self.model).rows(self.batch_size, min(longest + settings.max_new_tokens, self.context_length))
 
         def ended(texts: int) -> None:
             task.advance(texts * group.count)
@@ -286,7 +285,7 @@ class AdaptiveLM(TemplateLM):
                 generate_queue,
                 self.model,
                 [member.token_ids for member in mine],
-                rows=self.batch_size,
+                rows=rows,
                 max_new_tokens=settings.max_new_tokens,
                 eos_token_ids=self.end_tokens,
                 stop=stop_after(settings.until, self.tokenizer),
@@ -309,6 +308,9 @@ class AdaptiveLM(TemplateLM):
         decisions depend on who is in the batch.
         """
         group = self._processes
+        longest = min(max(len(one.token_ids) for one in members) + settings.max_new_tokens, self.context_length)
+        if not Room(self.model).fits(self.batch_size, longest):
+            raise OutOfMemory(f"{self.batch_size} texts of {longest} tokens at a time do not fit into memory.")
 
         def write_part() -> list[tuple[int, list[int]]]:
             numbered = enumerate(fixed_batches(members, self.batch_size))

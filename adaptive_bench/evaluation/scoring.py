@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaptive_bench.evaluation.batches import alike, batches, fixed_batches
+from adaptive_bench.evaluation.batches import OutOfMemory, Room, alike, batches, fixed_batches
 from adaptive_bench.evaluation.requests import Scored, Shared, Whole, shared, wholes
 from adaptive_bench.model.padding import padded
 
@@ -53,7 +53,7 @@ class Scorer:
         self.model = model
         self.batch_size = batch_size
         self.tokens = 0
-        self._clock = clock
+        self._clock, self._room = clock, Room(model)
         self._rank, self._count = rank, count
         self._device = next(model.parameters()).device
 
@@ -69,14 +69,26 @@ class Scorer:
         if not causal(self.model):
             # One length of continuation in a batch: the head then works on the same positions at any batch size.
             for some in alike(wholes(requests, limit), lambda one: one.scored):
+                self._check_room(max(len(one.token_ids) for one in some), some[0].scored)
                 yield from (partial(self._score_wholes, one) for one in fixed_batches(some, self.batch_size))
             return
         contexts, others = shared(requests, limit)
-        for batch in batches(contexts, self.batch_size, length=lambda one: len(one.token_ids)):
+        fits = self._room.fits
+        for batch in batches(contexts, self.batch_size, length=lambda one: len(one.token_ids), fits=fits):
             yield partial(self._score_shared, batch)
         for some in alike(wholes(others, limit), lambda one: one.scored):
-            similar = batches(some, self.batch_size, length=lambda one: len(one.token_ids))
+            room = partial(fits, scored=some[0].scored)
+            similar = batches(some, self.batch_size, length=lambda one: len(one.token_ids), fits=room)
             yield from (partial(self._score_wholes, one) for one in similar)
+
+    def _check_room(self, length: int, scored: int) -> None:
+        """Batches that depend on who is in them are made smaller for all documents alike, or not at all.
+
+        Raises:
+            OutOfMemory: A full one does not fit.
+        """
+        if not self._room.fits(self.batch_size, length, scored):
+            raise OutOfMemory(f"{self.batch_size} sequences of {length} tokens at a time do not fit into memory.")
 
     def _score_wholes(self, batch: list[Whole]) -> list[Answer]:
         """Whole sequences. Where they do not depend on each other padding goes to the right: causality hides it, and
@@ -115,7 +127,9 @@ class Scorer:
         first = [(row, request._replace(continuation=request.continuation[:1])) for row, request in members]
         answers = {place: (score, greedy) for place, score, greedy in self._judge(logits, first)}
         del logits
-        for some in batches(tails, self.batch_size, length=lambda one: len(one[1].token_ids)):
+        before = input_ids.shape[1]  # every tail has its context's keys and values, and is scored throughout
+        fits: Any = lambda rows, length: self._room.fits(rows, before + length, length)  # noqa: E731
+        for some in batches(tails, self.batch_size, length=lambda one: len(one[1].token_ids), fits=fits):
             assert cache is not None
             input_ids, attention_mask = padded([tail.token_ids for _, tail in some], self._device, left=False)
             rows = torch.tensor([row for row, _ in some], device=self._device)

@@ -56,7 +56,8 @@ def in_parallel(
     threads = max(1, torch.get_num_threads() // workers)
     grace_s = 0.0
     with ProgressQueue(reporter) as queue:
-        processes = [_Worker(context, queue, (alive, threads, registry.plugin_files(()))) for _ in range(workers)]
+        given = alive, threads, registry.plugin_files(()), workers
+        processes = [_Worker(context, queue, given) for _ in range(workers)]
         try:
             return _Schedule(groups, reporter, processes, limits).run()
         except BaseException:

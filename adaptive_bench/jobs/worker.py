@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from adaptive_bench import closure, fork_server, registry, stopping
+from adaptive_bench import closure, fork_server, free_memory, registry, stopping
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.jobs.job import Job, run_job
 from adaptive_bench.jobs.progress_queue import RemoteReporter
@@ -27,7 +27,9 @@ _reporter: RemoteReporter | None = None
 _busy = False
 
 
-def start_worker(sender: Connection, alive: Connection, threads: int, plugins: list[Path]) -> RemoteReporter:
+def start_worker(
+    sender: Connection, alive: Connection, threads: int, plugins: list[Path], workers: int = 1
+) -> RemoteReporter:
     """Get this process ready to work for the one that started it.
 
     Args:
@@ -35,6 +37,7 @@ def start_worker(sender: Connection, alive: Connection, threads: int, plugins: l
         alive: Pipe whose other end the parent holds: when that is closed, or the parent gone, this process ends.
         threads: Its share of the cores.
         plugins: Files to load.
+        workers: Processes like it that share the memory.
     """
     global _reporter
     # Ctrl-C reaches the whole group; the parent decides what it means.
@@ -42,6 +45,7 @@ def start_worker(sender: Connection, alive: Connection, threads: int, plugins: l
     signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_stop_with_parent, args=(alive,), daemon=True).start()
     torch.set_num_threads(threads)
+    free_memory.share_among(workers)
     registry.load_plugins(plugins)
     _reporter = RemoteReporter(sender)
     sys.stdout = sys.stderr = StdoutForwarder(_reporter)

@@ -95,6 +95,8 @@ class Method(nn.Module):
         solves_dial: The dial is no share: `dial_for` needs `AdaptiveModel.calibrate` to find its values.
         supports_data_parallel: Whether it can be trained over several processes: its losses average `call.whole(...)`,
             and a ranking of tokens of different rows is given `call.spread`. Every class says so for itself.
+        losses_over: What its losses are means over: the `real` tokens, or those that `answers` are predicted from. A
+            step that is computed in several pieces puts them together by it.
         draws: Decisions outside of training are drawn at random. Draws of different documents have to be independent
             (`call.draw_counters`), which `adaptive-bench check` holds the method to.
         adapts: Which tokens skip hangs on the tokens, or on where they stand. Not so where none, all, or tokens drawn
@@ -121,6 +123,7 @@ class Method(nn.Module):
     wants_layer_states: ClassVar[bool] = False
     solves_dial: ClassVar[bool] = False
     supports_data_parallel: ClassVar[bool] = False
+    losses_over: ClassVar[Literal["real", "answers"]] = "real"
     draws: ClassVar[bool] = False
     adapts: ClassVar[bool] = True
     once_per_prompt: ClassVar[bool] = False

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from adaptive_bench.backbone import Backbone, Site
 from adaptive_bench.errors import UsageError
+from adaptive_bench.method.chunked import LARGE, chunked_cross_entropies
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.session import Session
 from adaptive_bench.method.spread import Spread
@@ -189,12 +190,32 @@ class ForwardCall:
 
     def cross_entropy(self, hidden: Tensor) -> Tensor:
         """Mean cross entropy of the labels if the residual stream [B, S, H] ended here."""
+        return self.cross_entropies([hidden], [1.0])
+
+    def cross_entropies(self, states: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+        """Weighted sum of the mean cross entropies of the labels if the residual stream [B, S, H] ended at each state.
+
+        Where the logits of all of them would be large, they are made for some tokens at a time and live once.
+        """
         assert self.labels is not None
         targets = self.labels.flatten()[self.written_from + 1]
+        values = len(states) * len(targets) * self.backbone.vocab_size
+        if self.spread is None and values > LARGE:
+            return chunked_cross_entropies(self.backbone, list(map(self.of_written, states)), weights, targets)
+        parts = [weight * self._cross_entropy(state, targets) for state, weight in zip(states, weights, strict=True)]
+        return parts[0] if len(parts) == 1 else torch.stack(parts).sum()
+
+    def _cross_entropy(self, hidden: Tensor, targets: Tensor) -> Tensor:
         logits = self.backbone.head(self.backbone.final_norm(self.of_written(hidden)))
         if self.spread is None:
             return functional.cross_entropy(logits.float(), targets)
         return self.whole(functional.cross_entropy(logits.float(), targets, reduction="none")).mean()
+
+    def likeliest(self, written: Tensor) -> Tensor:
+        """Tokens [N] that the head gives the most for states [N, H], which are asked some at a time."""
+        head, norm = self.backbone.head, self.backbone.final_norm
+        some = max(1, LARGE // 4 // self.backbone.vocab_size)
+        return torch.cat([head(norm(part)).argmax(dim=-1) for part in written.split(some)])
 
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
         """What the branch reads of the residual stream [..., H]."""

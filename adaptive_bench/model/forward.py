@@ -38,6 +38,8 @@ class ForwardModel(nn.Module):
         spread: Puts together what several processes have of a training batch, while they train it.
         raw_loss_terms: Values of the last labelled call, `ce` and the method's own, where they were computed.
         gradient_checkpointing: In training, compute what branches hold again in the backward pass.
+        own_losses_weigh: In training, a factor on the method's own losses; of part of a batch, its share of the tokens
+            these are means over, by its share of the labels.
         made_with: Names in the method's state when it was put on.
         between: In `eval()` mode, what stands between the method's decisions and the executors: the control of shuffled
             decisions (`model.shuffled`), or nothing.
@@ -52,6 +54,7 @@ class ForwardModel(nn.Module):
         self.ledger = Ledger(self.backbone.costs)
         self.raw_loss_terms: dict[str, Tensor] = {}
         self.gradient_checkpointing = False
+        self.own_losses_weigh = 1.0
         self._meter = DecisionMeter(method)
         self.made_with = frozenset(method.state_dict())
         if method.freezes_backbone:
@@ -392,7 +395,7 @@ class ForwardModel(nn.Module):
             loss = loss * main
             for name, (weight, value) in losses.items():
                 terms[name] = value.detach()
-                loss = loss + weight * value
+                loss = loss + (weight * self.own_losses_weigh) * value
         self.raw_loss_terms = terms
         if share is None:
             return loss

@@ -32,11 +32,13 @@ class Progress:
         accumulation: Micro-batches each step is split into.
         macs: Multiply-accumulates of all steps done, in all processes; `None` where nobody counted them, as in
             checkpoints of earlier versions.
+        usable: Bytes that micro-batches were cut to; `None` where nobody knew.
     """
 
     step: int
     accumulation: int
     macs: int | None = None
+    usable: int | None = None
 
 
 def save(
@@ -106,7 +108,7 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
             states.setdefault(int(index), {})[name] = value
     _shard_states(states, optimizer)
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
-    return Progress(numbers["step"], numbers["accumulation"], numbers.get("macs"))
+    return Progress(numbers["step"], numbers["accumulation"], numbers.get("macs"), numbers.get("usable"))
 
 
 def _progress(checkpoint: Path) -> dict[str, Any]:

@@ -26,28 +26,31 @@ class StepLoss:
 
 def accumulate(
     training: DistributedTraining,
-    batch: Sequence[EncodedExample],
+    parts: Sequence[Sequence[EncodedExample]],
     pad_id: int,
-    micro_batches: int,
     accelerator: Accelerator,
 ) -> StepLoss | None:
     """Add the gradient of a batch to the parameters, or give `None` (and no gradient) when memory runs out.
 
-    A micro-batch enters with its share of the batch's predicted tokens. For cross entropies, which are means over them,
-    the number of micro-batches changes nothing but rounding. A method's own losses are means over another set of tokens
-    (all real ones) or no means at all (the square of an executed share), and a method that ranks the tokens of a batch
-    ranks those of a micro-batch: there the loss moves a little, by up to 3e-3 with the methods of this repository.
+    A micro-batch enters with its share of the batch's predicted tokens, a method's own losses with that of the tokens
+    they are means over (`Method.losses_over`): the number of micro-batches changes nothing but rounding. Where a loss is
+    no such mean (the square of an executed share), or a method ranks the tokens of a batch, which are then those of a
+    micro-batch, it moves a little, by up to 3e-3 with the methods of this repository.
     Losses come to the host once, when all is done: nobody waits for the device between micro-batches. Whether they are
     finite is for the caller to see.
     """
     model = training.model
     device = next(model.parameters()).device
-    total = sum(example.loss_tokens for example in batch)
+    total, real = _tokens([example for part in parts for example in part])
+    over_real = model.method.losses_over == "real"
     names, sums = [""], torch.zeros(0)
     try:
-        for number, micro_batch in enumerate(split(batch, micro_batches), 1):
-            share = sum(example.loss_tokens for example in micro_batch) / total
-            last = number == micro_batches
+        for number, micro_batch in enumerate(parts, 1):
+            predicted, read = _tokens(micro_batch)
+            share = predicted / total
+            own = read / real if over_real else share
+            model.own_losses_weigh = own / share
+            last = number == len(parts)
             with training.syncing(last):
                 with accelerator.autocast():
                     tensors = training_batch(training.part(micro_batch), pad_id)
@@ -55,7 +58,8 @@ def accumulate(
                     moved = {name: tensors[name].to(device) for name in tensors.keys() - {"attention_mask", "labels"}}
                     loss = training.loss(tensors | moved)
                 names = ["", *model.raw_loss_terms]
-                values = torch.stack([loss.detach(), *model.raw_loss_terms.values()]).double() * share
+                shares = torch.tensor([share if name in ("", "ce") else own for name in names], dtype=torch.float64)
+                values = torch.stack([loss.detach(), *model.raw_loss_terms.values()]).double() * shares.to(loss.device)
                 sums = sums + values if len(sums) else values
                 training.backward(loss * share, last=last)
         found = dict(zip(names, sums.tolist(), strict=True))
@@ -68,6 +72,11 @@ def accumulate(
     model.zero_grad(set_to_none=True)
     clear_device_cache(garbage_collection=True)
     return None
+
+
+def _tokens(examples: Sequence[EncodedExample]) -> tuple[int, int]:
+    """Tokens that are predicted, and tokens that are read: all but the last one of each text."""
+    return sum(one.loss_tokens for one in examples), sum(len(one.token_ids) - 1 for one in examples)
 
 
 def split(batch: Sequence[EncodedExample], parts: int) -> list[Sequence[EncodedExample]]:

@@ -19,6 +19,7 @@ from accelerate.utils import set_seed
 
 from adaptive_bench import guard, processes, stopping
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
+from adaptive_bench.free_memory import give_back
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.progress import Reporter, SilentReporter, TrainingStep
@@ -29,7 +30,8 @@ from adaptive_bench.training import checkpoint
 from adaptive_bench.training.cost import FlopCount, TrainingCost, parameters_added
 from adaptive_bench.training.distributed import DistributedTraining, whole
 from adaptive_bench.training.encoding import EncodedExample, encode_examples, padding_id
-from adaptive_bench.training.gradient import StepLoss, accumulate
+from adaptive_bench.training.gradient import StepLoss, accumulate, split
+from adaptive_bench.training.micro_batches import MicroBatches
 from adaptive_bench.training.order import DataOrder, data_order, order_digest
 from adaptive_bench.training.schedule import learning_rate_factor
 from adaptive_bench.training.tracking import Tracking, values_of
@@ -204,7 +206,7 @@ class _Training:
         )
         self.peak_rates = [group["lr"] for group in self.optimizer.param_groups]
         self.parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        self.accumulation = recipe.accumulation
+        self.accumulation, self.micro_batches = recipe.accumulation, MicroBatches(model)
         self.count = FlopCount(model, model.backbone)
         self.counted_from_the_start = True
         self.log_path = folder / "train.jsonl"
@@ -270,7 +272,11 @@ class _Training:
         macs = self.count.macs
         while True:
             self.count.macs = macs  # a pass that ran out of memory is no part of the training
-            loss = accumulate(self.training, batch, self.pad_id, self.accumulation, self.accelerator)
+            parts = split(batch, self.accumulation)
+            if self.processes.is_single:  # several cut alike, whatever each has left
+                parts = [piece for part in parts for piece in self.micro_batches.cut(part)]
+            loss = accumulate(self.training, parts, self.pad_id, self.accelerator)
+            give_back()
             if loss is not None:
                 return loss
             if not self.processes.is_single:  # the others are waiting for this one's rows as they are
@@ -279,13 +285,14 @@ class _Training:
                     f", but {self.device} ran out at step {step + 1}. Raise train.accumulation, or set "
                     f"train.parallel=fsdp."
                 )
-            if self.accumulation >= len(batch):
+            if len(parts) == len(batch):
                 raise EnvironmentProblem(
                     f"Training {self.model.spec} needs memory for at least one sequence of {self.recipe.max_length} "
                     f"tokens, but {self.device} ran out at step {step + 1}. Lower train.max_length, set "
                     f"train.precision=bf16, or choose a smaller --model."
                 )
             self.accumulation = min(2 * self.accumulation, len(batch))
+            self.micro_batches.shrink()
             self.reporter.line(
                 f"train {self.model.spec}: out of memory at step {step + 1}; the step is repeated in "
                 f"{self.accumulation} micro-batches (the loss still counts every token alike)"
@@ -329,6 +336,7 @@ class _Training:
             return 0, ""
         progress = checkpoint.restore(newest, self.model, self.optimizer)
         self.accumulation = progress.accumulation
+        self.micro_batches.keep_to(progress.usable)
         self.counted_from_the_start = progress.macs is not None
         self.count.macs = (progress.macs or 0) if self.processes.is_main_process else 0
         text = self.log_path.read_text(encoding="utf-8") if self.processes.is_main_process else ""
@@ -341,7 +349,7 @@ class _Training:
         if log is not None:
             # The log reaches the disk first: a checkpoint never knows of more steps than the log.
             os.fsync(log.fileno())
-        progress = checkpoint.Progress(steps_done, self.accumulation, self._macs())
+        progress = checkpoint.Progress(steps_done, self.accumulation, self._macs(), self.micro_batches.usable)
         writes = self.processes.is_main_process
         checkpoint.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer, writes=writes)
 

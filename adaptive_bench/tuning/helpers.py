@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from adaptive_bench import fork_server, registry, stopping
+from adaptive_bench import fork_server, free_memory, registry, stopping
 from adaptive_bench.errors import message_of
 from adaptive_bench.jobs.progress_queue import ProgressQueue
 from adaptive_bench.jobs.worker import at_work, start_worker
@@ -35,11 +35,14 @@ def helped(count: int, reporter: Reporter, work: Work) -> Iterator[None]:
         processes = []
         for _ in range(count):
             sender = queue.sender(context)
-            process = context.Process(target=_help, args=(sender, alive, share, registry.plugin_files(), work))
+            process = context.Process(
+                target=_help, args=(sender, alive, share, registry.plugin_files(), count + 1, work)
+            )
             process.start()
             sender.close()
             processes.append(process)
         torch.set_num_threads(share)
+        free_memory.share_among(count + 1)
         try:
             yield
             for process in processes:
@@ -47,13 +50,14 @@ def helped(count: int, reporter: Reporter, work: Work) -> Iterator[None]:
                 fork_server.check_guarded(process)
         finally:
             torch.set_num_threads(threads)
+            free_memory.share_among(1)
             keep_alive.close()
             for process in processes:
                 process.join()
 
 
-def _help(sender: Connection, alive: Connection, threads: int, plugins: list[Path], work: Work) -> None:
-    reporter = start_worker(sender, alive, threads, plugins)
+def _help(sender: Connection, alive: Connection, threads: int, plugins: list[Path], workers: int, work: Work) -> None:
+    reporter = start_worker(sender, alive, threads, plugins, workers)
     try:
         with at_work():
             work(reporter=reporter)

@@ -14,6 +14,8 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from adaptive_bench import registry
 from adaptive_bench.errors import NotFinite, PluginFault, UsageError
+from adaptive_bench.evaluation import batches
+from adaptive_bench.evaluation.batches import OutOfMemory
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.method import EXECUTE_ALL
 from adaptive_bench.methods.dense import Dense
@@ -182,6 +184,41 @@ def test_the_batch_size_changes_neither_answers_nor_savings(
     assert texts == other_texts
     assert saved == pytest.approx(other_saved, abs=1e-9)
     assert saved[0] > 0.1
+
+
+@pytest.mark.parametrize("usable", [1, 400_000])
+def test_little_memory_makes_batches_smaller_and_changes_nothing(
+    skipping: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, usable: int
+) -> None:
+    pairs = [(context, " 7") for context, _ in PAIRS if context]
+    forward, read = skipping.forward, list[int]()
+
+    def noted(*args: Any, **given: Any) -> Any:
+        read.append(given["attention_mask"].shape[0] if "attention_mask" in given else 1)
+        return forward(*args, **given)
+
+    def outcome() -> tuple[list[float], list[str]]:
+        lm = AdaptiveLM(skipping, tokenizer, batch_size=8)
+        return [score for score, _ in lm.loglikelihood(_requests("loglikelihood", pairs))], lm.generate_until(_writing())
+
+    scores, texts = outcome()
+    monkeypatch.setattr(batches, "usable_bytes", lambda _: usable)
+    monkeypatch.setattr(skipping, "forward", noted)
+    few, same = outcome()
+    assert few == pytest.approx(scores, abs=1e-4) and same == texts
+    assert max(read) == 1 if usable == 1 else 1 < max(read) < 8
+
+
+def test_batches_that_may_not_be_cut_do_not_fit_as_a_whole(
+    backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`evaluate` then starts again with smaller ones, the same for all documents."""
+    monkeypatch.setattr(batches, "usable_bytes", lambda _: 1)
+    model = AdaptiveModel.build(backbone, "mod@paper").eval()
+    pairs = [(context, " 7") for context, _ in PAIRS if context]
+    with pytest.raises(OutOfMemory, match="4 sequences of .* tokens at a time"):
+        AdaptiveLM(model, tokenizer, batch_size=4).loglikelihood(_requests("loglikelihood", pairs))
+    assert AdaptiveLM(model, tokenizer, batch_size=1).loglikelihood(_requests("loglikelihood", pairs))
 
 
 def test_exactly_the_tokens_after_the_prompt_are_marked_and_equal_passes_run_once(

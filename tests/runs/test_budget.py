@@ -7,11 +7,15 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.config_file import load_config
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
 from adaptive_bench.runs import about, preflight
 from adaptive_bench.runs.checks.model import model_facts
-from adaptive_bench.runs.cost.budget import Prices, budget, count_work, empty_model
+from adaptive_bench.runs.cost.budget import Prices, Workload, budget, count_work, empty_model
 from adaptive_bench.runs.cost.estimate import steps_left
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.training.cost import FlopCount
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma2"])
@@ -32,17 +36,38 @@ def test_counting_from_names_agrees_with_the_plan(config_of, target):
     config = config_of(methods, seeds=(1, 2), train={"target": target})
     found = preflight(config)
     steps, values = count_work(config, model_facts(config.model).empty)
-    assert sorted(steps) == sorted(steps_left(training) for training in found.plan.trainings)
+    planned = Counter((training.spec, steps_left(training)) for training in found.plan.trainings)
+    assert Counter(steps) == planned
     planned = Counter()
     for sweep in found.plan.sweeps:
         planned[sweep.task] += found.estimator.points_left(sweep)
     assert values == planned
 
 
+@pytest.mark.parametrize("lora", [None, LoraRecipe(rank=2)])
+@pytest.mark.parametrize("spec", ["dense", "gateskip", "calm", "router_tuned_mod"])
+def test_a_training_is_priced_by_what_its_steps_execute(spec, lora, config_of):
+    """The count of a step without values is that of a real one, which records keep."""
+    config = config_of(spec, train={"lora": None if lora is None else lora.model_dump()})
+    facts = model_facts(config.model)
+    counted = Prices(facts.empty).step(MethodSpec.parse(spec), config.train, 24, 11)
+    model = AdaptiveModel.build(facts.source.load_model(), spec)
+    if lora is not None and not model.method.freezes_backbone:
+        Adapters(model.backbone_model, lora)
+    model.begin_step(375, 1000)
+    ids = torch.ones(1, 24, dtype=torch.long)
+    count = FlopCount(model, model.backbone)
+    later = torch.arange(24)[None] >= 13
+    model(ids, labels=ids.masked_fill(~later, -100), continuation_mask=later, return_logits=False).loss.backward()
+    assert counted.flops == count.flops
+    assert facts.empty.lm_head.weight.requires_grad
+
+
 def test_hours_follow_from_flops(config_of):
     config = config_of("dense")
-    taken = budget(config, model_facts(config.model).empty, [3], {"nano_qa_ll": 2}, None)
-    twice = budget(config, model_facts(config.model).empty, [3, 3], {"nano_qa_ll": 4}, None)
+    work, spec = Workload(config, model_facts(config.model).empty, None), MethodSpec("dense")
+    taken = budget(work, [(spec, 3)], {"nano_qa_ll": 2})
+    twice = budget(work, [(spec, 3), (spec, 3)], {"nano_qa_ll": 4})
     assert (twice.training_flops, twice.evaluation_flops) == (2 * taken.training_flops, 2 * taken.evaluation_flops)
     assert taken.hours(1e6)[0] == pytest.approx(taken.training_flops / 3.6e9)
     lines = about(config, preflight(config), 1e6)

@@ -20,6 +20,7 @@ from adaptive_bench.hub import OutOfReach
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.recipe import ForModels
 from adaptive_bench.runs import about, preflight, run
+from adaptive_bench.runs.checks import memory
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.recipes import preset_by_size
 from adaptive_bench.runs.checks.tasks import _check_length
@@ -251,3 +252,12 @@ def test_a_pretrained_model_is_told_from_nano(config_of):
     config = load_config("nano", {"model": str(SHARED_MODEL)})
     with pytest.raises(UsageError, match=r"recipe of nano \(rate 0.002, length 256\) is for nano"):
         preflight(config)
+
+
+@pytest.mark.parametrize(("free", "jobs"), [(100_000, 1), (150_000, 2)])
+def test_a_training_that_does_not_fit_with_one_sequence_is_refused(config_of, monkeypatch, free, jobs):
+    monkeypatch.setattr(memory, "free_on", lambda _: free)
+    with pytest.raises(EnvironmentProblem, match=r"needs about .* with one sequence of \d+ tokens at a time") as refused:
+        preflight(config_of("gateskip"), jobs=jobs)
+    assert str(refused.value).count(", ") >= 2 and ("--jobs 1" in str(refused.value)) == (jobs > 1)
+    assert preflight(config_of("gateskip", train={"steps": 0}), jobs=jobs).plan

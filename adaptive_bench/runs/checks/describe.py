@@ -8,7 +8,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import duration
 from adaptive_bench.runs.checks.model import size
 from adaptive_bench.runs.checks.preflight import Preflight, disk_bytes
-from adaptive_bench.runs.cost.budget import Budget, budget, count_work, empty_model
+from adaptive_bench.runs.cost.budget import Budget, Workload, budget, count_work, empty_model
 from adaptive_bench.runs.cost.estimate import steps_left, total
 from adaptive_bench.runs.planning.backbones import is_hub_id
 from adaptive_bench.runs.planning.shapes import SHAPES
@@ -31,10 +31,10 @@ def about(config: RunConfig, found: Preflight | None, flops_per_s: float | None 
     dial_values: Counter[str] = Counter()
     for sweep in found.plan.sweeps:
         dial_values[sweep.task] += found.estimator.points_left(sweep)
-    steps = [steps_left(training) for training in found.plan.untrained]
-    tokenizer = found.facts.source.load_tokenizer()
+    steps = [(training.spec, steps_left(training)) for training in found.plan.untrained]
+    work = found.work or Workload(config, found.facts.empty, found.facts.source.load_tokenizer())
     lines.append(f"disk    up to {size(found.disk_bytes, 'G')}B in {config.out}")
-    lines += _costs(budget(config, found.facts.empty, steps, dial_values, tokenizer), flops_per_s)
+    lines += _costs(budget(work, steps, dial_values), flops_per_s)
     estimate = total(found.plan, found.estimator)
     how = f"{found.jobs} processes" if found.jobs > 1 else "one process"
     rough = ", roughly: no record and no measurement of this model" if estimate.rough else ""
@@ -52,8 +52,8 @@ def _about_unreachable(config: RunConfig, flops_per_s: float | None) -> list[str
     return [
         f"model   {config.model} ({empty.config.model_type}, {size(parameters)} parameters, by its name)",
         f"recipe  {_recipe(config)}",
-        f"disk    up to {size(disk_bytes(config.train, empty, [each > 0 for each in steps]), 'G')}B in {config.out}",
-        *_costs(budget(config, empty, steps, dial_values, None), flops_per_s),
+        f"disk    up to {size(disk_bytes(config.train, empty, [each > 0 for _, each in steps]), 'G')}B in {config.out}",
+        *_costs(budget(Workload(config, empty, None), steps, dial_values), flops_per_s),
     ]
 
 

@@ -20,6 +20,7 @@ from adaptive_bench.runs.checks.apart import check_overlap
 from adaptive_bench.runs.checks.calibration import check_calibration_text
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.idle import note_idle
+from adaptive_bench.runs.checks.memory import check_memory
 from adaptive_bench.runs.checks.model import (
     ModelFacts,
     check_methods,
@@ -30,8 +31,9 @@ from adaptive_bench.runs.checks.model import (
     size,
 )
 from adaptive_bench.runs.checks.tasks import check_task, check_training_text
+from adaptive_bench.runs.cost.budget import Workload
 from adaptive_bench.runs.cost.estimate import Estimator
-from adaptive_bench.runs.cost.measured_speed import MeasuredSpeed, measure_speed
+from adaptive_bench.runs.cost.speed import Speed, forecast
 from adaptive_bench.runs.planning.backbones import find_device
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
@@ -46,8 +48,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # Of a training on disk: fp32 weights, and while it runs two checkpoints of weights and AdamW's two moments.
-# Larger models take longer to be loaded than a look at the time is worth.
-_MOST_PARAMETERS = {"cpu": 200_000_000, "cuda": 10_000_000_000}
 _WEIGHT_BYTES, _RESUME_BYTES = 4, 2 * 3 * 4
 
 
@@ -63,6 +63,7 @@ class Preflight:
         estimator: Knows how long each part will take; `None` where nothing is left to do.
         jobs: Processes that will work at once.
         memory: What the run's folder remembers, if it was asked.
+        work: The text of the run in numbers, if it was forecast.
     """
 
     plan: Plan
@@ -72,6 +73,7 @@ class Preflight:
     estimator: Estimator | None = None
     jobs: int = 1
     memory: Memory | None = None
+    work: Workload | None = None
 
 
 def preflight(
@@ -86,7 +88,7 @@ def preflight(
 
     Args:
         jobs: Processes that will be used; `None` decides as `run` does.
-        timed: Whether to measure how long the work will take where no record knows.
+        timed: Whether to forecast how long the work will take where no record knows.
         folder: Of the run, which may remember what of it is finished.
 
     Raises:
@@ -150,37 +152,30 @@ def preflight(
     findings.raise_errors()
     assert whole is not None and tokenizer is not None
     jobs = jobs or useful_processes(config)
-    measured = _measured(config, whole, facts, tokenizer, jobs, reporter) if timed else None
-    return Preflight(whole, facts, findings.notes, needed, Estimator(config.out, measured, traits), jobs, memory)
+    work = Workload(config, facts.empty, tokenizer)
+    if config.train.steps:
+        check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), jobs)
+    speed = _forecast(work, whole, jobs, reporter) if timed else None
+    estimator = Estimator(config.out, speed, traits)
+    return Preflight(whole, facts, findings.notes, needed, estimator, jobs, memory, work)
 
 
-def _measured(
-    config: RunConfig,
-    whole: Plan,
-    facts: ModelFacts,
-    tokenizer: PreTrainedTokenizerBase,
-    jobs: int,
-    reporter: Reporter,
-) -> MeasuredSpeed | None:
-    """What the records do not know of, measured, unless the model is too large to be loaded for that."""
-    if facts.parameters > _MOST_PARAMETERS[find_device(config.device).type]:
-        return None
-    known = Estimator(config.out)
+def _forecast(work: Workload, whole: Plan, jobs: int, reporter: Reporter) -> Speed | None:
+    """What the work will take, unless the records know."""
+    known = Estimator(whole.config.out)
     if not any(known.training(training).rough for training in whole.trainings) and not any(
         known.sweep(sweep).rough for sweep in whole.sweeps
     ):
         return None
     # What plugins do takes place elsewhere; what their trainings take shows when they run.
-    trained = list(
-        dict.fromkeys(training.spec for training in whole.trainings if not needs_own_process(training.spec.name))
+    trained = dict.fromkeys(
+        each.spec for each in whole.trainings if each.steps and not needs_own_process(each.spec.name)
     )
     try:
-        with reporter.task("time a few steps", total=len(trained) + len(config.tasks)) as task:
-            return measure_speed(config, trained, facts.empty.config, tokenizer, jobs, task)
-    except (UsageError, EnvironmentProblem):  # weights that cannot be read, say: nothing of the run could use them
-        raise
+        with reporter.task("forecast", total=len(trained) + 2) as task:
+            return forecast(work, trained, jobs, task)
     except Exception as error:  # noqa: BLE001 - a forecast prevents no run: if this is in its way, its work says so
-        reporter.line(f"How long the run takes is not known: timing a few steps failed ({message_of(error)}).")
+        reporter.line(f"How long the run takes is not known: the forecast failed ({message_of(error)}).")
         return None
 
 

@@ -1,15 +1,16 @@
 """What a run takes in FLOPs and GPU-hours, from sizes alone: of the model, of its text, of the plan.
 
-FLOPs are those of the dense model with every token executed, in training as in evaluation: what methods add and save is
-not known before they run. Matrix products and attention count, two FLOPs a multiply-accumulate; training takes three
-times a forward pass, two with LoRA (frozen weights need no gradient), and one more with gradient checkpointing.
+FLOPs of training are counted in one step of each method without values (`training.dry_step`): its backward pass, gates,
+heads at every layer, adapters and what is computed twice are in it. Evaluation is that of the dense model with every
+token executed: what methods save is not known before they run. Two FLOPs a multiply-accumulate.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,10 @@ from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.sweep import first_savings
+from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.method import method_class, method_of, starting_spec, takes_target, training_spec
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.planning.shapes import shape_of_model
@@ -34,6 +38,7 @@ from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.training import encode_examples
+from adaptive_bench.training.dry_step import DryStep, dry_step
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 _FLOPS_PER_MAC = 2
 _LOOKED_AT = 32  # documents of a task, training examples of a task
 _BYTES_PER_TOKEN = 4  # of English text, with tokenizers of 32,000 words and more
+_LONGEST_DRY = 256  # tokens of a step without values: what it takes is in proportion
 
 
 @dataclass(frozen=True)
@@ -71,10 +77,23 @@ class Budget:
         return self.training_flops / flops_per_s / 3600, self.evaluation_flops / flops_per_s / 3600
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Documents of a task at one dial value: how many, and the FLOPs of reading and of writing them.
+
+    Texts are taken to be written as long as the right ones.
+    """
+
+    documents: int
+    reading: float
+    writing: float
+
+
 class Prices:
     """Costs of passes through a model, from its shapes; its tensors need no values."""
 
     def __init__(self, empty: PreTrainedModel) -> None:
+        self.empty = empty
         backbone = Backbone(empty)
         costs = backbone.costs
         self._linear = float((costs.attn_q_o + costs.attn_kv + costs.mlp).sum())
@@ -86,10 +105,124 @@ class Prices:
         pairs = tokens * min(tokens, self.context) / 2
         return _FLOPS_PER_MAC * (self._linear * tokens + self._pair * pairs + self._head * answers)
 
+    def trainee(self, spec: MethodSpec, recipe: TrainRecipe) -> AdaptiveModel:
+        """A method on the model as it is trained, without values."""
+        model = AdaptiveModel.build(deepcopy(self.empty), spec)
+        if recipe.lora is not None and not model.method.freezes_backbone:
+            Adapters(model.backbone_model, recipe.lora)
+        model.gradient_checkpointing = recipe.gradient_checkpointing
+        return model.to("meta")
+
+    def step(
+        self, spec: MethodSpec, recipe: TrainRecipe, length: int, labels: int, *, watched: bool = False
+    ) -> DryStep | None:
+        """A step of a method on one sequence (`dry_step`); `None` where its code needs values, or is a plugin's."""
+        if needs_own_process(spec.name):
+            return None
+        try:
+            return dry_step(self.trainee(spec, recipe), 1, length, labels, watched=watched)
+        except Exception:  # noqa: BLE001 - a forecast stands in nobody's way: what is wrong shows in the work
+            return None
+
     def training(self, tokens: float, recipe: TrainRecipe) -> float:
-        """FLOPs of a forward and a backward pass over one sequence."""
+        """FLOPs of a forward and a backward pass of the dense model over one sequence."""
         passes = (3 if recipe.lora is None else 2) + recipe.gradient_checkpointing
         return passes * self.forward(tokens, tokens)
+
+
+class Workload:
+    """The text of a run in numbers, on one model.
+
+    Args:
+        empty: The model, or one of its shape.
+        tokenizer: The model's; without it tokens are guessed from bytes.
+
+    Attributes:
+        tokens, labels: Mean length of a training sequence, and how much of it is predicted.
+        longest: Of the training sequences looked at.
+        bounded: They are only known not to be exceeded.
+    """
+
+    def __init__(self, config: RunConfig, empty: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> None:
+        self.config, self.prices, self._tokenizer = config, Prices(empty), tokenizer
+        self._steps: dict[MethodSpec, float] = {}
+        most = min(config.train.max_length, self.prices.context)
+        try:
+            lengths = list(self._sequences(most)) or [(float(most), float(most), float(most))]
+            self.bounded = False
+        except AdaptiveBenchError:
+            lengths, self.bounded = [(float(most), float(most), float(most))], True
+        tokens, labels, longest = zip(*lengths, strict=True)
+        self.tokens, self.labels, self.longest = fmean(tokens), fmean(labels), round(max(longest))
+
+    def training_flops(self, spec: MethodSpec) -> float:
+        """FLOPs of training a method on one sequence, counted on a short one."""
+        if spec not in self._steps:
+            recipe, short = self.config.train, min(round(self.tokens), _LONGEST_DRY)
+            labels = max(1, min(short - 1, round(short * self.labels / self.tokens)))
+            counted = self.prices.step(spec, recipe, short, labels)
+            per_token = self.prices.training(self.tokens, recipe) if counted is None else counted.flops
+            self._steps[spec] = per_token * (1 if counted is None else self.tokens / short)
+        return self._steps[spec]
+
+    @cached_property
+    def asked(self) -> tuple[dict[str, Asked], dict[str, str]]:
+        """By task its documents, and of those that cannot be read, why."""
+        found, unknown = dict[str, Asked](), dict[str, str]()
+        for name in self.config.tasks:
+            try:
+                found[name] = self._documents(find_task(name))
+            except AdaptiveBenchError as error:
+                unknown[name] = one_line(str(error), 400)
+        return found, unknown
+
+    def _sequences(self, most: int) -> Iterable[tuple[float, float, float]]:
+        """Of the training text of each task the mean tokens and labels of a sequence, and its most tokens."""
+        config = self.config
+        for task in training_tasks(config) if config.train.steps else ():
+            request = ExampleRequest("train", _LOOKED_AT, config.seeds[0], config.data_dir, most)
+            found = [one for one in task.examples(request) if one.prompt]
+            if not found:  # documents of a corpus are packed into full sequences
+                yield most, most, most
+                continue
+            if self._tokenizer is None:
+                texts = [(f"{one.prompt}{one.completion}", one.completion) for one in found]
+                sizes = [tuple(min(len(text.encode()) / _BYTES_PER_TOKEN, most) for text in pair) for pair in texts]
+            else:
+                chat = config.chat_template
+                encoded = encode_examples(found, self._tokenizer, most, SilentReporter(), chat_template=chat)
+                sizes = [(len(one.token_ids), one.loss_tokens) for one in encoded]
+            tokens, labels = zip(*sizes, strict=True)
+            yield fmean(tokens), fmean(labels), max(tokens)
+
+    def _documents(self, task: Task) -> Asked:
+        config = self.config
+        harness: Any = load_task(task, config.data_dir, config.evaluation.num_fewshot)
+        numbers = drawn(task, len(harness.eval_docs), config.evaluation.limit)
+        wanted = len(numbers)
+        chosen = sorted({numbers[wanted * place // _LOOKED_AT] for place in range(_LOOKED_AT)})
+        harness.set_fewshot_seed(FEWSHOT_SEED)
+        ask_only(harness, chosen)
+        with quiet():
+            harness.build_all_requests()
+        contexts: dict[tuple[int, str], tuple[float, float]] = {}  # several answers to one context share its pass
+        for request in harness.instances:
+            context, answer = ("", request.args[0]) if len(request.args) == 1 else request.args
+            writes = request.request_type == "generate_until"
+            length = self._count(str(harness.doc_to_target(request.doc)) if writes else answer)
+            read, written = contexts.get((request.doc_id, context), (0.0, 0.0))
+            contexts[request.doc_id, context] = (read, written + length) if writes else (read + length, written)
+        reading = writing = 0.0
+        for (_, context), (read, written) in contexts.items():
+            tokens = self._count(context) + read
+            reading += self.prices.forward(tokens, read)
+            writing += self.prices.forward(tokens + written, read + written) - self.prices.forward(tokens, read)
+        return Asked(wanted, reading * wanted / len(chosen), writing * wanted / len(chosen))
+
+    def _count(self, text: str) -> float:
+        if self._tokenizer is None:
+            return len(text.encode()) / _BYTES_PER_TOKEN
+        return len(self._tokenizer(text, add_special_tokens=False).input_ids)
 
 
 def empty_model(name: str) -> PreTrainedModel | None:
@@ -101,8 +234,8 @@ def empty_model(name: str) -> PreTrainedModel | None:
         return AutoModelForCausalLM.from_config(shape, dtype=torch.float32)
 
 
-def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[int], dict[str, int]]:
-    """Steps of each training, and dial values by task, of a whole run of which nothing is on disk."""
+def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[tuple[MethodSpec, int]], dict[str, int]]:
+    """Steps of each training of a method, and dial values by task, of a whole run of which nothing is on disk."""
     specs = [MethodSpec.parse(text) for text in config.methods]
     tasks = {name: find_task(name) for name in expand_tasks(config.tasks)}
     targets = TrainingTargets.of(config, tasks.values(), {}, lambda: empty)
@@ -115,7 +248,7 @@ def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[int], di
             trained[chain] = len(targets.goals(found)) if several else 1
             chain = starting_spec(chain)
     steps = [
-        config.train.steps if method_class(spec).trains else 0
+        (spec, config.train.steps if method_class(spec).trains else 0)
         for spec, times in trained.items()
         for _ in range(times * len(config.seeds))
     ]
@@ -131,91 +264,30 @@ def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[int], di
     return steps, values
 
 
-def budget(
-    config: RunConfig,
-    empty: PreTrainedModel,
-    steps: Sequence[int],
-    dial_values: Mapping[str, int],
-    tokenizer: PreTrainedTokenizerBase | None,
-) -> Budget:
+def budget(work: Workload, steps: Sequence[tuple[MethodSpec, int]], dial_values: Mapping[str, int]) -> Budget:
     """Price some work.
 
     Args:
-        empty: The model, or one of its shape.
+        work: The text.
         steps: Optimizer steps of each training.
         dial_values: Evaluations of each task.
-        tokenizer: The model's; without it tokens are guessed from bytes.
     """
-    prices = Prices(empty)
-    length, bounded = _sequence_tokens(config, prices.context, tokenizer)
-    sequences = sum(steps) * config.train.batch_size
-    evaluation, unknown = 0.0, {}
-    for name, count in dial_values.items():
-        try:
-            evaluation += count * _task_flops(find_task(name), config, prices, tokenizer)
-        except AdaptiveBenchError as error:
-            unknown[name] = one_line(str(error), 400)
+    asked, unknown = work.asked
+    size, whole = work.config.train.batch_size, sum(count for _, count in steps)
     return Budget(
-        trainings=sum(each > 0 for each in steps),
-        steps=sum(steps),
-        tokens=sequences * length,
-        bounded=bounded,
-        training_flops=sequences * prices.training(length, config.train),
+        trainings=sum(count > 0 for _, count in steps),
+        steps=whole,
+        tokens=whole * size * work.tokens,
+        bounded=work.bounded,
+        training_flops=sum(count * size * work.training_flops(spec) for spec, count in steps if count),
         dial_values=sum(dial_values.values()),
-        evaluation_flops=evaluation,
-        unknown=unknown,
+        evaluation_flops=sum(
+            count * (asked[name].reading + asked[name].writing) for name, count in dial_values.items() if name in asked
+        ),
+        unknown={name: unknown[name] for name in dial_values if name in unknown},
     )
 
 
 def _end(empty: PreTrainedModel, spec: MethodSpec) -> Any:
     with torch.device("meta"):
         return method_of(spec, Backbone(empty))
-
-
-def _sequence_tokens(config: RunConfig, context: int, tokenizer: PreTrainedTokenizerBase | None) -> tuple[float, bool]:
-    """Mean length of a training sequence, and whether it is only known not to be exceeded."""
-    most = min(config.train.max_length, context)
-    lengths: list[float] = []
-    try:
-        for task in training_tasks(config) if config.train.steps else ():
-            request = ExampleRequest("train", _LOOKED_AT, config.seeds[0], config.data_dir, most)
-            found = [one for one in task.examples(request) if one.prompt]
-            if not found:  # documents of a corpus are packed into full sequences
-                lengths.append(most)
-            elif tokenizer is None:
-                sizes = [len(f"{one.prompt}{one.completion}".encode()) / _BYTES_PER_TOKEN for one in found]
-                lengths.append(fmean(min(size, most) for size in sizes))
-            else:
-                chat = config.chat_template
-                encoded = encode_examples(found, tokenizer, most, SilentReporter(), chat_template=chat)
-                lengths.append(fmean(len(one.token_ids) for one in encoded))
-    except AdaptiveBenchError:
-        return most, True
-    return (fmean(lengths) if lengths else most), False
-
-
-def _task_flops(task: Task, config: RunConfig, prices: Prices, tokenizer: PreTrainedTokenizerBase | None) -> float:
-    """FLOPs of one dial value; texts are taken to be written as long as the right ones."""
-    harness: Any = load_task(task, config.data_dir, config.evaluation.num_fewshot)
-    numbers = drawn(task, len(harness.eval_docs), config.evaluation.limit)
-    wanted = len(numbers)
-    chosen = sorted({numbers[wanted * place // _LOOKED_AT] for place in range(_LOOKED_AT)})
-    harness.set_fewshot_seed(FEWSHOT_SEED)
-    ask_only(harness, chosen)
-    with quiet():
-        harness.build_all_requests()
-
-    def tokens(text: str) -> float:
-        if tokenizer is None:
-            return len(text.encode()) / _BYTES_PER_TOKEN
-        return len(tokenizer(text, add_special_tokens=False).input_ids)
-
-    contexts: dict[tuple[int, str], float] = {}  # several answers to one context share its pass
-    for request in harness.instances:
-        context, answer = ("", request.args[0]) if len(request.args) == 1 else request.args
-        if request.request_type == "generate_until":
-            answer = str(harness.doc_to_target(request.doc))
-        place = request.doc_id, context
-        contexts[place] = contexts.get(place, 0.0) + tokens(answer)
-    flops = [prices.forward(tokens(context) + answers, answers) for (_, context), answers in contexts.items()]
-    return math.fsum(flops) * wanted / len(chosen)

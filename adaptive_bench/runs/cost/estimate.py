@@ -1,5 +1,5 @@
-"""How long a plan will take: by the means of records that this machine has made before, by what was timed just now, or
-else roughly. An order of magnitude, not a promise; the run corrects it as it goes.
+"""How long a plan will take: by the means of records that this machine has made before, by its FLOPs at the rate of this
+machine, or else roughly. An order of magnitude, not a promise; the run corrects it as it goes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from statistics import fmean
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import duration
-from adaptive_bench.runs.cost.measured_speed import MeasuredSpeed
+from adaptive_bench.runs.cost.speed import Speed
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.store.files import files_of
@@ -65,14 +65,12 @@ class Estimator:
 
     Args:
         out: The folder.
-        measured: What was timed just now; records win over it.
+        forecast: What each piece should take; records win over it.
         traits: By method spec.
     """
 
-    def __init__(
-        self, out: Path, measured: MeasuredSpeed | None = None, traits: Mapping[str, Trait] | None = None
-    ) -> None:
-        self._out, self._measured, self._traits = out, measured or MeasuredSpeed(), traits or {}
+    def __init__(self, out: Path, forecast: Speed | None = None, traits: Mapping[str, Trait] | None = None) -> None:
+        self._out, self._forecast, self._traits = out, forecast or Speed(), traits or {}
 
     def training(self, training: TrainingRun) -> Estimate:
         """Time of the steps that are left."""
@@ -81,9 +79,9 @@ class Estimator:
     def point(self, sweep: DialEvaluation) -> Estimate:
         """Time of an evaluation at one dial value."""
         backbone, spec, task, recipe = _backbone(sweep.training), sweep.spec, sweep.task, sweep.config.evaluation
-        timed = self._measured.document_s.get(task)
+        timed = self._forecast.document_s.get(task)
         one = self._first(("document", backbone, str(spec), task), timed, ("document", backbone, task))
-        most = self._means.get(("documents", task), _ROUGH_DOCUMENTS)
+        most = self._forecast.documents.get(task) or self._means.get(("documents", task), _ROUGH_DOCUMENTS)
         return (one or Estimate(_ROUGH_DOCUMENT_S, rough=True)) * (recipe.limit or most)
 
     def calibration(self, sweep: DialEvaluation) -> Estimate:
@@ -103,8 +101,8 @@ class Estimator:
 
     def _sequence(self, training: TrainingRun) -> Estimate:
         """Time of training on one sequence."""
-        timed = self._measured.sequence_s
-        # The code of plugins is not timed beforehand: theirs count like the others.
+        timed = self._forecast.sequence_s
+        # The code of plugins does not run beforehand: theirs count like the others.
         like = timed.get(training.spec, fmean(timed.values()) if timed else None)
         found = self._first(
             ("sequence", _backbone(training), str(training.spec)), like, ("sequence", _backbone(training))
@@ -112,7 +110,7 @@ class Estimator:
         return found or Estimate(_ROUGH_SEQUENCE_S, rough=True)
 
     def _first(self, own: tuple[str, ...], timed: float | None, others: tuple[str, ...]) -> Estimate | None:
-        """What records of the same work say, else what was timed, else what records of other methods say."""
+        """What records of the same work say, else the forecast, else what records of other methods say."""
         seconds = self._means.get(own, self._means.get(others) if timed is None else timed)
         return None if seconds is None else Estimate(seconds)
 

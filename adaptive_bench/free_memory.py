@@ -1,0 +1,110 @@
+"""How much memory this process may still take: of the machine, of the cgroups it is in, or of its GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+_USABLE = 0.7  # of what is free: what is measured is not all that is taken
+_ROOT = Path("/")
+_UNLIMITED = 1 << 60  # version 1 writes a number of this size where there is no limit
+_workers = 1
+
+
+def share_among(workers: int) -> None:
+    """Say that so many processes like this one work at once, each of which may have its part."""
+    global _workers
+    _workers = workers
+
+
+def usable_bytes(device: torch.device, root: Path = _ROOT) -> int | None:
+    """What to plan with: 70 % of what is free, this process's part of it; `None` where nobody knows.
+
+    Args:
+        root: Where `proc` and `sys` are.
+    """
+    free = free_on(device, root)
+    return None if free is None else int(_USABLE * free / _workers)
+
+
+def free_on(device: torch.device, root: Path = _ROOT) -> int | None:
+    """All that is free on a device; `None` where nobody knows."""
+    return free_bytes(root) if device.type == "cpu" else _free_on_gpu(device)
+
+
+def free_bytes(root: Path = _ROOT) -> int | None:
+    """Least of what the machine and every cgroup of this process has left; `None` where neither says."""
+    found = [_free_of_machine(root), *_free_of_cgroups(root)]
+    return min((each for each in found if each is not None), default=None)
+
+
+def give_back() -> None:
+    """Return freed blocks to the system, where the C library keeps them (glibc)."""
+    if (trim := _malloc_trim()) is not None:
+        trim(0)
+
+
+def _free_on_gpu(device: torch.device) -> int | None:
+    import torch
+
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return None
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + kept
+
+
+def _free_of_machine(root: Path) -> int | None:
+    with suppress(OSError, ValueError, IndexError):
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def _free_of_cgroups(root: Path) -> list[int]:
+    """Of each limited cgroup from this process's up to the top; pages that only cache files count as free."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+        limit, used, cache = (
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            if controllers
+            else ("memory.max", "memory.current", "inactive_file")
+        )
+        own = top / path.strip("/")
+        for folder in [own, *own.parents]:
+            if not folder.is_relative_to(top):
+                break
+            with suppress(OSError, ValueError):
+                most = int((folder / limit).read_text())  # version 2 says `max` where there is none
+                if most >= _UNLIMITED:
+                    continue
+                numbers = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                found.append(most - int((folder / used).read_text()) + int(numbers.get(cache, 0)))
+    return found
+
+
+@cache
+def _malloc_trim() -> ctypes._NamedFuncPointer | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    with suppress(OSError, AttributeError):
+        trim = ctypes.CDLL(None).malloc_trim
+        trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
+        return trim
+    return None

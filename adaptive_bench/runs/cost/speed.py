@@ -1,0 +1,117 @@
+"""How fast this machine is: FLOPs a second in short passes of a few layers of the model's width, and what they say of a
+run's work. Nothing of the run is loaded for that; its records replace the forecast as they come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from statistics import median
+from typing import NamedTuple
+
+import torch
+from transformers import AutoModelForCausalLM, PretrainedConfig
+
+from adaptive_bench.progress import RunningTask
+from adaptive_bench.runs.cost.budget import Prices, Workload
+from adaptive_bench.runs.planning.backbones import find_device
+from adaptive_bench.spec import MethodSpec
+
+_TOKENS, _LAYERS, _WORDS = 256, 4, 8192  # read at once, and most of the model that reads them
+_ENOUGH_S, _MOST_PASSES = 0.4, 20  # for one rate
+
+
+class Rates(NamedTuple):
+    """FLOPs a second: in training, in reading a text, and in writing one more token of each text of a batch."""
+
+    training: float
+    reading: float
+    writing: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What one process is expected to take for one piece of work.
+
+    Attributes:
+        sequence_s: Training on one sequence, by what is trained.
+        document_s: Evaluating one document with the model as it is, by task.
+        documents: How many there are of each task.
+    """
+
+    sequence_s: Mapping[MethodSpec, float] = field(default_factory=dict)
+    document_s: Mapping[str, float] = field(default_factory=dict)
+    documents: Mapping[str, int] = field(default_factory=dict)
+
+
+def forecast(work: Workload, trained: Iterable[MethodSpec], jobs: int, task: RunningTask) -> Speed:
+    """What the work of a run will take here, by its FLOPs.
+
+    Args:
+        work: Its text.
+        trained: What is trained.
+        jobs: Processes that will work at once, each with its share of the cores.
+        task: Advanced by one for the rates, for each training and for the documents.
+    """
+    recipe, evaluation = work.config.train, work.config.evaluation
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads // jobs))
+    try:
+        device = find_device(work.config.device)
+        rates = measure_rates(work.prices.empty.config, device, evaluation.batch_size, bf16=recipe.precision == "bf16")
+    finally:
+        torch.set_num_threads(threads)
+    task.advance(1, of="rate")
+    sequence_s: dict[MethodSpec, float] = {}
+    for spec in trained:
+        sequence_s[spec] = work.training_flops(spec) / rates.training
+        task.advance(1, of=f"step of {spec}")
+    asked, _ = work.asked
+    task.advance(1, of="documents")
+    document_s = {
+        name: (one.reading / rates.reading + one.writing / rates.writing) / max(1, one.documents)
+        for name, one in asked.items()
+    }
+    return Speed(sequence_s, document_s, {name: one.documents for name, one in asked.items()})
+
+
+def measure_rates(shape: PretrainedConfig, device: torch.device, rows: int, *, bf16: bool) -> Rates:
+    """Time passes of a plain model of this width, with few layers and words.
+
+    Args:
+        rows: Texts that are written at once.
+        bf16: Training computes in bf16.
+    """
+    few = deepcopy(shape)
+    few.num_hidden_layers, few.vocab_size = min(shape.num_hidden_layers, _LAYERS), min(shape.vocab_size, _WORDS)
+    few.pad_token_id = None
+    if getattr(few, "layer_types", None):
+        few.layer_types = few.layer_types[: few.num_hidden_layers]
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(few, dtype=torch.float32)
+    prices = Prices(model)
+    model = model.to_empty(device=device).eval()
+    with torch.no_grad():
+        for tensor in [*model.parameters(), *model.buffers()]:
+            tensor.fill_(0.01)
+    length = min(_TOKENS, prices.context)
+    reading = prices.forward(length, length) / _seconds(model, (1, length), bf16=False)
+    training = prices.forward(length, length) / _seconds(model, (1, length), bf16=True) if bf16 else reading
+    return Rates(training, reading, rows * prices.forward(1, 1) / _seconds(model, (rows, 1), bf16=False))
+
+
+@torch.no_grad()
+def _seconds(model: torch.nn.Module, shape: tuple[int, int], *, bf16: bool) -> float:
+    """Median of some passes; the first one warms up."""
+    device = next(model.parameters()).device
+    ids, taken_s = torch.ones(shape, dtype=torch.long, device=device), list[float]()
+    with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+        while len(taken_s) < 2 or (sum(taken_s) < _ENOUGH_S and len(taken_s) < _MOST_PASSES):
+            start_s = time.perf_counter()
+            model(ids, use_cache=False)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            taken_s.append(time.perf_counter() - start_s)
+    return median(taken_s[1:])

@@ -1,0 +1,139 @@
+"""A training step without values: what it executes and what it holds, from shapes alone.
+
+On torch's meta device every operation runs but none computes, so that a step of any model takes a second and no
+memory. Its FLOPs and its peak are those of the real step on a CPU, method, losses and gradient checkpointing included.
+"""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from adaptive_bench.training.cost import FlopCount
+
+if TYPE_CHECKING:
+    from adaptive_bench.model import AdaptiveModel
+
+# Where a schedule that grows up to the middle of a training and then stays (exits that join the loss one by one) is at
+# its mean.
+_PLACE_IN_TRAINING = 3 / 8
+
+
+@dataclass(frozen=True)
+class DryStep:
+    """What a forward and a backward pass take.
+
+    Attributes:
+        flops: Two a multiply-accumulate, of matrix products and attention.
+        peak_bytes: Held at once beside the weights and their gradients; 0 where nobody watched.
+    """
+
+    flops: float
+    peak_bytes: int
+
+
+def without_values(model: AdaptiveModel) -> AdaptiveModel:
+    """A copy of a model whose tensors have shapes and no values."""
+    empty: dict[int, Any] = {}
+    for tensor in [*model.parameters(), *model.buffers()]:
+        copied = tensor.detach().to("meta")
+        is_parameter = isinstance(tensor, nn.Parameter)
+        empty[id(tensor)] = nn.Parameter(copied, requires_grad=tensor.requires_grad) if is_parameter else copied
+    return deepcopy(model, empty)
+
+
+def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watched: bool = False) -> DryStep:
+    """Go through one step of a model without values (`without_values`).
+
+    Args:
+        rows: Sequences read at once.
+        length: Of each in tokens.
+        labels: Of each, tokens that are predicted; the last ones.
+        watched: Whether to note what is held at once, which takes twice as long.
+
+    Raises:
+        RuntimeError: The method asks for values.
+    """
+    ids = torch.ones(rows, length, dtype=torch.long)
+    answered = (torch.arange(length) >= length - labels).expand_as(ids)
+    count = FlopCount(model, model.backbone)
+    was_training = model.training
+    try:
+        model.train()
+        model.begin_step(max(1, round(1000 * _PLACE_IN_TRAINING)), 1000)
+        if watched:  # from the second pass on gradients are there
+            for parameter in model.parameters():
+                parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+        held = _Held(model)
+        with (
+            held if watched else nullcontext(),
+            patch.object(functional, "scaled_dot_product_attention", _fused_attention),
+        ):
+            loss = model(
+                input_ids=ids.to("meta"),
+                attention_mask=torch.ones_like(ids),
+                labels=ids.masked_fill(~answered, -100),
+                continuation_mask=answered.to("meta"),
+                documents=torch.zeros(rows, dtype=torch.long, device="meta"),
+                return_logits=False,
+            ).loss
+            if loss.requires_grad:
+                loss.backward()
+    finally:
+        count.close()
+        model.zero_grad(set_to_none=True)
+        model.train(was_training)
+    return DryStep(float(count.flops), held.peak_bytes)
+
+
+class _Held(TorchDispatchMode):
+    """Watches how many bytes of storage live that were made inside, views of a model's tensors aside."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.bytes = self.peak_bytes = 0
+        gradients = (parameter.grad for parameter in model.parameters() if parameter.grad is not None)
+        own = [*model.parameters(), *model.buffers(), *gradients]
+        self._known = {tensor.untyped_storage()._cdata for tensor in own}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, Tensor) and tensor.is_meta:
+                storage = tensor.untyped_storage()
+                key, size = storage._cdata, storage.nbytes()
+                if key not in self._known:
+                    self._known.add(key)
+                    self.bytes += size
+                    self.peak_bytes = max(self.peak_bytes, self.bytes)
+                    weakref.finalize(storage, self._gone, key, size)
+        return made
+
+    def _gone(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.bytes -= size
+
+
+_attention = functional.scaled_dot_product_attention
+
+
+def _fused_attention(query: Tensor, key: Tensor, value: Tensor, **given: Any) -> Tensor:
+    """Without values torch takes attention apart; with them its kernels hold no table of scores."""
+    if not query.is_meta:
+        return _attention(query, key, value, **given)
+    groups = query.shape[1] // key.shape[1]
+    key, value = (each.repeat_interleave(groups, dim=1) if groups > 1 else each for each in (key, value))
+    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    causal, mask = bool(given.get("is_causal")), given.get("attn_mask")
+    output: Tensor = fused(query, key, value, 0.0, causal, attn_mask=mask, scale=given.get("scale"))[0]
+    return output
