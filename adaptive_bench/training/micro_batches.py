@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.free_memory import usable_bytes
 from adaptive_bench.training.dry_step import dry_step, without_values
 from adaptive_bench.training.encoding import EncodedExample
