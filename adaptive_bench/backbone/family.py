@@ -22,7 +22,8 @@ class Family:
 
     The decoder has Llama's attribute names: `model.layers`, `embed_tokens`, `rotary_emb`, `norm`, and in a layer
     `self_attn` with `q_proj` to `o_proj` and `mlp` with `gate_proj`, `up_proj` and `down_proj`. Norms of queries and
-    keys (`q_norm`, `k_norm`), biases, and soft caps named in the config are found by themselves.
+    keys (`q_norm`, `k_norm`), biases, layers whose attention has `use_rope` false, and soft caps named in the config are
+    found by themselves.
 
     Attributes:
         description: For the reader, with the models that belong to it.

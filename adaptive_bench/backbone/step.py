@@ -160,7 +160,7 @@ class StepArithmetic:
 
     def project(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [M, heads, head size] and K,V [M, kv heads, head size] from normalised states [M, H]."""
-        if "q_norm" in attention._modules:
+        if "q_norm" in attention._modules or not _turns(attention):
             return self.queries(attention, states, turn), *self.keys_and_values(attention, states, turn)
         queries = self.linear(attention.q_proj, states)
         keys, values = self.both(attention.k_proj, attention.v_proj, states)
@@ -171,15 +171,21 @@ class StepArithmetic:
 
     def queries(self, attention: Any, states: Tensor, turn: Turn) -> Tensor:
         """Queries [M, heads, head size] from normalised states [M, H]."""
-        heads = self.linear(attention.q_proj, states).contiguous().view(states.shape[0], -1, attention.head_dim)
-        return turn(self.norm(attention.q_norm, heads) if "q_norm" in attention._modules else heads)
+        return self._heads(attention, "q_norm", self.linear(attention.q_proj, states).contiguous(), turn)
 
     def keys_and_values(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor]:
         """K,V [M, kv heads, head size] from normalised states [M, H]."""
         keys, values = self.both(attention.k_proj, attention.v_proj, states)
-        heads = keys.view(states.shape[0], -1, attention.head_dim)
-        keys = turn(self.norm(attention.k_norm, heads) if "k_norm" in attention._modules else heads)
+        keys = self._heads(attention, "k_norm", keys, turn)
         return keys, values.view(keys.shape)
+
+    def _heads(self, attention: Any, norm: str, states: Tensor, turn: Turn) -> Tensor:
+        """Heads [M, n, head size] of projected states [M, n * head size], normalised and turned as the module does."""
+        module = attention._modules.get(norm)
+        if module is not None:  # of each head, or of all together: its weights say how many values it takes
+            states = self.norm(module, states.view(states.shape[0], -1, module.weight.shape[0]))
+        heads = states.view(states.shape[0], -1, attention.head_dim)
+        return turn(heads) if _turns(attention) else heads
 
     def attend(self, attention: Any, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attention of each row's token over the row's keys, without the output projection.
@@ -224,6 +230,11 @@ def _read_together(parent: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear]]:
         first, second = (getattr(parent, name, None) for name in names)
         if _is_plain(first) and _is_plain(second) and (first.bias is None) == (second.bias is None):
             yield first, second
+
+
+def _turns(attention: Any) -> bool:
+    """Whether queries and keys are turned by their positions; some layers of some families have none."""
+    return bool(getattr(attention, "use_rope", True))
 
 
 def _is_plain(module: nn.Module | None) -> TypeGuard[nn.Linear]:

@@ -74,7 +74,7 @@ def test_llama_3_scales_its_rotary_tables() -> None:
 
 
 def test_an_unknown_family_is_told_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"gemma2, llama, mistral, qwen2, qwen3, got .*'gpt2'.*docs/models.md"):
+    with pytest.raises(UsageError, match=r"gemma2, llama, .*qwen3, .*got .*'gpt2'.*docs/models.md"):
         find_family("gpt2")
 
 

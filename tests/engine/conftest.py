@@ -81,8 +81,8 @@ def reference_logits(model: PreTrainedModel, tokens: Tensor, pattern: Pattern, r
 def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, stored: list[Any]) -> Tensor:
     hidden = model.model.embed_tokens(token[None, None])
     rotary = model.model.rotary_emb(hidden, torch.tensor([[at]]))
-    gemma = model.config.model_type == "gemma2"
     for index, layer in enumerate(model.model.layers):
+        before_attention, after_attention, before_mlp, after_mlp = _norms(layer)
         attention_site, mlp_site = 2 * index, 2 * index + (pattern.unit == "branch")
         start = hidden
         tables = (pattern.scale, pattern.input_scale)
@@ -90,7 +90,7 @@ def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, s
         if pattern.unit == "layer":
             scales = input_scales = (torch.tensor(1.0), torch.tensor(1.0))
 
-        normed = layer.input_layernorm(hidden) * input_scales[0]
+        normed = before_attention(hidden) * input_scales[0]
         keep = bool(pattern.keep[row, attention_site, at])
         query, own = _project(model, layer.self_attn, normed, rotary)
         if keep or pattern.kv == "recompute" or (pattern.kv == "copy_below" and index == 0):
@@ -99,17 +99,16 @@ def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, s
             stored[index][at] = stored[index - 1][at]
         if keep:
             update = _attend(model, layer.self_attn, query, stored[index], at)
-            hidden = hidden + scales[0] * (layer.post_attention_layernorm(update) if gemma else update)
+            hidden = hidden + scales[0] * after_attention(update)
         elif pattern.instead is not None:
             hidden = hidden + normed @ pattern.instead[attention_site].T
             if pattern.unit == "layer":  # once for both branches, unscaled
                 continue
 
-        normed = (layer.pre_feedforward_layernorm if gemma else layer.post_attention_layernorm)(hidden)
-        normed = normed * input_scales[1]
+        normed = before_mlp(hidden) * input_scales[1]
         if bool(pattern.keep[row, mlp_site, at]):
             update = layer.mlp(normed)
-            hidden = hidden + scales[1] * (layer.post_feedforward_layernorm(update) if gemma else update)
+            hidden = hidden + scales[1] * after_mlp(update)
         elif pattern.instead is not None:
             hidden = hidden + normed @ pattern.instead[mlp_site].T
         if pattern.unit == "layer":
@@ -119,6 +118,14 @@ def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, s
     return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
+def _norms(layer: Any) -> list[Callable[[Tensor], Tensor]]:
+    """What normalises the input and the output of attention, and of the MLP; the states themselves where nothing does."""
+    names = ["input_layernorm", None, "post_attention_layernorm", None]
+    if hasattr(layer, "post_feedforward_layernorm"):
+        names = ["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"]
+    return [getattr(layer, name or "", nn.Identity()) for name in names]
+
+
 def _project(model: Any, attention: Any, normed: Tensor, rotary: tuple[Tensor, Tensor]) -> Any:
     def heads(projected: Tensor, norm: str) -> Tensor:
         split = projected.view(-1, attention.head_dim)
@@ -126,6 +133,8 @@ def _project(model: Any, attention: Any, normed: Tensor, rotary: tuple[Tensor, T
 
     def turn(states: Tensor) -> Tensor:
         half = states.shape[-1] // 2
+        if not getattr(attention, "use_rope", True):
+            return states
         rotated = torch.cat([-states[:, half:], states[:, :half]], dim=-1)
         return states * rotary[0][0] + rotated * rotary[1][0]
 
