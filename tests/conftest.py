@@ -50,6 +50,7 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     },  # biases; windows in layers 2, 3
     "qwen3": {"head_dim": 16, "num_hidden_layers": 3},  # norms of q and k; heads wider than the hidden size
     "gemma2": {"head_dim": 16, "sliding_window": 6, "query_pre_attn_scalar": 8, "num_hidden_layers": 3},
+    "olmo2": {},  # norms after branches alone, norms over the whole width of q and k
     "smollm3": {"no_rope_layer_interval": 2},  # no rotary positions in layers 1, 3
 }
 GRID = (0.1, 0.3, 0.45)  # shares of skipped tokens that shared models are calibrated for

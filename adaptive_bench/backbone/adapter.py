@@ -221,9 +221,10 @@ class Backbone:
         return cos[positions], sin[positions]
 
     def norm_before(self, site: Site) -> Any:
-        """The norm of what the branch reads."""
+        """The norm of what the branch reads; `None` where it reads the residual stream as it is."""
         branch = "mlp" if site.branch == "mlp" else "attention"  # a whole layer reads what its attention reads
-        return getattr(self.layers[site.layer], self.family.norm_before[branch])
+        name = self.family.norm_before.get(branch)
+        return None if name is None else getattr(self.layers[site.layer], name)
 
     def norm_after(self, site: Site) -> Any:
         """The norm of what the branch adds; `None` where the family has none."""

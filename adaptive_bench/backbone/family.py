@@ -27,7 +27,8 @@ class Family:
 
     Attributes:
         description: For the reader, with the models that belong to it.
-        norm_before: Attribute of a layer by branch (`attention`, `mlp`): the norm of what the branch reads.
+        norm_before: Attribute of a layer by branch (`attention`, `mlp`): the norm of what the branch reads; empty where
+            it reads the residual stream as it is.
         norm_after: The norm of what the branch adds; empty where the family has none.
         norm_adds_one: The weights of norms are stored minus one.
         window: Gives the sliding window of a layer, in tokens, from the config and the layer's attention module.

@@ -172,9 +172,13 @@ class EngineCall(ForwardCall):
         return self.backbone.embed(self.input_ids)
 
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
-        """What the branch reads of the residual stream [..., H]."""
+        """The residual stream [..., H] after the pre-norm, or `levelled` where the family has none."""
         norm = self.backbone.norm_before(site)
-        return self.backbone.step.norm(norm, hidden) if self.decodes else norm(hidden)
+        return (
+            super().normalise(site, hidden)
+            if norm is None or not self.decodes
+            else self.backbone.step.norm(norm, hidden)
+        )
 
     def normalise_update(self, site: Site, update: Tensor) -> Tensor:
         """What the branch adds: its output [..., H], normalised where the family does so."""

@@ -52,7 +52,7 @@ def dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> Te
     mask = call.dense_mask(layer, keys) if visible is None else additive(visible, call.rotary[0].dtype)
     # What writes into a cache must not run twice.
     run = _held(call, call.backbone.attention(layer)) if call.cache is None else call.backbone.attention(layer)
-    update, _ = run(view.normed, position_embeddings=call.rotary, attention_mask=mask, past_key_values=call.cache)
+    update, _ = run(view.read, position_embeddings=call.rotary, attention_mask=mask, past_key_values=call.cache)
     if visible is not None and call.training:
         # Of a token that skips and sees no key at all a softmax makes a mean of all keys, later ones too. A choice that
         # is soft would learn from it; it is nothing.
@@ -70,12 +70,12 @@ def dense_mlp(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
     """MLP output [B, S, H] of all tokens; training leaves padding out, whose output nobody reads."""
     real = call.kept(None) if call.training else None
     if real is not None:
-        update = _held(call, call.backbone.mlp(view.site.layer))(view.normed_at(real.tokens))
+        update = _held(call, call.backbone.mlp(view.site.layer))(view.read_at(real.tokens))
         everything = update.new_zeros(call.valid.numel(), update.shape[-1])
         return everything.index_copy(0, real.tokens, update).view_as(view.hidden)
     if call.tally is not None:
         call.tally.mlp(view.site.layer, keep, slots=call.tally.rows() * call.valid.shape[1])
-    return _held(call, call.backbone.mlp(view.site.layer))(view.normed)
+    return _held(call, call.backbone.mlp(view.site.layer))(view.read)
 
 
 def _held(call: EngineCall, module: Any) -> Callable[..., Any]:

@@ -50,7 +50,7 @@ def packed_mlp(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | None:
     """MLP output [N, H] of the N kept tokens; `None` if there are none."""
     if call.tally is not None:
         call.tally.mlp(view.site.layer, kept.mask, slots=call.tally.weigh(kept.mask))
-    return call.backbone.mlp(view.site.layer)(view.normed_at(kept.tokens)) if kept.count else None
+    return call.backbone.mlp(view.site.layer)(view.read_at(kept.tokens)) if kept.count else None
 
 
 def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | None:
@@ -69,7 +69,7 @@ def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | 
     chosen = kept.rectangle
     keys = call.cache.expect(layer, write)
     output, _ = call.backbone.attention(layer)(
-        view.normed_at(chosen.flatten()).view(*chosen.shape, -1),
+        view.read_at(chosen.flatten()).view(*chosen.shape, -1),
         position_embeddings=tuple(table.flatten(0, 1)[chosen] for table in call.rotary),
         attention_mask=call.mask(layer, call.positions.flatten()[chosen], keys),
         past_key_values=call.cache,
@@ -85,4 +85,4 @@ def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | 
 def _repair(call: EngineCall, view: SiteView, kept: Kept) -> tuple[Tensor, Tensor]:
     """K,V of the real tokens that skip, projected from the state they carry."""
     cos, sin = (table.flatten(0, 1)[kept.skipped] for table in call.rotary)
-    return call.backbone.project_kv(view.site.layer, view.normed_at(kept.skipped), cos, sin)
+    return call.backbone.project_kv(view.site.layer, view.read_at(kept.skipped), cos, sin)

@@ -179,13 +179,13 @@ def _run_layer(
     rotary = tuple(table.expand(-1, count, -1) for table in backbone.rotary(states, places))
     attention, mlp = Site(layer, "attention"), Site(layer, "mlp")
     update, _ = backbone.attention(layer)(
-        backbone.norm_before(attention)(states),
+        _before(backbone, attention, states),
         position_embeddings=rotary,
         attention_mask=mask,
         past_key_values=_OneToken(cache),
     )
     states = states + _after(backbone, attention, update)
-    states = states + _after(backbone, mlp, backbone.mlp(layer)(backbone.norm_before(mlp)(states)))
+    states = states + _after(backbone, mlp, backbone.mlp(layer)(_before(backbone, mlp, states)))
     if ledger is not None:
         costs = backbone.costs
         linear = costs.attn_q_o[layer] + costs.attn_kv[layer] + costs.mlp[layer]
@@ -193,6 +193,11 @@ def _run_layer(
         ledger.book("decode", layer, "overhead.decision", float(batch * count * (linear + pairs)))
         ledger.read_weights("decode", float(costs.attention_bytes[layer] + costs.mlp_bytes[layer]))
     return states
+
+
+def _before(backbone: Backbone, site: Site, states: Tensor) -> Tensor:
+    norm = backbone.norm_before(site)
+    return states if norm is None else norm(states)
 
 
 def _after(backbone: Backbone, site: Site, update: Tensor) -> Tensor:

@@ -20,8 +20,10 @@ def test_norms_are_where_the_family_says(family: str) -> None:
     backbone = Backbone(tiny_backbone(family))
     for branch in ("attention", "mlp"):
         site = Site(1, branch)  # type: ignore[arg-type]
-        assert "norm" in type(backbone.norm_before(site)).__name__.lower()
-        assert (backbone.norm_after(site) is not None) == (family == "gemma2")
+        before, after = backbone.norm_before(site), backbone.norm_after(site)
+        assert all("norm" in type(norm).__name__.lower() for norm in (before, after) if norm is not None)
+        assert (before is None) == (family == "olmo2")
+        assert (after is not None) == (family in ("gemma2", "olmo2"))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

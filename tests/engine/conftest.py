@@ -82,6 +82,8 @@ def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, s
     hidden = model.model.embed_tokens(token[None, None])
     rotary = model.model.rotary_emb(hidden, torch.tensor([[at]]))
     for index, layer in enumerate(model.model.layers):
+        # What stands in for a branch reads what it reads, or the stream at length 1 where nothing normalises that.
+        seen = nn.Identity() if hasattr(layer, "input_layernorm") else nn.RMSNorm(hidden.shape[-1], 1e-6, False)
         before_attention, after_attention, before_mlp, after_mlp = _norms(layer)
         attention_site, mlp_site = 2 * index, 2 * index + (pattern.unit == "branch")
         start = hidden
@@ -101,7 +103,7 @@ def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, s
             update = _attend(model, layer.self_attn, query, stored[index], at)
             hidden = hidden + scales[0] * after_attention(update)
         elif pattern.instead is not None:
-            hidden = hidden + normed @ pattern.instead[attention_site].T
+            hidden = hidden + input_scales[0] * seen(normed / input_scales[0]) @ pattern.instead[attention_site].T
             if pattern.unit == "layer":  # once for both branches, unscaled
                 continue
 
@@ -110,7 +112,7 @@ def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, s
             update = layer.mlp(normed)
             hidden = hidden + scales[1] * after_mlp(update)
         elif pattern.instead is not None:
-            hidden = hidden + normed @ pattern.instead[mlp_site].T
+            hidden = hidden + input_scales[1] * seen(normed / input_scales[1]) @ pattern.instead[mlp_site].T
         if pattern.unit == "layer":
             hidden = start + pattern.scale[row, attention_site, at] * (hidden - start)
     logits = model.lm_head(model.model.norm(hidden))[0]
@@ -122,14 +124,21 @@ def _norms(layer: Any) -> list[Callable[[Tensor], Tensor]]:
     """What normalises the input and the output of attention, and of the MLP; the states themselves where nothing does."""
     names = ["input_layernorm", None, "post_attention_layernorm", None]
     if hasattr(layer, "post_feedforward_layernorm"):
-        names = ["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"]
+        names = [
+            "input_layernorm",
+            "post_attention_layernorm",
+            "pre_feedforward_layernorm",
+            "post_feedforward_layernorm",
+        ]
     return [getattr(layer, name or "", nn.Identity()) for name in names]
 
 
 def _project(model: Any, attention: Any, normed: Tensor, rotary: tuple[Tensor, Tensor]) -> Any:
     def heads(projected: Tensor, norm: str) -> Tensor:
-        split = projected.view(-1, attention.head_dim)
-        return getattr(attention, norm)(split) if hasattr(attention, norm) else split
+        if not hasattr(attention, norm):
+            return projected.view(-1, attention.head_dim)
+        width = getattr(attention, norm).weight.shape[0]  # of one head, or of all together
+        return getattr(attention, norm)(projected.view(-1, width)).view(-1, attention.head_dim)
 
     def turn(states: Tensor) -> Tensor:
         half = states.shape[-1] // 2
