@@ -50,6 +50,12 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     },  # biases; windows in layers 2, 3
     "qwen3": {"head_dim": 16, "num_hidden_layers": 3},  # norms of q and k; heads wider than the hidden size
     "gemma2": {"head_dim": 16, "sliding_window": 6, "query_pre_attn_scalar": 8, "num_hidden_layers": 3},
+    "granite": {
+        "embedding_multiplier": 3.0,
+        "residual_multiplier": 0.4,
+        "attention_multiplier": 0.2,
+        "logits_scaling": 0.5,
+    },
     "olmo2": {},  # norms after branches alone, norms over the whole width of q and k
     "smollm3": {"no_rope_layer_interval": 2},  # no rotary positions in layers 1, 3
 }

@@ -86,6 +86,7 @@ class Backbone:
         self.num_layers = len(self.layers)
         self.hidden_size: int = config.hidden_size
         self.step = StepArithmetic(model, adds_one=self.family.norm_adds_one)
+        self._scales = self.family.scales(config)
         self._rotary_kind = getattr(self.decoder.rotary_emb, "rope_type", None)
         self._rotary_tables: tuple[Tensor, Tensor, Snapshot] | None = None
         self._weighed: tuple[list[torch.dtype], LayerCosts] | None = None
@@ -175,10 +176,11 @@ class Backbone:
             UsageError: The vocabulary has no such id. Only a CPU says so; another device would have to be asked.
         """
         try:
-            return self.decoder.embed_tokens(input_ids)
+            states: Tensor = self.decoder.embed_tokens(input_ids)
         except IndexError:
             self.check_vocabulary(input_ids)
             raise
+        return states if self._scales.embedding == 1 else states * self._scales.embedding
 
     def check_vocabulary(self, ids: Tensor) -> None:
         """Refuse token ids that the vocabulary does not have; reads them from their device.
@@ -231,6 +233,12 @@ class Backbone:
         name = self.family.norm_after.get("attention" if site.branch == "attention" else "mlp")
         return None if name is None else getattr(self.layers[site.layer], name)
 
+    def added(self, site: Site, output: Tensor) -> Tensor:
+        """What a branch's output [..., H] adds to the residual stream: normalised and multiplied as the family does."""
+        norm = self.norm_after(site)
+        update = output if norm is None else norm(output)
+        return update if self._scales.branch == 1 else update * self._scales.branch
+
     def attention(self, layer: int) -> Any:
         """The attention module of a layer."""
         return self.layers[layer].self_attn
@@ -248,15 +256,16 @@ class Backbone:
         return self.decoder.norm(hidden)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Normalised hidden states to logits, soft-capped where the family does so."""
-        return self._capped(self.model.lm_head(hidden))
+        """Normalised hidden states to logits, divided or soft-capped where the family does so."""
+        return self._finished(self.model.lm_head(hidden))
 
     def step_head(self, hidden: Tensor) -> Tensor:
         """Final norm and head of one token per row: hidden states [B, 1, H] to logits [B, 1, V]."""
         states = self.step.norm(self.decoder.norm, hidden[:, 0])
-        return self._capped(self.step.linear(self.model.lm_head, states)[:, None])
+        return self._finished(self.step.linear(self.model.lm_head, states)[:, None])
 
-    def _capped(self, logits: Tensor) -> Tensor:
+    def _finished(self, logits: Tensor) -> Tensor:
+        logits = logits if self._scales.logits == 1 else logits / self._scales.logits
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 

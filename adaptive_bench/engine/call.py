@@ -174,16 +174,9 @@ class EngineCall(ForwardCall):
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
         """The residual stream [..., H] after the pre-norm, or `levelled` where the family has none."""
         norm = self.backbone.norm_before(site)
-        return (
-            super().normalise(site, hidden)
-            if norm is None or not self.decodes
-            else self.backbone.step.norm(norm, hidden)
-        )
-
-    def normalise_update(self, site: Site, update: Tensor) -> Tensor:
-        """What the branch adds: its output [..., H], normalised where the family does so."""
-        norm = self.backbone.norm_after(site)
-        return update if norm is None else norm(update)
+        if norm is not None and self.decodes:
+            return self.backbone.step.norm(norm, hidden)
+        return super().normalise(site, hidden)
 
     def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
         """The head was run for the tokens at flat indices [N] in order to decide."""

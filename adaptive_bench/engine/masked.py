@@ -33,7 +33,7 @@ def add_update(
     call: EngineCall, site: Site, hidden: Tensor, update: Tensor, scale: Tensor | None, keep: Tensor | None
 ) -> Tensor:
     """The residual stream [B, S, H] plus a branch's output, normalised, scaled and masked."""
-    update = call.normalise_update(site, update)
+    update = call.backbone.added(site, update)
     if scale is not None:
         update = update * scale.to(update.dtype)
         if keep is not None:

@@ -39,7 +39,7 @@ def _padding_is_harmless(call: EngineCall, site: Site) -> bool:
 
 def add_packed(call: EngineCall, view: SiteView, update: Tensor, scale: Tensor | None, kept: Kept) -> Tensor:
     """The residual stream [B, S, H] plus a branch's output [N, H] for its kept tokens, normalised and scaled."""
-    update = call.normalise_update(view.site, update)
+    update = call.backbone.added(view.site, update)
     if scale is not None:
         update = update * scale.flatten(0, 1).index_select(0, kept.tokens).to(update.dtype)
     update = update.to(view.hidden.dtype)  # differs under autocast, where the residual stream stays fp32

@@ -184,8 +184,8 @@ def _run_layer(
         attention_mask=mask,
         past_key_values=_OneToken(cache),
     )
-    states = states + _after(backbone, attention, update)
-    states = states + _after(backbone, mlp, backbone.mlp(layer)(_before(backbone, mlp, states)))
+    states = states + backbone.added(attention, update)
+    states = states + backbone.added(mlp, backbone.mlp(layer)(_before(backbone, mlp, states)))
     if ledger is not None:
         costs = backbone.costs
         linear = costs.attn_q_o[layer] + costs.attn_kv[layer] + costs.mlp[layer]
@@ -198,8 +198,3 @@ def _run_layer(
 def _before(backbone: Backbone, site: Site, states: Tensor) -> Tensor:
     norm = backbone.norm_before(site)
     return states if norm is None else norm(states)
-
-
-def _after(backbone: Backbone, site: Site, update: Tensor) -> Tensor:
-    norm = backbone.norm_after(site)
-    return update if norm is None else norm(update)

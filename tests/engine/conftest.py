@@ -79,7 +79,8 @@ def reference_logits(model: PreTrainedModel, tokens: Tensor, pattern: Pattern, r
 
 
 def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, stored: list[Any]) -> Tensor:
-    hidden = model.model.embed_tokens(token[None, None])
+    hidden = model.model.embed_tokens(token[None, None]) * getattr(model.config, "embedding_multiplier", 1.0)
+    times = getattr(model.config, "residual_multiplier", 1.0)
     rotary = model.model.rotary_emb(hidden, torch.tensor([[at]]))
     for index, layer in enumerate(model.model.layers):
         # What stands in for a branch reads what it reads, or the stream at length 1 where nothing normalises that.
@@ -101,7 +102,7 @@ def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, s
             stored[index][at] = stored[index - 1][at]
         if keep:
             update = _attend(model, layer.self_attn, query, stored[index], at)
-            hidden = hidden + scales[0] * after_attention(update)
+            hidden = hidden + scales[0] * times * after_attention(update)
         elif pattern.instead is not None:
             hidden = hidden + input_scales[0] * seen(normed / input_scales[0]) @ pattern.instead[attention_site].T
             if pattern.unit == "layer":  # once for both branches, unscaled
@@ -110,26 +111,21 @@ def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, s
         normed = before_mlp(hidden) * input_scales[1]
         if bool(pattern.keep[row, mlp_site, at]):
             update = layer.mlp(normed)
-            hidden = hidden + scales[1] * after_mlp(update)
+            hidden = hidden + scales[1] * times * after_mlp(update)
         elif pattern.instead is not None:
             hidden = hidden + input_scales[1] * seen(normed / input_scales[1]) @ pattern.instead[mlp_site].T
         if pattern.unit == "layer":
             hidden = start + pattern.scale[row, attention_site, at] * (hidden - start)
-    logits = model.lm_head(model.model.norm(hidden))[0]
+    logits = model.lm_head(model.model.norm(hidden))[0] / getattr(model.config, "logits_scaling", 1.0)
     cap = getattr(model.config, "final_logit_softcapping", None)
     return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
 def _norms(layer: Any) -> list[Callable[[Tensor], Tensor]]:
-    """What normalises the input and the output of attention, and of the MLP; the states themselves where nothing does."""
+    """What normalises the input and the output of attention, and of the MLP; what leaves them alone otherwise."""
     names = ["input_layernorm", None, "post_attention_layernorm", None]
     if hasattr(layer, "post_feedforward_layernorm"):
-        names = [
-            "input_layernorm",
-            "post_attention_layernorm",
-            "pre_feedforward_layernorm",
-            "post_feedforward_layernorm",
-        ]
+        names[1:] = ["post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"]
     return [getattr(layer, name or "", nn.Identity()) for name in names]
 
 
