@@ -57,6 +57,10 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
         "logits_scaling": 0.5,
     },
     "olmo2": {},  # norms after branches alone, norms over the whole width of q and k
+    "phi3": {  # half of each head is turned; head size 8
+        "sliding_window": 6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+    },
     "smollm3": {"no_rope_layer_interval": 2},  # no rotary positions in layers 1, 3
 }
 GRID = (0.1, 0.3, 0.45)  # shares of skipped tokens that shared models are calibrated for

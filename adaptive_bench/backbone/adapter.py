@@ -20,13 +20,14 @@ from transformers import PreTrainedModel
 from adaptive_bench.backbone.family import find_family
 from adaptive_bench.backbone.quantization import quantize_layers, stored_bytes
 from adaptive_bench.backbone.site import Site
-from adaptive_bench.backbone.step import StepArithmetic, Turn
+from adaptive_bench.backbone.step import StepArithmetic, Turn, query_width
 from adaptive_bench.backbone.weights import Snapshot
 from adaptive_bench.errors import UsageError
 from adaptive_bench.weight_forms import Quantization
 
 ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
 _PARTS = (*(f"self_attn.{name}_proj" for name in "qkvo"), "mlp.down_proj")
+_FUSED_PARTS = ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj")
 _STATIC_ROTARY = ("default", "linear", "llama3")  # tables depend on the position alone
 
 
@@ -107,7 +108,7 @@ class Backbone:
     @property
     def costs(self) -> LayerCosts:
         """What each layer costs; another object once the weights have another type."""
-        types = [part.weight.dtype for layer in self.layers for part in (layer.self_attn.q_proj, layer.mlp.down_proj)]
+        types = [part.weight.dtype for layer in self.layers for part in (layer.self_attn.o_proj, layer.mlp.down_proj)]
         if self._weighed is None or self._weighed[0] != types:
             self._weighed = types, LayerCosts(*np.array([_whole_costs(layer) for layer in self.layers]).T)
         return self._weighed[1]
@@ -137,11 +138,24 @@ class Backbone:
         as they are, and so does what anything costs in MACs.
 
         Raises:
-            UsageError, EnvironmentProblem: See `quantize_layers`.
+            UsageError, EnvironmentProblem: See `check_quantizable` and `quantize_layers`.
         """
+        self.check_quantizable(how)
         quantize_layers(self.decoder.layers, how)
         self.step.unpack()
         self.quantized, self._weighed = how, None
+
+    def check_quantizable(self, how: Quantization) -> None:
+        """Refuse fewer bits where one map makes queries, keys and values: at times a part of it is needed alone.
+
+        Raises:
+            UsageError: It is so, and something is to be quantized.
+        """
+        if how != "none" and any(_is_fused(layer) for layer in self.layers):
+            raise UsageError(
+                f"Weights are quantized where queries, keys and values have maps of their own, got one for all three "
+                f"(qkv_proj) in {type(self.model).__name__}. Leave --quantize out, or choose another model."
+            )
 
     def drop_stale(self, *, look: bool) -> None:
         """Drop what was made from weights that have changed since, before a call runs.
@@ -277,17 +291,32 @@ def _check_parts(layers: Iterable[Any]) -> None:
         UsageError: With the first that is missing.
     """
     for number, layer in enumerate(layers):
-        for path in _PARTS:
+        parts = _FUSED_PARTS if _is_fused(layer) else _PARTS
+        for path in parts:
             module, _, name = path.partition(".")
             if not hasattr(getattr(layer, module, None), name):
                 raise UsageError(
-                    f"Each layer of a backbone has {', '.join(_PARTS)}, but layer {number} has no {path}. Leave the "
+                    f"Each layer of a backbone has {', '.join(parts)}, but layer {number} has no {path}. Leave the "
                     f"module of the model in its place: a method skips it where it is to be skipped."
                 )
+
+        if _is_fused(layer) and type(layer.self_attn.qkv_proj) is not nn.Linear:
+            raise UsageError(
+                f"A map for queries, keys and values together is a plain linear one, got "
+                f"{type(layer.self_attn.qkv_proj).__name__} in layer {number}. Merge its adapters first: "
+                f"merge_and_unload() of the peft model."
+            )
+
+
+def _is_fused(layer: Any) -> bool:
+    """Whether one map makes queries, keys and values."""
+    return hasattr(getattr(layer, "self_attn", None), "qkv_proj")
 
 
 def _whole_costs(layer: Any) -> tuple[int, ...]:
     """`_costs` with adapters (peft's LoRA) beside the maps of attention; those of an MLP are among its maps."""
+    if _is_fused(layer):
+        return _fused_costs(layer)
     q_o, kv, pair, mlp, kv_bytes, attention_bytes, mlp_bytes = _costs(layer)
     added = {name: _beside(getattr(layer.self_attn, f"{name}_proj")) for name in "qkvo"}
     macs = {name: sum(weight.numel() for weight in weights) for name, weights in added.items()}
@@ -302,6 +331,25 @@ def _beside(module: nn.Module) -> list[Tensor]:
         return []
     parts = ((name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear))
     return [part.weight for name, part in parts if name and not name.startswith("base_layer")]
+
+
+def _fused_costs(layer: Any) -> tuple[int, ...]:
+    """The row of a layer whose queries, keys and values are made by one map."""
+    attention = layer.self_attn
+    fused, output, queries = attention.qkv_proj, attention.o_proj, query_width(attention)
+    beside = _beside(output)
+    kv = fused.out_features - queries
+    kv_bytes = stored_bytes(fused) * kv // fused.out_features
+    linears = [module for module in layer.mlp.modules() if isinstance(module, nn.Linear)]
+    return (
+        fused.in_features * queries + output.in_features * output.out_features + sum(each.numel() for each in beside),
+        fused.in_features * kv,
+        2 * queries,
+        sum(module.in_features * module.out_features for module in linears),
+        kv_bytes,
+        stored_bytes(fused) + stored_bytes(output) + sum(each.nbytes for each in beside),
+        sum(stored_bytes(module) for module in linears),
+    )
 
 
 def _costs(layer: Any) -> tuple[int, ...]:

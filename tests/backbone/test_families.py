@@ -10,6 +10,8 @@ from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, Family, Site, find_family
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.adapters import check_targets
+from adaptive_bench.recipe import LoraRecipe
 from adaptive_bench.testing.backbones import SIZES, tiny_backbone
 
 FAMILIES = registry.names("families")
@@ -42,6 +44,16 @@ def test_dense_writes_what_hugging_face_writes(family: str) -> None:
         .tolist()
         == wanted
     )
+
+
+def test_one_map_for_queries_keys_and_values_is_neither_quantized_nor_adapted() -> None:
+    """Quantized it could not give keys and values alone; peft would leave out, silently, what it does not find."""
+    model = tiny_backbone("phi3")
+    with pytest.raises(UsageError, match=r"one for all three \(qkv_proj\) in Phi3ForCausalLM"):
+        Backbone(model).quantize("int8")
+    with pytest.raises(UsageError, match=r"gate_proj, k_proj, .*does not have.*=\[down_proj, o_proj\]"):
+        check_targets(model, LoraRecipe())
+    check_targets(model, LoraRecipe(targets=["o_proj", "down_proj"]))
 
 
 def test_smollm_is_a_llama() -> None:

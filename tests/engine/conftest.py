@@ -137,22 +137,25 @@ def _project(model: Any, attention: Any, normed: Tensor, rotary: tuple[Tensor, T
         return getattr(attention, norm)(projected.view(-1, width)).view(-1, attention.head_dim)
 
     def turn(states: Tensor) -> Tensor:
-        half = states.shape[-1] // 2
+        half = rotary[0].shape[-1] // 2
+        states, rest = states[:, : 2 * half], states[:, 2 * half :]
         if not getattr(attention, "use_rope", True):
-            return states
+            return torch.cat([states, rest], dim=-1)
         rotated = torch.cat([-states[:, half:], states[:, :half]], dim=-1)
-        return states * rotary[0][0] + rotated * rotary[1][0]
+        return torch.cat([states * rotary[0][0] + rotated * rotary[1][0], rest], dim=-1)
 
-    query = turn(heads(attention.q_proj(normed), "q_norm"))
-    return query, (
-        turn(heads(attention.k_proj(normed), "k_norm")),
-        attention.v_proj(normed).view(-1, attention.head_dim),
-    )
+    if hasattr(attention, "qkv_proj"):
+        sizes = (model.config.num_attention_heads, *[model.config.num_key_value_heads] * 2)
+        query, key, value = attention.qkv_proj(normed).split([size * attention.head_dim for size in sizes], dim=-1)
+    else:
+        query, key, value = attention.q_proj(normed), attention.k_proj(normed), attention.v_proj(normed)
+    own = turn(heads(key, "k_norm")), value.view(-1, attention.head_dim)
+    return turn(heads(query, "q_norm")), own
 
 
 def _attend(model: Any, attention: Any, query: Tensor, stored: dict[int, Any], at: int) -> Tensor:
     window = getattr(attention, "sliding_window", None)
-    if model.config.model_type == "mistral":
+    if model.config.model_type in ("mistral", "phi3"):
         window = model.config.sliding_window
     visible = [pair for position, pair in sorted(stored.items()) if window is None or position > at - window]
     groups = attention.num_key_value_groups

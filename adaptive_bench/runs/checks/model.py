@@ -18,7 +18,7 @@ from adaptive_bench.jobs.isolation import ProcessEnded, call_isolated
 from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
 from adaptive_bench.method import Method, config_of, method_of, training_spec
 from adaptive_bench.method.declared import check_method
-from adaptive_bench.model.adapters import check_installed
+from adaptive_bench.model.adapters import check_installed, check_targets
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.trial import try_method
 from adaptive_bench.runs.cost.estimate import Trait
@@ -108,16 +108,19 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
     """Whether the recipe is one for this model.
 
     Raises:
-        UsageError: It is meant for others, or a tracker is not installed.
+        UsageError: It is meant for others, a tracker is not installed, or the model has other maps than are to be
+            trained or quantized.
         EnvironmentProblem: It needs a package that is not installed.
     """
     check_trackers(config.track)
     quantization.check_installed(config.evaluation.quantize)
+    Backbone(facts.empty).check_quantizable(config.evaluation.quantize)
     train = config.train
     if not train.steps:
         return
     if train.lora is not None:
         check_installed()
+        check_targets(facts.empty, train.lora)
     meant = config.for_models
     if meant is not None and not meant.fit(config.model, facts.family, facts.parameters):
         raise UsageError(
