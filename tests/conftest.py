@@ -50,6 +50,7 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     },  # biases; windows in layers 2, 3
     "qwen3": {"head_dim": 16, "num_hidden_layers": 3},  # norms of q and k; heads wider than the hidden size
     "gemma2": {"head_dim": 16, "sliding_window": 6, "query_pre_attn_scalar": 8, "num_hidden_layers": 3},
+    "gemma3_text": {"head_dim": 16, "sliding_window": 6, "sliding_window_pattern": 2, "query_pre_attn_scalar": 8},
     "granite": {
         "embedding_multiplier": 3.0,
         "residual_multiplier": 0.4,

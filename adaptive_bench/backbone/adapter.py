@@ -19,16 +19,15 @@ from transformers import PreTrainedModel
 
 from adaptive_bench.backbone.family import find_family
 from adaptive_bench.backbone.quantization import quantize_layers, stored_bytes
+from adaptive_bench.backbone.rotary import RotaryTables
 from adaptive_bench.backbone.site import Site
 from adaptive_bench.backbone.step import StepArithmetic, Turn, query_width
-from adaptive_bench.backbone.weights import Snapshot
 from adaptive_bench.errors import UsageError
 from adaptive_bench.weight_forms import Quantization
 
 ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
 _PARTS = (*(f"self_attn.{name}_proj" for name in "qkvo"), "mlp.down_proj")
 _FUSED_PARTS = ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj")
-_STATIC_ROTARY = ("default", "linear", "llama3")  # tables depend on the position alone
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,7 @@ class Backbone:
         self.hidden_size: int = config.hidden_size
         self.step = StepArithmetic(model, adds_one=self.family.norm_adds_one)
         self._scales = self.family.scales(config)
-        self._rotary_kind = getattr(self.decoder.rotary_emb, "rope_type", None)
-        self._rotary_tables: tuple[Tensor, Tensor, Snapshot] | None = None
+        self.rotary = RotaryTables(self.decoder)
         self._weighed: tuple[list[torch.dtype], LayerCosts] | None = None
         self.quantized: Quantization = "none"
         self._modules = 0
@@ -208,33 +206,6 @@ class Backbone:
                 f"Token ids of this model lie in 0 .. {size - 1}, got ids from {least} to {most}. Use the model's own "
                 f"tokenizer, or call model.resize_token_embeddings where tokens were added to it."
             )
-
-    def rotary(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Rotary tables (cos, sin) [B, S, head size] for positions [B, S]."""
-        return self.decoder.rotary_emb(hidden, positions)
-
-    @property
-    def has_rotary_tables(self) -> bool:
-        """Whether rotary rows depend on the position alone."""
-        return self._rotary_kind in _STATIC_ROTARY
-
-    def rotary_at(self, positions: Tensor, reach: int) -> tuple[Tensor, Tensor]:
-        """The same tables, looked up; `reach` is larger than every position. For calls of few tokens."""
-        if not self.has_rotary_tables:
-            return self.rotary(self.decoder.embed_tokens.weight, positions)
-        weight, frequencies = self.decoder.embed_tokens.weight, self.decoder.rotary_emb.inv_freq
-        known = self._rotary_tables
-        if (
-            known is None
-            or known[0].shape[0] < reach
-            or (known[0].device, known[0].dtype) != (positions.device, weight.dtype)
-            or not known[2].holds([frequencies], look=False)
-        ):
-            everything = torch.arange(max(256, 2 * reach), device=positions.device)[None]
-            cos, sin = self.rotary(weight, everything)
-            known = self._rotary_tables = (cos[0], sin[0], Snapshot([frequencies]))
-        cos, sin, _ = known
-        return cos[positions], sin[positions]
 
     def norm_before(self, site: Site) -> Any:
         """The norm of what the branch reads; `None` where it reads the residual stream as it is."""

@@ -51,7 +51,7 @@ def _attention_of_all(call: EngineCall, view: SiteView, keep: Tensor) -> Tensor:
     assert call.cache is not None, "decoding always has a cache"
     layer = view.site.layer
     step, attention = call.backbone.step, call.backbone.attention(layer)
-    queries, keys, values = step.project(attention, view.read[:, 0], call.turn)
+    queries, keys, values = step.project(attention, view.read[:, 0], call.turns[layer])
     store = call.cache.write_step_of_all(layer, call.positions, keep, keys, values)
     stored_keys, stored_values = (part.to(queries.dtype) for part in store.view())
     mixed = step.attend(attention, queries, stored_keys, stored_values, _mask(call, layer))
@@ -85,7 +85,7 @@ def _attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Tensor | 
     assert call.cache is not None, "decoding always has a cache"
     layer = view.site.layer
     step, attention = call.backbone.step, call.backbone.attention(layer)
-    turn, repairs = call.turn, call.repairs_kv(layer)
+    turn, repairs = call.turns[layer], call.repairs_kv(layer)
     if kept is None:
         queries, keys, values = step.project(attention, view.read[:, 0], turn)
     elif repairs:  # every row leaves K,V

@@ -49,10 +49,11 @@ def dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> Te
     evicted = keep is not None and call.kv_policy == "evict"
     keys = call.own_keys if call.cache is None else call.cache.expect(layer, Write(call.positions, call.valid, keep))
     visible = visible_keys(call.positions, keys, call.backbone.windows[layer]) if evicted else None
-    mask = call.dense_mask(layer, keys) if visible is None else additive(visible, call.rotary[0].dtype)
+    mask = call.dense_mask(layer, keys) if visible is None else additive(visible, call.mask_type)
     # What writes into a cache must not run twice.
     run = _held(call, call.backbone.attention(layer)) if call.cache is None else call.backbone.attention(layer)
-    update, _ = run(view.read, position_embeddings=call.rotary, attention_mask=mask, past_key_values=call.cache)
+    rotary = call.rotary_of(layer)
+    update, _ = run(view.read, position_embeddings=rotary, attention_mask=mask, past_key_values=call.cache)
     if visible is not None and call.training:
         # Of a token that skips and sees no key at all a softmax makes a mean of all keys, later ones too. A choice that
         # is soft would learn from it; it is nothing.

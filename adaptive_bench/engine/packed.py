@@ -70,7 +70,7 @@ def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | 
     keys = call.cache.expect(layer, write)
     output, _ = call.backbone.attention(layer)(
         view.read_at(chosen.flatten()).view(*chosen.shape, -1),
-        position_embeddings=tuple(table.flatten(0, 1)[chosen] for table in call.rotary),
+        position_embeddings=tuple(table.flatten(0, 1)[chosen] for table in call.rotary_of(layer)),
         attention_mask=call.mask(layer, call.positions.flatten()[chosen], keys),
         past_key_values=call.cache,
     )
@@ -84,5 +84,5 @@ def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | 
 
 def _repair(call: EngineCall, view: SiteView, kept: Kept) -> tuple[Tensor, Tensor]:
     """K,V of the real tokens that skip, projected from the state they carry."""
-    cos, sin = (table.flatten(0, 1)[kept.skipped] for table in call.rotary)
+    cos, sin = (table.flatten(0, 1)[kept.skipped] for table in call.rotary_of(view.site.layer))
     return call.backbone.project_kv(view.site.layer, view.read_at(kept.skipped), cos, sin)

@@ -176,7 +176,9 @@ def _run_layer(
     earlier = visible_keys(places, keys.masked_fill(keys >= places, -1), backbone.windows[layer])
     itself = torch.eye(count, dtype=torch.bool, device=states.device).expand(batch, -1, -1)
     mask = additive(torch.cat([earlier.expand(-1, count, -1), itself], dim=2), states.dtype)
-    rotary = tuple(table.expand(-1, count, -1) for table in backbone.rotary(states, places))
+    rotary = tuple(
+        table.expand(-1, count, -1) for table in backbone.rotary(states, places)[backbone.rotary.kinds[layer]]
+    )
     attention, mlp = Site(layer, "attention"), Site(layer, "mlp")
     update, _ = backbone.attention(layer)(
         _before(backbone, attention, states),

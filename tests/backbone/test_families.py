@@ -25,7 +25,7 @@ def test_norms_are_where_the_family_says(family: str) -> None:
         before, after = backbone.norm_before(site), backbone.norm_after(site)
         assert all("norm" in type(norm).__name__.lower() for norm in (before, after) if norm is not None)
         assert (before is None) == (family == "olmo2")
-        assert (after is not None) == (family in ("gemma2", "olmo2"))
+        assert (after is not None) == (family in ("gemma2", "gemma3_text", "olmo2"))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -88,7 +88,7 @@ def test_llama_3_scales_its_rotary_tables() -> None:
 
 
 def test_an_unknown_family_is_told_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"gemma2, llama, .*qwen3, .*got .*'gpt2'.*docs/models.md"):
+    with pytest.raises(UsageError, match=r"gemma2, .*llama, .*qwen3, .*got .*'gpt2'.*docs/models.md"):
         find_family("gpt2")
 
 

@@ -81,13 +81,14 @@ def reference_logits(model: PreTrainedModel, tokens: Tensor, pattern: Pattern, r
 def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, stored: list[Any]) -> Tensor:
     hidden = model.model.embed_tokens(token[None, None]) * getattr(model.config, "embedding_multiplier", 1.0)
     times = getattr(model.config, "residual_multiplier", 1.0)
-    rotary = model.model.rotary_emb(hidden, torch.tensor([[at]]))
     for index, layer in enumerate(model.model.layers):
         # What stands in for a branch reads what it reads, or the stream at length 1 where nothing normalises that.
         seen = nn.Identity() if hasattr(layer, "input_layernorm") else nn.RMSNorm(hidden.shape[-1], 1e-6, False)
         before_attention, after_attention, before_mlp, after_mlp = _norms(layer)
         attention_site, mlp_site = 2 * index, 2 * index + (pattern.unit == "branch")
         start = hidden
+        own = [layer.self_attn.layer_type] if isinstance(model.model.rotary_emb.rope_type, dict) else []
+        rotary = model.model.rotary_emb(hidden, torch.tensor([[at]]), *own)
         tables = (pattern.scale, pattern.input_scale)
         scales, input_scales = ((t[row, attention_site, at], t[row, mlp_site, at]) for t in tables)
         if pattern.unit == "layer":

@@ -5,7 +5,7 @@ import torch
 
 from adaptive_bench.model.generation import new_tokens
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "granite", "olmo2", "phi3", "smollm3")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma3_text", "granite", "olmo2", "phi3", "smollm3")
 CASES = [
     *((family, attention) for family in FAMILIES for attention in ("sdpa", "eager")),
     ("gemma2", "eager"),
