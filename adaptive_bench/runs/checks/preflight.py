@@ -27,7 +27,7 @@ from adaptive_bench.runs.checks.model import (
     check_recipe,
     load_tokenizer,
     model_facts,
-    note_unused,
+    note_weights,
     size,
 )
 from adaptive_bench.runs.checks.tasks import check_task, check_training_text
@@ -106,7 +106,7 @@ def preflight(
         find_device(config.device)
     with findings.checking():
         facts = model_facts(config.model)
-        note_unused(facts, findings)
+        note_weights(facts, findings)
         check_recipe(config, facts, findings)
     if len(findings.errors) == 1 and isinstance(findings.errors[0], OutOfReach):
         raise_all_missing(config, findings.errors[0])
