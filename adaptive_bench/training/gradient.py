@@ -68,6 +68,8 @@ def accumulate(
             raise
     else:
         return StepLoss(found.pop(""), found, total)
+    finally:
+        model.own_losses_weigh = 1.0  # whoever goes on with the model asks for whole batches
     # Only here, outside the handler, the failed pass no longer holds its activations.
     model.zero_grad(set_to_none=True)
     clear_device_cache(garbage_collection=True)
