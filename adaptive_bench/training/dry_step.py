@@ -75,7 +75,10 @@ def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watch
             for parameter in model.parameters():
                 parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
         held = _Held(model)
-        with held if watched else nullcontext(), patch.object(functional, "scaled_dot_product_attention", _fused_attention):
+        with (
+            held if watched else nullcontext(),
+            patch.object(functional, "scaled_dot_product_attention", _fused_attention),
+        ):
             loss = model(
                 input_ids=ids.to("meta"),
                 attention_mask=torch.ones_like(ids),

@@ -35,7 +35,9 @@ def helped(count: int, reporter: Reporter, work: Work) -> Iterator[None]:
         processes = []
         for _ in range(count):
             sender = queue.sender(context)
-            process = context.Process(target=_help, args=(sender, alive, share, registry.plugin_files(), count + 1, work))
+            process = context.Process(
+                target=_help, args=(sender, alive, share, registry.plugin_files(), count + 1, work)
+            )
             process.start()
             sender.close()
             processes.append(process)
@@ -54,9 +56,7 @@ def helped(count: int, reporter: Reporter, work: Work) -> Iterator[None]:
                 process.join()
 
 
-def _help(
-    sender: Connection, alive: Connection, threads: int, plugins: list[Path], workers: int, work: Work
-) -> None:
+def _help(sender: Connection, alive: Connection, threads: int, plugins: list[Path], workers: int, work: Work) -> None:
     reporter = start_worker(sender, alive, threads, plugins, workers)
     try:
         with at_work():

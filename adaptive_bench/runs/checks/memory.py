@@ -28,7 +28,9 @@ def check_memory(work: Workload, trained: Iterable[MethodSpec], jobs: int) -> No
     if free is None or 5 * weights + at_most < free / jobs:  # gradients and two moments of a model with more parameters
         return
     for spec in trained:
-        step = work.prices.step(spec, recipe, work.longest, round(work.longest * work.labels / work.tokens), watched=True)
+        step = work.prices.step(
+            spec, recipe, work.longest, round(work.longest * work.labels / work.tokens), watched=True
+        )
         if step is None:
             continue
         trainee = work.prices.trainee(spec, recipe)

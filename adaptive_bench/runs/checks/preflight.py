@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.hub import OutOfReach
 from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.model.adapters import adapter_parameters
@@ -44,7 +44,7 @@ from adaptive_bench.store.shelves import check_home
 from adaptive_bench.task import ExampleRequest, Task
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
 # Of a training on disk: fp32 weights, and while it runs two checkpoints of weights and AdamW's two moments.
 _WEIGHT_BYTES, _RESUME_BYTES = 4, 2 * 3 * 4
@@ -165,7 +165,9 @@ def _forecast(work: Workload, whole: Plan, jobs: int, reporter: Reporter) -> Spe
     ):
         return None
     # What plugins do takes place elsewhere; what their trainings take shows when they run.
-    trained = dict.fromkeys(each.spec for each in whole.trainings if each.steps and not needs_own_process(each.spec.name))
+    trained = dict.fromkeys(
+        each.spec for each in whole.trainings if each.steps and not needs_own_process(each.spec.name)
+    )
     try:
         with reporter.task("forecast", total=len(trained) + 2) as task:
             return forecast(work, trained, jobs, task)

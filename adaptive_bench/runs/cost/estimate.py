@@ -69,9 +69,7 @@ class Estimator:
         traits: By method spec.
     """
 
-    def __init__(
-        self, out: Path, forecast: Speed | None = None, traits: Mapping[str, Trait] | None = None
-    ) -> None:
+    def __init__(self, out: Path, forecast: Speed | None = None, traits: Mapping[str, Trait] | None = None) -> None:
         self._out, self._forecast, self._traits = out, forecast or Speed(), traits or {}
 
     def training(self, training: TrainingRun) -> Estimate:
