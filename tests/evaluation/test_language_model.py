@@ -169,7 +169,7 @@ def test_batches_that_may_not_be_cut_do_not_fit_as_a_whole(
     monkeypatch.setattr(batches, "usable_bytes", lambda _: 1)
     model = AdaptiveModel.build(backbone, "mod@paper").eval()
     pairs = [(context, " 7") for context, _ in PAIRS if context]
-    with pytest.raises(OutOfMemory, match="4 sequences of .* tokens at a time"):
+    with pytest.raises(OutOfMemory, match=r"4 sequences of .* tokens at a time"):
         AdaptiveLM(model, tokenizer, batch_size=4).loglikelihood(_requests("loglikelihood", pairs))
     assert AdaptiveLM(model, tokenizer, batch_size=1).loglikelihood(_requests("loglikelihood", pairs))
 
