@@ -86,9 +86,8 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     call.meter.take()  # whatever ran since does not count as deciding here
     runs, answers = 0 if call.tally is None else call.tally.runs, len(call.answers)
     device = view.hidden.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(
-        device
-    ):  # decisions hinge on 1e-3: never in bf16
+    autocasts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    if autocasts:  # decisions hinge on 1e-3: never in bf16
         with torch.autocast(device, enabled=False):
             decision = method.decide(view)
     else:

@@ -8,6 +8,7 @@ shapes depend on no decision, so it never waits for the device.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,17 @@ def run_branch(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     """Residual stream [B, S, H] after the branch."""
     site = view.site
     keep = None if decision.keep is None else decision.keep & call.valid
-    update = dense_attention(call, view, keep) if site.branch == "attention" else dense_mlp(call, view, keep)
+    branch = dense_attention if site.branch == "attention" else dense_mlp
+    if call.recomputes and call.cache is None and "normed" not in view.__dict__:
+        # The norm, which the method did not ask for, runs again too: what stays is in the residual stream anyway.
+        own = replace(call, recomputes=False)
+
+        def again(hidden: Tensor) -> Tensor:
+            return branch(own, SiteView(site, hidden, own), keep)
+
+        update: Tensor = checkpoint(again, view.hidden, use_reentrant=False)
+    else:
+        update = branch(call, view, keep)
     return add_update(call, site, view.hidden, update, decision.scale, None if decision.soft else keep)
 
 

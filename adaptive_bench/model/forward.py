@@ -36,13 +36,11 @@ class ForwardModel(nn.Module):
         method: The method, with parameters of its own.
         ledger: Books every MAC of calls in `eval()` mode; setting the dial empties it.
         spread: Puts together what several processes have of a training batch, while they train it.
-        raw_loss_terms: Values of the last labelled call, `ce` and the method's own, where they were computed.
+        raw_loss_terms: Values of the last labelled call, `ce` and the method's own.
         gradient_checkpointing: In training, compute what branches hold again in the backward pass.
-        own_losses_weigh: In training, a factor on the method's own losses; of part of a batch, its share of the tokens
-            these are means over, by its share of the labels.
+        own_losses_weigh: In training, a factor on the method's own losses, where a call of a training is part of a batch.
         made_with: Names in the method's state when it was put on.
-        between: In `eval()` mode, what stands between the method's decisions and the executors: the control of shuffled
-            decisions (`model.shuffled`), or nothing.
+        between: In `eval()` mode, what stands between decisions and executors (`model.shuffled`), or nothing.
     """
 
     def __init__(self, backbone_model: PreTrainedModel, method: Method, spec: MethodSpec) -> None:
@@ -53,8 +51,7 @@ class ForwardModel(nn.Module):
         self.backbone = Backbone(backbone_model)
         self.ledger = Ledger(self.backbone.costs)
         self.raw_loss_terms: dict[str, Tensor] = {}
-        self.gradient_checkpointing = False
-        self.own_losses_weigh = 1.0
+        self.gradient_checkpointing, self.own_losses_weigh = False, 1.0
         self._meter = DecisionMeter(method)
         self.made_with = frozenset(method.state_dict())
         if method.freezes_backbone:

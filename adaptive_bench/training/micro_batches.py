@@ -25,8 +25,8 @@ VALUE_BYTES = 4
 OPTIMIZER_VALUES = 3  # of a trained parameter: its gradient and AdamW's two moments
 _MOST_PADDING = 0.1
 _ABOUT = 0.8
-# Below this nobody runs out of memory, and a pass more costs more than padding.
-_WHOLE_BYTES, _WHOLE_SHARE_OF_GPU = 1 << 30, 1 / 8
+# Below this nobody runs out of memory, and a pass more costs more than padding; beyond twice that no pass is faster.
+_WHOLE_BYTES, _MOST_BYTES, _WHOLE_SHARE_OF_GPU = 1 << 30, 2 << 30, 1 / 8
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,12 @@ class MicroBatches:
         found = usable_bytes(self._device) if usable is None else None
         self.usable = usable if found is None else max(0, found - trained_bytes(model))
         self._rough = rough_footprint(model.backbone, _heads(model))
-        self._whole = float(_WHOLE_BYTES)
+        self._whole, most = float(_WHOLE_BYTES), float(_MOST_BYTES)
         if self.usable is not None and self._device.type == "cuda":
             self._whole = _WHOLE_SHARE_OF_GPU * torch.cuda.get_device_properties(self._device).total_memory
+            most = 2 * self._whole
+        if self.usable is not None:
+            self.usable = int(min(self.usable, most))
 
     @cached_property
     def _footprint(self) -> Footprint:
