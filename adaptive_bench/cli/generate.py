@@ -131,10 +131,10 @@ def _askable(model: AdaptiveModel, folder: Path, calibration: str) -> str:
     from adaptive_bench.model import stored_calibration
 
     method = model.method
-    if not method.max_saved_tokens:
+    if not method.max_saving:
         return ""
     if not model.needs_calibration:
-        return f"--saving takes a share from 0 to {method.max_saved_tokens:.3g}."
+        return f"--saving takes a share from 0 to {method.max_saving:.3g}."
     known = stored_calibration.names(folder, model.spec)
     most = {
         name: _rounded_down(max(stored_calibration.read(folder, model.spec, name).dials, default=0)) for name in known

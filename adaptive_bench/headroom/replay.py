@@ -18,7 +18,7 @@ from adaptive_bench.headroom.exits import (
     predictions,
     stable_exits,
 )
-from adaptive_bench.headroom.prescribed import prescribed_model
+from adaptive_bench.model.prescribed import prescribed_model
 from adaptive_bench.headroom.similarity import cosines
 from adaptive_bench.headroom.texts import TaskText, TextBatch, text_batches
 from adaptive_bench.headroom.watched import WatchedModel

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from adaptive_bench.backbone import Site
 from adaptive_bench.headroom.divergence import FullModel
-from adaptive_bench.headroom.prescribed import prescribed_model
+from adaptive_bench.model.prescribed import prescribed_model
 from adaptive_bench.method import SiteView
 from adaptive_bench.progress import RunningTask
 

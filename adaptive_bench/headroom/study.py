@@ -16,7 +16,7 @@ from adaptive_bench.headroom.divergence import FullModel
 from adaptive_bench.headroom.exit_report import exit_report
 from adaptive_bench.headroom.online import online_exits
 from adaptive_bench.headroom.pieces import Pieces
-from adaptive_bench.headroom.prescribed import static_model
+from adaptive_bench.model.prescribed import static_model
 from adaptive_bench.headroom.sensitivity import SHARE, site_sensitivity
 from adaptive_bench.headroom.static_sets import LayerSet, finalists, next_nested
 from adaptive_bench.headroom.subject import Subject

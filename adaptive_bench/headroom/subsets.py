@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from adaptive_bench.headroom.prescribed import prescribed_model
+from adaptive_bench.model.prescribed import prescribed_model
 from adaptive_bench.headroom.texts import TaskText
 from adaptive_bench.method import SiteView
 

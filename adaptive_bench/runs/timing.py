@@ -162,7 +162,7 @@ class _Bench:
             model.prepare_training(self._calibration(model))
         calibration: list[dict[str, Any]] = []
         if model.needs_calibration:
-            reachable = [min(saving, model.method.max_saved_tokens) for saving in request.savings]
+            reachable = [min(saving, model.method.max_saving) for saving in request.savings]
             calibration = model.calibrate(self._calibration(model), reachable)["dials"]
         tokens = self._tokens(batch, length, model.backbone.vocab_size)
         timing = time_model(self.plain, model, request.savings, tokens, prompt=request.prompt, rounds=request.rounds)
