@@ -13,7 +13,7 @@ from adaptive_bench.method import EXECUTE_ALL, Decision, Method, SiteView
 
 
 def spared_ahead(method: Method, call: EngineCall, ahead: Sequence[Decision]) -> list[Decision]:
-    """Decisions that are known before the layers run, as they are executed. Sites that share a mask go on sharing it."""
+    """Decisions that are known before the layers run, as they are executed. Sites that share a mask still do."""
     spared = {site.number for site in method.spared}
     each = 1 if method.unit == "branch" else 2  # sites that a decision stands for
     found: dict[int, Decision] = {}

@@ -276,7 +276,7 @@ class Method(Sparing):
         return view.call.ahead[view.site.number if self.unit == "branch" else view.site.layer]
 
     def pass_over(self, view: SiteView) -> None:
-        """Called in place of `decide` at a spared site, for a method that carries something from one site to another."""
+        """Called in place of `decide` at a spared site, for a method that carries something from site to site."""
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision] | None:
         """The answers of a whole call, one per site in execution order, of a method that looks at no hidden state.

@@ -199,9 +199,7 @@ def test_little_memory_makes_batches_smaller_and_changes_nothing(
 
     def outcome() -> tuple[list[float], list[str]]:
         lm = AdaptiveLM(skipping, tokenizer, batch_size=8)
-        return [score for score, _ in lm.loglikelihood(_requests("loglikelihood", pairs))], lm.generate_until(
-            _writing()
-        )
+        return [score for score, _ in lm.loglikelihood(_requests("loglikelihood", pairs))], lm.generate_until(_writing())
 
     scores, texts = outcome()
     monkeypatch.setattr(batches, "usable_bytes", lambda _: usable)

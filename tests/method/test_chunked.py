@@ -17,11 +17,7 @@ def step(model, ids, labels):
     loss = model(ids, labels=labels, return_logits=False).loss
     loss.backward()
     count.close()
-    return (
-        loss.item(),
-        {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None},
-        count,
-    )
+    return loss.item(), {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}, count
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2"])
@@ -52,9 +48,7 @@ def test_states_and_weights_get_what_the_formula_gives(make_backbone):
         for weight, state in zip([0.25, 0.75], states, strict=True)
     )
     torch.testing.assert_close(loss, plain)
-    for ours, theirs in zip(
-        found, torch.autograd.grad(2 * plain, [*states, backbone.model.lm_head.weight]), strict=True
-    ):
+    for ours, theirs in zip(found, torch.autograd.grad(2 * plain, [*states, backbone.model.lm_head.weight]), strict=True):
         torch.testing.assert_close(ours, theirs)
     with torch.no_grad():
         assert not chunked.chunked_cross_entropies(backbone, states, [0.25, 0.75], targets).requires_grad
