@@ -75,12 +75,14 @@ def generate(
 
     from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.saving import load_tokenizer
-    from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, quantized_as
+    from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing, quantized_as
     from adaptive_bench.runs.planning.backbones import find_device
 
     with naming_plugins(checkpoint):
         folder = find_checkpoint(checkpoint, method)
-        model = AdaptiveModel.from_pretrained(folder, method, calibration=calibration)
+        model = AdaptiveModel.from_pretrained(
+            folder, method, calibration=calibration, **find_sparing(checkpoint, method)
+        )
     model = model.to(find_device(device))
     if saving is not None or dial is not None:
         check_has_dials(checkpoint, model, stored_calibration.names(folder, model.spec))

@@ -60,8 +60,8 @@ class Sparing(nn.Module):
         Raises:
             UsageError: They are no sites of the model, or nothing is left to skip.
         """
-        layers = self.backbone_size[0]
-        if unknown := set(sites) - every_branch(range(layers)):
+        layers, sites = self.backbone_size[0], {Site(*site) for site in sites}
+        if unknown := sites - every_branch(range(layers)):
             raise UsageError(
                 f"Spared sites are attention and MLP of layers 0 to {layers - 1}, got {next(iter(unknown))!r}. Write "
                 f'Site(0, "mlp").'

@@ -313,8 +313,8 @@ class AdaptiveModel(HuggingFaceModel):
             UsageError: No such run, no such method of it, or several calibrations and none named.
             EnvironmentProblem: Not trained yet, or damaged.
         """
-        folder, target = find_trained(run, str(method), out)
-        model = cls.from_pretrained(folder, method, **kwargs)
+        folder, target, sparing = find_trained(run, str(method), out)
+        model = cls.from_pretrained(folder, method, **{**sparing, **kwargs})
         if isinstance(model._uncalibrated, UsageError):
             raise model._uncalibrated
         if target and (model._is_calibrated or not model.needs_calibration):

@@ -25,13 +25,13 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.timing import describe_device, environment, time_model
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
-from adaptive_bench.runs.planning.eligible import sparing
 from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.planning.training_text import draw_calibration
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import timings
+from adaptive_bench.store.checkpoints import sparing
 from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import padding_id

@@ -8,10 +8,12 @@ from transformers import AutoModelForCausalLM
 
 from adaptive_bench.backbone import Site
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.inspection.subjects import find_subjects
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.planning import eligible
-from adaptive_bench.runs.planning.eligible import sparing
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.checkpoints import sparing
 from adaptive_bench.testing.model_folder import write_model_folder
 
 SPARED = frozenset({Site(0, "mlp")})
@@ -33,6 +35,11 @@ def lopsided(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _nothing_is_known(monkeypatch):
     monkeypatch.setattr(eligible, "_measured", {})
+
+
+def subject_of(folder, spec):
+    (model,) = find_subjects(str(folder), [MethodSpec.parse(spec)], out=folder, device="cpu").models
+    return model
 
 
 def contents(whole):
@@ -103,4 +110,7 @@ def test_a_run_spares_what_was_measured(config_of, lopsided):
         model = AdaptiveModel.from_pretrained(sweep.training.checkpoint, sweep.spec, **sparing(sweep.content))
         assert model.method.spared == SPARED
         assert said["max_saved_tokens"] == pytest.approx(model.method.max_saving)
+    for spec in config.methods:  # weights of the control are the dense model's, which spares nothing
+        assert AdaptiveModel.load(outcome.folder, spec).method.spared == SPARED
+        assert subject_of(outcome.folder, spec).method.spared == SPARED
     assert run(config).exit_code == 0  # nothing is left

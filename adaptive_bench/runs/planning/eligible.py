@@ -6,11 +6,9 @@ What was measured is kept beside the records, by the model's fingerprint and the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from adaptive_bench import registry
-from adaptive_bench.backbone import Site
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import method_class
@@ -84,15 +82,6 @@ def key_entry(costs: SiteCosts | None, spec: MethodSpec, config: RunConfig) -> d
     if costs is None or not (costs.spared or costs.keep_first) or not spares(spec, config):
         return {}
     return {"eligible": {"spared": [list(site) for site in sorted(costs.spared)], "keep_first": costs.keep_first}}
-
-
-def sparing(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `AdaptiveModel.build` in what a training or an evaluation depends on."""
-    said = content.get("eligible") or {"spared": [], "keep_first": False}
-    return {
-        "spared": frozenset(Site(layer, branch) for layer, branch in said["spared"]),
-        "keep_first": bool(said["keep_first"]),
-    }
 
 
 def _measure(config: RunConfig, source: BackboneSource, text: list[Example], reporter: Reporter) -> SiteCosts:
