@@ -52,7 +52,7 @@ def spared_model(spec, backbone, random_text, spared=SPARED, keep_first=True):
         for parameter in model.method.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
     if model.needs_calibration:
-        model.calibrate([text(random_text, 12)], [0.15, 0.3, model.method.max_saving])
+        model.calibrate([text(random_text, 12)], [min(share, model.method.max_saving) for share in (0.15, 0.3, 1.0)])
     return model
 
 

@@ -7,6 +7,7 @@ from torch.nn import functional
 from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import every_branch
+from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.site_costs import FACTOR, SHARE, SiteCosts, site_costs
 
 
@@ -72,7 +73,7 @@ def test_a_massive_first_token_is_kept(make_backbone, random_text):
 
 
 def test_nothing_is_spared_where_the_median_is_nothing():
-    costs = {site: 0.0 for site in every_branch(range(4))} | {Site(0, "mlp"): 1.0}
+    costs = dict.fromkeys(every_branch(range(4)), 0.0) | {Site(0, "mlp"): 1.0}
     assert not SiteCosts(costs, 1.0, 10).spared
 
 
@@ -84,3 +85,35 @@ def test_measuring_needs_text_and_leaves_the_model_alone(make_backbone, random_t
     site_costs(model, [text(random_text(2, 8))])
     assert all(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
     assert not any(parameter.grad is not None for parameter in model.parameters())
+
+
+STORIES = (
+    "The lighthouse keeper had not spoken to anyone for eleven days when the mail boat finally came around the point. "
+    "He walked down to the landing with his hands in his pockets and watched the crew throw the ropes. There were two "
+    "sacks of letters, a crate of oranges, and a small dog that nobody had ordered.",
+    "To bake a simple loaf, mix flour, water, salt and yeast in a bowl until no dry flour is left. Cover it and let it "
+    "rest overnight. In the morning, heat the oven with a heavy pot inside, shape the dough into a ball, and bake it "
+    "for thirty minutes with the lid on and fifteen with the lid off.",
+)
+
+
+@pytest.mark.real
+@torch.no_grad()
+def test_what_smollm2_cannot_do_without(smollm2):
+    """MLP of layer 0 and attention of layer 1 lead by far; sparing what is found, random skipping keeps much more."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32).eval()
+    read = AutoTokenizer.from_pretrained(smollm2)(STORIES, return_tensors="pt", padding=True, padding_side="right")
+    batch = {**read, "continuation_mask": torch.zeros_like(read.input_ids, dtype=torch.bool)}
+    found = site_costs(model, [batch])
+    surely = {Site(0, "mlp"), Site(1, "attention")}
+    assert surely <= found.spared <= surely | {Site(0, "attention"), Site(28, "mlp"), Site(29, "mlp")}
+    assert found.costs[Site(0, "mlp")] > 50 * found.median and found.keep_first
+    losses = []
+    for how in ({}, {"spared": found.spared, "keep_first": True}):
+        skipping = AdaptiveModel.build(model, "random_skip", **how).eval()
+        skipping.saving = 0.15
+        labels = read.input_ids.masked_fill(read.attention_mask == 0, -100)
+        losses.append(float(skipping(**batch, labels=labels).loss))
+    assert losses[1] < losses[0] - 1.5
