@@ -183,7 +183,7 @@ class Router(nn.Module):
         return logits
 
 
-def rate_distance(executed: Tensor, layers: int, omega: float) -> Tensor:
+def rate_distance(executed: Tensor, layers: float, omega: float) -> Tensor:
     """|mean_l w - omega| [N] of choices [N, routed]; the layers that are not routed count as run."""
     return ((executed.sum(dim=-1) + layers - executed.shape[-1]) / layers - omega).abs()
 

@@ -53,7 +53,7 @@ class Sparing(nn.Module):
         def decides_by_layer(self) -> bool: ...
         def dial_for(self, saved_tokens: float) -> float: ...
 
-    def spare(self, sites: Collection[Site], keep_first: bool = False) -> None:
+    def set_spared(self, sites: Collection[Site], keep_first: bool = False) -> None:
         """Leave these sites to every token: before anything is trained or calibrated. A method that cannot is left as
         it is (`spares`); one that decides for both branches of a layer at once leaves the whole layer alone.
 

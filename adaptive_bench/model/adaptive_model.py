@@ -52,8 +52,7 @@ class AdaptiveModel(HuggingFaceModel):
 
         Args:
             spared: Branches that every token executes, `{Site(0, "mlp")}` say; `model.site_costs` measures them.
-            keep_first: The first token of every text executes everything. Methods that do not decide for single tokens
-                stay as they are (`Method.spares`).
+            keep_first: The first token of a text executes everything. Both are for methods with `spares`.
 
         Raises:
             UsageError: Unknown method or parameter, unsupported backbone, no model, no spec, no seed or no such site.
@@ -66,7 +65,7 @@ class AdaptiveModel(HuggingFaceModel):
             torch.manual_seed(seed)
             method = method_of(spec, Backbone(backbone_model), seed)
         check_method(method)
-        method.spare(spared, keep_first)
+        method.set_spared(spared, keep_first)
         return cls(backbone_model, method.to(backbone_model.device), spec)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -361,8 +360,7 @@ class AdaptiveModel(HuggingFaceModel):
             )
         saved.give_to(model.method, is_same=spec == saved.spec)
         model.name_or_path = str(folder)
-        has_own = calibration == "auto" and model._is_calibrated
-        if calibration is not None and not has_own and not saved.by_other_code:
+        if calibration is not None and not saved.by_other_code and not (calibration == "auto" and model._is_calibrated):
             model._take_calibration(folder, calibration)
         model._measured_on = Snapshot(model.parameters())
         return model.eval()

@@ -79,7 +79,7 @@ class SavedModel:
         return shapes[0] == shapes[1]
 
     def sparing(self, spared: Collection[Site] | None, keep_first: bool | None) -> dict[str, Any]:
-        """Arguments for `Method.spare`: these, or of what is `None` the saved ones."""
+        """Arguments for `Method.set_spared`: these, or of what is `None` the saved ones."""
         return {
             "spared": self.spared if spared is None else frozenset(spared),
             "keep_first": self.keep_first if keep_first is None else keep_first,

@@ -13,7 +13,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import method_class
 from adaptive_bench.model.site_costs import SiteCosts, site_costs
-from adaptive_bench.progress import Reporter
+from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import BackboneSource, find_device
 from adaptive_bench.runs.planning.training_text import draw_site_text
 from adaptive_bench.spec import MethodSpec
@@ -90,7 +90,7 @@ def _measure(config: RunConfig, source: BackboneSource, text: list[Example], rep
     tokenizer = source.load_tokenizer()
     length = min(_LENGTH, config.train.max_length, model.config.max_position_embeddings)
     encoded, tokens = [], 0
-    for example in encode_examples(text, tokenizer, length, reporter, chat_template=config.chat_template):
+    for example in encode_examples(text, tokenizer, length, SilentReporter(), chat_template=config.chat_template):
         if tokens < _TOKENS:
             encoded.append(example)
             tokens += len(example.token_ids)
