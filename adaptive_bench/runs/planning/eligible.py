@@ -25,7 +25,7 @@ from adaptive_bench.training.encoding import padding_id
 
 VERSION = 1  # of what is measured, and how
 FOLDER = "sites"
-_TOKENS, _LENGTH = 384, 128  # of the text, and of one example
+_TOKENS, _LENGTH = 256, 64  # of the text, and of one example
 _OF_PAPERS = ("paper_", "nano")  # presets
 _measured: dict[str, SiteCosts] = {}  # by key: a run is planned more than once
 
