@@ -11,6 +11,7 @@ from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import MethodSpec, every_branch, method_class
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.shuffled import collect_decisions, standing_between
 
 SPARED = frozenset({Site(0, "mlp"), Site(2, "attention")})
 SPECS = (
@@ -232,3 +233,24 @@ def test_without_spared_sites_nothing_changes(spec, shared_model, shared_backbon
     method = AdaptiveModel.build(shared_backbone("llama"), spec, spared=(), keep_first=False).method
     method.target = 0.37
     assert method.target == 0.37 and method.max_saving == method.max_saved_tokens
+
+
+@pytest.mark.parametrize("spec", ["gateskip", "skiplayer", "d_llm[start_layer=0]", "position_skip"])
+@torch.no_grad()
+def test_other_tokens_decisions_spare_the_same(spec, model_of, random_text):
+    model, batch = model_of(spec), text(random_text, seed=11)
+    model.dial = model.method.checked_dial(0.8 * model.method.max_saving)
+    bank = collect_decisions(model, [text(random_text, 12)])
+    valid = batch["attention_mask"].bool()
+    first = valid & (valid.cumsum(dim=1) == 1)
+    kept = []
+
+    def listen(view, decision):
+        kept.append((view.site, valid if decision.keep is None else decision.keep))
+
+    with standing_between(model, bank), recording(model.method, listen):
+        model(**batch)
+    assert len(kept) == (4 if model.method.unit == "layer" else 8)
+    assert all(keep[first].all() for _, keep in kept)
+    assert all(keep[valid].all() for site, keep in kept if model.method.is_spared(site))
+    assert not all(keep[valid].all() for _, keep in kept)
