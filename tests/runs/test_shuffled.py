@@ -28,7 +28,7 @@ from adaptive_bench.store.packing import pack
 class Reach:
     """The end of a dial."""
 
-    max_saved_tokens = 1.0
+    max_saving = 1.0
 
 
 WORTH = ("shuffled_score", "decisions_worth", "decisions_low", "decisions_high", "shuffled_apart")
