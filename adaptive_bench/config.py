@@ -40,7 +40,7 @@ class RunConfig(Strict):
 
     methods: Names = _what("Method specs, for example `gateskip,mod` or `gateskip[shape=scalar]@paper`.")
     tasks: Names = _what("Tasks of `list tasks`, or any lm-eval task.")
-    model: str = _what("A model of `list models`, a folder in Hugging Face layout, or a hub id.", "nano")
+    model: str = _what("A model of `list models`, a folder in Hugging Face layout, a GGUF file, or a hub id.", "nano")
     data_dir: Path | None = _where(f"Folder with local data files (or set {DATA_VARIABLE}).", None)
     seeds: Seeds = _how("`3` for seeds 1 to 3, or a list: `1,2,5`.", (1,))
     levels: Shares | None = _how(

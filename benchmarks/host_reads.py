@@ -24,7 +24,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.processes import Processes
 from adaptive_bench.training.distributed import DistributedTraining
 from adaptive_bench.training.encoding import EncodedExample
-from adaptive_bench.training.gradient import accumulate
+from adaptive_bench.training.gradient import accumulate, split
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
@@ -71,7 +71,7 @@ def while_training(spec: str, layers: int) -> int | None:
     with pretended() as accelerator:
         model.to(DEVICE)
         training = DistributedTraining(model, Processes(), fully_sharded=False)
-        accumulate(training, batch, 0, 2, SimpleNamespace(autocast=nullcontext))  # type: ignore[arg-type]
+        accumulate(training, split(batch, 2), 0, SimpleNamespace(autocast=nullcontext))  # type: ignore[arg-type]
         return len(accelerator.reads)
 
 

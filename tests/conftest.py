@@ -50,6 +50,19 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     },  # biases; windows in layers 2, 3
     "qwen3": {"head_dim": 16, "num_hidden_layers": 3},  # norms of q and k; heads wider than the hidden size
     "gemma2": {"head_dim": 16, "sliding_window": 6, "query_pre_attn_scalar": 8, "num_hidden_layers": 3},
+    "gemma3_text": {"head_dim": 16, "sliding_window": 6, "sliding_window_pattern": 2, "query_pre_attn_scalar": 8},
+    "granite": {
+        "embedding_multiplier": 3.0,
+        "residual_multiplier": 0.4,
+        "attention_multiplier": 0.2,
+        "logits_scaling": 0.5,
+    },
+    "olmo2": {},  # norms after branches alone, norms over the whole width of q and k
+    "phi3": {  # half of each head is turned; head size 8
+        "sliding_window": 6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+    },
+    "smollm3": {"no_rope_layer_interval": 2},  # no rotary positions in layers 1, 3
 }
 GRID = (0.1, 0.3, 0.45)  # shares of skipped tokens that shared models are calibrated for
 

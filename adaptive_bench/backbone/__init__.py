@@ -2,8 +2,20 @@
 
 from adaptive_bench.backbone.adapter import ATTENTION, Backbone, LayerCosts
 from adaptive_bench.backbone.family import Family, find_family
+from adaptive_bench.backbone.rotary import Tables
 from adaptive_bench.backbone.site import Branch, Site
 from adaptive_bench.backbone.step import Turn
 from adaptive_bench.backbone.weights import Snapshot
 
-__all__ = ["ATTENTION", "Backbone", "Branch", "Family", "LayerCosts", "Site", "Snapshot", "Turn", "find_family"]
+__all__ = [
+    "ATTENTION",
+    "Backbone",
+    "Branch",
+    "Family",
+    "LayerCosts",
+    "Site",
+    "Snapshot",
+    "Tables",
+    "Turn",
+    "find_family",
+]

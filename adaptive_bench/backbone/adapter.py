@@ -19,15 +19,15 @@ from transformers import PreTrainedModel
 
 from adaptive_bench.backbone.family import find_family
 from adaptive_bench.backbone.quantization import quantize_layers, stored_bytes
+from adaptive_bench.backbone.rotary import RotaryTables
 from adaptive_bench.backbone.site import Site
-from adaptive_bench.backbone.step import StepArithmetic, Turn
-from adaptive_bench.backbone.weights import Snapshot
+from adaptive_bench.backbone.step import StepArithmetic, Turn, query_width
 from adaptive_bench.errors import UsageError
 from adaptive_bench.weight_forms import Quantization
 
 ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
 _PARTS = (*(f"self_attn.{name}_proj" for name in "qkvo"), "mlp.down_proj")
-_STATIC_ROTARY = ("default", "linear", "llama3")  # tables depend on the position alone
+_FUSED_PARTS = ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj")
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Backbone:
         self.num_layers = len(self.layers)
         self.hidden_size: int = config.hidden_size
         self.step = StepArithmetic(model, adds_one=self.family.norm_adds_one)
-        self._rotary_kind = getattr(self.decoder.rotary_emb, "rope_type", None)
-        self._rotary_tables: tuple[Tensor, Tensor, Snapshot] | None = None
+        self._scales = self.family.scales(config)
+        self.rotary = RotaryTables(self.decoder)
         self._weighed: tuple[list[torch.dtype], LayerCosts] | None = None
         self.quantized: Quantization = "none"
         self._modules = 0
@@ -106,7 +106,7 @@ class Backbone:
     @property
     def costs(self) -> LayerCosts:
         """What each layer costs; another object once the weights have another type."""
-        types = [part.weight.dtype for layer in self.layers for part in (layer.self_attn.q_proj, layer.mlp.down_proj)]
+        types = [part.weight.dtype for layer in self.layers for part in (layer.self_attn.o_proj, layer.mlp.down_proj)]
         if self._weighed is None or self._weighed[0] != types:
             self._weighed = types, LayerCosts(*np.array([_whole_costs(layer) for layer in self.layers]).T)
         return self._weighed[1]
@@ -136,11 +136,24 @@ class Backbone:
         as they are, and so does what anything costs in MACs.
 
         Raises:
-            UsageError, EnvironmentProblem: See `quantize_layers`.
+            UsageError, EnvironmentProblem: See `check_quantizable` and `quantize_layers`.
         """
+        self.check_quantizable(how)
         quantize_layers(self.decoder.layers, how)
         self.step.unpack()
         self.quantized, self._weighed = how, None
+
+    def check_quantizable(self, how: Quantization) -> None:
+        """Refuse fewer bits where one map makes queries, keys and values: at times a part of it is needed alone.
+
+        Raises:
+            UsageError: It is so, and something is to be quantized.
+        """
+        if how != "none" and any(_is_fused(layer) for layer in self.layers):
+            raise UsageError(
+                f"Weights are quantized where queries, keys and values have maps of their own, got one for all three "
+                f"(qkv_proj) in {type(self.model).__name__}. Leave --quantize out, or choose another model."
+            )
 
     def drop_stale(self, *, look: bool) -> None:
         """Drop what was made from weights that have changed since, before a call runs.
@@ -175,10 +188,11 @@ class Backbone:
             UsageError: The vocabulary has no such id. Only a CPU says so; another device would have to be asked.
         """
         try:
-            return self.decoder.embed_tokens(input_ids)
+            states: Tensor = self.decoder.embed_tokens(input_ids)
         except IndexError:
             self.check_vocabulary(input_ids)
             raise
+        return states if self._scales.embedding == 1 else states * self._scales.embedding
 
     def check_vocabulary(self, ids: Tensor) -> None:
         """Refuse token ids that the vocabulary does not have; reads them from their device.
@@ -193,42 +207,22 @@ class Backbone:
                 f"tokenizer, or call model.resize_token_embeddings where tokens were added to it."
             )
 
-    def rotary(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Rotary tables (cos, sin) [B, S, head size] for positions [B, S]."""
-        return self.decoder.rotary_emb(hidden, positions)
-
-    @property
-    def has_rotary_tables(self) -> bool:
-        """Whether rotary rows depend on the position alone."""
-        return self._rotary_kind in _STATIC_ROTARY
-
-    def rotary_at(self, positions: Tensor, reach: int) -> tuple[Tensor, Tensor]:
-        """The same tables, looked up; `reach` is larger than every position. For calls of few tokens."""
-        if not self.has_rotary_tables:
-            return self.rotary(self.decoder.embed_tokens.weight, positions)
-        weight, frequencies = self.decoder.embed_tokens.weight, self.decoder.rotary_emb.inv_freq
-        known = self._rotary_tables
-        if (
-            known is None
-            or known[0].shape[0] < reach
-            or (known[0].device, known[0].dtype) != (positions.device, weight.dtype)
-            or not known[2].holds([frequencies], look=False)
-        ):
-            everything = torch.arange(max(256, 2 * reach), device=positions.device)[None]
-            cos, sin = self.rotary(weight, everything)
-            known = self._rotary_tables = (cos[0], sin[0], Snapshot([frequencies]))
-        cos, sin, _ = known
-        return cos[positions], sin[positions]
-
     def norm_before(self, site: Site) -> Any:
-        """The norm of what the branch reads."""
+        """The norm of what the branch reads; `None` where it reads the residual stream as it is."""
         branch = "mlp" if site.branch == "mlp" else "attention"  # a whole layer reads what its attention reads
-        return getattr(self.layers[site.layer], self.family.norm_before[branch])
+        name = self.family.norm_before.get(branch)
+        return None if name is None else getattr(self.layers[site.layer], name)
 
     def norm_after(self, site: Site) -> Any:
         """The norm of what the branch adds; `None` where the family has none."""
         name = self.family.norm_after.get("attention" if site.branch == "attention" else "mlp")
         return None if name is None else getattr(self.layers[site.layer], name)
+
+    def added(self, site: Site, output: Tensor) -> Tensor:
+        """What a branch's output [..., H] adds to the residual stream: normalised and multiplied as the family does."""
+        norm = self.norm_after(site)
+        update = output if norm is None else norm(output)
+        return update if self._scales.branch == 1 else update * self._scales.branch
 
     def attention(self, layer: int) -> Any:
         """The attention module of a layer."""
@@ -247,15 +241,16 @@ class Backbone:
         return self.decoder.norm(hidden)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Normalised hidden states to logits, soft-capped where the family does so."""
-        return self._capped(self.model.lm_head(hidden))
+        """Normalised hidden states to logits, divided or soft-capped where the family does so."""
+        return self._finished(self.model.lm_head(hidden))
 
     def step_head(self, hidden: Tensor) -> Tensor:
         """Final norm and head of one token per row: hidden states [B, 1, H] to logits [B, 1, V]."""
         states = self.step.norm(self.decoder.norm, hidden[:, 0])
-        return self._capped(self.step.linear(self.model.lm_head, states)[:, None])
+        return self._finished(self.step.linear(self.model.lm_head, states)[:, None])
 
-    def _capped(self, logits: Tensor) -> Tensor:
+    def _finished(self, logits: Tensor) -> Tensor:
+        logits = logits if self._scales.logits == 1 else logits / self._scales.logits
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
@@ -267,17 +262,32 @@ def _check_parts(layers: Iterable[Any]) -> None:
         UsageError: With the first that is missing.
     """
     for number, layer in enumerate(layers):
-        for path in _PARTS:
+        parts = _FUSED_PARTS if _is_fused(layer) else _PARTS
+        for path in parts:
             module, _, name = path.partition(".")
             if not hasattr(getattr(layer, module, None), name):
                 raise UsageError(
-                    f"Each layer of a backbone has {', '.join(_PARTS)}, but layer {number} has no {path}. Leave the "
+                    f"Each layer of a backbone has {', '.join(parts)}, but layer {number} has no {path}. Leave the "
                     f"module of the model in its place: a method skips it where it is to be skipped."
                 )
+
+        if _is_fused(layer) and type(layer.self_attn.qkv_proj) is not nn.Linear:
+            raise UsageError(
+                f"A map for queries, keys and values together is a plain linear one, got "
+                f"{type(layer.self_attn.qkv_proj).__name__} in layer {number}. Merge its adapters first: "
+                f"merge_and_unload() of the peft model."
+            )
+
+
+def _is_fused(layer: Any) -> bool:
+    """Whether one map makes queries, keys and values."""
+    return hasattr(getattr(layer, "self_attn", None), "qkv_proj")
 
 
 def _whole_costs(layer: Any) -> tuple[int, ...]:
     """`_costs` with adapters (peft's LoRA) beside the maps of attention; those of an MLP are among its maps."""
+    if _is_fused(layer):
+        return _fused_costs(layer)
     q_o, kv, pair, mlp, kv_bytes, attention_bytes, mlp_bytes = _costs(layer)
     added = {name: _beside(getattr(layer.self_attn, f"{name}_proj")) for name in "qkvo"}
     macs = {name: sum(weight.numel() for weight in weights) for name, weights in added.items()}
@@ -292,6 +302,25 @@ def _beside(module: nn.Module) -> list[Tensor]:
         return []
     parts = ((name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear))
     return [part.weight for name, part in parts if name and not name.startswith("base_layer")]
+
+
+def _fused_costs(layer: Any) -> tuple[int, ...]:
+    """The row of a layer whose queries, keys and values are made by one map."""
+    attention = layer.self_attn
+    fused, output, queries = attention.qkv_proj, attention.o_proj, query_width(attention)
+    beside = _beside(output)
+    kv = fused.out_features - queries
+    kv_bytes = stored_bytes(fused) * kv // fused.out_features
+    linears = [module for module in layer.mlp.modules() if isinstance(module, nn.Linear)]
+    return (
+        fused.in_features * queries + output.in_features * output.out_features + sum(each.numel() for each in beside),
+        fused.in_features * kv,
+        2 * queries,
+        sum(module.in_features * module.out_features for module in linears),
+        kv_bytes,
+        stored_bytes(fused) + stored_bytes(output) + sum(each.nbytes for each in beside),
+        sum(stored_bytes(module) for module in linears),
+    )
 
 
 def _costs(layer: Any) -> tuple[int, ...]:

@@ -24,7 +24,8 @@ class Turn(NamedTuple):
     """Rotary rows of M tokens: x cos + swap(x) sin turns a head x, where swap exchanges its halves.
 
     Attributes:
-        cos, sin: [M, 1, head size]; the sign of the first half is in `sin`.
+        cos, sin: [M, 1, R]; the sign of the first half is in `sin`. R is the head size, or less where the rest of a
+            head is not turned.
     """
 
     cos: Tensor
@@ -32,7 +33,7 @@ class Turn(NamedTuple):
 
     @classmethod
     def of(cls, cos: Tensor, sin: Tensor) -> Turn:
-        """From Hugging Face's tables, [M, 1, head size] each."""
+        """From Hugging Face's tables, [M, 1, R] each."""
         first, second = sin.chunk(2, dim=-1)
         return cls(cos, torch.cat([-first, second], dim=-1))
 
@@ -42,6 +43,9 @@ class Turn(NamedTuple):
 
     def __call__(self, heads: Tensor) -> Tensor:
         """Heads [M, n, head size], turned."""
+        width = self.cos.shape[-1]
+        if heads.shape[-1] > width:
+            return torch.cat([self(heads[..., :width]), heads[..., width:]], dim=-1)
         return torch.addcmul(heads * self.cos, heads.roll(heads.shape[-1] // 2, -1), self.sin)
 
 
@@ -160,26 +164,45 @@ class StepArithmetic:
 
     def project(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [M, heads, head size] and K,V [M, kv heads, head size] from normalised states [M, H]."""
-        if "q_norm" in attention._modules:
+        if "q_norm" in attention._modules or not _turns(attention):
             return self.queries(attention, states, turn), *self.keys_and_values(attention, states, turn)
-        queries = self.linear(attention.q_proj, states)
-        keys, values = self.both(attention.k_proj, attention.v_proj, states)
+        if (fused := attention._modules.get("qkv_proj")) is None:
+            queries = self.linear(attention.q_proj, states)
+            keys, values = self.both(attention.k_proj, attention.v_proj, states)
+        else:
+            width = query_width(attention)
+            queries, keys, values = self.linear(fused, states).tensor_split(
+                (width, (width + fused.out_features) // 2), dim=1
+            )
         heads = turn(torch.cat([queries, keys], dim=1).view(states.shape[0], -1, attention.head_dim))
         split = queries.shape[1] // attention.head_dim
         queries, keys = heads.split([split, heads.shape[1] - split], dim=1)
-        return queries, keys, values.view(keys.shape)
+        return queries, keys, values.reshape(keys.shape)
 
     def queries(self, attention: Any, states: Tensor, turn: Turn) -> Tensor:
         """Queries [M, heads, head size] from normalised states [M, H]."""
-        heads = self.linear(attention.q_proj, states).contiguous().view(states.shape[0], -1, attention.head_dim)
-        return turn(self.norm(attention.q_norm, heads) if "q_norm" in attention._modules else heads)
+        if (fused := attention._modules.get("qkv_proj")) is None:
+            queries = self.linear(attention.q_proj, states).contiguous()
+        else:
+            queries = _outputs(fused, states, slice(None, query_width(attention)))
+        return self._heads(attention, "q_norm", queries, turn)
 
     def keys_and_values(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor]:
         """K,V [M, kv heads, head size] from normalised states [M, H]."""
-        keys, values = self.both(attention.k_proj, attention.v_proj, states)
-        heads = keys.view(states.shape[0], -1, attention.head_dim)
-        keys = turn(self.norm(attention.k_norm, heads) if "k_norm" in attention._modules else heads)
-        return keys, values.view(keys.shape)
+        if (fused := attention._modules.get("qkv_proj")) is None:
+            keys, values = self.both(attention.k_proj, attention.v_proj, states)
+        else:
+            keys, values = _outputs(fused, states, slice(query_width(attention), None)).chunk(2, dim=1)
+        keys = self._heads(attention, "k_norm", keys, turn)
+        return keys, values.reshape(keys.shape)
+
+    def _heads(self, attention: Any, norm: str, states: Tensor, turn: Turn) -> Tensor:
+        """Heads [M, n, head size] of projected states [M, n * head size], normalised and turned as the module does."""
+        module = attention._modules.get(norm)
+        if module is not None:  # of each head, or of all together: its weights say how many values it takes
+            states = self.norm(module, states.view(states.shape[0], -1, module.weight.shape[0]))
+        heads = states.view(states.shape[0], -1, attention.head_dim)
+        return turn(heads) if _turns(attention) else heads
 
     def attend(self, attention: Any, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attention of each row's token over the row's keys, without the output projection.
@@ -207,8 +230,11 @@ class StepArithmetic:
 
     def mlp(self, module: Any, states: Tensor) -> Tensor:
         """Gated MLP of normalised states [M, H]."""
-        gate, up = self.both(module.gate_proj, module.up_proj, states)
-        return self.linear(module.down_proj, module.act_fn(gate) * up)
+        if (fused := module._modules.get("gate_up_proj")) is None:
+            gate, up = self.both(module.gate_proj, module.up_proj, states)
+            return self.linear(module.down_proj, module.act_fn(gate) * up)
+        gate, up = self.linear(fused, states).chunk(2, dim=-1)
+        return self.linear(module.down_proj, module.activation_fn(gate) * up)
 
 
 def _packable() -> list[str]:
@@ -224,6 +250,21 @@ def _read_together(parent: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear]]:
         first, second = (getattr(parent, name, None) for name in names)
         if _is_plain(first) and _is_plain(second) and (first.bias is None) == (second.bias is None):
             yield first, second
+
+
+def query_width(attention: Any) -> int:
+    """How many outputs of a fused `qkv_proj` are queries; keys and values share what is behind them."""
+    return int(attention.o_proj.in_features)
+
+
+def _outputs(module: nn.Linear, states: Tensor, rows: slice) -> Tensor:
+    """Some outputs of a linear map of states [M, inputs]."""
+    return functional.linear(states, module.weight[rows], None if module.bias is None else module.bias[rows])
+
+
+def _turns(attention: Any) -> bool:
+    """Whether queries and keys are turned by their positions; some layers of some families have none."""
+    return bool(getattr(attention, "use_rope", True))
 
 
 def _is_plain(module: nn.Module | None) -> TypeGuard[nn.Linear]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from adaptive_bench.backbone import Site, Turn
+from adaptive_bench.backbone import Site, Tables, Turn
 from adaptive_bench.engine.attention_mask import additive, visible_keys
 from adaptive_bench.engine.booking import Run, Tally
 from adaptive_bench.engine.kept import Kept
@@ -53,7 +53,7 @@ class EngineCall(ForwardCall):
 
     Attributes:
         host_valid: [B, S] real tokens, known to the host.
-        rotary: Tables (cos, sin) [B, S, head size].
+        rotary: Tables (cos, sin) [B, S, R], by kind; see `RotaryTables`.
         cache: K,V of earlier calls; `None` where nothing has to be merged or kept.
         executor: Which one runs the branches.
         tally: Books the work; `None` while training.
@@ -65,7 +65,7 @@ class EngineCall(ForwardCall):
     """
 
     host_valid: np.ndarray
-    rotary: tuple[Tensor, Tensor]
+    rotary: Tables
     cache: AdaptiveCache | None
     kv_policy: KVPolicy
     executor: Executor
@@ -110,9 +110,19 @@ class EngineCall(ForwardCall):
         return torch.arange(self.valid.numel(), device=self.valid.device)
 
     @cached_property
-    def turn(self) -> Turn:
-        """Rotary rows of the one token per row."""
-        return Turn.of(*self.rotary)
+    def turns(self) -> list[Turn]:
+        """Rotary rows of the one token per row, by layer; layers of one kind share them."""
+        kinds = [Turn.of(*tables) for tables in self.rotary]
+        return [kinds[kind] for kind in self.backbone.rotary.kinds]
+
+    def rotary_of(self, layer: int) -> tuple[Tensor, Tensor]:
+        """A layer's tables (cos, sin) [B, S, R]."""
+        return self.rotary[self.backbone.rotary.kinds[layer]]
+
+    @property
+    def mask_type(self) -> torch.dtype:
+        """Of additive masks."""
+        return self.rotary[0][0].dtype
 
     @cached_property
     def fixed_shapes(self) -> bool:
@@ -177,14 +187,11 @@ class EngineCall(ForwardCall):
         return self.backbone.embed(self.input_ids)
 
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
-        """What the branch reads of the residual stream [..., H]."""
+        """The residual stream [..., H] after the pre-norm, or `levelled` where the family has none."""
         norm = self.backbone.norm_before(site)
-        return self.backbone.step.norm(norm, hidden) if self.decodes else norm(hidden)
-
-    def normalise_update(self, site: Site, update: Tensor) -> Tensor:
-        """What the branch adds: its output [..., H], normalised where the family does so."""
-        norm = self.backbone.norm_after(site)
-        return update if norm is None else norm(update)
+        if norm is not None and self.decodes:
+            return self.backbone.step.norm(norm, hidden)
+        return super().normalise(site, hidden)
 
     def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
         """The head was run for the tokens at flat indices [N] in order to decide."""
@@ -243,7 +250,7 @@ class EngineCall(ForwardCall):
 
     def mask(self, layer: int, queries: Tensor, keys: Tensor) -> Tensor:
         """Additive mask [R, 1, N, T] for query positions [R, N] and key positions [R, T]."""
-        return additive(visible_keys(queries, keys, self.backbone.windows[layer]), self.rotary[0].dtype)
+        return additive(visible_keys(queries, keys, self.backbone.windows[layer]), self.mask_type)
 
     def dense_mask(self, layer: int, keys: Tensor) -> Tensor | None:
         """Mask [B, 1, S, T] when all S tokens query keys at positions [B, T]; `None` where the kernel needs none.
@@ -264,5 +271,5 @@ class EngineCall(ForwardCall):
         """Additive mask [B, 1, S, T] for keys [B, T] that all layers store; made once per window and call."""
         if window not in self._masks:
             seen = visible_keys(self.positions, keys, window)
-            self._masks[window] = additive(seen, self.rotary[0].dtype)
+            self._masks[window] = additive(seen, self.mask_type)
         return self._masks[window]

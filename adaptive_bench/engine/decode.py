@@ -42,7 +42,7 @@ def _run_for_all(call: EngineCall, view: SiteView, decision: Decision) -> Tensor
     else:
         if call.tally is not None:
             call.tally.mlp(layer, keep, slots=call.tally.rows())
-        update = call.backbone.step.mlp(call.backbone.mlp(layer), view.normed[:, 0])
+        update = call.backbone.step.mlp(call.backbone.mlp(layer), view.read[:, 0])
     return add_update(call, view.site, view.hidden, update[:, None], decision.scale, keep)
 
 
@@ -51,7 +51,7 @@ def _attention_of_all(call: EngineCall, view: SiteView, keep: Tensor) -> Tensor:
     assert call.cache is not None, "decoding always has a cache"
     layer = view.site.layer
     step, attention = call.backbone.step, call.backbone.attention(layer)
-    queries, keys, values = step.project(attention, view.normed[:, 0], call.turn)
+    queries, keys, values = step.project(attention, view.read[:, 0], call.turns[layer])
     store = call.cache.write_step_of_all(layer, call.positions, keep, keys, values)
     stored_keys, stored_values = (part.to(queries.dtype) for part in store.view())
     mixed = step.attend(attention, queries, stored_keys, stored_values, _mask(call, layer))
@@ -76,7 +76,7 @@ def _mlp(call: EngineCall, view: SiteView, kept: Kept | None) -> Tensor | None:
         call.tally.mlp(view.site.layer, mask, slots=call.tally.rows() if mask is None else call.tally.weigh(mask))
     if kept is not None and not kept.count:
         return None
-    states = view.normed[:, 0] if kept is None else view.normed_at(kept.tokens)
+    states = view.read[:, 0] if kept is None else view.read_at(kept.tokens)
     return call.backbone.step.mlp(call.backbone.mlp(view.site.layer), states)
 
 
@@ -85,15 +85,15 @@ def _attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Tensor | 
     assert call.cache is not None, "decoding always has a cache"
     layer = view.site.layer
     step, attention = call.backbone.step, call.backbone.attention(layer)
-    turn, repairs = call.turn, call.repairs_kv(layer)
+    turn, repairs = call.turns[layer], call.repairs_kv(layer)
     if kept is None:
-        queries, keys, values = step.project(attention, view.normed[:, 0], turn)
+        queries, keys, values = step.project(attention, view.read[:, 0], turn)
     elif repairs:  # every row leaves K,V
-        keys, values = step.keys_and_values(attention, view.normed[:, 0], turn)
+        keys, values = step.keys_and_values(attention, view.read[:, 0], turn)
         if kept.count:
-            queries = step.queries(attention, view.normed_at(kept.tokens), turn.at(kept.tokens))
+            queries = step.queries(attention, view.read_at(kept.tokens), turn.at(kept.tokens))
     elif kept.count:
-        queries, keys, values = step.project(attention, view.normed_at(kept.tokens), turn.at(kept.tokens))
+        queries, keys, values = step.project(attention, view.read_at(kept.tokens), turn.at(kept.tokens))
     else:
         _nobody(call, layer, kept)
         return None

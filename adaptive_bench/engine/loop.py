@@ -115,7 +115,7 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
                 f"Decision.input_scale is for methods that decide per branch, got it for layer {view.site.layer} as a "
                 f"whole from {type(method).__name__}. Leave it out, or set unit = 'branch'."
             )
-        view.normed = view.normed * decision.input_scale.to(view.normed.dtype)
+        view.scale_input(decision.input_scale)
     if decision.otherwise is not None and call.kv_policy == "defer":
         raise UsageError(
             f"Decision.otherwise is for tokens that skip a branch and go on, got it from {type(method).__name__} with "

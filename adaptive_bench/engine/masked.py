@@ -33,7 +33,7 @@ def add_update(
     call: EngineCall, site: Site, hidden: Tensor, update: Tensor, scale: Tensor | None, keep: Tensor | None
 ) -> Tensor:
     """The residual stream [B, S, H] plus a branch's output, normalised, scaled and masked."""
-    update = call.normalise_update(site, update)
+    update = call.backbone.added(site, update)
     if scale is not None:
         update = update * scale.to(update.dtype)
         if keep is not None:
@@ -49,10 +49,11 @@ def dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> Te
     evicted = keep is not None and call.kv_policy == "evict"
     keys = call.own_keys if call.cache is None else call.cache.expect(layer, Write(call.positions, call.valid, keep))
     visible = visible_keys(call.positions, keys, call.backbone.windows[layer]) if evicted else None
-    mask = call.dense_mask(layer, keys) if visible is None else additive(visible, call.rotary[0].dtype)
+    mask = call.dense_mask(layer, keys) if visible is None else additive(visible, call.mask_type)
     # What writes into a cache must not run twice.
     run = _held(call, call.backbone.attention(layer)) if call.cache is None else call.backbone.attention(layer)
-    update, _ = run(view.normed, position_embeddings=call.rotary, attention_mask=mask, past_key_values=call.cache)
+    rotary = call.rotary_of(layer)
+    update, _ = run(view.read, position_embeddings=rotary, attention_mask=mask, past_key_values=call.cache)
     if visible is not None and call.training:
         # Of a token that skips and sees no key at all a softmax makes a mean of all keys, later ones too. A choice that
         # is soft would learn from it; it is nothing.
@@ -70,12 +71,12 @@ def dense_mlp(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
     """MLP output [B, S, H] of all tokens; training leaves padding out, whose output nobody reads."""
     real = call.kept(None) if call.training else None
     if real is not None:
-        update = _held(call, call.backbone.mlp(view.site.layer))(view.normed_at(real.tokens))
+        update = _held(call, call.backbone.mlp(view.site.layer))(view.read_at(real.tokens))
         everything = update.new_zeros(call.valid.numel(), update.shape[-1])
         return everything.index_copy(0, real.tokens, update).view_as(view.hidden)
     if call.tally is not None:
         call.tally.mlp(view.site.layer, keep, slots=call.tally.rows() * call.valid.shape[1])
-    return _held(call, call.backbone.mlp(view.site.layer))(view.normed)
+    return _held(call, call.backbone.mlp(view.site.layer))(view.read)
 
 
 def _held(call: EngineCall, module: Any) -> Callable[..., Any]:

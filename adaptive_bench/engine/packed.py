@@ -39,7 +39,7 @@ def _padding_is_harmless(call: EngineCall, site: Site) -> bool:
 
 def add_packed(call: EngineCall, view: SiteView, update: Tensor, scale: Tensor | None, kept: Kept) -> Tensor:
     """The residual stream [B, S, H] plus a branch's output [N, H] for its kept tokens, normalised and scaled."""
-    update = call.normalise_update(view.site, update)
+    update = call.backbone.added(view.site, update)
     if scale is not None:
         update = update * scale.flatten(0, 1).index_select(0, kept.tokens).to(update.dtype)
     update = update.to(view.hidden.dtype)  # differs under autocast, where the residual stream stays fp32
@@ -50,7 +50,7 @@ def packed_mlp(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | None:
     """MLP output [N, H] of the N kept tokens; `None` if there are none."""
     if call.tally is not None:
         call.tally.mlp(view.site.layer, kept.mask, slots=call.tally.weigh(kept.mask))
-    return call.backbone.mlp(view.site.layer)(view.normed_at(kept.tokens)) if kept.count else None
+    return call.backbone.mlp(view.site.layer)(view.read_at(kept.tokens)) if kept.count else None
 
 
 def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | None:
@@ -69,8 +69,8 @@ def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | 
     chosen = kept.rectangle
     keys = call.cache.expect(layer, write)
     output, _ = call.backbone.attention(layer)(
-        view.normed_at(chosen.flatten()).view(*chosen.shape, -1),
-        position_embeddings=tuple(table.flatten(0, 1)[chosen] for table in call.rotary),
+        view.read_at(chosen.flatten()).view(*chosen.shape, -1),
+        position_embeddings=tuple(table.flatten(0, 1)[chosen] for table in call.rotary_of(layer)),
         attention_mask=call.mask(layer, call.positions.flatten()[chosen], keys),
         past_key_values=call.cache,
     )
@@ -84,5 +84,5 @@ def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | 
 
 def _repair(call: EngineCall, view: SiteView, kept: Kept) -> tuple[Tensor, Tensor]:
     """K,V of the real tokens that skip, projected from the state they carry."""
-    cos, sin = (table.flatten(0, 1)[kept.skipped] for table in call.rotary)
-    return call.backbone.project_kv(view.site.layer, view.normed_at(kept.skipped), cos, sin)
+    cos, sin = (table.flatten(0, 1)[kept.skipped] for table in call.rotary_of(view.site.layer))
+    return call.backbone.project_kv(view.site.layer, view.read_at(kept.skipped), cos, sin)

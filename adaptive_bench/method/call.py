@@ -20,6 +20,7 @@ from adaptive_bench.method.spread import Spread
 
 Phase = Literal["prefill", "decode"]
 PROMPT_LENGTH, PROMPT_COUNTERS = "prompt_length", "prompt_counters"
+_LEVEL_EPSILON = 1e-6
 
 
 def last_true(mask: Tensor) -> Tensor:
@@ -30,6 +31,11 @@ def last_true(mask: Tensor) -> Tensor:
 def label_follows(labels: Tensor) -> Tensor:
     """Boolean [B, S], the tokens whose next one is a label, of labels [B, S]."""
     return functional.pad(labels[:, 1:] != -100, (0, 1))
+
+
+def levelled(states: Tensor) -> Tensor:
+    """States [..., H], each divided by its root mean square: fp32, without weights."""
+    return functional.rms_norm(states.float(), states.shape[-1:], eps=_LEVEL_EPSILON)
 
 
 @dataclass(kw_only=True)
@@ -218,8 +224,9 @@ class ForwardCall:
         return torch.cat([head(norm(part)).argmax(dim=-1) for part in written.split(some)])
 
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
-        """What the branch reads of the residual stream [..., H]."""
-        return self.backbone.norm_before(site)(hidden)
+        """The residual stream [..., H] after the pre-norm, or `levelled` where the family has none."""
+        norm = self.backbone.norm_before(site)
+        return levelled(hidden).type_as(hidden) if norm is None else norm(hidden)
 
     def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
         """The head is run for the tokens at flat indices [N] in order to decide. Overridden where work is counted.

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.method.call import ForwardCall
-
-_LEVEL_EPSILON = 1e-6
+from adaptive_bench.method.call import ForwardCall, levelled
 
 
 @dataclass
@@ -33,8 +31,34 @@ class SiteView:
 
     @cached_property
     def normed(self) -> Tensor:
-        """[B, S, H] what the branch reads: the residual stream after the pre-norm."""
+        """[B, S, H] what the branch reads: the residual stream after the pre-norm.
+
+        Where the family has none, `levelled`: the branch then reads the stream as it is, which is not for routers.
+        """
         return self.call.normalise(self.site, self.hidden)
+
+    @property
+    def read(self) -> Tensor:
+        """[B, S, H] what the branch reads, for executors."""
+        return self.normed if self._has_norm else self._stream
+
+    def read_at(self, tokens: Tensor) -> Tensor:
+        """[N, H] what the branch reads of the tokens at flat indices [N]; computes no more than needed."""
+        return self.normed_at(tokens) if self._has_norm else self._stream.flatten(0, 1).index_select(0, tokens)
+
+    def scale_input(self, scale: Tensor) -> None:
+        """Multiply what the branch reads by factors [B, S, 1 or H]."""
+        self.normed = self.normed * scale.to(self.normed.dtype)
+        if not self._has_norm:
+            self._stream = self.hidden * scale.to(self.hidden.dtype)
+
+    @property
+    def _has_norm(self) -> bool:
+        return self.call.backbone.norm_before(self.site) is not None
+
+    @cached_property
+    def _stream(self) -> Tensor:
+        return self.hidden
 
     @cached_property
     def levelled(self) -> Tensor:
@@ -43,7 +67,7 @@ class SiteView:
         For routers and gates whose paper feeds them the stream as it is. Its norm at the first token of a real Llama
         reaches 20,000, and a router that starts small starts with logits in the hundreds there.
         """
-        return functional.rms_norm(self.hidden.float(), self.hidden.shape[-1:], eps=_LEVEL_EPSILON)
+        return levelled(self.hidden)
 
     def normed_at(self, tokens: Tensor) -> Tensor:
         """[N, H] pre-normed states of the tokens at flat indices [N]; computes no more than needed."""

@@ -36,6 +36,21 @@ def check_installed() -> None:
         )
 
 
+def check_targets(backbone: PreTrainedModel, lora: LoraRecipe) -> None:
+    """Refuse adapters beside maps that a model does not have: peft would pass over them.
+
+    Raises:
+        UsageError: With those maps.
+    """
+    names = {name.rpartition(".")[2] for name, _ in backbone.named_modules()}
+    if missing := sorted(set(lora.targets) - names):
+        raise UsageError(
+            f"train.lora.targets are linear maps of the model, got {', '.join(missing)}, which "
+            f"{type(backbone).__name__} does not have. Name others: train.lora.targets="
+            f"[{', '.join(sorted(set(lora.targets) & names))}]."
+        )
+
+
 def adapter_parameters(backbone: PreTrainedModel, lora: LoraRecipe) -> int:
     """How many parameters adapters of a recipe have: a map from n to m values gets rank * (n + m)."""
     maps = (module for name, module in backbone.named_modules() if name.rpartition(".")[2] in lora.targets)
@@ -47,6 +62,7 @@ class Adapters:
 
     def __init__(self, backbone: PreTrainedModel, lora: LoraRecipe) -> None:
         check_installed()
+        check_targets(backbone, lora)
         peft: Any = importlib.import_module("peft")
         config = peft.LoraConfig(
             task_type="CAUSAL_LM",

@@ -177,16 +177,18 @@ def _run_layer(
     earlier = visible_keys(places, keys.masked_fill(keys >= places, -1), backbone.windows[layer])
     itself = torch.eye(count, dtype=torch.bool, device=states.device).expand(batch, -1, -1)
     mask = additive(torch.cat([earlier.expand(-1, count, -1), itself], dim=2), states.dtype)
-    rotary = tuple(table.expand(-1, count, -1) for table in backbone.rotary(states, places))
+    rotary = tuple(
+        table.expand(-1, count, -1) for table in backbone.rotary(states, places)[backbone.rotary.kinds[layer]]
+    )
     attention, mlp = Site(layer, "attention"), Site(layer, "mlp")
     update, _ = backbone.attention(layer)(
-        backbone.norm_before(attention)(states),
+        _before(backbone, attention, states),
         position_embeddings=rotary,
         attention_mask=mask,
         past_key_values=_OneToken(cache),
     )
-    states = states + _after(backbone, attention, update)
-    states = states + _after(backbone, mlp, backbone.mlp(layer)(backbone.norm_before(mlp)(states)))
+    states = states + backbone.added(attention, update)
+    states = states + backbone.added(mlp, backbone.mlp(layer)(_before(backbone, mlp, states)))
     if ledger is not None:
         costs = backbone.costs
         linear = costs.attn_q_o[layer] + costs.attn_kv[layer] + costs.mlp[layer]
@@ -196,6 +198,6 @@ def _run_layer(
     return states
 
 
-def _after(backbone: Backbone, site: Site, update: Tensor) -> Tensor:
-    norm = backbone.norm_after(site)
-    return update if norm is None else norm(update)
+def _before(backbone: Backbone, site: Site, states: Tensor) -> Tensor:
+    norm = backbone.norm_before(site)
+    return states if norm is None else norm(states)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from adaptive_bench.backbone import Backbone
+from adaptive_bench.backbone import Backbone, Tables
 from adaptive_bench.engine.booking import Tally
 from adaptive_bench.engine.call import Between, EngineCall, Executor
 from adaptive_bench.engine.kv_cache import AdaptiveCache
@@ -333,11 +333,11 @@ class ForwardModel(nn.Module):
             spread=self.spread if self.training else None,
         )
 
-    def _rotary(self, positions: Tensor, session: Session) -> tuple[Tensor, Tensor]:
-        """Rotary tables (cos, sin) [B, S, head size]."""
+    def _rotary(self, positions: Tensor, session: Session) -> Tables:
+        """Rotary tables, see `RotaryTables`."""
         if positions.shape[1] > 1 or self.training:
             return self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions)
-        return self.backbone.rotary_at(positions, reach=int(session.host_lengths.max(initial=0)) + 1)
+        return self.backbone.rotary.at(positions, reach=int(session.host_lengths.max(initial=0)) + 1)
 
     def _logits(self, call: EngineCall, hidden: Tensor, chosen: tuple[Any, Any]) -> Tensor:
         """Logits [B, K, V] of the chosen positions; the head runs only where no probe answered already."""

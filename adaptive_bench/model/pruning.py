@@ -61,8 +61,9 @@ def pruned(model: AdaptiveModel) -> PreTrainedModel:
     stay = [layer for layer in range(model.backbone.num_layers) if layer not in gone]
     config = copy.deepcopy(whole.config)
     config.num_hidden_layers = len(stay)
-    if getattr(config, "layer_types", None):  # a sliding window in some layers
-        config.layer_types = [config.layer_types[layer] for layer in stay]
+    for each in ("layer_types", "no_rope_layers"):  # a sliding window in some layers, rotary positions in some
+        if of_layers := getattr(config, each, None):
+            setattr(config, each, [of_layers[layer] for layer in stay])
     config.pruned_layers = gone
     found: PreTrainedModel = type(whole)(config)
     found = found.to(dtype=whole.dtype, device=whole.device).eval()  # type: ignore[call-arg]  # wrapped by transformers

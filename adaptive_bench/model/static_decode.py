@@ -180,7 +180,7 @@ class StaticSteps:
             return self._recorder.warm_up(self._run)
         if key not in self._steps:
             # What is made while recording holds no values yet: a table for later calls has to be there before.
-            self._model.backbone.rotary_at(self._tokens[:1], reach=self.cache.capacity)
+            self._model.backbone.rotary.at(self._tokens[:1], reach=self.cache.capacity)
             try:
                 with _Reads() as reads:
                     step, replay = self._recorder.record(self._run)
@@ -219,7 +219,7 @@ def why_not_static(model: ForwardModel) -> str | None:
         return f"{type(method).__name__} with the KV policy {method.kv_policy} has no step that can be repeated."
     if model.between is not None or method.listeners:
         return "What stands between decisions and executors, or listens to them, is not asked when a step is repeated."
-    if not model.backbone.has_rotary_tables:
+    if not model.backbone.rotary.are_static:
         return "The backbone's rotary rows depend on more than the position."
     return None
 

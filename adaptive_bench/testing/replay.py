@@ -26,7 +26,11 @@ def replayed_logits(backbone: PreTrainedModel, input_ids: Tensor, decisions: Seq
                 handles.append(layer.register_forward_hook(_scale_update(decision.scale)))
                 continue
             reads, adds = _modules(layer, site.branch, find_family(backbone.config.model_type))
-            handles.append(reads.register_forward_hook(_scale(decision.input_scale)))
+            if reads is None:
+                own = layer.self_attn if site.branch == "attention" else layer.mlp
+                handles.append(own.register_forward_pre_hook(_scale_input(decision.input_scale), with_kwargs=True))
+            else:
+                handles.append(reads.register_forward_hook(_scale(decision.input_scale)))
             handles.append(adds.register_forward_hook(_scale(decision.scale)))
         return backbone(input_ids).logits
     finally:
@@ -34,10 +38,12 @@ def replayed_logits(backbone: PreTrainedModel, input_ids: Tensor, decisions: Seq
             handle.remove()
 
 
-def _modules(layer: Any, branch: str, family: Family) -> tuple[nn.Module, nn.Module]:
+def _modules(layer: Any, branch: str, family: Family) -> tuple[nn.Module | None, nn.Module]:
     """The module whose output the branch reads, and the one whose output it adds."""
     own = "self_attn" if branch == "attention" else "mlp"
-    return getattr(layer, family.norm_before[branch]), getattr(layer, family.norm_after.get(branch, own))
+    before = family.norm_before.get(branch)
+    reads = None if before is None else getattr(layer, before)
+    return reads, getattr(layer, family.norm_after.get(branch, own))
 
 
 def _scale(scale: Tensor | None) -> Any:
@@ -47,6 +53,17 @@ def _scale(scale: Tensor | None) -> Any:
         if isinstance(output, tuple):  # attention returns its weights as well
             return (output[0] * scale, *output[1:])
         return output * scale
+
+    return hook
+
+
+def _scale_input(scale: Tensor | None) -> Any:
+    def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if scale is None:
+            return None
+        if inputs:  # an MLP is given its states by place, attention by name
+            return (inputs[0] * scale, *inputs[1:]), named
+        return inputs, named | {"hidden_states": named["hidden_states"] * scale}
 
     return hook
 

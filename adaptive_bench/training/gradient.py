@@ -33,9 +33,9 @@ def accumulate(
     """Add the gradient of a batch to the parameters, or give `None` (and no gradient) when memory runs out.
 
     A micro-batch enters with its share of the batch's predicted tokens, a method's own losses with that of the tokens
-    they are means over (`Method.losses_over`): the number of micro-batches changes nothing but rounding. Where a loss is
-    no such mean (the square of an executed share), or a method ranks the tokens of a batch, which are then those of a
-    micro-batch, it moves a little, by up to 3e-3 with the methods of this repository.
+    they are means over (`Method.losses_over`): the number of micro-batches changes nothing but rounding. Where a loss
+    is no such mean (the square of an executed share), or a method ranks the tokens of a batch, which are then those of
+    a micro-batch, it moves a little, by up to 3e-3 with the methods of this repository.
     Losses come to the host once, when all is done: nobody waits for the device between micro-batches. Whether they are
     finite is for the caller to see.
     """
@@ -68,6 +68,8 @@ def accumulate(
             raise
     else:
         return StepLoss(found.pop(""), found, total)
+    finally:
+        model.own_losses_weigh = 1.0  # whoever goes on with the model asks for whole batches
     # Only here, outside the handler, the failed pass no longer holds its activations.
     model.zero_grad(set_to_none=True)
     clear_device_cache(garbage_collection=True)

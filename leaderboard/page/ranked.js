@@ -52,7 +52,7 @@ function answer() {
   const part = (controls) => found.lines.filter((one) => one.control === controls).slice(0, most).map((one) => line(one, found));
   const methods = found.lines.filter((one) => !one.control).length;
   const more = methods > most ? element("p", { class: "note" }, `The first ${most} of ${methods} methods. `, element("button", { type: "button", onclick: () => change({ rows: "all" }) }, "show all")) : "";
-  const left = found.left_out.length ? element("p", { class: "note" }, `Not in the mean: ${found.left_out.join(", ")}. There the dense model is not known to be better than the model before training and than a guess.`) : "";
+  const left = found.left_out.length ? element("p", { class: "note" }, `Not in the mean: ${found.left_out.join(", ")}. There the dense model has not been shown to be better than the model before training and than a guess.`) : "";
   byId("standing").replaceChildren(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Methods by rank" }, element("table", { class: "ranked" },
     element("caption", {}, `Methods at ${found.level} % ${data.axes[state.axis]}${state.phase === "all" ? "" : ` of ${state.phase}`}, best first; controls below, unranked`),
     element("thead", {}, element("tr", {}, header("rank", "The ranks that tests leave open, among methods that are not controls"), header("method"),

@@ -10,6 +10,8 @@ from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, Family, Site, find_family
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.adapters import check_targets
+from adaptive_bench.recipe import LoraRecipe
 from adaptive_bench.testing.backbones import SIZES, tiny_backbone
 
 FAMILIES = registry.names("families")
@@ -20,8 +22,10 @@ def test_norms_are_where_the_family_says(family: str) -> None:
     backbone = Backbone(tiny_backbone(family))
     for branch in ("attention", "mlp"):
         site = Site(1, branch)  # type: ignore[arg-type]
-        assert "norm" in type(backbone.norm_before(site)).__name__.lower()
-        assert (backbone.norm_after(site) is not None) == (family == "gemma2")
+        before, after = backbone.norm_before(site), backbone.norm_after(site)
+        assert all("norm" in type(norm).__name__.lower() for norm in (before, after) if norm is not None)
+        assert (before is None) == (family == "olmo2")
+        assert (after is not None) == (family in ("gemma2", "gemma3_text", "olmo2"))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -40,6 +44,16 @@ def test_dense_writes_what_hugging_face_writes(family: str) -> None:
         .tolist()
         == wanted
     )
+
+
+def test_one_map_for_queries_keys_and_values_is_neither_quantized_nor_adapted() -> None:
+    """Quantized it could not give keys and values alone; peft would leave out, silently, what it does not find."""
+    model = tiny_backbone("phi3")
+    with pytest.raises(UsageError, match=r"one for all three \(qkv_proj\) in Phi3ForCausalLM"):
+        Backbone(model).quantize("int8")
+    with pytest.raises(UsageError, match=r"gate_proj, k_proj, .*does not have.*=\[down_proj, o_proj\]"):
+        check_targets(model, LoraRecipe())
+    check_targets(model, LoraRecipe(targets=["o_proj", "down_proj"]))
 
 
 def test_smollm_is_a_llama() -> None:
@@ -74,7 +88,7 @@ def test_llama_3_scales_its_rotary_tables() -> None:
 
 
 def test_an_unknown_family_is_told_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"gemma2, llama, mistral, qwen2, qwen3, got .*'gpt2'.*docs/models.md"):
+    with pytest.raises(UsageError, match=r"gemma2, .*llama, .*qwen3, .*got .*'gpt2'.*docs/models.md"):
         find_family("gpt2")
 
 

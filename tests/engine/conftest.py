@@ -79,18 +79,22 @@ def reference_logits(model: PreTrainedModel, tokens: Tensor, pattern: Pattern, r
 
 
 def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, stored: list[Any]) -> Tensor:
-    hidden = model.model.embed_tokens(token[None, None])
-    rotary = model.model.rotary_emb(hidden, torch.tensor([[at]]))
-    gemma = model.config.model_type == "gemma2"
+    hidden = model.model.embed_tokens(token[None, None]) * getattr(model.config, "embedding_multiplier", 1.0)
+    times = getattr(model.config, "residual_multiplier", 1.0)
     for index, layer in enumerate(model.model.layers):
+        # What stands in for a branch reads what it reads, or the stream at length 1 where nothing normalises that.
+        seen = nn.Identity() if hasattr(layer, "input_layernorm") else nn.RMSNorm(hidden.shape[-1], 1e-6, False)
+        before_attention, after_attention, before_mlp, after_mlp = _norms(layer)
         attention_site, mlp_site = 2 * index, 2 * index + (pattern.unit == "branch")
         start = hidden
+        own = [layer.self_attn.layer_type] if isinstance(model.model.rotary_emb.rope_type, dict) else []
+        rotary = model.model.rotary_emb(hidden, torch.tensor([[at]]), *own)
         tables = (pattern.scale, pattern.input_scale)
         scales, input_scales = ((t[row, attention_site, at], t[row, mlp_site, at]) for t in tables)
         if pattern.unit == "layer":
             scales = input_scales = (torch.tensor(1.0), torch.tensor(1.0))
 
-        normed = layer.input_layernorm(hidden) * input_scales[0]
+        normed = before_attention(hidden) * input_scales[0]
         keep = bool(pattern.keep[row, attention_site, at])
         query, own = _project(model, layer.self_attn, normed, rotary)
         if keep or pattern.kv == "recompute" or (pattern.kv == "copy_below" and index == 0):
@@ -99,46 +103,60 @@ def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, s
             stored[index][at] = stored[index - 1][at]
         if keep:
             update = _attend(model, layer.self_attn, query, stored[index], at)
-            hidden = hidden + scales[0] * (layer.post_attention_layernorm(update) if gemma else update)
+            hidden = hidden + scales[0] * times * after_attention(update)
         elif pattern.instead is not None:
-            hidden = hidden + normed @ pattern.instead[attention_site].T
+            hidden = hidden + input_scales[0] * seen(normed / input_scales[0]) @ pattern.instead[attention_site].T
             if pattern.unit == "layer":  # once for both branches, unscaled
                 continue
 
-        normed = (layer.pre_feedforward_layernorm if gemma else layer.post_attention_layernorm)(hidden)
-        normed = normed * input_scales[1]
+        normed = before_mlp(hidden) * input_scales[1]
         if bool(pattern.keep[row, mlp_site, at]):
             update = layer.mlp(normed)
-            hidden = hidden + scales[1] * (layer.post_feedforward_layernorm(update) if gemma else update)
+            hidden = hidden + scales[1] * times * after_mlp(update)
         elif pattern.instead is not None:
-            hidden = hidden + normed @ pattern.instead[mlp_site].T
+            hidden = hidden + input_scales[1] * seen(normed / input_scales[1]) @ pattern.instead[mlp_site].T
         if pattern.unit == "layer":
             hidden = start + pattern.scale[row, attention_site, at] * (hidden - start)
-    logits = model.lm_head(model.model.norm(hidden))[0]
+    logits = model.lm_head(model.model.norm(hidden))[0] / getattr(model.config, "logits_scaling", 1.0)
     cap = getattr(model.config, "final_logit_softcapping", None)
     return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
+def _norms(layer: Any) -> list[Callable[[Tensor], Tensor]]:
+    """What normalises the input and the output of attention, and of the MLP; what leaves them alone otherwise."""
+    names = ["input_layernorm", None, "post_attention_layernorm", None]
+    if hasattr(layer, "post_feedforward_layernorm"):
+        names[1:] = ["post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"]
+    return [getattr(layer, name or "", nn.Identity()) for name in names]
+
+
 def _project(model: Any, attention: Any, normed: Tensor, rotary: tuple[Tensor, Tensor]) -> Any:
     def heads(projected: Tensor, norm: str) -> Tensor:
-        split = projected.view(-1, attention.head_dim)
-        return getattr(attention, norm)(split) if hasattr(attention, norm) else split
+        if not hasattr(attention, norm):
+            return projected.view(-1, attention.head_dim)
+        width = getattr(attention, norm).weight.shape[0]  # of one head, or of all together
+        return getattr(attention, norm)(projected.view(-1, width)).view(-1, attention.head_dim)
 
     def turn(states: Tensor) -> Tensor:
-        half = states.shape[-1] // 2
+        half = rotary[0].shape[-1] // 2
+        states, rest = states[:, : 2 * half], states[:, 2 * half :]
+        if not getattr(attention, "use_rope", True):
+            return torch.cat([states, rest], dim=-1)
         rotated = torch.cat([-states[:, half:], states[:, :half]], dim=-1)
-        return states * rotary[0][0] + rotated * rotary[1][0]
+        return torch.cat([states * rotary[0][0] + rotated * rotary[1][0], rest], dim=-1)
 
-    query = turn(heads(attention.q_proj(normed), "q_norm"))
-    return query, (
-        turn(heads(attention.k_proj(normed), "k_norm")),
-        attention.v_proj(normed).view(-1, attention.head_dim),
-    )
+    if hasattr(attention, "qkv_proj"):
+        sizes = (model.config.num_attention_heads, *[model.config.num_key_value_heads] * 2)
+        query, key, value = attention.qkv_proj(normed).split([size * attention.head_dim for size in sizes], dim=-1)
+    else:
+        query, key, value = attention.q_proj(normed), attention.k_proj(normed), attention.v_proj(normed)
+    own = turn(heads(key, "k_norm")), value.view(-1, attention.head_dim)
+    return turn(heads(query, "q_norm")), own
 
 
 def _attend(model: Any, attention: Any, query: Tensor, stored: dict[int, Any], at: int) -> Tensor:
     window = getattr(attention, "sliding_window", None)
-    if model.config.model_type == "mistral":
+    if model.config.model_type in ("mistral", "phi3"):
         window = model.config.sliding_window
     visible = [pair for position, pair in sorted(stored.items()) if window is None or position > at - window]
     groups = attention.num_key_value_groups

@@ -27,7 +27,7 @@ from adaptive_bench.processes import Processes
 from adaptive_bench.testing.variants import method_specs
 from adaptive_bench.training.distributed import DistributedTraining
 from adaptive_bench.training.encoding import EncodedExample
-from adaptive_bench.training.gradient import accumulate
+from adaptive_bench.training.gradient import accumulate, split
 
 pytestmark = pytest.mark.slow
 
@@ -148,7 +148,7 @@ def test_a_training_step_reads_twice(spec, make_backbone):
             with pretended() as accelerator:
                 model.to(place)
                 training = DistributedTraining(model, Processes(), fully_sharded=False)
-                loss = accumulate(training, batch, 0, 2, SimpleNamespace(autocast=nullcontext))
+                loss = accumulate(training, split(batch, 2), 0, SimpleNamespace(autocast=nullcontext))
                 # A search of labels asks of each path in turn whether it ends right: as often as it was told to try.
                 searches = "labels=search" in spec
                 reads = [one for one in accelerator.reads if not (searches and _SEARCH.search(one))]

@@ -14,7 +14,7 @@ SPECS = [
     "mod",
     "mod@paper",
 ]
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "granite", "olmo2", "phi3", "smollm3")
 
 
 def dials(model):

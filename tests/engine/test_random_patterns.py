@@ -12,7 +12,7 @@ from kernel_tape import Tape
 from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.model.static_decode import StaticSteps
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "granite", "olmo2", "phi3", "smollm3")
 VARIABLE = "ADAPTIVE_BENCH_RANDOM_SHAPES"  # shapes drawn by each test, over all families: 1000 for a thorough run
 LENGTH = 12  # twice the sliding windows of the tiny models
 

@@ -199,7 +199,8 @@ def test_little_memory_makes_batches_smaller_and_changes_nothing(
 
     def outcome() -> tuple[list[float], list[str]]:
         lm = AdaptiveLM(skipping, tokenizer, batch_size=8)
-        return [score for score, _ in lm.loglikelihood(_requests("loglikelihood", pairs))], lm.generate_until(_writing())
+        scored = lm.loglikelihood(_requests("loglikelihood", pairs))
+        return [score for score, _ in scored], lm.generate_until(_writing())
 
     scores, texts = outcome()
     monkeypatch.setattr(batches, "usable_bytes", lambda _: usable)
@@ -216,7 +217,7 @@ def test_batches_that_may_not_be_cut_do_not_fit_as_a_whole(
     monkeypatch.setattr(batches, "usable_bytes", lambda _: 1)
     model = AdaptiveModel.build(backbone, "mod@paper").eval()
     pairs = [(context, " 7") for context, _ in PAIRS if context]
-    with pytest.raises(OutOfMemory, match="4 sequences of .* tokens at a time"):
+    with pytest.raises(OutOfMemory, match=r"4 sequences of .* tokens at a time"):
         AdaptiveLM(model, tokenizer, batch_size=4).loglikelihood(_requests("loglikelihood", pairs))
     assert AdaptiveLM(model, tokenizer, batch_size=1).loglikelihood(_requests("loglikelihood", pairs))
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from adaptive_bench.method import chunked
 from adaptive_bench.method import call as call_module
+from adaptive_bench.method import chunked
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.training.cost import FlopCount
 
@@ -17,7 +17,8 @@ def step(model, ids, labels):
     loss = model(ids, labels=labels, return_logits=False).loss
     loss.backward()
     count.close()
-    return loss.item(), {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}, count
+    gradients = {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
+    return loss.item(), gradients, count
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2"])
@@ -48,7 +49,8 @@ def test_states_and_weights_get_what_the_formula_gives(make_backbone):
         for weight, state in zip([0.25, 0.75], states, strict=True)
     )
     torch.testing.assert_close(loss, plain)
-    for ours, theirs in zip(found, torch.autograd.grad(2 * plain, [*states, backbone.model.lm_head.weight]), strict=True):
+    expected = torch.autograd.grad(2 * plain, [*states, backbone.model.lm_head.weight])
+    for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
     with torch.no_grad():
         assert not chunked.chunked_cross_entropies(backbone, states, [0.25, 0.75], targets).requires_grad

@@ -123,7 +123,7 @@ def _decode(model, ids, dials):
     output = model(ids[:, :PROMPT], use_cache=True)
     logits = []
     for at, dial in enumerate(dials):
-        model.dial = dial
+        model.method.value = dial  # one report of all
         token = ids[:, PROMPT + at : PROMPT + at + 1]
         output = model(token, use_cache=True, past_key_values=output.past_key_values)
         logits.append(output.logits[:, 0])

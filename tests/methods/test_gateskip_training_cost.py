@@ -32,7 +32,7 @@ def test_masking_a_scaled_update_equals_selecting_it():
 
     from adaptive_bench.engine.masked import add_update
 
-    call = SimpleNamespace(normalise_update=lambda site, update: update)
+    call = SimpleNamespace(backbone=SimpleNamespace(added=lambda site, update: update))
     torch.manual_seed(0)
     hidden, update, keep = torch.randn(2, 5, 4), torch.randn(2, 5, 4, requires_grad=True), torch.rand(2, 5) > 0.4
     for scale in (torch.rand(2, 5, 4, requires_grad=True), None):

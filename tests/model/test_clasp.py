@@ -11,7 +11,7 @@ from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.padding import padded
 from adaptive_bench.model.speculation import self_speculate
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "granite", "olmo2", "phi3")
 NEW, LENGTHS = 12, (7, 3, 9)
 
 

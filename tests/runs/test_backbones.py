@@ -180,10 +180,3 @@ def test_a_saved_adaptive_model_is_no_plain_one(shared_model, tmp_path):
     shared_model("dense").save_pretrained(tmp_path / "saved")
     with pytest.raises(EnvironmentProblem, match=r"a saved adaptive model.*name the one that this was trained from"):
         find_backbone(tmp_path / "saved")
-
-
-def test_a_gguf_file_is_no_folder(tmp_path):
-    """Issue 49, item 15: what converts it is named, not the folder that it lies in."""
-    (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    with pytest.raises(EnvironmentProblem, match=r"GGUF file .*gguf_file='model\.gguf'"):
-        find_backbone(tmp_path / "model.gguf")

@@ -1,4 +1,6 @@
-"""How long a plan will take: means of records, else FLOPs at a measured rate, else a guess. No forecast stands in a run's way."""
+"""How long a plan will take: means of records, else FLOPs at a measured rate, else a guess. No forecast stands in a
+run's way.
+"""
 
 import json
 import platform

@@ -257,7 +257,8 @@ def test_a_pretrained_model_is_told_from_nano(config_of):
 @pytest.mark.parametrize(("free", "jobs"), [(100_000, 1), (150_000, 2)])
 def test_a_training_that_does_not_fit_with_one_sequence_is_refused(config_of, monkeypatch, free, jobs):
     monkeypatch.setattr(memory, "free_on", lambda _: free)
-    with pytest.raises(EnvironmentProblem, match=r"needs about .* with one sequence of \d+ tokens at a time") as refused:
+    rule = r"needs about .* with one sequence of \d+ tokens at a time"
+    with pytest.raises(EnvironmentProblem, match=rule) as refused:
         preflight(config_of("gateskip"), jobs=jobs)
     assert str(refused.value).count(", ") >= 2 and ("--jobs 1" in str(refused.value)) == (jobs > 1)
     assert preflight(config_of("gateskip", train={"steps": 0}), jobs=jobs).plan

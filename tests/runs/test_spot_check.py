@@ -179,7 +179,9 @@ def test_more_documents_are_asked_where_only_the_best_choice_is_on_record(done, 
     asked, evaluate = [], repeated.evaluate
     monkeypatch.setattr(repeated, "DOCUMENTS", 1)
     monkeypatch.setattr(repeated, "CHOOSING", 2)
-    monkeypatch.setattr(repeated, "evaluate", lambda *one, **how: asked.append(how["limit"]) or evaluate(*one, **how))
+    monkeypatch.setattr(
+        repeated, "evaluate", lambda *one, **how: asked.append(len(how["documents"])) or evaluate(*one, **how)
+    )
     assert list(repeated.moved_in_point(sweep)) == []
     monkeypatch.setattr(repeated, "CHOOSING", 20)
     assert list(repeated.moved_in_point(sweep)) == []

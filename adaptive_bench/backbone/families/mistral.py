@@ -5,9 +5,10 @@ from typing import Any
 from adaptive_bench.backbone.family import Family
 
 
-def _window(config: Any, attention: Any) -> int | None:
+def one_window(config: Any, attention: Any) -> int | None:
+    """The window that all layers have."""
     window: int | None = config.sliding_window
     return window
 
 
-MISTRAL = Family("Mistral 7B: one sliding window for all layers", window=_window, tiny={"sliding_window": 6})
+MISTRAL = Family("Mistral 7B: one sliding window for all layers", window=one_window, tiny={"sliding_window": 6})

@@ -37,8 +37,8 @@ def check_memory(work: Workload, trained: Iterable[MethodSpec], jobs: int) -> No
         needed = weights + trained_bytes(trainee) + step.peak_bytes
         if needed > free / jobs:
             raise EnvironmentProblem(
-                f"Training {spec} needs about {size(needed, 'G')}B with one sequence of {work.longest} tokens at a time, "
-                f"but {size(free / jobs, 'G')}B are free{f' for each of {jobs} processes' if jobs > 1 else ''}. "
+                f"Training {spec} needs about {size(needed, 'G')}B with one sequence of {work.longest} tokens at a "
+                f"time, but {size(free / jobs, 'G')}B are free{f' for each of {jobs} processes' if jobs > 1 else ''}. "
                 f"{_helps(work, jobs)}"
             )
 

@@ -18,7 +18,7 @@ from adaptive_bench.jobs.isolation import ProcessEnded, call_isolated
 from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
 from adaptive_bench.method import Method, config_of, method_of, training_spec
 from adaptive_bench.method.declared import check_method
-from adaptive_bench.model.adapters import check_installed
+from adaptive_bench.model.adapters import check_installed, check_targets
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.trial import try_method
 from adaptive_bench.runs.cost.estimate import Trait
@@ -89,13 +89,18 @@ def _facts(source: BackboneSource) -> ModelFacts:
             f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. Copy or save "
             f"the model again, or name another one."
         )
-    if source.is_local:
+    if source.is_local and source.forms is None:  # of a GGUF file transformers looks at names when it reads weights
         return replace(facts, unused=tuple(check_heads(source.name, Path(source.location), empty)))
     return facts
 
 
-def note_unused(facts: ModelFacts, findings: Findings) -> None:
-    """Tell of tensors that are no part of what is measured."""
+def note_weights(facts: ModelFacts, findings: Findings) -> None:
+    """Tell of weights that were rounded before, and of tensors that are no part of what is measured."""
+    if facts.source.forms is not None:
+        findings.note(
+            f"The weights of {facts.source.name!r} are dequantised from GGUF ({facts.source.forms}) to fp32: they "
+            f"keep the rounding of the file, while memory, time and training are those of an fp32 model."
+        )
     if facts.unused:
         count = f"{len(facts.unused)} tensor{'s' if len(facts.unused) > 1 else ''}"
         findings.note(
@@ -108,16 +113,24 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
     """Whether the recipe is one for this model.
 
     Raises:
-        UsageError: It is meant for others, or a tracker is not installed.
+        UsageError: It is meant for others, a tracker is not installed, or the model has other maps than are to be
+            trained or quantized.
         EnvironmentProblem: It needs a package that is not installed.
     """
     check_trackers(config.track)
     quantization.check_installed(config.evaluation.quantize)
+    Backbone(facts.empty).check_quantizable(config.evaluation.quantize)
     train = config.train
     if not train.steps:
         return
     if train.lora is not None:
         check_installed()
+        check_targets(facts.empty, train.lora)
+        if facts.source.forms is not None:
+            raise UsageError(
+                f"With train.lora a checkpoint holds adapters alone, for a model in Hugging Face layout, got the GGUF "
+                f"file {facts.source.name!r}. Leave train.lora out, or save the model with save_pretrained first."
+            )
     meant = config.for_models
     if meant is not None and not meant.fit(config.model, facts.family, facts.parameters):
         raise UsageError(

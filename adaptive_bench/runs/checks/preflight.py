@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.hub import OutOfReach
 from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.model.adapters import adapter_parameters
@@ -27,7 +27,7 @@ from adaptive_bench.runs.checks.model import (
     check_recipe,
     load_tokenizer,
     model_facts,
-    note_unused,
+    note_weights,
     size,
 )
 from adaptive_bench.runs.checks.tasks import check_task, check_training_text
@@ -45,7 +45,7 @@ from adaptive_bench.store.shelves import check_home
 from adaptive_bench.task import ExampleRequest, Task
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
 # Of a training on disk: fp32 weights, and while it runs two checkpoints of weights and AdamW's two moments.
 _WEIGHT_BYTES, _RESUME_BYTES = 4, 2 * 3 * 4
@@ -106,7 +106,7 @@ def preflight(
         find_device(config.device)
     with findings.checking():
         facts = model_facts(config.model)
-        note_unused(facts, findings)
+        note_weights(facts, findings)
         check_recipe(config, facts, findings)
     if len(findings.errors) == 1 and isinstance(findings.errors[0], OutOfReach):
         raise_all_missing(config, findings.errors[0])

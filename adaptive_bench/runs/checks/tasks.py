@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -124,16 +124,8 @@ def check_answers(task: Task, texts: Sequence[str], tokenizer: PreTrainedTokeniz
 
 
 def _documents(task: Task, harness: HarnessTask) -> list[Any]:
-    try:
+    with _telling(f"The documents of {task.name!r} cannot be read", "Check the data."):
         documents = list(harness.eval_docs)
-    except AdaptiveBenchError:
-        raise
-    except Exception as error:  # a task's own code
-        faults.blame(error, f"The documents of {task.name!r} cannot be read")
-        raise EnvironmentProblem(
-            f"The documents of {task.name!r} cannot be read: {type(error).__name__}: {message_of(error)}. Check the "
-            f"data."
-        ) from error
     if not documents:
         raise EnvironmentProblem(f"The task {task.name!r} has no documents to be evaluated on. Check --data-dir.")
     return documents
@@ -198,18 +190,19 @@ def _without_tokens(
 
 
 @contextmanager
-def _building(task: Task) -> Iterator[None]:
-    """Tell whose fault it is where prompts cannot be built."""
+def _telling(what: str, mend: str, most: int | None = None) -> Iterator[None]:
+    """Tell whose fault it is where a task's own code fails."""
     try:
         yield
     except AdaptiveBenchError:
         raise
     except Exception as error:  # a task's own code
-        faults.blame(error, f"The prompts of {task.name!r} cannot be built")
-        raise EnvironmentProblem(
-            f"The prompts of {task.name!r} cannot be built: {type(error).__name__}: {message_of(error)[:200]}. Check "
-            "the data and --num-fewshot."
-        ) from error
+        faults.blame(error, what)
+        raise EnvironmentProblem(f"{what}: {type(error).__name__}: {message_of(error)[:most]}. {mend}") from error
+
+
+def _building(task: Task) -> AbstractContextManager[None]:
+    return _telling(f"The prompts of {task.name!r} cannot be built", "Check the data and --num-fewshot.", 200)
 
 
 def _check_length(

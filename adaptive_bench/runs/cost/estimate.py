@@ -1,5 +1,5 @@
-"""How long a plan will take: by the means of records that this machine has made before, by its FLOPs at the rate of this
-machine, or else roughly. An order of magnitude, not a promise; the run corrects it as it goes.
+"""How long a plan will take: by the means of records that this machine has made before, by its FLOPs at the rate of
+this machine, or else roughly. An order of magnitude, not a promise; the run corrects it as it goes.
 """
 
 from __future__ import annotations

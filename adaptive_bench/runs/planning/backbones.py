@@ -1,4 +1,4 @@
-"""Finds the backbone a run asks for: a registered model, a folder in Hugging Face layout, or a hub id."""
+"""Finds the backbone a run asks for: a registered model, a folder in Hugging Face layout, a GGUF file, or a hub id."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from adaptive_bench.errors import EnvironmentProblem, PluginFault, message_of, o
 from adaptive_bench.faults import explained, place
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.device import find_device as find_device
+from adaptive_bench.runs.planning.gguf_file import SUFFIX, alone, as_plain, read_facts
 from adaptive_bench.runs.planning.model_folder import check_config, check_folder, files_of
 from adaptive_bench.runs.planning.tensors import check_loaded
 from adaptive_bench.store.keys import files_fingerprint
@@ -31,10 +32,12 @@ class BackboneSource:
 
     Attributes:
         name: As the user wrote it.
-        location: Folder, or hub id.
-        revision: Commit of the hub id, `None` for a folder.
-        fingerprint: Digest of the files of a folder, or hub id and commit.
-        weight_bytes: Size of the weights; `None` for a hub id, which is not downloaded to be weighed.
+        location: Folder, GGUF file, or hub id.
+        revision: Commit of the hub id, `None` for a folder or a file.
+        fingerprint: Digest of the files of a folder, or of the file, or hub id and commit.
+        weight_bytes: Size of the weights, of a GGUF file in fp32; `None` for a hub id, which is not downloaded to be
+            weighed.
+        forms: Types of the weights in a GGUF file; `None` for any other model.
     """
 
     name: str
@@ -42,10 +45,11 @@ class BackboneSource:
     revision: str | None
     fingerprint: str
     weight_bytes: int | None
+    forms: str | None = None
 
     @property
     def is_local(self) -> bool:
-        """Whether its files lie in a folder here."""
+        """Whether its files lie here."""
         return self.revision is None
 
     def load_model(self) -> PreTrainedModel:
@@ -56,10 +60,12 @@ class BackboneSource:
         """
         from transformers import AutoModelForCausalLM
 
-        options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
+        options: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True}
+        options |= {} if self.forms is not None else {"use_safetensors": True}
         # Other shapes are refused below, by name.
         model, found = self.load(AutoModelForCausalLM, "weights", ignore_mismatched_sizes=True, **options)
         check_loaded(self.name, model, found)
+        as_plain(model)
         return model
 
     def load_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -80,10 +86,14 @@ class BackboneSource:
                 `part` says what was to be read.
         """
         try:
-            with nullcontext() if self.is_local else hub_or_cache(Needed("model", self.name)):
-                found = loader.from_pretrained(
-                    self.location, revision=self.revision or "main", trust_remote_code=False, **options
-                )
+            if self.forms is not None:
+                with alone(Path(self.location)) as place:
+                    found = loader.from_pretrained(**place, trust_remote_code=False, **options)
+            else:
+                with nullcontext() if self.is_local else hub_or_cache(Needed("model", self.name)):
+                    found = loader.from_pretrained(
+                        self.location, revision=self.revision or "main", trust_remote_code=False, **options
+                    )
         except OutOfReach:
             raise
         except Exception as error:  # reading foreign files may raise anything
@@ -91,8 +101,9 @@ class BackboneSource:
                 raise
             if not self.is_local:
                 raise EnvironmentProblem(_unreachable(self.name, error)) from error
+            where = "folder" if self.forms is None else "file"
             raise EnvironmentProblem(
-                f"The {part} in the model folder {self.location!r} cannot be read: {type(error).__name__}: "
+                f"The {part} in the model {where} {self.location!r} cannot be read: {type(error).__name__}: "
                 f"{message_of(error)[:300]}. Copy or save the model again, or name another folder."
             ) from error
         if self.is_local and (now := _fingerprint(Path(self.location))) != self.fingerprint:
@@ -107,7 +118,7 @@ def find_backbone(name: str | Path) -> BackboneSource:
         UsageError: What is given is neither a name nor a path.
         EnvironmentProblem: Neither a registered name nor a folder nor a hub id that can be reached or is in the cache.
     """
-    as_path(name, "A model is a registered name, a folder in Hugging Face layout, or a hub id")
+    as_path(name, "A model is a registered name, a folder in Hugging Face layout, a GGUF file, or a hub id")
     name = str(name)  # as it was written: `./nano` is a folder
     if name in registry.names("models"):
         folder = _registered(name)
@@ -115,20 +126,16 @@ def find_backbone(name: str | Path) -> BackboneSource:
     if Path(name).expanduser().is_dir():
         folder = Path(name).expanduser().resolve()
         return _from_folder(name, folder, _fingerprint(folder))
-    if (file := Path(name).expanduser()).exists() and file.suffix.lower() == ".gguf":
-        raise EnvironmentProblem(
-            f"A model is a registered name, a folder in Hugging Face layout, or a hub id, got the GGUF file {name!r}. "
-            f"transformers converts it (pip install gguf): AutoModelForCausalLM.from_pretrained({str(file.parent)!r}, "
-            f"gguf_file={file.name!r}).save_pretrained(FOLDER), and the same with AutoTokenizer. Name that FOLDER."
-        )
+    if (file := Path(name).expanduser()).exists() and file.suffix.lower() == SUFFIX:
+        return _from_gguf(name, file.absolute(), _fingerprint(file))
     if Path(name).expanduser().exists():
         raise EnvironmentProblem(
-            f"A model is a registered name, a folder in Hugging Face layout, or a hub id, got the file {name!r}. Name "
-            f"its folder: --model {Path(name).parent}."
+            f"A model is a registered name, a folder in Hugging Face layout, a GGUF file, or a hub id, got the file "
+            f"{name!r}. Name its folder: --model {Path(name).parent}."
         )
     if not is_hub_id(name):
         raise EnvironmentProblem(
-            f"A model is a registered name, a folder in Hugging Face layout, or a hub id like owner/name, "
+            f"A model is a registered name, a folder in Hugging Face layout, a GGUF file, or a hub id like owner/name, "
             f"got {name!r}, which is no folder. {registry.did_you_mean(name, registry.names('models'))}"
         )
     return _from_hub(name)
@@ -180,8 +187,8 @@ def _changed(source: BackboneSource, fingerprint: str) -> EnvironmentProblem:
     )
 
 
-def _fingerprint(folder: Path) -> str:
-    return files_fingerprint(files_of(folder))
+def _fingerprint(place: Path) -> str:
+    return files_fingerprint(files_of(place) if place.is_dir() else [place])
 
 
 def is_hub_id(name: str) -> bool:
@@ -208,6 +215,12 @@ def _from_folder(name: str, folder: Path, fingerprint: str) -> BackboneSource:
     check_folder(folder)
     weight_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     return BackboneSource(name, str(folder), None, fingerprint, weight_bytes)
+
+
+@lru_cache(maxsize=4)
+def _from_gguf(name: str, file: Path, fingerprint: str) -> BackboneSource:
+    facts = read_facts(file)
+    return BackboneSource(name, str(file), None, fingerprint, 4 * facts.values, facts.forms)
 
 
 @lru_cache(maxsize=4)
