@@ -74,6 +74,13 @@ class RunConfig(Strict):
         "(docs/protocol.md). It trains nothing and doubles the evaluations.",
         False,
     )
+    eligible: Literal["auto", "measured", "all"] = _how(
+        "Where tokens may skip: all sites, or those that measuring does not spare.\nMeasured on held-out training "
+        "text before anything is trained: sites that cost over ten times the median run every token, for every method "
+        "that decides for single tokens (docs/protocol.md). `auto` measures pretrained models given by folder or hub "
+        "id, but spares nothing in the presets of papers or in `@paper` semantics.",
+        "auto",
+    )
     train: TrainRecipe = TrainRecipe()
     evaluation: EvalRecipe = EvalRecipe()
     out: Path = _where("Folder for records and tables.", Path("runs"))

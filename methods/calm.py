@@ -114,6 +114,7 @@ class CALM(Method):
 
     supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = CALMConfig
+    spares = False
     unit = "layer"
     solves_dial = True
     wants_layer_states = True

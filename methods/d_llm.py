@@ -144,7 +144,8 @@ class DLLM(Method):
         executed = torch.stack([call.of_real(one) for one in call.records["executed"]], dim=-1)
         omega = 1.0 - self.target if self.config.omega is None else self.config.omega
         counted = call.of_real(call.positions) >= self.config.reserved
-        distance = rate_distance(executed, self.backbone_size[0], omega)
+        asked = executed.shape[-1] / len(self.routed)  # of the routed layers; as if the others did as they do
+        distance = rate_distance(executed, self.backbone_size[0] * asked, omega)
         distance, count = call.whole(torch.stack([distance * counted, counted.to(distance)], dim=-1)).sum(dim=0)
         weight = self.config.rate_weight * rate_ramp(self.step, self.total_steps)
         return {"rate": (weight, distance / count.clamp(min=1))}
@@ -182,7 +183,7 @@ class Router(nn.Module):
         return logits
 
 
-def rate_distance(executed: Tensor, layers: int, omega: float) -> Tensor:
+def rate_distance(executed: Tensor, layers: float, omega: float) -> Tensor:
     """|mean_l w - omega| [N] of choices [N, routed]; the layers that are not routed count as run."""
     return ((executed.sum(dim=-1) + layers - executed.shape[-1]) / layers - omega).abs()
 

@@ -77,6 +77,7 @@ class DashHalting(Method):
     """Halts a share of each prompt's tokens, the dial."""
 
     Config: ClassVar[type[MethodConfig]] = DashHaltingConfig
+    spares = False
     paper_class = "C1"  # top-k over the prompt
     prompts_only = True
     solves_dial = True

@@ -17,6 +17,7 @@ class Dense(Method):
     supports_data_parallel = True
     adapts = False
     Config: ClassVar[type[MethodConfig]] = MethodConfig
+    spares = False
 
     @property
     def dial(self) -> DialSpec:

@@ -115,6 +115,11 @@ class FlexiDepth(Method):
         return every_branch(self.routed)
 
     @property
+    def decides_by_layer(self) -> bool:
+        """The router is asked at attention's site; the MLP's takes over what it said."""
+        return True
+
+    @property
     def max_saved_tokens(self) -> float:
         """Only routed layers can be skipped."""
         return len(self.routed) / self.backbone_size[0]

@@ -88,6 +88,7 @@ class FREE(Method):
     """Shallow-deep early exit; the dial is the confidence threshold."""
 
     Config: ClassVar[type[MethodConfig]] = FREEConfig
+    spares = False
     unit = "layer"
     solves_dial = True
     wants_layer_states = True

@@ -203,6 +203,11 @@ class GateSkip(Method):
         return frozenset(self.skipping)
 
     @property
+    def decides_by_layer(self) -> bool:
+        """As `skip_unit` says."""
+        return self.config.skip_unit == "layer"
+
+    @property
     def max_saved_tokens(self) -> float:
         """Every branch that may skip, does."""
         return (1.0 - self.dial.minimum) * self._skipping_share

@@ -107,7 +107,7 @@ class InformedRouting(BranchRouters):
     def decide(self, view: SiteView) -> Decision:
         """In stage 1 everything executes; then routers decide, and whoever skips gets the forecast."""
         if view.call.training and self.forecasts:
-            view.record(before=view.hidden.detach(), read=view.normed.detach())
+            self.pass_over(view)
             return EXECUTE_ALL
         decision = super().decide(view)
         if decision is EXECUTE_ALL or not self.forecasters:
@@ -117,6 +117,11 @@ class InformedRouting(BranchRouters):
         assert decision.scale is not None
         skips = 1.0 - decision.scale.flatten(0, 1)
         return replace(decision, otherwise=lambda tokens: self._weighed(view, tokens, skips.index_select(0, tokens)))
+
+    def pass_over(self, view: SiteView) -> None:
+        """In stage 1 states are noted before every branch: what one added is the difference of two."""
+        if view.call.training and self.forecasts:
+            view.record(before=view.hidden.detach(), read=view.normed.detach())
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """The forecasters' error in stage 1; then the distance to the target and the similarity term."""
@@ -134,12 +139,15 @@ class InformedRouting(BranchRouters):
         return 0.0 if self.forecasts else 1.0
 
     def _errors(self, call: ForwardCall) -> Tensor:
-        """Mean SmoothL1 distance of every forecast to what the branch added, [branches]."""
+        """Mean SmoothL1 distance of every forecast to what the branch added, [branches that may be skipped]."""
         assert call.layer_states is not None
         before = call.records["before"]
         after = [state.detach() for pair in zip(before[1::2], call.layer_states, strict=True) for state in pair]
         errors = []
+        spared = {site.number for site in self.spared}
         for number, forecaster in enumerate(self.forecasters):
+            if number in spared:
+                continue
             wanted = call.of_real(after[number] - before[number]).float()
             found = forecaster(call.of_real(call.records["read"][number]).float())
             errors.append(call.whole(functional.smooth_l1_loss(found, wanted, reduction="none").mean(dim=-1)).mean())

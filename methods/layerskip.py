@@ -71,6 +71,7 @@ class LayerSkip(Method):
     supports_data_parallel = True
     adapts = False
     Config: ClassVar[type[MethodConfig]] = LayerSkipConfig
+    spares = False
     unit = "layer"
     wants_layer_states = True
     losses_over = "answers"

@@ -107,6 +107,7 @@ class PromptRouter(Method):
 
     supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = PromptRouterConfig
+    spares = False
     unit = "layer"
     once_per_prompt = True
     solves_dial = True

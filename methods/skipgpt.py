@@ -74,3 +74,8 @@ class SkipGPT(BranchRouters):
         if view.site.branch == "attention":
             view.call.scratch[_LAYER_INPUT] = view.levelled
         return view.call.scratch[_LAYER_INPUT]
+
+    def pass_over(self, view: SiteView) -> None:
+        """The MLP's router reads what attention's would have read."""
+        if self.config.mlp_reads == "layer_input" and view.site.branch == "attention":
+            view.call.scratch[_LAYER_INPUT] = view.levelled

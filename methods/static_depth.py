@@ -108,6 +108,7 @@ class StaticDepth(Method):
     adapts = False
     skips_whole_layers = True
     Config: ClassVar[type[MethodConfig]] = StaticDepthConfig
+    spares = False
     unit = "layer"
     config: StaticDepthConfig
     chosen: torch.Tensor

@@ -58,7 +58,7 @@ def export_decisions(
     from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.saving import load_tokenizer
     from adaptive_bench.runs.outcome.exported_decisions import decisions_of, sites_of
-    from adaptive_bench.runs.outcome.trained import find_checkpoint, quantized_as
+    from adaptive_bench.runs.outcome.trained import find_checkpoint, find_sparing, quantized_as
     from adaptive_bench.runs.planning.backbones import find_device
     from adaptive_bench.store import decision_files
 
@@ -70,7 +70,8 @@ def export_decisions(
     folder = find_checkpoint(run, method)
     (spec,) = specs
     stored = [name for name in (one.task, stored_calibration.POOLED) if name in stored_calibration.names(folder, spec)]
-    model = AdaptiveModel.from_pretrained(folder, spec, calibration=stored[0] if stored else None)
+    how = find_sparing(run, method)
+    model = AdaptiveModel.from_pretrained(folder, spec, calibration=stored[0] if stored else None, **how)
     model = model.to(find_device(device)).eval()
     point = known.record_of(one).measured(asked)
     model.dial = point.dial

@@ -63,7 +63,7 @@ def export_model(
     from adaptive_bench.model.card import model_card
     from adaptive_bench.model.pretrained import Pretrained
     from adaptive_bench.model.saving import load_tokenizer
-    from adaptive_bench.runs.outcome.trained import config_of, find_checkpoint, quantized_as
+    from adaptive_bench.runs.outcome.trained import config_of, find_checkpoint, find_sparing, quantized_as
     from adaptive_bench.runs.planning.backbones import find_backbone
     from adaptive_bench.spec import MethodSpec
 
@@ -76,11 +76,12 @@ def export_model(
             f"which finds its trainings again, and name that one."
         )
     spec, found, backbone = MethodSpec.parse(method), find_checkpoint(run, method), find_backbone(config_of(run).model)
+    how = find_sparing(run, method)
     if without_layers is not None:
-        model = AdaptiveModel.from_pretrained(found, spec, calibration=calibration)
+        model = AdaptiveModel.from_pretrained(found, spec, calibration=calibration, **how)
         _write_pruned(model, without_layers, to, backbone.name, load_tokenizer(found))
         return
-    model = AdaptiveModel.from_pretrained(found, spec, calibration=None)
+    model = AdaptiveModel.from_pretrained(found, spec, calibration=None, **how)
     known = stored_calibration.names(found, spec)
     if model.needs_calibration and not known and (why := stored_calibration.why_none(found, spec)) is not None:
         raise why

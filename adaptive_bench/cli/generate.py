@@ -75,12 +75,14 @@ def generate(
 
     from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.saving import load_tokenizer
-    from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, quantized_as
+    from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing, quantized_as
     from adaptive_bench.runs.planning.backbones import find_device
 
     with naming_plugins(checkpoint):
         folder = find_checkpoint(checkpoint, method)
-        model = AdaptiveModel.from_pretrained(folder, method, calibration=calibration)
+        model = AdaptiveModel.from_pretrained(
+            folder, method, calibration=calibration, **find_sparing(checkpoint, method)
+        )
     model = model.to(find_device(device))
     if saving is not None or dial is not None:
         check_has_dials(checkpoint, model, stored_calibration.names(folder, model.spec))
@@ -131,10 +133,10 @@ def _askable(model: AdaptiveModel, folder: Path, calibration: str) -> str:
     from adaptive_bench.model import stored_calibration
 
     method = model.method
-    if not method.max_saved_tokens:
+    if not method.max_saving:
         return ""
     if not model.needs_calibration:
-        return f"--saving takes a share from 0 to {method.max_saved_tokens:.3g}."
+        return f"--saving takes a share from 0 to {method.max_saving:.3g}."
     known = stored_calibration.names(folder, model.spec)
     most = {
         name: _rounded_down(max(stored_calibration.read(folder, model.spec, name).dials, default=0)) for name in known

@@ -90,6 +90,11 @@ class EngineCall(ForwardCall):
         return not self.only_follows and bool(self.context.any())
 
     @cached_property
+    def first(self) -> Tensor:
+        """Boolean [B, S], the first token of each text."""
+        return self.valid & (self.positions == 0)
+
+    @cached_property
     def decodes(self) -> bool:
         """Whether this is one more token per row for the packed executor."""
         return self.executor == "packed" and self.valid.shape[1] == 1 and self.cache is not None

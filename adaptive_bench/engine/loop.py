@@ -12,6 +12,7 @@ from adaptive_bench.engine import decode, masked, packed
 from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.engine.deferral import run_deferred
 from adaptive_bench.engine.otherwise import add_instead
+from adaptive_bench.engine.sparing import pass_over, spared_ahead, with_first
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import EXECUTE_ALL, Decision, Method, SiteView
 from adaptive_bench.method.answers import check_ahead, check_decision, check_untouched, versions
@@ -27,6 +28,8 @@ def run_layers(method: Method, call: EngineCall, hidden: Tensor, layers: range |
         call.cache.begin(call.positions, call.valid, padded=not call.all_valid)
     if (ahead := method.decide_ahead(call)) is not None:
         check_ahead(ahead, call.backbone.num_layers * (len(_BRANCHES) if method.unit == "branch" else 1), method)
+        if method.spared or method.keep_first:
+            ahead = spared_ahead(method, call, ahead)
     call.foresee(ahead)
     layers = range(call.backbone.num_layers) if layers is None else layers
     if call.kv_policy != "defer":
@@ -75,13 +78,16 @@ def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range)
 
 
 def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
-    """The method's decision; what its linear maps cost is metered here, not told by the method.
+    """The method's decision; what its linear maps cost is metered here, not told by the method. At a spared site it is
+    not asked.
 
     Raises:
         PluginFault: It is no decision about these tokens, or the method wrote into what it was shown.
         UsageError: It scales the input of a whole layer, which has none of its own, or gives something to tokens that
             do not pass the layer but wait.
     """
+    if method.spared and method.is_spared(view.site):
+        return pass_over(method, view)
     shown = versions(view)
     call.meter.take()  # whatever ran since does not count as deciding here
     runs, answers = 0 if call.tally is None else call.tally.runs, len(call.answers)
@@ -97,8 +103,9 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
             call.tally.book_decision(view.site.layer, reading)
     check_untouched(view, shown, method)
     check_decision(decision, view.hidden, method, training=call.training)
+    decision = with_first(method, call, decision)
     if call.between is not None:
-        decision = call.between.pass_on(view, decision, call.take_effort(runs, answers))
+        decision = with_first(method, call, call.between.pass_on(view, decision, call.take_effort(runs, answers)))
     for listen in method.listeners:
         listen(view, decision)
     if decision.input_scale is not None:

@@ -25,7 +25,7 @@ class HasMaximum(Protocol):
     """The part of a method the sweep needs: the largest share of token-branches its dial can skip."""
 
     @property
-    def max_saved_tokens(self) -> float: ...
+    def max_saving(self) -> float: ...
 
 
 class HasGrid(Protocol):
@@ -47,7 +47,7 @@ def first_savings(method: HasMaximum, levels: Sequence[float], recipe: HasGrid) 
         recipe: Gives the grid.
     """
     wanted = (0.0, *(recipe.grid or levels))
-    return sorted({round(min(saving, method.max_saved_tokens), 6) for saving in wanted if saving >= 0})
+    return sorted({round(min(saving, method.max_saving), 6) for saving in wanted if saving >= 0})
 
 
 def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: str, maximum: float) -> float | None:
@@ -63,7 +63,7 @@ def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: 
         measured: The points so far, by the share of saved tokens that was asked for.
         levels: Levels that should be reached.
         axis: Name of the saving they are shares of (see `saving_name`).
-        maximum: End of the dial (`method.max_saved_tokens`).
+        maximum: End of the dial (`method.max_saving`).
     """
     if not measured or not levels or not measured[max(measured)].on(axis):
         return None
@@ -105,7 +105,7 @@ def sweep(
     first = {*first_savings(method, levels, recipe), *also}
     measured = {saving: measure(saving) for saving in sorted(first)}
     for _ in range(EXTRA_POINTS):
-        saving = next_saving(measured, levels, axis, method.max_saved_tokens)
+        saving = next_saving(measured, levels, axis, method.max_saving)
         if saving is None:
             break
         measured[saving] = measure(saving)

@@ -21,10 +21,10 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.exits import predictions, stable_exits
-from adaptive_bench.headroom.prescribed import Prescribed, prescribed_model
 from adaptive_bench.headroom.watched import WatchedModel
 from adaptive_bench.method import KVPolicy, Phase, SiteView
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.prescribed import Prescribed, prescribed_model
 
 
 class OnlineExits(AdaptiveModel):

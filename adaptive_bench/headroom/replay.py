@@ -18,11 +18,11 @@ from adaptive_bench.headroom.exits import (
     predictions,
     stable_exits,
 )
-from adaptive_bench.headroom.prescribed import prescribed_model
 from adaptive_bench.headroom.similarity import cosines
 from adaptive_bench.headroom.texts import TaskText, TextBatch, text_batches
 from adaptive_bench.headroom.watched import WatchedModel
 from adaptive_bench.method import KVPolicy, SiteView
+from adaptive_bench.model.prescribed import prescribed_model
 
 
 @dataclass(frozen=True)

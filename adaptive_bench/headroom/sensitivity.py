@@ -12,12 +12,10 @@ from transformers import PreTrainedModel
 
 from adaptive_bench.backbone import Site
 from adaptive_bench.headroom.divergence import FullModel
-from adaptive_bench.headroom.prescribed import prescribed_model
 from adaptive_bench.method import SiteView
+from adaptive_bench.model.prescribed import prescribed_model
+from adaptive_bench.model.site_costs import SHARE
 from adaptive_bench.progress import RunningTask
-
-# Share of tokens that skip: what a method skips that saves some 15 % net after gates that cost a sixth.
-SHARE = 0.36
 
 
 def site_sensitivity(

@@ -16,7 +16,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from adaptive_bench.headroom.divergence import FullModel
-from adaptive_bench.headroom.prescribed import static_model
+from adaptive_bench.model.prescribed import static_model
 from adaptive_bench.progress import Reporter
 
 # All subsets of a number of layers are tried where they are no more than so many; 2^8 is a small model's.

@@ -16,13 +16,14 @@ from adaptive_bench.headroom.divergence import FullModel
 from adaptive_bench.headroom.exit_report import exit_report
 from adaptive_bench.headroom.online import online_exits
 from adaptive_bench.headroom.pieces import Pieces
-from adaptive_bench.headroom.prescribed import static_model
-from adaptive_bench.headroom.sensitivity import SHARE, site_sensitivity
+from adaptive_bench.headroom.sensitivity import site_sensitivity
 from adaptive_bench.headroom.static_sets import LayerSet, finalists, next_nested
 from adaptive_bench.headroom.subject import Subject
 from adaptive_bench.headroom.task_record import task_record
 from adaptive_bench.headroom.texts import TaskText, collect_texts
 from adaptive_bench.method import KVPolicy
+from adaptive_bench.model.prescribed import static_model
+from adaptive_bench.model.site_costs import SHARE
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.planning.task_inputs import asked_since, task_inputs
 from adaptive_bench.source import FLOORS

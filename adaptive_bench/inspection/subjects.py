@@ -15,7 +15,7 @@ from adaptive_bench.model.device import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.model.text_decisions import check_readable
-from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, manifest_of
+from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing, manifest_of
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.spec import MethodSpec
 
@@ -88,7 +88,8 @@ def _trained(folder: Path, spec: MethodSpec, task: str | None, notes: dict[str, 
     stored = next((each for each in (task, stored_calibration.POOLED, *known) if each in known), None)
     if stored not in (task, stored_calibration.POOLED, None) and len(known) > 1:
         notes[f"The run calibrated for each of {', '.join(known)}; dial values here are those of {stored}."] = None
-    model = AdaptiveModel.from_pretrained(checkpoint, spec, calibration=stored or "auto")
+    how = find_sparing(folder, str(spec))
+    model = AdaptiveModel.from_pretrained(checkpoint, spec, calibration=stored or "auto", **how)
     check_has_dials(folder, model, known)
     return model
 

@@ -22,13 +22,14 @@ from adaptive_bench.errors import PluginFault, UsageError, message_of
 from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
-from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
+from adaptive_bench.method.dial import DialSpec, DialTable
 from adaptive_bench.method.eligible import every_branch
 from adaptive_bench.method.fitted import Fitted, HeldOutText
 from adaptive_bench.method.initial_change import InitialChange
 from adaptive_bench.method.schedule import annealed
 from adaptive_bench.method.search_range import SearchRange
 from adaptive_bench.method.site_view import SiteView
+from adaptive_bench.method.sparing import Sparing
 from adaptive_bench.method.thresholds import Thresholds
 from adaptive_bench.spec import MethodSpec, Semantics
 from adaptive_bench.validation import refuse_truth_for_number, rule_of
@@ -80,7 +81,7 @@ class MethodConfig(BaseModel):
         return self.model_dump(mode="json")
 
 
-class Method(nn.Module):
+class Method(Sparing):
     """Base of all methods. A subclass gives `Config`, `dial`, `decide` and what else differs from these defaults.
 
     Args:
@@ -113,7 +114,8 @@ class Method(nn.Module):
         fitted: What `fit` measures, for methods that need more of held-out text than thresholds; else `None`.
         step, total_steps: Progress of training; to ask for it in training before `begin_step` told it is refused.
         target: Share of token-branches that are skipped at the end of training, for methods that train towards a saving
-            (`takes_target`); the harness sets it, so that all of them aim at the same saving.
+            (`takes_target`); the harness sets it, so that all of them aim at the same saving. Where branches are spared
+            (`Sparing`), a method reads as much as its remaining ones have to skip, as if none were.
         listeners: Called with every site's view and decision, in execution order.
     """
 
@@ -140,6 +142,8 @@ class Method(nn.Module):
         self.thresholds: Thresholds | None = None
         self.fitted: Fitted | None = None
         self.dial_table = DialTable()
+        self.spared = frozenset()
+        self.keep_first = False
         self.listeners: list[Callable[[SiteView, Decision], None]] = []
         self._progress: tuple[int, int] | None = None
         self.target = DEFAULT_TARGET
@@ -198,6 +202,11 @@ class Method(nn.Module):
         return every_branch(range(self.backbone_size[0]))
 
     @property
+    def decides_by_layer(self) -> bool:
+        """Whether attention and MLP of a layer share one answer: a layer of which one is spared is spared whole."""
+        return self.unit == "layer"
+
+    @property
     def skip_share(self) -> float:
         """Share of tokens to skip at a site where the method decides, at the current dial (and training step)."""
         return 0.0
@@ -226,35 +235,6 @@ class Method(nn.Module):
                 "Call model.calibrate(batches, savings) with held-out training text first."
             )
         return self.dial.at(self.dial_table.nearest(min(saved_tokens, self.max_saved_tokens))[0])
-
-    def checked_dial(self, saved_tokens: float) -> float:
-        """What `dial_for` gives, which a plugin may have written.
-
-        Raises:
-            PluginFault: It is no number in the dial's range.
-            UsageError: `dial_for` has nothing to answer with, before `calibrate` say.
-        """
-        value = self.dial_for(saved_tokens)
-        try:
-            return self.dial.check(value)
-        except UsageError as error:
-            raise PluginFault(
-                f"What dial_for of {in_plugin(type(self))} gives for a saving of "
-                f"{saved_tokens:g} is no value of its dial: {message_of(error)}"
-            ) from error
-
-    @property
-    def claimed_saving(self) -> float | None:
-        """Share of all token-branches that the current dial value says it skips, whatever is skipped in the end.
-
-        The saving that `dial_for` answers with this value; of a dial that was solved for, the one measured there on
-        calibration text, and `None` where nothing was measured.
-        """
-        if self.value == self.dial.skip_nothing:
-            return 0.0
-        if self.solves_dial:
-            return self.dial_table.saving_at(self.dial.travel(self.value))
-        return asked_saving(self.dial_for, self.value, self.max_saved_tokens)
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:
@@ -294,6 +274,9 @@ class Method(nn.Module):
         if view.call.ahead is None:
             raise self._lacks("decide", "what gives the Decision of a site")
         return view.call.ahead[view.site.number if self.unit == "branch" else view.site.layer]
+
+    def pass_over(self, view: SiteView) -> None:
+        """Called in place of `decide` at a spared site, for a method that carries something from site to site."""
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision] | None:
         """The answers of a whole call, one per site in execution order, of a method that looks at no hidden state.

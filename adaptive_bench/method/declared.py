@@ -19,6 +19,7 @@ from adaptive_bench.validation import DESCRIPTION, called_as, can_take, is_descr
 
 _FLAGS = (
     *("adapts", "draws", "once_per_prompt", "prompts_only", "skips_whole_layers", "solves_dial"),
+    "spares",
     *("supports_data_parallel", "trains", "wants_layer_states"),
 )
 _ROUNDING = 1e-9  # of a share that is computed from a dial value
@@ -168,7 +169,7 @@ def _of_method(method: Method) -> Iterator[_Rule]:
     sites: object = method.eligible_sites
     are_sites = isinstance(sites, set | frozenset) and all(isinstance(one, Site) for one in sites)
     yield "eligible_sites", "a set of sites (`Site`)", sites, are_sites
-    for name in ("freezes_backbone", "repeatable", "prepares_training"):
+    for name in ("decides_by_layer", "freezes_backbone", "repeatable", "prepares_training"):
         value: object = getattr(method, name)
         yield name, "True or False", value, isinstance(value, bool)
     change: object = method.initial_change(method.config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench.backbone import Backbone, Snapshot
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.method import method_of, trained_alike
+from adaptive_bench.method import Site, method_of, trained_alike
 from adaptive_bench.method.declared import check_method, check_told, check_trainable
 from adaptive_bench.method.dial import as_number
 from adaptive_bench.method.schedule import check_step
@@ -37,15 +37,25 @@ class AdaptiveModel(HuggingFaceModel):
     """Wraps a causal language model and behaves like one. Make one with `build` or `from_pretrained`."""
 
     @classmethod
-    def build(cls, backbone_model: PreTrainedModel, spec: MethodSpec | str, *, seed: int = 0) -> AdaptiveModel:
-        """Put a method on a model. The method's new parameters depend on the seed alone.
+    def build(
+        cls,
+        backbone_model: PreTrainedModel,
+        spec: MethodSpec | str,
+        *,
+        seed: int = 0,
+        spared: Collection[Site] = frozenset(),
+        keep_first: bool = False,
+    ) -> AdaptiveModel:
+        """Put a method on a model, in `train()` mode. The method's new parameters depend on the seed alone.
 
         The backbone is used as it is, not copied: a method that trains its own parameters alone freezes it.
 
-        Like any new module the result is in `train()` mode: call `eval()` before generating or measuring.
+        Args:
+            spared: Branches that every token executes, `{Site(0, "mlp")}` say; `model.site_costs` measures them.
+            keep_first: The first token of a text executes everything. Both are for methods with `spares`.
 
         Raises:
-            UsageError: Unknown method or parameter, unsupported backbone, no model, no spec or no seed.
+            UsageError: Unknown method or parameter, unsupported backbone, no model, no spec, no seed or no such site.
         """
         if not isinstance(backbone_model, PreTrainedModel):
             raise UsageError(why_no_backbone(backbone_model))
@@ -55,6 +65,7 @@ class AdaptiveModel(HuggingFaceModel):
             torch.manual_seed(seed)
             method = method_of(spec, Backbone(backbone_model), seed)
         check_method(method)
+        method.set_spared(spared, keep_first)
         return cls(backbone_model, method.to(backbone_model.device), spec)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -83,7 +94,7 @@ class AdaptiveModel(HuggingFaceModel):
 
     @saving.setter
     def saving(self, share: float) -> None:
-        maximum, share = self.method.max_saved_tokens, as_number(share, "A saving")
+        maximum, share = self.method.max_saving, as_number(share, "A saving")
         if not 0.0 <= share <= maximum + 1e-9:
             raise UsageError(
                 f"{self.spec} can save from 0 to {maximum:.3g} of all token-branches, got saving {share!r}. "
@@ -185,7 +196,7 @@ class AdaptiveModel(HuggingFaceModel):
         """
         self._forget_what_is_stale()
         batches, savings = checked_text(batches), checked_savings(savings)
-        if (largest := max(savings, default=0.0)) > (maximum := self.method.max_saved_tokens) + 1e-6:  # of rounding
+        if (largest := max(savings, default=0.0)) > (maximum := self.method.max_saving) + 1e-6:  # of rounding
             warnings.warn(
                 f"{self.spec} can save up to {maximum:.3g} of all token-branches, got savings up to {largest:g}: what "
                 f"is beyond is calibrated as {maximum:.3g}.",
@@ -301,12 +312,12 @@ class AdaptiveModel(HuggingFaceModel):
             UsageError: No such run, no such method of it, or several calibrations and none named.
             EnvironmentProblem: Not trained yet, or damaged.
         """
-        folder, target = find_trained(run, str(method), out)
-        model = cls.from_pretrained(folder, method, **kwargs)
+        folder, target, sparing = find_trained(run, str(method), out)
+        model = cls.from_pretrained(folder, method, **{**sparing, **kwargs})
         if isinstance(model._uncalibrated, UsageError):
             raise model._uncalibrated
         if target and (model._is_calibrated or not model.needs_calibration):
-            model.saving = min(target, max(model._dials, default=target), model.method.max_saved_tokens)
+            model.saving = min(target, max(model._dials, default=target), model.method.max_saving)
         return model
 
     @classmethod
@@ -316,6 +327,8 @@ class AdaptiveModel(HuggingFaceModel):
         spec: MethodSpec | str | None = None,
         *,
         calibration: str | None = "auto",
+        spared: Collection[Site] | None = None,
+        keep_first: bool | None = None,
         **kwargs: Any,
     ) -> AdaptiveModel:
         """Load what `save_pretrained`, `push_to_hub` or a run's training wrote.
@@ -325,7 +338,8 @@ class AdaptiveModel(HuggingFaceModel):
             spec: Use the weights under another spec that is trained the same way (other semantics, KV policy ...).
             calibration: Name (a task, or `pooled`) of one stored beside the weights; `None`: what was saved with them;
                 `auto`: that, else the pooled or only one (where there are several, setting `saving` says so).
-            kwargs: For the backbone's `from_pretrained`, for example `attn_implementation`.
+            spared, keep_first: As in `build`, for another spec; by default as saved.
+            kwargs: For the backbone's `from_pretrained`: `attn_implementation`, say.
 
         Raises:
             EnvironmentProblem: The folder is not one of ours, is incomplete or damaged.
@@ -338,28 +352,15 @@ class AdaptiveModel(HuggingFaceModel):
         saved = files.read(folder)
         spec = saved.spec if spec is None else MethodSpec.of(spec)
         alike = spec == saved.spec or trained_alike(spec, saved.spec)
-        model = cls.build(saved.load_backbone(**kwargs), spec, seed=saved.seed) if alike else None
+        how = {"seed": saved.seed, **saved.sparing(spared, keep_first)}
+        model = cls.build(saved.load_backbone(**kwargs), spec, **how) if alike else None
         if model is None or not saved.fits(model.method):
             raise UsageError(
                 f"The weights in {folder} were trained as {saved.spec}, which does not fit {spec}. Train {spec} first."
             )
-        model.method.load_state_dict(saved.weights)
-        if saved.by_other_code:
-            warnings.warn(
-                f"The model in {folder} was saved by another version of {saved.spec.name!r}: what was calibrated then "
-                f"is left out. Call `calibrate` before setting a saving.",
-                stacklevel=2,
-            )
-        elif spec == saved.spec:  # what was measured under another spec is not taken over
-            if model.method.thresholds is not None:
-                model.method.thresholds.load(saved.thresholds)
-            if model.method.fitted is not None:
-                model.method.fitted.load(saved.fitted)
-            model.method.dial_table.measured = dict(saved.dial_table)
-            model.dial = saved.dial
+        saved.give_to(model.method, is_same=spec == saved.spec)
         model.name_or_path = str(folder)
-        has_own = calibration == "auto" and model._is_calibrated
-        if calibration is not None and not has_own and not saved.by_other_code:
+        if calibration is not None and not saved.by_other_code and not (calibration == "auto" and model._is_calibrated):
             model._take_calibration(folder, calibration)
         model._measured_on = Snapshot(model.parameters())
         return model.eval()

@@ -49,6 +49,7 @@ class LayerSets(Method):
 
     skips_whole_layers = True
     unit = "layer"
+    spares = False
 
     def __init__(self, backbone: Backbone) -> None:
         super().__init__(MethodConfig(), backbone, "bench", 0)

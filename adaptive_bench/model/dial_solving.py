@@ -36,7 +36,7 @@ def solve(model: ForwardModel, batches: Sequence[dict[str, Tensor]], savings: Se
     method, measure = model.method, partial(_measure, model, batches)
     points = []
     for saving in savings:
-        reachable = min(saving, method.max_saved_tokens)
+        reachable = min(saving, method.max_saving)
         method.dial_table.solve(reachable, measure)
         _, realised = method.dial_table.nearest(reachable)
         status = "ok" if abs(realised - saving) <= _FAR else "warn"

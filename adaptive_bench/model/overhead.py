@@ -61,7 +61,7 @@ def _dials(model: AdaptiveModel) -> list[float]:
     batch = {"input_ids": ids, "attention_mask": everything, "continuation_mask": everything.bool()}
     model.prepare_training([batch])
     if method.thresholds is not None or method.fitted is not None:  # the largest saving makes every smaller one usable
-        model.calibrate([batch], [method.max_saved_tokens])
+        model.calibrate([batch], [method.max_saving])
     return [method.dial.at(travel) for travel in _TRAVELS]
 
 

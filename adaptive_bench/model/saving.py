@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
 from adaptive_bench.faults import in_plugin
-from adaptive_bench.method import Method
+from adaptive_bench.method import Method, Site
 from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged, without_adapters
 from adaptive_bench.model.forward import ForwardModel
@@ -68,11 +70,41 @@ class SavedModel:
     pretrained: Pretrained | None = None
     by_other_code: bool = False
     fitted: dict[str, Tensor] = field(default_factory=dict)
+    spared: frozenset[Site] = frozenset()
+    keep_first: bool = False
 
     def fits(self, method: Method) -> bool:
         """Whether the method has parameters of these names and shapes."""
         shapes = [{name: value.shape for name, value in state.items()} for state in (method.state_dict(), self.weights)]
         return shapes[0] == shapes[1]
+
+    def sparing(self, spared: Collection[Site] | None, keep_first: bool | None) -> dict[str, Any]:
+        """Arguments for `Method.set_spared`: these, or of what is `None` the saved ones."""
+        return {
+            "spared": self.spared if spared is None else frozenset(spared),
+            "keep_first": self.keep_first if keep_first is None else keep_first,
+        }
+
+    def give_to(self, method: Method, *, is_same: bool) -> None:
+        """Put weights into a method that they fit, and what was calibrated, unless the code or what it spares changed.
+
+        Args:
+            is_same: Its spec is that of the saved one: what was measured under another spec is not taken over.
+        """
+        method.load_state_dict(self.weights)
+        if self.by_other_code:
+            warnings.warn(
+                f"The model in {self.folder} was saved by another version of {self.spec.name!r}: what was calibrated "
+                f"then is left out. Call `calibrate` before setting a saving.",
+                stacklevel=3,
+            )
+        elif is_same and (method.spared, method.keep_first) == (self.spared, self.keep_first):
+            if method.thresholds is not None:
+                method.thresholds.load(self.thresholds)
+            if method.fitted is not None:
+                method.fitted.load(self.fitted)
+            method.dial_table.measured = dict(self.dial_table)
+            method.value = method.dial.check(self.dial)
 
     def load_backbone(self, **kwargs: Any) -> PreTrainedModel:
         """The backbone; `kwargs` are for its `from_pretrained`.
@@ -152,6 +184,10 @@ def save(
     save_file(tensors, folder / _TENSORS)
     about = {"schema": _SCHEMA, "spec": str(model.spec), "seed": model.method.seed, "dial": model.dial}
     about["code"] = _code_of(model.spec)
+    if model.method.spared:
+        about["spared"] = sorted(model.method.spared)
+    if model.method.keep_first:
+        about["keep_first"] = True
     about["dial_table"] = list(model.method.dial_table.measured.items())
     if pretrained is not None:
         about["pretrained"] = pretrained.to_json()
@@ -268,6 +304,8 @@ def read(folder: Path) -> SavedModel:
             )
         spec, seed, dial = MethodSpec.parse(about["spec"]), int(about["seed"]), float(about["dial"])
         dial_table = {float(travel): float(saving) for travel, saving in about["dial_table"]}
+        spared = frozenset(Site(int(layer), str(branch)) for layer, branch in about.get("spared", []))  # type: ignore[arg-type]
+        keep_first = bool(about.get("keep_first"))
         pretrained = Pretrained(**about["pretrained"]) if "pretrained" in about else None
         known = dict(about["sha256"])
         now = _code_of(spec)  # models of earlier versions do not say: they are of the first version of a method
@@ -287,7 +325,11 @@ def read(folder: Path) -> SavedModel:
         {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
         for start in ("method.", "thresholds.", "fitted.")
     )
-    return SavedModel(folder, spec, seed, dial, dial_table, weights, thresholds, pretrained, by_other_code, fitted)
+    return SavedModel(
+        *(folder, spec, seed, dial, dial_table, weights, thresholds, pretrained, by_other_code, fitted),
+        spared=spared,
+        keep_first=keep_first,
+    )
 
 
 def _code_of(spec: MethodSpec) -> dict[str, Any]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from adaptive_bench import fork_server, guard
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.checks.preflight import Preflight, preflight
 from adaptive_bench.runs.outcome.naming import write_beginning
 from adaptive_bench.runs.outcome.run_json import holds_finished_table
 from adaptive_bench.runs.outcome.run_outcome import outputs_of
+from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.planning.eligible import measured_sites
 from adaptive_bench.runs.planning.manifest import manifest_of, plan_on_disk
 from adaptive_bench.runs.planning.memory import Memory
-from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.runs.spot_check import spot_check
 from adaptive_bench.runs.work.outdated import put_aside
@@ -45,6 +48,8 @@ def prepare(
         fork_server.start()  # it loads the libraries while the run is planned
     with guard.watching(plugins_of(config)):
         if overwrite is Overwrite.always:
+            with suppress(EnvironmentProblem, UsageError):  # what is wrong is told below
+                measured_sites(without_groups(config), find_backbone(config.model), reporter)
             # What is refused is refused before anything is gone; no record is asked, as it may be what is damaged.
             preflight(config.model_copy(update={"out": config.out / "overwritten"}), reporter, jobs, timed=False)
             remove_results(plan(config), shard)

@@ -89,8 +89,8 @@ def moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
     savings = sweep.record.savings()
     asked = savings[len(savings) // 2]
     yield from _moved_in_scoring(sweep, asked)
-    if (end := sweep.record.max_saved_tokens) is not None and abs(end - model.method.max_saved_tokens) > _SAME_SHARE:
-        yield f"the dial ends at {model.method.max_saved_tokens} saved tokens where the record has {end}"
+    if (end := sweep.record.max_saved_tokens) is not None and abs(end - model.method.max_saving) > _SAME_SHARE:
+        yield f"the dial ends at {model.method.max_saving} saved tokens where the record has {end}"
     calibrated.calibrate([asked], SilentReporter())
     yield from _moved_in_savings(sweep, calibrated, asked)
     model.dial = model.method.checked_dial(asked)

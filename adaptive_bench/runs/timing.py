@@ -27,10 +27,11 @@ from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
 from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.planning.training_text import draw_calibration
-from adaptive_bench.runs.planning.works import TrainingRun
+from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import timings
+from adaptive_bench.store.checkpoints import sparing
 from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import padding_id
@@ -134,6 +135,7 @@ class _Bench:
             "new": request.new,
         }
         versions = environment(self.device)
+        spared = {} if training is None else {k: v for k, v in self._sweep(spec).content.items() if k == "eligible"}
         return {
             "schema": SCHEMA,
             "method": str(spec),
@@ -147,6 +149,7 @@ class _Bench:
             "rounds": request.rounds,
             "code": code_behind(spec.name, "timing"),
             "versions": {name: versions[name] for name in ("adaptive-bench", "torch", "transformers", "python")},
+            **spared,
         }
 
     def measure(self, spec: MethodSpec, batch: int) -> dict[str, Any]:
@@ -162,7 +165,7 @@ class _Bench:
             model.prepare_training(self._calibration(model))
         calibration: list[dict[str, Any]] = []
         if model.needs_calibration:
-            reachable = [min(saving, model.method.max_saved_tokens) for saving in request.savings]
+            reachable = [min(saving, model.method.max_saving) for saving in request.savings]
             calibration = model.calibrate(self._calibration(model), reachable)["dials"]
         tokens = self._tokens(batch, length, model.backbone.vocab_size)
         timing = time_model(self.plain, model, request.savings, tokens, prompt=request.prompt, rounds=request.rounds)
@@ -184,20 +187,24 @@ class _Bench:
                 f"The run must be finished to be timed, but `{training}` is not. Give its `run` again."
             )
         dtype = PRECISIONS[self.request.precision]
-        return AdaptiveModel.from_pretrained(training.checkpoint, spec, calibration=None, dtype=dtype).to(self.device)
+        how = {"dtype": dtype, **sparing(self._sweep(spec).content)}
+        return AdaptiveModel.from_pretrained(training.checkpoint, spec, calibration=None, **how).to(self.device)
 
     def _cell(self, spec: MethodSpec) -> TrainingRun | None:
         """The training of a spec in the run, of its first seed."""
-        if self.request.run is None:
-            return None
-        found = [sweep.training for sweep in self._sweeps if sweep.spec == spec]
+        return None if self.request.run is None else self._sweep(spec).training
+
+    def _sweep(self, spec: MethodSpec) -> DialEvaluation:
+        """The first sweep of a spec in the run."""
+        assert self.request.run is not None
+        found = [sweep for sweep in self._sweeps if sweep.spec == spec]
         if not found:
             methods = ", ".join(self.request.run.methods)
             raise UsageError(f"With --run, --methods are some of the run's: {methods}, got {spec}.")
         return found[0]
 
     @cached_property
-    def _sweeps(self) -> Sequence[Any]:
+    def _sweeps(self) -> Sequence[DialEvaluation]:
         assert self.request.run is not None
         run = self.request.run  # one that is matched on time waits for this timing, and aims at net FLOPs
         return plan(run.model_copy(update={"match_on": "net"}) if run.match_on == "time" else run).sweeps

@@ -19,7 +19,7 @@ from adaptive_bench.model.drafting import is_plain
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.model.speculation import Chooser
-from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint
+from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.spec import MethodSpec
 
@@ -107,7 +107,8 @@ def find_drafter(
                 f"A draft takes what {spec} was calibrated to on the first task, or the pooled one, got {tasks[0]!r}. "
                 f"Give one of {', '.join(known)} first in --tasks."
             )
-        model = AdaptiveModel.from_pretrained(checkpoint, spec, calibration=stored, dtype=dtype)
+        how = {"dtype": dtype, **find_sparing(folder, method)}
+        model = AdaptiveModel.from_pretrained(checkpoint, spec, calibration=stored, **how)
         if kind == "fixed":
             check_has_dials(folder, model, known)
         tokenizer, called = load_tokenizer(checkpoint), folder.resolve().name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, UsageError
@@ -74,8 +76,24 @@ def checkpoint_of(
     )
 
 
-def find_trained(run: Path | str, method: str, out: Path | str = DEFAULT_OUT) -> tuple[Path, float | None]:
-    """The same of a run by name, beginning of a name, folder or `last`.
+def sparing(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What a training or an evaluation with this content spares: arguments of `AdaptiveModel.build`."""
+    said = content.get("eligible") or {"spared": (), "keep_first": False}
+    return {"spared": [tuple(site) for site in said["spared"]], "keep_first": bool(said["keep_first"])}
+
+
+def sparing_of(listed: manifest.Manifest, method: str) -> dict[str, Any]:
+    """What a method of a run spares. An untrained control has the weights of another one, which do not say."""
+    spec = str(MethodSpec.parse(method))
+    found = next((one for one in listed.evaluations if one.method == spec), None)
+    record = None if found is None else Record(listed.out / "records" / found.record)
+    return sparing((record and record.read("config.json")) or {})
+
+
+def find_trained(
+    run: Path | str, method: str, out: Path | str = DEFAULT_OUT
+) -> tuple[Path, float | None, dict[str, Any]]:
+    """Checkpoint and target of a run by name, beginning of a name, folder or `last`, and what the method spares.
 
     Raises:
         UsageError: No such run, or no method of it.
@@ -88,4 +106,4 @@ def find_trained(run: Path | str, method: str, out: Path | str = DEFAULT_OUT) ->
             f"A run says in its {manifest.FILE} where its models are, but there is none in {str(folder)!r}. Load a "
             f"saved model's folder with AdaptiveModel.from_pretrained, or give the run's command again."
         )
-    return checkpoint_of(listed, method, folder, asked="the method")
+    return *checkpoint_of(listed, method, folder, asked="the method"), sparing_of(listed, method)

@@ -58,6 +58,8 @@ def run_key(config: Mapping[str, Any]) -> str:
     values = {name: value for name, value in config.items() if name not in _NOT_IN_KEY}
     if not values.get("shuffled"):  # runs of versions without that control keep their names
         values.pop("shuffled", None)
+    if values.get("eligible") == "auto":
+        values.pop("eligible")
     if isinstance(measured := values.get("evaluation"), dict):
         values["evaluation"] = {name: value for name, value in measured.items() if (name, value) not in _USUAL}
     if isinstance(values.get("train"), dict):

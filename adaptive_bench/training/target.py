@@ -55,7 +55,7 @@ def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: fl
         saving: Share of the dense model's compute.
         axis: `tokens`, `core` or `net`.
     """
-    end = model.method.max_saved_tokens
+    end = model.method.max_saving
     was_training = model.training
     model.eval()
     try:

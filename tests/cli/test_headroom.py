@@ -272,8 +272,8 @@ def test_a_run_is_that_of_the_output_folder_that_is_named(tmp_path, monkeypatch)
 
 def test_an_oracle_is_no_method():
     """T-OR9: nobody can name one, so that no run has it and no table ranks it."""
-    from adaptive_bench.headroom.prescribed import Prescribed, StaticSet
     from adaptive_bench.method import method_class
+    from adaptive_bench.model.prescribed import Prescribed, StaticSet
 
     for name in registry.names("methods"):
         assert not issubclass(registry.get("methods", name), (Prescribed, StaticSet))

@@ -23,7 +23,7 @@ LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 
 @dataclass(frozen=True)
 class _Method:
-    max_saved_tokens: float
+    max_saving: float
 
 
 @dataclass(frozen=True)

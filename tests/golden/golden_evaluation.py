@@ -82,7 +82,7 @@ def _requests(kind: Any, arguments: Sequence[tuple[Any, ...]]) -> list[Instance]
 
 
 class _Dial(NamedTuple):
-    max_saved_tokens: float
+    max_saving: float
 
 
 class _Recipe(NamedTuple):

@@ -8,8 +8,8 @@ import torch
 from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.exits import predictions, stable_exits
 from adaptive_bench.headroom.online import online_exits
-from adaptive_bench.headroom.prescribed import static_model
 from adaptive_bench.model.generation import generate_queue
+from adaptive_bench.model.prescribed import static_model
 
 POLICIES = ("recompute", "copy_below", "evict")
 LENGTH = 8
@@ -65,8 +65,8 @@ def test_each_exit_is_that_of_a_full_pass_on_the_cache_that_exits_left(shared_ba
 
 def _reference(backbone, kv, tokens, prompt, depths):
     """Exit and token of a full pass of the last token, earlier answer tokens having left at their depths."""
-    from adaptive_bench.headroom.prescribed import prescribed_model
     from adaptive_bench.headroom.watched import WatchedModel
+    from adaptive_bench.model.prescribed import prescribed_model
 
     model = prescribed_model(backbone, kv=kv, kind=WatchedModel)
     ids = torch.tensor([tokens])

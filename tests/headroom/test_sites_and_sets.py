@@ -7,9 +7,9 @@ import torch
 
 from adaptive_bench.headroom import static_sets
 from adaptive_bench.headroom.divergence import FullModel
-from adaptive_bench.headroom.prescribed import static_model
 from adaptive_bench.headroom.sensitivity import dominance, site_sensitivity
 from adaptive_bench.headroom.static_sets import finalists, next_nested
+from adaptive_bench.model.prescribed import static_model
 from adaptive_bench.progress import SilentReporter
 
 BRANCHES = ("attention", "mlp")

@@ -125,7 +125,7 @@ def time_model(
         rounds: Rounds of prefill; decoding has one round per new token.
     """
     method, device = model.method, tokens.device
-    reachable = sorted({round(min(saving, method.max_saved_tokens), 6) for saving in savings})
+    reachable = sorted({round(min(saving, method.max_saving), 6) for saving in savings})
     dials = [method.checked_dial(saving) for saving in reachable]
     drives = {"plain": drive_plain(plain)}
     drives |= {f"{saving:g}": drive_adaptive(model, dial) for saving, dial in zip(reachable, dials, strict=True)}

@@ -26,6 +26,8 @@ def about(config: RunConfig, found: Preflight | None, flops_per_s: float | None 
         return _about_unreachable(config, flops_per_s) if is_hub_id(config.model) else []
     lines = [] if found.facts is None else [f"model   {found.facts}"]
     lines.append(f"recipe  {_recipe(config)}")
+    if found.plan.sites is not None:
+        lines.append(f"eligible: {found.plan.sites.described()}")
     if found.facts is None or found.estimator is None:
         return [*lines, "left    nothing: everything is on disk"]
     dial_values: Counter[str] = Counter()

@@ -64,7 +64,7 @@ def _try(model: AdaptiveModel) -> None:
         loss.backward()
     model.eval()
     check_method(method)
-    saving = min(0.2, float(method.max_saved_tokens))
+    saving = min(0.2, float(method.max_saving))
     model.calibrate([batch | {"continuation_mask": later}], [saving])
     model.dial = method.checked_dial(saving)
     with torch.no_grad():

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.config_file import load_config
@@ -14,7 +14,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.runs.planning.manifest import of_records, plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store import manifest
-from adaptive_bench.store.checkpoints import checkpoint_of
+from adaptive_bench.store.checkpoints import checkpoint_of, sparing_of
 from adaptive_bench.store.records import CHECKPOINT
 from adaptive_bench.store.run_files import check_run, config_in, is_run
 
@@ -103,3 +103,10 @@ def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -
         nested = folder / CHECKPOINT
         return nested if nested.is_dir() else folder
     return checkpoint_of(manifest_of(folder), method, folder, asked)[0]
+
+
+def find_sparing(folder: Path, method: str | None) -> dict[str, Any]:
+    """What a method of a run spares, as arguments of `AdaptiveModel.from_pretrained`; none for a saved model, which
+    knows it.
+    """
+    return {} if method is None or not is_run(folder) else sparing_of(manifest_of(folder), method)

@@ -12,8 +12,10 @@ from adaptive_bench.config_file import validated
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import method_class, starting_spec, takes_target, training_spec
+from adaptive_bench.model.site_costs import SiteCosts
 from adaptive_bench.progress import Reporter, SilentReporter, checked_reporter
 from adaptive_bench.runs.planning.backbones import empty_model, find_backbone
+from adaptive_bench.runs.planning.eligible import key_entry, measured_sites
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.runs.planning.shuffled import SHUFFLED, has_control
 from adaptive_bench.runs.planning.task_inputs import asked_since, task_inputs
@@ -35,11 +37,14 @@ from adaptive_bench.task import DocumentSplit, Task
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a run consists of, in the order it is carried out."""
+    """Everything a run consists of, in the order it is carried out; and what the sites of its model cost, where that
+    was measured.
+    """
 
     config: RunConfig
     trainings: tuple[TrainingRun, ...]
     sweeps: tuple[DialEvaluation, ...]
+    sites: SiteCosts | None = None
 
     @property
     def untrained(self) -> list[TrainingRun]:
@@ -58,7 +63,8 @@ class Plan:
 
 
 def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[DocumentSplit] | None = None) -> Plan:
-    """Work out the plan of a run. Nothing is loaded but text, nothing is written.
+    """Work out the plan of a run. Nothing is loaded but text, nothing is written; but a pretrained model is, and what
+    its sites cost, where that decides who may skip where and was not measured before.
 
     Args:
         splits: Which documents are asked. By default those of the test; also those of validation for specs that are
@@ -80,6 +86,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
     pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in seeds}
     targets = TrainingTargets.of(config, tasks, pricing, lambda: empty_model(backbone))
     questions = _Questions(config, tasks)
+    sites = measured_sites(config, backbone, reporter)
     not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
     recipe = config.train.model_dump(mode="json", exclude=not_in_key)
     trainings: dict[Path, TrainingRun] = {}
@@ -98,10 +105,11 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
             **({"chat_template": True} if config.chat_template else {}),
         }
         for spec, as_trained in zip(specs, trained, strict=True):
-            for training in _trainings(as_trained, shared, targets, config.out / "records", trainings):
+            eligible = key_entry(sites, spec, config)
+            for training in _trainings(as_trained, shared | eligible, targets, config.out / "records", trainings):
                 asked: Sequence[DocumentSplit] = ("test",) if training.has_single_target else ("test", "validation")
-                sweeps += questions.to(spec, training, splits or asked)
-    return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter)))
+                sweeps += questions.to(spec, training, splits or asked, eligible)
+    return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter)), sites)
 
 
 class _Questions:
@@ -125,9 +133,16 @@ class _Questions:
             for seed in config.seeds
         }
 
-    def to(self, spec: MethodSpec, training: TrainingRun, splits: Iterable[DocumentSplit]) -> list[DialEvaluation]:
-        """The sweeps of one spec on one training."""
+    def to(
+        self,
+        spec: MethodSpec,
+        training: TrainingRun,
+        splits: Iterable[DocumentSplit],
+        eligible: Mapping[str, Any],
+    ) -> list[DialEvaluation]:
+        """The sweeps of one spec on one training, with what its evaluations depend on because of spared sites."""
         about = {"cell": training.folder.name, "method": str(spec), "code": code_behind(spec.name, "evaluation")}
+        about |= eligible
         sweeps = []
         for task, common in self.contents.items():
             name, levels = task.name.replace("/", "_"), self.config.levels or task.levels
@@ -172,6 +187,7 @@ def _trainings(
     from.
     """
     method_type = method_class(spec)
+    shared = shared if method_type.spares else {name: value for name, value in shared.items() if name != "eligible"}
     recipe = shared["recipe"] if method_type.trains else shared["recipe"] | {"steps": 0}
     content = dict(shared) | {
         "recipe": recipe,

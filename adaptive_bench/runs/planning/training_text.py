@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import cycle, islice
+from itertools import cycle, islice, zip_longest
 from typing import Literal
 
 from adaptive_bench import registry
@@ -17,6 +17,7 @@ from adaptive_bench.store.keys import examples_fingerprint
 from adaptive_bench.task import Example, ExampleRequest, Task
 
 Split = Literal["train", "calibration"]
+SITE_EXAMPLES = 8
 PRICING_EXAMPLES = 64  # costs of a method hardly differ from text to text
 
 
@@ -99,6 +100,22 @@ def draw_flop_calibration_text(config: RunConfig, seed: int) -> list[Example]:
     """
     drawn = _draw(config, "calibration", PRICING_EXAMPLES, seed)
     return [example for _, task_examples, _ in drawn for example in task_examples]
+
+
+def draw_site_text(config: RunConfig) -> list[Example]:
+    """Held-out training text on which sites are measured: for all seeds the same, an example of each task in turn; none
+    where there is no such text.
+
+    Raises:
+        EnvironmentProblem: The data of a task cannot be read or is empty.
+    """
+    try:
+        drawn = [examples for _, examples, _ in _draw(config, "calibration", SITE_EXAMPLES, seed=1)]
+    except MissingData:
+        if config.train.steps or config.train_on:
+            raise
+        return []
+    return [example for some in zip_longest(*drawn) for example in some if example is not None]
 
 
 def as_planned(examples: list[Example], fingerprint: str) -> list[Example]:

@@ -94,7 +94,7 @@ _ROUNDING = 1e-6  # of the savings that points are named by
 
 @dataclass(frozen=True)
 class _DialEnd:
-    max_saved_tokens: float
+    max_saving: float
 
 
 class _NotMeasured(Exception):

@@ -20,6 +20,7 @@ from adaptive_bench.progress import DialCalibrated, Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_device, planned_backbone
 from adaptive_bench.runs.planning.training_text import as_planned, draw_calibration
 from adaptive_bench.runs.planning.works import DialEvaluation
+from adaptive_bench.store.checkpoints import sparing
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
 from adaptive_bench.training.generated_text import generated_text
@@ -46,8 +47,9 @@ class Calibrated:
     @cached_property
     def model(self) -> AdaptiveModel:
         # What is stored beside the weights depends on earlier sweeps; a record must not.
-        model = AdaptiveModel.from_pretrained(self.training.checkpoint, self.spec, calibration=None).to(self.device)
-        return quantize(model, self.config.evaluation.quantize)
+        how = sparing(self._sweep.content)
+        model = AdaptiveModel.from_pretrained(self.training.checkpoint, self.spec, calibration=None, **how)
+        return quantize(model.to(self.device), self.config.evaluation.quantize)
 
     @cached_property
     def tokenizer(self) -> Any:

@@ -48,7 +48,7 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
     model, record = trained.model, sweep.record
     dial = model.method.dial
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
-    end, eligible = model.method.max_saved_tokens, described(model.method.eligible_sites)
+    end, eligible = model.method.max_saving, described(model.method.skippable_sites)
     record.write("dial.json", about | {"max_saved_tokens": end, "eligible": eligible})
     asked = sweep.first_savings(model.method)
     trained.calibrate(asked, reporter)

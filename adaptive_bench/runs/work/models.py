@@ -9,12 +9,14 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.runs.planning.backbones import BackboneSource, find_device, planned_backbone
 from adaptive_bench.runs.planning.works import TrainingRun
+from adaptive_bench.store.checkpoints import sparing
 
 
 def build_model(training: TrainingRun, config: RunConfig) -> AdaptiveModel:
     """The model of a training before it is trained, on its device."""
     backbone = backbone_of(training, config).load_model() if training.base is None else _trained_backbone(training.base)
-    return AdaptiveModel.build(backbone, training.spec, seed=training.seed).to(find_device(config.device))
+    model = AdaptiveModel.build(backbone, training.spec, seed=training.seed, **sparing(training.content))
+    return model.to(find_device(config.device))
 
 
 def backbone_of(training: TrainingRun, config: RunConfig) -> BackboneSource:

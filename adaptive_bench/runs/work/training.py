@@ -38,7 +38,9 @@ def carry_out_training(training: TrainingRun, config: RunConfig, reporter: Repor
             if training.target is not None:
                 set_target(model, training, config, tokenizer, said)
             with (
-                processes.world().broadcast_job("train", training, config, model.method.target, _prepared(model)),
+                processes.world().broadcast_job(
+                    "train", training, config, model.method.target_of_all, _prepared(model)
+                ),
                 reading(training, config),
             ):
                 _fit(model, training, config, tokenizer, said)
