@@ -38,7 +38,7 @@ class ForwardModel(nn.Module):
         spread: Puts together what several processes have of a training batch, while they train it.
         raw_loss_terms: Values of the last labelled call, `ce` and the method's own.
         gradient_checkpointing: In training, compute what branches hold again in the backward pass.
-        own_losses_weigh: In training, a factor on the method's own losses, where a call of a training is part of a batch.
+        own_losses_weigh: In training, a factor on the own losses of a call that is part of a batch.
         made_with: Names in the method's state when it was put on.
         between: In `eval()` mode, what stands between decisions and executors (`model.shuffled`), or nothing.
     """
