@@ -48,6 +48,7 @@ _REFUSED: dict[str, Any] = {
     "trust_remote_code": False,
     "use_mtp": False,
 }
+_DRAFTS = ("assistant_early_exit", "assistant_model", "assistant_tokenizer", "is_assistant")
 Rule = tuple[str, Callable[[Any], bool]]
 
 
@@ -110,6 +111,17 @@ _RULES: dict[str, Rule] = {
 }
 
 
+def no_assistance(got: str) -> UsageError:
+    """What refuses assisted generation: Hugging Face's loop crops a cache to what was accepted, and one whose layers
+    hold other tokens each cannot be cropped so.
+    """
+    return UsageError(
+        f"An adaptive model is neither the main model nor the assistant of assisted generation, whose loop crops the "
+        f"caches of both, got {got}. Let the model draft for itself (self_speculate of "
+        f"adaptive_bench.model.speculation, or `adaptive-bench speculate`), or generate with model.backbone_model."
+    )
+
+
 def check_settings(given: Mapping[str, Any]) -> None:
     """Refuse arguments of `generate` that are not what they have to be; `None` leaves one out.
 
@@ -139,6 +151,8 @@ def check_arguments(config: GenerationConfig | None, kwargs: Mapping[str, Any]) 
     for name, neutral in _REFUSED.items():
         value = given.get(name)
         if value is not None and (isinstance(value, Tensor) or value != neutral):
+            if name in _DRAFTS:
+                raise no_assistance(name)
             what = f"{name}={value!r}" if isinstance(value, bool | int | float | str) else name
             raise UsageError(
                 f"generate() of an adaptive model writes with decisions and a cache of its own, got "

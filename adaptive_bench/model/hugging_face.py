@@ -21,6 +21,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.generation_arguments import no_assistance
 from adaptive_bench.model.hugging_face_generation import generate
 from adaptive_bench.validation import is_count
 
@@ -120,6 +121,14 @@ class HuggingFaceModel(ForwardModel):
     def can_generate(self) -> bool:
         """Always."""
         return True
+
+    def _supports_logits_to_keep(self) -> NoReturn:
+        """What another model's `generate` asks of its `assistant_model`, and nobody else.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise no_assistance("it as assistant_model")
 
     def tie_weights(self) -> None:
         """Tie input and output embeddings where the backbone's config says so."""

@@ -174,6 +174,16 @@ def test_what_is_not_supported_is_refused_by_name(argument, shared_model, random
         shared_model("dense").generate(random_text(1, 4), **{"max_new_tokens": 3} | argument)
 
 
+def test_assisted_generation_says_what_to_do_instead(shared_model, random_text):
+    """Of the main model as of the assistant; the models inside assist each other as ever."""
+    model, ids = shared_model("static_depth"), random_text(1, 6)
+    plain, how = model.backbone_model, {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+    for main, assistant in ((plain, model), (model, plain), (model, model)):
+        with pytest.raises(UsageError, match=r"assistant_model.*adaptive-bench speculate"):
+            main.generate(ids, assistant_model=assistant, **how)
+    assert torch.equal(plain.generate(ids, assistant_model=plain, **how), plain.generate(ids, **how))
+
+
 def test_a_config_object_is_read_alike(shared_model, random_text):
     """What is refused is refused there too; neutral values are not."""
     model, ids = shared_model("dense"), random_text(1, 4)
