@@ -3,6 +3,8 @@ r"""Static depth: every token skips the same layers. The control for everything 
 Idea: no decision at all. If a method cannot beat leaving out layers, its routing is worth nothing. Which layers is up
 to a rule: by default they are evenly spaced (`rule=every`); the other rules score layers on held-out training text with
 the model whose layers they leave out, and never on test data. `layers=1+3` names them instead, in the order they go.
+With `unit=branch` single branches are left out in place of layers, by the same rules; `branches=1a+3m` names them
+(attention of layer 1, then MLP of layer 3).
 Source: the static controls of methods such as Unified Layer Skipping for `every`; ShortGPT (arXiv 2403.03853) for `bi`;
 Gromov et al. (arXiv 2403.17887) for `angular`; `ppl` after Shortened LLaMA (arXiv 2402.02834).
 Equations: `every`: skipped layer n of N is 1 + floor((n + 1/2) (L - 2) / N), all counted from 0; the last and then the
@@ -13,17 +15,21 @@ after another, always the one whose removal gives the lowest loss of continuatio
 if there are no more than `search_budget`, else it starts from the set of `ppl` and exchanges one layer at a time while
 that lowers the loss, with as many losses measured for each N.
 
+With `unit=branch` all of this is of the 2 L branches in the order in which they run: $h_l$ is the stream before branch
+l, and a run of N branches may begin and end within a layer.
+
 With `compensate=scale`, in place of layer l, tokens get what multiplies their state by $s_l$, with the least-squares
 $s_l = \sum \langle h_l, h_{l+1} \rangle / \sum \lVert h_l \rVert^2$ over the tokens of held-out text on the model that
 runs every layer, fitted after training: the skip with a factor of DASH (arXiv 2505.17420), at H multiply-accumulates
 per layer and token.
 
 With `trained`, the layers are left out during training as well: more and more of them, up to the run's target saving; a
-run with several targets trains it for each number of layers up to the first that saves the largest of them. A rule then
-chooses once, on the model before that training.
+run with several targets trains it for each number of layers (or for as many branches as these have) up to the first
+that saves the largest of them. A rule then chooses once, on the model before that training.
 Deviations: nothing is stored for a layer that never runs. `bi` is measured on the stream alone (the released code
 takes the last state after the final norm); `ppl` deletes greedily, where Shortened LLaMA measures each layer once in
-the whole model, and does not spare the layers at the ends. Losses are measured on at most 64 texts. Nothing is healed
+the whole model, and does not spare the layers at the ends. The papers leave out layers; of branches the rules are as
+here. Losses are measured on at most 64 texts. Nothing is healed
 with adapters: `trained` trains as every method does.
 """
 
@@ -72,10 +78,16 @@ class StaticDepthConfig(MethodConfig):
     rule: Literal["every", "bi", "angular", "ppl", "search"] = Field(
         "every", description="which layers: evenly spaced ones, or those a score on held-out text can best do without"
     )
+    unit: Literal["layer", "branch"] = Field("layer", description="what is left out: layers, or single branches")
     layers: str | None = Field(
         None,
         pattern=r"^\d+(\+\d+)*$",
         description="leave out these layers, counted from 0 and in this order, instead of those of a rule: 1+3",
+    )
+    branches: str | None = Field(
+        None,
+        pattern=r"^\d+[am](\+\d+[am])*$",
+        description="the same for branches, attention (a) and MLP (m) of layers: 1a+3m",
     )
     search_budget: int = Field(
         32, ge=1, description="losses that `search` measures for each number of layers, beyond those of `ppl`"
@@ -86,23 +98,38 @@ class StaticDepthConfig(MethodConfig):
 
     @model_validator(mode="after")
     def _named_or_ruled(self) -> Self:
-        if self.layers and self.rule != "every":
-            raise ValueError(f"layers are named or picked by a rule, got layers={self.layers} and rule={self.rule}")
+        if (self.layers or self.branches) and self.rule != "every":
+            raise ValueError(f"layers are named or picked by a rule, got {self.names} and rule={self.rule}")
+        if self.layers and self.by_branch:
+            raise ValueError(f"of branches those are named that are left out (branches=1a+3m), got {self.names}")
         return self
 
     @property
+    def by_branch(self) -> bool:
+        """Whether branches are left out, and not layers."""
+        return self.unit == "branch" or self.branches is not None
+
+    @property
+    def names(self) -> str:
+        """What is named, as it was given."""
+        given = {"layers": self.layers, "branches": self.branches}
+        return " and ".join(f"{name}={text}" for name, text in given.items() if text)
+
+    @property
     def named(self) -> list[int]:
-        """The layers that are named."""
+        """The layers that are named, or the numbers of the sites."""
+        if self.branches:
+            return [2 * int(text[:-1]) + (text[-1] == "m") for text in self.branches.split("+")]
         return [int(layer) for layer in self.layers.split("+")] if self.layers else []
 
     def on_model(self, layers: int) -> dict[str, Any]:
         """See `MethodConfig`."""
-        found = super().on_model(layers)
+        found = super().on_model(layers) | {"unit": "branch" if self.by_branch else "layer"}
         return found if self.rule == "search" else found | {"search_budget": None}
 
 
 class StaticDepth(Method):
-    """Leaves out a number of layers, the dial."""
+    """Leaves out a number of layers or branches, the dial."""
 
     supports_data_parallel = True
     adapts = False
@@ -115,35 +142,44 @@ class StaticDepth(Method):
 
     def __init__(self, config: StaticDepthConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(config, backbone, semantics, seed)
-        layers = backbone.num_layers
-        if len(set(config.named) & set(range(layers))) < len(config.named):
+        if config.by_branch:
+            self.unit = "branch"  # type: ignore[misc]  # of this one, not of the class
+        if len(set(config.named) & set(range(self.units))) < len(config.named):
             raise UsageError(
-                f"The layers that static depth leaves out are different ones from 0 to {layers - 1} on this model, got "
-                f"layers={config.layers}. Name each once."
+                f"What static depth leaves out are different layers from 0 to {backbone.num_layers - 1} on this model, "
+                f"or branches of them, got {config.names}. Name each once."
             )
         self._tried: frozenset[int] | None = None  # a set whose loss is being measured
         self._sets: list[set[int]] | None = None  # `chosen`, read from the device once
-        if self.prepares_training:  # row n: the n layers to leave out; part of what is trained
-            self.register_buffer("chosen", torch.zeros(layers + 1, layers, dtype=torch.bool))
+        if self.prepares_training:  # row n: the n units to leave out; part of what is trained
+            self.register_buffer("chosen", torch.zeros(self.units + 1, self.units, dtype=torch.bool))
             self.register_load_state_dict_post_hook(_read_again)
         picks = config.rule != "every" and not config.trained
         if names := [*(["chosen"] if picks else []), *(["scales"] if config.compensate == "scale" else [])]:
             self.fitted = Fitted(*names)
 
     @property
+    def units(self) -> int:
+        """What there is to leave out: layers, or branches."""
+        return self.backbone_size[0] * (2 if self.config.by_branch else 1)
+
+    @property
     def dial(self) -> DialSpec:
-        """Layers left out."""
-        return DialSpec("skipped_layers", 0, len(self.config.named) or self.backbone_size[0], 0)
+        """Layers or branches left out."""
+        name = "skipped_branches" if self.config.by_branch else "skipped_layers"
+        return DialSpec(name, 0, len(self.config.named) or self.units, 0)
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Those of the layers that are named, else all."""
+        """Those that are named, else all."""
+        if self.config.branches:
+            return frozenset(Site(number // 2, "mlp" if number % 2 else "attention") for number in self.config.named)
         return every_branch(self.config.named or range(self.backbone_size[0]))
 
     @property
     def max_saved_tokens(self) -> float:
-        """All layers that may be left out."""
-        return self.dial.maximum / self.backbone_size[0]
+        """All that may be left out."""
+        return self.dial.maximum / self.units
 
     @property
     def kv_policy(self) -> KVPolicy:
@@ -151,26 +187,25 @@ class StaticDepth(Method):
         return "recompute" if self.training else "evict"
 
     def dial_for(self, saved_tokens: float) -> float:
-        """The nearest number of layers."""
-        return min(round(saved_tokens * self.backbone_size[0]), self.dial.maximum)
+        """The nearest number of layers or branches."""
+        return min(round(saved_tokens * self.units), self.dial.maximum)
 
     def skipped_layers(self) -> set[int]:
-        """The layers left out at the current dial, or at the current step of training."""
+        """The layers (or branches, by their numbers) left out at the current dial, or step of training."""
         if self._tried is not None:
             return set(self._tried)
-        layers = self.backbone_size[0]
         skipped = round(self.annealed(0, self.dial_for(self.target)) if self.training else self.value)
         if skipped and self.config.rule != "every":
             return self._chosen(skipped)
         if self.config.named:
             return set(self.config.named[:skipped])
-        inner = max(0, layers - 2)
+        inner = max(0, self.units - 2)
         spread = min(skipped, inner)
         chosen = {1 + int((number + 0.5) * inner / spread) for number in range(spread)}
-        return chosen | set([layers - 1, 0][: skipped - spread])
+        return chosen | set([self.units - 1, 0][: skipped - spread])
 
     def _chosen(self, skipped: int) -> set[int]:
-        """The layers that the rule picked.
+        """What the rule picked.
 
         Raises:
             UsageError: It has not been asked yet.
@@ -204,7 +239,7 @@ class StaticDepth(Method):
         self.fitted.set(**{name: measures[name](text) for name in self.fitted.names})
 
     def _asked(self, text: HeldOutText) -> torch.Tensor:
-        """[L + 1, L] what the rule leaves out."""
+        """[U + 1, U] which of the U layers or branches the rule leaves out."""
         assert self.config.rule != "every"
 
         def loss(skipped: frozenset[int]) -> float:
@@ -214,7 +249,7 @@ class StaticDepth(Method):
             finally:
                 self._tried = None
 
-        return layers_to_leave_out(self.config.rule, text, loss, self.backbone_size[0], self.config.search_budget)
+        return layers_to_leave_out(self.config.rule, text, loss, self.units, self.config.search_budget)
 
     def decide(self, view: SiteView) -> Decision:
         """As known before; what is given instead is of the state there."""
@@ -227,13 +262,13 @@ class StaticDepth(Method):
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
         """Nobody or everybody."""
         if self.training and not self.config.trained:
-            return [EXECUTE_ALL] * self.backbone_size[0]
+            return [EXECUTE_ALL] * self.units
         skipped, nobody = self.skipped_layers(), Decision.skip_all(call.valid)
-        return [nobody if layer in skipped else EXECUTE_ALL for layer in range(self.backbone_size[0])]
+        return [nobody if unit in skipped else EXECUTE_ALL for unit in range(self.units)]
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:
-        """As many layers as come closest to it."""
+        """As many layers or branches as come closest to it."""
         assert isinstance(config, StaticDepthConfig)
         return config.trained
 

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.method import described
 from adaptive_bench.method.layer_rules import block_influence
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.fitting import measure
@@ -62,11 +63,79 @@ def test_named_layers(make_model, random_text):
         ("layers=1+1", "Name each once"),
         ("layers=1-3", "layers"),
         ("layers=1,rule=bi", "named or picked by a rule"),
+        ("branches=1a+4m", "from 0 to 3"),
+        ("branches=1a+1a", "Name each once"),
+        ("branches=1", "branches"),
+        ("branches=1a,rule=bi", "named or picked by a rule"),
+        ("layers=1,unit=branch", "of branches those are named"),
     ],
 )
 def test_layers_that_are_none_are_refused(make_model, spec, said):
     with pytest.raises(UsageError, match=said):
         make_model(f"static_depth[{spec}]")
+
+
+def _without_branches(backbone, sites):
+    """Maps that give zeros leave the branch out for Hugging Face too."""
+    short = copy.deepcopy(backbone)
+    for site in sites:
+        layer = short.model.layers[site // 2]
+        (layer.mlp.down_proj if site % 2 else layer.self_attn.o_proj).weight.data.zero_()
+    return short
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("executor", ["masked", "packed"])
+def test_named_branches(make_model, random_text, executor):
+    """Logits and texts are those of the Hugging Face model whose named branches give nothing."""
+    model, ids = make_model("static_depth[branches=3m+1a]").eval(), random_text(3, 12)
+    model.executor = executor
+    for count, sites in ((1, {7}), (2, {7, 2})):
+        model.saving = count / (2 * LAYERS)
+        short = _without_branches(model.backbone_model, sites)
+        torch.testing.assert_close(model(ids).logits, short(ids).logits, atol=1e-5, rtol=1e-5)
+        assert model.compute_report()["saved"]["tokens"] == pytest.approx(count / (2 * LAYERS))
+    how = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+    assert torch.equal(model.generate(ids, **how), short.generate(ids, **how))
+    assert described(model.method.skippable_sites) == "attention of layer 1, MLP of layer 3"
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("rule", ["every", *RULES])
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_rule_leaves_out_branches(make_backbone, random_text, batch, rule, trained):
+    """Its sets have as many as the dial says, and the logits are those without these branches; the branch that adds
+    next to nothing is the first to go by `bi` and `angular`.
+    """
+    backbone = make_backbone("llama")
+    backbone.model.layers[2].self_attn.o_proj.weight.data.mul_(1e-4)
+    spec = f"static_depth[rule={rule},unit=branch,trained={trained}]".lower()
+    model = AdaptiveModel.build(backbone, spec).eval()
+    if rule != "every":
+        model.prepare_training([batch])
+        model.calibrate([batch], [0.5])
+    ids = random_text(3, 12)
+    for count in range(0, 2 * LAYERS, 3 if rule == "search" else 1):
+        model.dial = count
+        sites = model.method.skipped_layers()
+        assert len(sites) == count and (count != 1 or rule not in ("bi", "angular") or sites == {4})
+        short = _without_branches(backbone, sites)
+        torch.testing.assert_close(model(ids).logits, short(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_a_branch_is_scaled_in_place_of_what_it_adds(make_backbone, batch):
+    """By the least-squares factor between the streams before and after it, of the Hugging Face model's hooks."""
+    backbone, seen = make_backbone("llama"), []
+    layer, real = backbone.model.layers[1], batch["attention_mask"].bool()
+    for part in (layer, layer.post_attention_layernorm):
+        part.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    with torch.no_grad():
+        backbone(batch["input_ids"], attention_mask=batch["attention_mask"])
+    before, after = (states[real] for states in seen)
+    model = AdaptiveModel.build(backbone, "static_depth[branches=1a,compensate=scale]").eval()
+    model.calibrate([batch], [1 / (2 * LAYERS)])
+    expected = float((before * after).sum() / before.square().sum())
+    assert float(model.method.fitted["scales"][2]) == pytest.approx(expected, rel=1e-4)
 
 
 @torch.no_grad()
