@@ -139,6 +139,15 @@ class RunConfig(Strict):
             )
         return self
 
+    @model_validator(mode="after")
+    def _templates_may_think(self) -> RunConfig:
+        if self.evaluation.enable_thinking is not None and not self.chat_template:
+            raise UsageError(
+                f"evaluation.enable_thinking is given to the chat template, got {self.evaluation.enable_thinking} "
+                f"without one. Add --chat-template, or leave it out."
+            )
+        return self
+
     @field_validator("methods", mode="before")
     @classmethod
     def _canonical_specs(cls, value: Any) -> Any:

@@ -24,6 +24,17 @@ from adaptive_bench.weight_forms import Quantization
 MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
 LEAST_TEMPERATURE = 1e-6  # logits over a smaller one may be infinite, and draws of them are of nothing
 _MOST = 1e6
+# Settings of an evaluation that earlier versions had no name for, and what they did: their keys do not name them.
+USUAL: dict[str, Any] = {
+    "temperature": None,
+    "quantize": "none",
+    "stop_strings": None,
+    "max_new_tokens": None,
+    "system_prompt": None,
+    "enable_thinking": None,
+    "skip_overlong": False,
+}
+_OF_WRITING = {"stop_strings", "max_new_tokens"}  # where nothing is written they change nothing
 
 
 def listed(item: Callable[[str], Any] = str, rule: str = "") -> tuple[BeforeValidator, AfterValidator]:
@@ -199,6 +210,38 @@ class EvalRecipe(Strict):
         "likeliest token.\nTasks that are scored by log-likelihood write nothing and stay as they are.",
     )
 
+    stop_strings: tuple[Annotated[str, Field(min_length=1)], ...] | None = option(
+        "How",
+        "Text that ends an answer, in place of the task's own.\nA text is one, a list several; the answer is what stands "
+        "before.",
+        None,
+        flag="--stop-strings",
+        min_length=1,
+    )
+    max_new_tokens: Positive | None = option(
+        "How", "Most tokens of an answer, in place of the task's own.", None, flag="--max-new-tokens"
+    )
+    system_prompt: Annotated[str, Field(min_length=1)] | None = option(
+        "How",
+        "Text before every prompt; with --chat-template the system's turn.\nAs lm-eval's `--system_instruction`. "
+        "Training and calibration text have none.",
+        None,
+        flag="--system-prompt",
+    )
+    enable_thinking: bool | None = option(
+        "How",
+        "Given to the chat template, by default as the template says.\nWhat is thought is part of the answer.",
+        None,
+        flag="--enable-thinking",
+    )
+    skip_overlong: bool = option(
+        "How",
+        "Leave out documents longer than the model's context, and count them.\nFor all methods alike. Without it a "
+        "prompt that leaves no room for an answer is refused, and others lose their beginning.",
+        False,
+        flag="--skip-overlong",
+    )
+
     quantize: Quantization = option(
         "How",
         "Evaluate with the linear maps of all layers in fewer bits.\nint8 by torchao, nf4 by "
@@ -214,13 +257,25 @@ class EvalRecipe(Strict):
         "side.",
     )
 
-    def in_key(self) -> dict[str, Any]:
+    def in_key(self, *, writes: bool = True) -> dict[str, Any]:
         """What a measured point depends on, in plain values. What was not there in earlier versions is left out where
         it says nothing, so that their records are found.
+
+        Args:
+            writes: Whether answers are written.
         """
-        silent = {"temperature": self.temperature is None, "quantize": self.quantize == "none"}
-        left_out = {"grid", "closeness"} | {name for name, says_nothing in silent.items() if says_nothing}
-        return self.model_dump(mode="json", exclude=left_out)
+        left_out = {"grid", "closeness"} | {name for name, usual in USUAL.items() if getattr(self, name) == usual}
+        return self.model_dump(mode="json", exclude=left_out if writes else left_out | _OF_WRITING)
+
+    @property
+    def asking(self) -> dict[str, Any]:
+        """How questions are asked: arguments of `evaluate`."""
+        return self.model_dump(include={"num_fewshot", "batch_size", *USUAL} - {"quantize"})
+
+    @field_validator("stop_strings", mode="before")
+    @classmethod
+    def _one_or_more(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
 
     @field_validator("grid")
     @classmethod

@@ -47,6 +47,16 @@ def generate(
         str, typer.Option(help="Of several stored calibrations this one: a task, or `pooled`.")
     ] = "auto",
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Most tokens to write.")] = 64,
+    stop_strings: Annotated[
+        list[str] | None, typer.Option(help="Text that ends what is written, and is its end; may be repeated.")
+    ] = None,
+    chat_template: Annotated[
+        bool, typer.Option("--chat-template", help="Prompts are a user's turns in the model's own chat template.")
+    ] = False,
+    system_prompt: Annotated[str | None, typer.Option(help="With --chat-template: the system's turn.")] = None,
+    enable_thinking: Annotated[
+        bool | None, typer.Option(help="With --chat-template: given to it; default: as the template says.")
+    ] = None,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 writes the likeliest token, above 0 samples.")] = 0.0,
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="Sample from the likeliest tokens only.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the sampling.")] = 0,
@@ -62,6 +72,9 @@ def generate(
         refuse_idle(
             ctx, "without sampling", "--top-p", "--seed", instead=", or sample with a --temperature above 0 such as 1"
         )
+    if not chat_template:
+        options = ("--system-prompt", "--enable-thinking", "--no-enable-thinking")
+        refuse_idle(ctx, "without a chat template", *options, instead=", or add --chat-template")
     if dial is not None:
         refuse_idle(ctx, "beside --dial, which needs none", "--calibration")
     from adaptive_bench.recipe import LEAST_TEMPERATURE
@@ -74,6 +87,7 @@ def generate(
     import torch
 
     from adaptive_bench.model import AdaptiveModel, stored_calibration
+    from adaptive_bench.model.chat import conversation
     from adaptive_bench.model.saving import load_tokenizer
     from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing, quantized_as
     from adaptive_bench.runs.planning.backbones import find_device
@@ -95,10 +109,25 @@ def generate(
             raise UsageError(f"{rule.rstrip('.')}, got {saving:g}. Give such a share, or a --dial.") from error
     if dial is not None:
         model.dial = dial
-    sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p} if temperature > 0 else {}
+    sampling: dict[str, Any] = (
+        {"do_sample": True, "temperature": temperature, "top_p": top_p} if temperature > 0 else {}
+    )
     generator = torch.Generator(device=model.device).manual_seed(seed)
+    tokenizer, asked = load_tokenizer(folder), prompts
+    if chat_template:
+        system = [{"role": "system", "content": system_prompt}] if system_prompt else []
+        turns = [[*system, {"role": "user", "content": prompt}] for prompt in prompts]
+        asked = [conversation(tokenizer, turn, enable_thinking=enable_thinking) for turn in turns]
+    if stop_strings:
+        sampling |= {"stop_strings": stop_strings, "tokenizer": tokenizer}
     texts = _continue(
-        model, load_tokenizer(folder), prompts, max_new_tokens=max_new_tokens, generator=generator, **sampling
+        model,
+        tokenizer,
+        asked,
+        add_special_tokens=False if chat_template else None,
+        max_new_tokens=max_new_tokens,
+        generator=generator,
+        **sampling,
     )
     report: Any = model.compute_report()
     if (form := quantized_as(checkpoint)) != "none":
@@ -156,7 +185,11 @@ def _rounded_down(share: float) -> float:
 
 
 def _continue(
-    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, prompts: list[str], **settings: Any
+    model: AdaptiveModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: list[str],
+    add_special_tokens: bool | None,
+    **settings: Any,
 ) -> list[str]:
     """New text after each prompt, encoded and ended as in evaluation."""
     from adaptive_bench.evaluation.language_model import AdaptiveLM
@@ -164,7 +197,7 @@ def _continue(
     from adaptive_bench.model.padding import padded
 
     lm = AdaptiveLM(model, tokenizer, batch_size=len(prompts))
-    rows = [lm.tok_encode(prompt) or [lm.prefix_token_id] for prompt in prompts]
+    rows = [lm.tok_encode(prompt, add_special_tokens) or [lm.prefix_token_id] for prompt in prompts]
     input_ids, attention_mask = padded(rows, model.device, left=True)
     with warnings.catch_warnings(record=True) as told:
         warnings.filterwarnings("always", message=ENDS_WITH_CONTEXT)

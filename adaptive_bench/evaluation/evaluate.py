@@ -25,6 +25,7 @@ from adaptive_bench.evaluation.drawn import ask_only, drawn
 from adaptive_bench.evaluation.finite import check_metrics
 from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
 from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.overlong import leave_out
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model.chat import template_digest
 from adaptive_bench.progress import Reporter, SilentReporter
@@ -59,6 +60,11 @@ def evaluate(
     chat_template: bool = False,
     prefix: str = "",
     temperature: float | None = None,
+    stop_strings: Sequence[str] | None = None,
+    max_new_tokens: int | None = None,
+    system_prompt: str | None = None,
+    enable_thinking: bool | None = None,
+    skip_overlong: bool = False,
     progress: Reporter | None = None,
 ) -> tuple[Evaluation, list[Sample]]:
     """Score the model on a task and measure what it saved.
@@ -84,6 +90,10 @@ def evaluate(
             lm-eval does by default with `--apply_chat_template`.
         prefix: Text before every prompt: the same question asked in another way.
         temperature: Of tasks that write, draw what is written at this temperature; by default as the task says.
+        stop_strings, max_new_tokens: What ends an answer, in place of what the task says; as lm-eval's `gen_kwargs`.
+        system_prompt: Text before every prompt, or the system's turn of a chat; lm-eval's `system_instruction`.
+        enable_thinking: Given to the chat template, where it is not `None`.
+        skip_overlong: Leave out documents that are too long for the context; their numbers are `data["overlong"]`.
         progress: Shows progress and says aloud when the batch is halved.
 
     Returns:
@@ -96,14 +106,26 @@ def evaluate(
     """
     reporter = progress or SilentReporter()
     task = find_task(task_name)
-    load = partial(_load, task, data_dir, num_fewshot, split, prefix, temperature)
+    load = partial(_load, task, data_dir, num_fewshot, split, prefix, (temperature, stop_strings, max_new_tokens))
     choose = partial(_choose, task, limit, documents)
     was_training = model.training
     model.eval()
     try:
         while True:
             try:
-                return _evaluate_once(model, tokenizer, task, load, choose, batch_size, seed, chat_template, reporter)
+                return _evaluate_once(
+                    model,
+                    task,
+                    load,
+                    choose,
+                    partial(AdaptiveLM, model, tokenizer, seed=seed, enable_thinking=enable_thinking),
+                    batch_size,
+                    seed,
+                    chat_template=chat_template,
+                    system_prompt=system_prompt,
+                    skip_overlong=skip_overlong,
+                    reporter=reporter,
+                )
             except OutOfMemory:
                 if batch_size == 1:
                     raise
@@ -121,15 +143,24 @@ def _load(
     num_fewshot: int | None,
     split: DocumentSplit,
     prefix: str,
-    temperature: float | None,
+    writing: tuple[float | None, Sequence[str] | None, int | None],
 ) -> HarnessTask:
     loaded = load_task(task, data_dir, num_fewshot, split)
     if prefix:
         loaded.config.description = prefix + (loaded.config.description or "")
-    if temperature is not None and loaded.OUTPUT_TYPE == "generate_until":
-        drawn = {"do_sample": True, "temperature": temperature}
-        loaded.config.generation_kwargs = {**(loaded.config.generation_kwargs or {}), **drawn}
+    set_writing(loaded, *writing)
     return loaded
+
+
+def set_writing(
+    loaded: HarnessTask, temperature: float | None, stop_strings: Sequence[str] | None, max_new_tokens: int | None
+) -> None:
+    """Have a task's answers written in another way than it says, where one is given; see `evaluate`."""
+    asked: dict[str, Any] = {} if temperature is None else {"do_sample": True, "temperature": temperature}
+    asked |= {"until": list(stop_strings)} if stop_strings else {}
+    asked |= {"max_gen_toks": max_new_tokens} if max_new_tokens else {}
+    if asked and loaded.OUTPUT_TYPE == "generate_until":
+        loaded.config.generation_kwargs = {**(loaded.config.generation_kwargs or {}), **asked}
 
 
 def _choose(task: Task, limit: int | None, documents: Sequence[int] | None, harness: HarnessTask) -> None:
@@ -141,13 +172,16 @@ def _choose(task: Task, limit: int | None, documents: Sequence[int] | None, harn
 
 def _evaluate_once(
     model: AdaptiveModel,
-    tokenizer: PreTrainedTokenizerBase,
     task: Task,
     load: Callable[[], HarnessTask],
     choose: Callable[[HarnessTask], None],
+    make_lm: Callable[..., AdaptiveLM],
     batch_size: int,
     seed: int,
+    *,
     chat_template: bool,
+    system_prompt: str | None,
+    skip_overlong: bool,
     reporter: Reporter,
 ) -> tuple[Evaluation, list[Sample]]:
     model.reset_ledger()
@@ -159,12 +193,14 @@ def _evaluate_once(
     dial = model.method.dial
     at = f", {dial.name} {model.dial:.3g}" if dial.minimum < dial.maximum else ""
     label = f"{task.name}, {model.spec}{at}"
-    lm = AdaptiveLM(model, tokenizer, batch_size=batch_size, seed=seed, label=label, reporter=reporter)
+    lm = make_lm(batch_size=batch_size, label=label, reporter=reporter)
+    overlong = leave_out(harness_task, lm.fits) if skip_overlong else []
     with quiet():
         results = evaluator.evaluate(
             lm,
             {"tasks": {task.name: harness_task}, "groups": {}, "group_map": {}},
             bootstrap_iters=0,
+            system_instruction=system_prompt,
             apply_chat_template=chat_template,
             fewshot_as_multiturn=chat_template,
         )
@@ -197,7 +233,8 @@ def _evaluate_once(
         num_fewshot=harness_task.config.num_fewshot,
         fewshot_seed=seed,
         data=asked_of(task, harness_task, results["samples"][task.name])
-        | ({"chat_template_sha256": template_digest(tokenizer)} if chat_template else {}),
+        | ({"chat_template_sha256": template_digest(lm.tokenizer)} if chat_template else {})
+        | ({"overlong": overlong} if skip_overlong else {}),
         claimed=model.method.claimed_saving,
         stored=_stored(model),
     )

@@ -63,6 +63,7 @@ class AdaptiveLM(TemplateLM):
         tokenizer: A start token is added exactly when the tokenizer adds one itself, as in training.
         batch_size: Sequences in one forward pass.
         seed: For tasks that sample.
+        enable_thinking: Given to the chat template, where it is not `None`.
         label: Name of the work in the progress display.
         reporter: Told about progress and about prompts that had to be cut.
 
@@ -79,6 +80,7 @@ class AdaptiveLM(TemplateLM):
         *,
         batch_size: int,
         seed: int = 0,
+        enable_thinking: bool | None = None,
         label: str = "evaluate",
         reporter: Reporter | None = None,
     ) -> None:
@@ -87,6 +89,7 @@ class AdaptiveLM(TemplateLM):
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.seed = seed
+        self.enable_thinking = enable_thinking
         self.label = label
         self.reporter = reporter or SilentReporter()
         self.context_length = model.backbone.context_length
@@ -122,7 +125,15 @@ class AdaptiveLM(TemplateLM):
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """Messages in the tokenizer's chat template; lm-eval calls it where prompts are to be put into one."""
-        return conversation(self.tokenizer, chat_history, add_generation_prompt)
+        return conversation(self.tokenizer, chat_history, add_generation_prompt, enable_thinking=self.enable_thinking)
+
+    def fits(self, request: Instance) -> bool:
+        """Whether what a request reads is within the context, with room for a token where something is written."""
+        if request.request_type == "generate_until":
+            return len(self.tok_encode(request.args[0])) < self.context_length
+        return request.request_type != "loglikelihood" or (
+            sum(map(len, self._encode_pair(*request.args))) <= self.context_length + 1
+        )
 
     @property
     def tokenizer_name(self) -> str:
@@ -172,7 +183,7 @@ class AdaptiveLM(TemplateLM):
                 raise UsageError(
                     f"A continuation must have between 1 and {self.context_length} tokens (the context), got "
                     f"{len(continuation)} after the prompt {'' if texts is None else texts[0][:60]!r}. "
-                    f"Choose another model or task."
+                    f"Choose another model or task, or leave such documents out with --skip-overlong."
                 )
             too_long += len(prompt) + len(continuation) > self.context_length + 1
             scored.append(Scored(index, tuple(prompt), tuple(continuation), document))
@@ -249,8 +260,8 @@ class AdaptiveLM(TemplateLM):
             if room < 1:
                 raise UsageError(
                     f"A prompt must leave room for an answer in the context of {self.context_length} tokens, but "
-                    f"document {request.doc_id} of {request.task_name} has {len(prompt)}. Lower --num-fewshot or "
-                    f"choose a model with a longer context."
+                    f"document {request.doc_id} of {request.task_name} has {len(prompt)}. Lower --num-fewshot, "
+                    f"choose a model with a longer context, or leave such documents out with --skip-overlong."
                 )
             fixed = settings.do_sample or not refills
             member = _Prompt(index, prompt, self._document(request))

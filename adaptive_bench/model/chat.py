@@ -28,10 +28,16 @@ def check_chat_template(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def conversation(
-    tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], add_generation_prompt: bool = True
+    tokenizer: PreTrainedTokenizerBase,
+    messages: Sequence[dict[str, str]],
+    add_generation_prompt: bool = True,
+    **keywords: Any,
 ) -> str:
     """The text of some messages (`role`, `content`), up to where the model begins to answer; or, without that, up to
     the end of the last message, which the model goes on with.
+
+    Args:
+        keywords: Others of the template, such as `enable_thinking`; without a value they are left out.
 
     Raises:
         UsageError: The tokenizer has no chat template.
@@ -39,7 +45,8 @@ def conversation(
     """
     check_chat_template(tokenizer)
     ending = {"add_generation_prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
-    return _rendered(tokenizer, messages, **ending)
+    given = {name: value for name, value in keywords.items() if value is not None}
+    return _rendered(tokenizer, messages, **ending, **given)
 
 
 def as_turns(tokenizer: PreTrainedTokenizerBase, prompt: str, answer: str) -> tuple[str, str]:
@@ -74,5 +81,5 @@ def _rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, s
         roles = ", ".join(message["role"] for message in messages)
         raise EnvironmentProblem(
             f"The tokenizer's chat template must take messages of {roles}, but refuses them: {message_of(error)}. "
-            f"Leave chat_template out, or set --num-fewshot 0."
+            f"Leave chat_template out, or the system prompt, or set --num-fewshot 0."
         ) from error

@@ -57,6 +57,8 @@ class RecordedAnswers:
         rescorer = self._rescorers[sweep.task, sweep.split]
         # Records of before limits drew are of the first documents.
         numbers = rescorer.documents(self._config.evaluation.limit, mixed=None if DRAWN in sweep.content else True)
+        if self._config.evaluation.skip_overlong:
+            numbers = [one for one in numbers if one not in (evaluation.data or {}).get("overlong", ())]
         if [(type(one.doc), one.doc) for one in samples] != [(int, number) for number in numbers]:
             which = "first" if numbers == range(len(numbers)) else "drawn"
             _refuse(where, f"its documents are the {which} {len(numbers)} of {sweep.task}, in their order")
@@ -136,8 +138,7 @@ class RecordedAnswers:
     def _what_is_asked(self, sweep: DialEvaluation, samples: Sequence[Sample]) -> dict[str, Any]:
         """What the task says of its source and of as many documents, their prompts and their right answers."""
         _, data = replay(sweep.task, samples, **self._given, split=sweep.split)
-        left_out = {"prompts_sha256"} if self._config.chat_template else set()
-        left_out |= {"settings_sha256"} if self._config.evaluation.temperature else set()
+        left_out = not_replayed(self._config)
         return {name: data[name] for name in _ASKED if name in data and name not in left_out}
 
     @staticmethod
@@ -147,6 +148,13 @@ class RecordedAnswers:
             return True
         is_made_of_scores = metric_of(metric).is_mean or is_pooled(metric)
         return is_made_of_scores and all(metric in rescorer.of(sample).scores for sample in samples[:1])
+
+
+def not_replayed(config: RunConfig) -> set[str]:
+    """Digests of what was asked that `replay`, which asks as tasks do by themselves, makes of other texts."""
+    asked = config.evaluation
+    found = {"prompts_sha256"} if config.chat_template or asked.system_prompt or asked.skip_overlong else set()
+    return found | ({"settings_sha256"} if asked.temperature or asked.stop_strings or asked.max_new_tokens else set())
 
 
 def _refuse(where: str, what: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from adaptive_bench.config import RunConfig
@@ -20,6 +20,7 @@ from adaptive_bench.model.timing.hardware import environment
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.planning.backbones import find_device
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
+from adaptive_bench.runs.recorded_answers import not_replayed
 from adaptive_bench.runs.work.calibrated import Calibrated
 from adaptive_bench.runs.work.training import Repeated, repeat_first_steps
 from adaptive_bench.store.evaluations import Sample
@@ -97,6 +98,8 @@ def moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
     bank = calibrated.collect_decisions(SilentReporter()) if sweep.variant == "shuffled" else None
     recipe = sweep.config.evaluation
     said = {sample.doc: sample for sample in sweep.record.samples(asked)}
+    point = sweep.record.point(asked)
+    overlong = (point.data or {}).get("overlong", ()) if point is not None else ()  # worked examples are drawn in turn
     most = CHOOSING if any(isinstance(sample.output, int) for sample in said.values()) else DOCUMENTS
     with standing_between(model, bank):
         _, now = evaluate(
@@ -106,11 +109,9 @@ def moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
             data_dir=sweep.config.data_dir,
             split=sweep.split,
             # Draws hang on who is in a batch: of sampled answers all are asked.
-            documents=sorted(said)[: None if recipe.temperature else most],
-            num_fewshot=recipe.num_fewshot,
-            batch_size=recipe.batch_size,
+            documents=_up_to(sorted(said)[: None if recipe.temperature else most], overlong),
             chat_template=sweep.config.chat_template,
-            temperature=recipe.temperature,
+            **recipe.asking,
         )
     others = [sample.doc for sample in now if sample.doc in said and not _alike(said[sample.doc], sample)]
     # Elsewhere nearly as likely answers change places.
@@ -120,6 +121,10 @@ def moved_in_point(sweep: DialEvaluation) -> Iterator[str]:
             f"other answers to {len(others)} of {len(now)} documents at {asked:.0%}, the first {first.output!r:.60} "
             f"where the record has {said[first.doc].output!r:.60}"
         )
+
+
+def _up_to(documents: list[int], others: Iterable[int]) -> list[int]:
+    return sorted({*documents, *(one for one in others if one < documents[-1])})
 
 
 def _moved_in_scoring(sweep: DialEvaluation, asked: float) -> Iterator[str]:
@@ -138,11 +143,7 @@ def _moved_in_scoring(sweep: DialEvaluation, asked: float) -> Iterator[str]:
         )
     known = point.data if point is not None and point.data is not None and point.docs == len(before) else {}
     for name, text in _ASKED.items():
-        if (
-            name in known
-            and known[name] != data.get(name)
-            and not (name == "prompts_sha256" and sweep.config.chat_template)
-        ):
+        if name in known and known[name] != data.get(name) and name not in not_replayed(sweep.config):
             yield f"other {text} of {sweep.task}"
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench.recipe import USUAL
 from adaptive_bench.store.digest import file_digest
 from adaptive_bench.task import Example
 
@@ -45,9 +46,6 @@ def files_fingerprint(files: Iterable[Path], home: Path | None = None) -> str:
 # Where a run is written, on what it is computed and how it is watched: the same run in any of them.
 _NOT_IN_KEY = ("out", "device", "track", "preset", "for_models", "cell_timeout", "stall_warning")
 
-# Of an evaluation what earlier versions did as well and had no name for: their runs keep their names.
-_USUAL = (("temperature", None), ("quantize", "none"))
-
 
 def run_key(config: Mapping[str, Any]) -> str:
     """What tells a run from others, whose beginning its name ends with.
@@ -61,7 +59,9 @@ def run_key(config: Mapping[str, Any]) -> str:
     if values.get("eligible") == "auto":
         values.pop("eligible")
     if isinstance(measured := values.get("evaluation"), dict):
-        values["evaluation"] = {name: value for name, value in measured.items() if (name, value) not in _USUAL}
+        values["evaluation"] = {
+            name: value for name, value in measured.items() if name not in USUAL or USUAL[name] != value
+        }
     if isinstance(values.get("train"), dict):
         values["train"] = {name: value for name, value in values["train"].items() if name != "parallel"}
     return key_of(values)

@@ -8,7 +8,15 @@ from typing import Any
 
 _UNKNOWN = "of an earlier version"
 # What a recipe means that does not name these settings.
-_USUAL = {"temperature": "greedy", "quantize": "not quantized"}
+_USUAL = {
+    "temperature": "greedy",
+    "quantize": "not quantized",
+    "stop_strings": "the task's stop strings",
+    "max_new_tokens": "the task's length of answers",
+    "system_prompt": "no system prompt",
+    "enable_thinking": "thinking as the template says",
+    "skip_overlong": "all documents",
+}
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,8 @@ def preflight(
             tokenizer = load_tokenizer(facts)
             if config.chat_template:
                 check_chat_template(tokenizer)
+                if config.evaluation.enable_thinking is not None and "enable_thinking" not in tokenizer.chat_template:
+                    findings.note("enable_thinking does nothing: the model's chat template does not ask for it.")
         task.advance(1, of="tokenizer")
         note_idle(config, findings)
         traits = check_methods(config, facts, findings)

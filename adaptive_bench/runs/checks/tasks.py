@@ -15,13 +15,14 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.evaluation.documents import answer_of
 from adaptive_bench.evaluation.drawn import ask_only, drawn
-from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
+from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, set_writing
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.shots import are_of_tested
 from adaptive_bench.model.chat import conversation
 from adaptive_bench.progress import SilentReporter
+from adaptive_bench.recipe import EvalRecipe
 from adaptive_bench.runs.checks.apart import check_apart, check_same, check_validation
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.task import ExampleRequest, Task
@@ -50,7 +51,9 @@ def check_task(
         EnvironmentProblem: The data cannot be read, or a document has no answer.
     """
     task = find_task(name)
-    harness = copy(load_task(task, config.data_dir, config.evaluation.num_fewshot))
+    how = config.evaluation
+    harness = copy(load_task(task, config.data_dir, how.num_fewshot))
+    set_writing(harness, how.temperature, how.stop_strings, how.max_new_tokens)
     with quiet():
         every = _documents(task, harness)
         numbers = drawn(task, len(every), config.evaluation.limit)
@@ -64,10 +67,11 @@ def check_task(
         _check_shots(task, harness, config.evaluation.num_fewshot, findings)
         if tokenizer is None:
             return
-        chat = partial(conversation, tokenizer) if config.chat_template else None
+        thinking = how.enable_thinking
+        chat = partial(conversation, tokenizer, enable_thinking=thinking) if config.chat_template else None
         closely = {*_longest(harness, documents, answers), *_without_tokens(task, harness, documents, tokenizer)}
         asked = [numbers[place] for place in sorted(closely)]
-        _check_length(task, harness, asked, tokenizer, context, findings, chat)
+        _check_length(task, harness, asked, tokenizer, context, findings, chat, how)
     if len(documents) == 1:
         findings.note(
             f"{task.name} is measured on one document: its scores have no interval over documents, and nothing can be "
@@ -213,26 +217,33 @@ def _check_length(
     context: int,
     findings: Findings,
     chat: Callable[..., str] | None,
+    how: EvalRecipe,
 ) -> None:
     harness.set_fewshot_seed(FEWSHOT_SEED)
     ask_only(harness, asked)
     with _building(task):
         harness.build_all_requests(
+            system_instruction=how.system_prompt,
             apply_chat_template=chat is not None,
             fewshot_as_multiturn=chat is not None,
             chat_template=chat,
         )
     shots = int(harness.config.num_fewshot or 0)
     mend = f"{'Lower --num-fewshot or choose' if shots else 'Choose'} a model with a longer context"
+    left: tuple[int, int] | None = None
     most, said = 0, ""  # of the longest; said at the end, as behind one that is cut may be one that has no room
     for request in harness.instances:
         number = request.doc_id + 1
         if request.request_type == "generate_until":
             tokens, room = _count(request.args[0], tokenizer), GenerationSettings.read(request.args[1]).max_new_tokens
+            if tokens >= context and how.skip_overlong:
+                left = number, tokens
+                continue
             if tokens >= context:
                 raise UsageError(
                     f"A prompt must leave room for an answer in the context of {context} tokens, but with {shots} "
-                    f"worked examples document {number} of {task.name!r} has {tokens}. {mend}."
+                    f"worked examples document {number} of {task.name!r} has {tokens}. {mend}, or leave "
+                    f"such documents out with --skip-overlong."
                 )
             if tokens + room > context and tokens > most:
                 most = tokens
@@ -250,10 +261,14 @@ def _check_length(
                     f"the prompt {one_line(repr(request.args[0][-60:]), 60)}. lm-eval's own models fail there too. "
                     f"Leave the document out of the data, or choose another --model or other --tasks."
                 )
+            if tokens > context + 1 and how.skip_overlong:
+                left = number, tokens
+                continue
             if _count(request.args[1], tokenizer) > context:
                 raise UsageError(
                     f"A continuation must fit the context of {context} tokens, but document {number} of "
-                    f"{task.name!r} has a longer one. Choose a model with a longer context."
+                    f"{task.name!r} has a longer one. Choose a model with a longer context, or leave such documents "
+                    f"out with --skip-overlong."
                 )
             if tokens > context + 1 and tokens > most:
                 most = tokens
@@ -261,6 +276,11 @@ def _check_length(
                     f"The longest prompts of {task.name} ({tokens} tokens with {shots} worked examples) lose their "
                     f"beginning: the model's context has {context} tokens. {mend} to keep them whole."
                 )
+    if left:
+        findings.note(
+            f"Documents of {task.name} that are too long for the context of {context} tokens, such as document "
+            f"{left[0]} with {left[1]}, are left out for every method alike; they are counted once it was asked."
+        )
     if said:
         findings.note(said)
 

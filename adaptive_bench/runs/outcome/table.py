@@ -184,6 +184,11 @@ class _Pass:
         for seed, sweep in found.sweeps.items():
             for evaluation, samples in zip(found.points[seed].values(), found.samples[seed], strict=True):
                 check_point(evaluation, samples, sweep.folder)
+                if (left := (evaluation.data or {}).get("overlong")) and sweep.split == "test":
+                    group.warnings.append(
+                        f"{len(left)} of {len(left) + evaluation.docs} documents of {sweep.task} are too long for the "
+                        f"model's context and were left out, for every method alike (--skip-overlong)."
+                    )
                 group.digests.setdefault(sweep.split, {}).update(self.same_documents.check(sweep, evaluation))
                 if self.check is not None:
                     self.check(sweep, evaluation, samples)

@@ -151,10 +151,8 @@ def _again(
         data_dir=sweep.config.data_dir,
         # Draws hang on who is in a batch: of sampled answers all are asked.
         documents=entry["documents"][: known if is_pooled(metric) or recipe.temperature else documents],
-        num_fewshot=recipe.num_fewshot,
-        batch_size=recipe.batch_size,
         chat_template=sweep.config.chat_template,
-        temperature=recipe.temperature,
+        **recipe.asking,
         progress=reporter,
     )
     said = _said(entry, saving, metric)

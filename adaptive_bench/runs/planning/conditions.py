@@ -8,6 +8,7 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.recipe import USUAL
 from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.runs.planning.works import DialEvaluation
@@ -59,8 +60,9 @@ def recipe_text(config: RunConfig) -> str:
         }
     settings |= {"chat_template": "yes"} if config.chat_template else {}
     settings |= measuring.model_dump(mode="json", include={"calibration_examples", "calibration", "calibration_text"})
-    settings |= {"temperature": measuring.temperature}
-    settings |= {"quantize": measuring.quantize} if measuring.quantize != "none" else {}
+    said = {name: value for name in USUAL if (value := getattr(measuring, name)) != USUAL[name]}
+    digests = {name: key_of(said[name])[:8] for name in ("stop_strings", "system_prompt") if name in said}
+    settings |= said | digests
     return ", ".join(f"{name} {_plain(value)}" for name, value in settings.items() if value is not None)
 
 

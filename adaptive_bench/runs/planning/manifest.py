@@ -10,6 +10,7 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.recipe import USUAL
 from adaptive_bench.runs.planning.plan import Plan, without_groups
 from adaptive_bench.runs.planning.shuffled import follows_method
 from adaptive_bench.runs.planning.timed import timed
@@ -84,9 +85,6 @@ def plan_on_disk(folder: Path, config: RunConfig, reporter: Reporter | None = No
     return None if written is None else plan_of(config, written, reporter)
 
 
-_UNSAID = {"temperature", "quantize"}  # settings that a record names only where they are not the usual ones
-
-
 def of_records(config: RunConfig, keys: Iterable[str]) -> Manifest:
     """What a run consists of, put together from what its records say of themselves: of runs without a manifest.
 
@@ -113,14 +111,16 @@ def of_records(config: RunConfig, keys: Iterable[str]) -> Manifest:
         for key, about in _bases_first(known)
     ]
     asked = {(str(MethodSpec.parse(text)), find_task(name).name) for text in config.methods for name in config.tasks}
-    recipe = config.evaluation.in_key()
+    recipes = {writes: config.evaluation.in_key(writes=writes) for writes in (False, True)}
     evaluations = []
     for key in known:
         for sweep in sorted((config.out / "records" / key / "eval").glob("*-*")):
             about = Record(sweep).read("config.json") or {}
-            alike = recipe.items() <= about.items() and _UNSAID.isdisjoint(about.keys() - recipe.keys())
-            if (about.get("method"), about.get("task")) in asked and alike:
-                task = find_task(about["task"])
+            if (about.get("method"), about.get("task")) not in asked:
+                continue
+            task = find_task(about["task"])
+            recipe = recipes[task.kind == "generative"]
+            if recipe.items() <= about.items() and USUAL.keys().isdisjoint(about.keys() - recipe.keys()):
                 evaluations.append(
                     EvaluationEntry(
                         record=f"{key}/eval/{sweep.name}",

@@ -117,9 +117,8 @@ class _Questions:
 
     def __init__(self, config: RunConfig, tasks: Iterable[Task]) -> None:
         self.config = config
-        recipe = config.evaluation.in_key()
         self.contents = {
-            task: recipe
+            task: config.evaluation.in_key(writes=task.kind == "generative")
             | {
                 "task": task.name,
                 **task_inputs(task, config.data_dir),

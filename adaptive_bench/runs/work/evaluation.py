@@ -95,10 +95,8 @@ def _ask(
             data_dir=sweep.config.data_dir,
             split=sweep.split,
             limit=recipe.limit,
-            num_fewshot=recipe.num_fewshot,
-            batch_size=recipe.batch_size,
             chat_template=sweep.config.chat_template,
-            temperature=recipe.temperature,
+            **recipe.asking,
             progress=reporter,
         )
 
