@@ -212,8 +212,7 @@ class EvalRecipe(Strict):
 
     stop_strings: tuple[Annotated[str, Field(min_length=1)], ...] | None = option(
         "How",
-        "Text that ends an answer, in place of the task's own.\nA text is one, a list several; the answer is what stands "
-        "before.",
+        "Text that ends an answer, in place of the task's own.\nOne text or a list; the answer stands before it.",
         None,
         flag="--stop-strings",
         min_length=1,

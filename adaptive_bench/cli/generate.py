@@ -109,23 +109,20 @@ def generate(
             raise UsageError(f"{rule.rstrip('.')}, got {saving:g}. Give such a share, or a --dial.") from error
     if dial is not None:
         model.dial = dial
-    sampling: dict[str, Any] = (
-        {"do_sample": True, "temperature": temperature, "top_p": top_p} if temperature > 0 else {}
-    )
+    sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p} if temperature > 0 else {}
     generator = torch.Generator(device=model.device).manual_seed(seed)
     tokenizer, asked = load_tokenizer(folder), prompts
     if chat_template:
         system = [{"role": "system", "content": system_prompt}] if system_prompt else []
         turns = [[*system, {"role": "user", "content": prompt}] for prompt in prompts]
         asked = [conversation(tokenizer, turn, enable_thinking=enable_thinking) for turn in turns]
-    if stop_strings:
-        sampling |= {"stop_strings": stop_strings, "tokenizer": tokenizer}
     texts = _continue(
         model,
         tokenizer,
         asked,
         add_special_tokens=False if chat_template else None,
         max_new_tokens=max_new_tokens,
+        stop_strings=stop_strings,
         generator=generator,
         **sampling,
     )
@@ -206,6 +203,7 @@ def _continue(
             attention_mask=attention_mask,
             eos_token_id=list(lm.end_tokens),
             pad_token_id=lm.eot_token_id,
+            tokenizer=tokenizer,
             **settings,
         )
     for said in (str(one.message) for one in told):

@@ -44,6 +44,32 @@ def test_json_has_the_report(command, folder):
     assert found["claimed_saving"] == pytest.approx(0.5) and 0.3 < found["report"]["saved"]["tokens"] < 0.7
 
 
+def test_chat_and_stop_strings_are_those_of_transformers(command, folder):
+    """The prompt of its `apply_chat_template` with system and thinking, the text of its `generate` with the strings."""
+    tokenizer, model = load_tokenizer(folder), AdaptiveModel.from_pretrained(folder)
+    tokenizer.chat_template = (
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[bot]{% endif %}"
+        "{% if enable_thinking is defined and not enable_thinking %}!{% endif %}"
+    )
+    tokenizer.save_pretrained(folder)
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    how = {"add_generation_prompt": True, "return_dict": True, "return_tensors": "pt"}
+    asked = tokenizer.apply_chat_template(turns, enable_thinking=False, **how)
+    plain = {"max_new_tokens": 20, "do_sample": False, "pad_token_id": 0}
+    whole = model.backbone_model.generate(**asked, **plain)[0, asked.input_ids.shape[1] :]
+    stop = next(sign for sign in tokenizer.decode(whole[2:-2]) if sign.isascii() and sign.isprintable())
+    own = model.backbone_model.generate(**asked, **plain, stop_strings=[stop, "###"], tokenizer=tokenizer)
+    options = ("--chat-template", "--system-prompt", "Be brief.", "--no-enable-thinking", "--max-new-tokens", "20")
+    result = command(
+        "generate", str(folder), "Hello", *options, "--stop-strings", stop, "--stop-strings", "###", "--json"
+    )
+    assert result.exit_code == 0, result.stderr
+    (found,) = json.loads(result.stdout)["texts"]
+    written = own[0, asked.input_ids.shape[1] :]
+    assert found == {"prompt": "Hello", "text": tokenizer.decode(written, skip_special_tokens=True)}
+    assert len(written) < 20
+
+
 def test_sampling_depends_on_the_seed(command, folder):
     def text(*more):
         return command("generate", str(folder), "--max-new-tokens", "9", "Hello", *more).stdout
@@ -57,6 +83,8 @@ def test_sampling_depends_on_the_seed(command, folder):
     [
         (["--saving", "15"], "0.15 is 15", 2),
         (["--saving", "0.1", "--dial", "0.1"], "one dial", 2),
+        (["--system-prompt", "Be brief."], "add --chat-template", 2),
+        (["--chat-template"], "has none", 2),
         (["--method", "gateskip"], "random_skip", 2),
         (["--calibration", "gsm8k"], "gsm8k", 2),
         (["--device", "tpu9"], "tpu9", 2),

@@ -21,6 +21,7 @@ TEMPLATE = (
 )
 CHATTY = "{% for m in messages %}[{{ loop.length }} {{ m['role'] }}]{{ m['content'] }}{% endfor %}"
 REFUSES = "{{ raise_exception('one question only') if messages|length > 1 else 'ok' }}"
+THINKS = TEMPLATE + "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
 LONG_ENDING = TEMPLATE.replace("</s>", "<end>\n")
 
 
@@ -82,6 +83,85 @@ def test_prompts_and_scores_are_those_of_lm_eval(task, shots, tokenizer, backbon
             scores = [response[0][0] for response in stock[sample.doc]["resps"]]
             assert sample.output == scores.index(max(scores))
     assert evaluation.data["chat_template_sha256"]
+
+
+@pytest.mark.parametrize("thinking", [None, False, True])
+@pytest.mark.parametrize(("task", "shots"), [("nano_qa_ll", 1), ("nano_math", 0)])
+def test_system_prompt_and_thinking_are_those_of_lm_eval(task, shots, thinking, tokenizer, backbone):
+    """Its `system_instruction`, and `enable_thinking` of its model, which refuses it for scores."""
+    tokenizer.chat_template = THINKS
+    harness = load_task(find_task(task), None, shots)
+    harness.set_fewshot_seed(FEWSHOT_SEED)
+    theirs = HFLM(pretrained=backbone, tokenizer=tokenizer, device="cpu", chat_template_args={"enable_thinking": False})
+    theirs.chat_template_args = {} if thinking is None else {"enable_thinking": thinking}
+    harness.build_all_requests(
+        limit=3,
+        system_instruction="Be brief.",
+        apply_chat_template=True,
+        fewshot_as_multiturn=True,
+        chat_template=theirs.apply_chat_template,
+    )
+    model = AdaptiveModel.build(backbone, "dense").eval()
+    how = {"chat_template": True, "system_prompt": "Be brief.", "enable_thinking": thinking}
+    _, samples = evaluate(model, tokenizer, task, documents=range(3), num_fewshot=shots, max_new_tokens=2, **how)
+    stock = {request.doc_id: request.args[0] for request in harness.instances}
+    assert [sample.prompt for sample in samples] == [stock[number] for number in range(3)]
+    for sample in samples:
+        assert sample.prompt.startswith("[system]Be brief.") and sample.prompt.endswith("</think>") == (
+            thinking is False
+        )
+        if not shots:
+            question = load_task(find_task(task), None, 0)
+            turns = [{"role": "system", "content": "Be brief."}]
+            turns.append({"role": "user", "content": question.doc_to_text(question.eval_docs[sample.doc])})
+            given = {} if thinking is None else {"enable_thinking": thinking}
+            own = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **given)
+            assert sample.prompt == own
+
+
+def test_without_a_template_a_system_prompt_stands_before_the_question_as_in_lm_eval(tokenizer, backbone):
+    harness = load_task(find_task("nano_math"), None, 1)
+    harness.set_fewshot_seed(FEWSHOT_SEED)
+    harness.build_all_requests(limit=2, system_instruction="Be brief.")
+    model = AdaptiveModel.build(backbone, "dense").eval()
+    how = {"documents": range(2), "num_fewshot": 1, "system_prompt": "Be brief.", "max_new_tokens": 2}
+    _, samples = evaluate(model, tokenizer, "nano_math", **how)
+    assert [sample.prompt for sample in samples] == [request.args[0] for request in harness.instances]
+    assert samples[0].prompt.startswith("Be brief.")
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_own_stop_strings_and_length_are_those_of_transformers(batch_size, tokenizer, backbone):
+    """Up to the first stop string of what `generate` writes, which ends with it, and of what lm-eval's model does."""
+    model = AdaptiveModel.build(backbone, "dense").eval()
+    numbers = range(3)
+    _, (first, *_) = evaluate(
+        model, tokenizer, "nano_math", documents=numbers, stop_strings=["never"], max_new_tokens=24
+    )
+    stops = [first.output[5:7], first.output[15:16]]
+    evaluation, samples = evaluate(
+        model, tokenizer, "nano_math", documents=numbers, stop_strings=stops, max_new_tokens=12, batch_size=batch_size
+    )
+    for sample in samples:
+        asked = tokenizer(sample.prompt, return_tensors="pt")
+        own = backbone.generate(
+            **asked, do_sample=False, max_new_tokens=12, stop_strings=stops, tokenizer=tokenizer, pad_token_id=0
+        )
+        text = tokenizer.decode(own[0, asked.input_ids.shape[1] :], skip_special_tokens=True)
+        assert sample.output == text[: min([text.find(stop) for stop in stops if stop in text], default=len(text))]
+    assert first.output.startswith(samples[0].output) and len(samples[0].output) < len(first.output)
+    harness = load_task(find_task("nano_math"), None, 0)
+    harness.set_config("generation_kwargs", {"until": stops, "max_gen_toks": 12}, update=True)  # its `gen_kwargs`
+    with quiet():
+        found = evaluator.evaluate(
+            HFLM(pretrained=backbone, tokenizer=tokenizer, device="cpu"),
+            {"tasks": {"nano_math": harness}, "groups": {}, "group_map": {}},
+            limit=3,
+            bootstrap_iters=0,
+        )
+    stock = {entry["doc_id"]: entry["resps"][0][0] for entry in found["samples"]["nano_math"]}
+    assert {sample.doc: sample.output for sample in samples} == stock
+    assert evaluation.docs == 3
 
 
 def test_a_tokenizer_without_a_template_is_refused(tokenizer, backbone):

@@ -18,7 +18,7 @@ from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, SeveralProblems, UsageError
 from adaptive_bench.hub import OutOfReach
 from adaptive_bench.methods.dense import Dense
-from adaptive_bench.recipe import ForModels
+from adaptive_bench.recipe import EvalRecipe, ForModels
 from adaptive_bench.runs import about, preflight, run
 from adaptive_bench.runs.checks import memory
 from adaptive_bench.runs.checks.findings import Findings
@@ -137,6 +137,21 @@ def test_a_context_too_short_for_a_prompt_is_an_error(config_of, changed_model):
         preflight(config_of("dense", model=model, tasks=("nano_math",)))
 
 
+def test_a_run_counts_the_documents_it_leaves_out(config_of, changed_model):
+    """Those that are too long, the same for every method; what is asked is on record and found again."""
+    how = {"model": str(changed_model(max_position_embeddings=137)), "tasks": ("nano_math",), "train": {"steps": 0}}
+    config = config_of(("dense", "random_skip"), evaluation={"limit": 12, "skip_overlong": True}, **how)
+    outcome = run(config)
+    (note,) = [text for text in outcome.warnings if "left out, for every method alike (" in text]
+    (documents,) = {
+        tuple(json.loads(line)["doc"] for line in path.read_text().splitlines())
+        for path in config.out.glob("records/*/eval/nano_math-*/*.samples.jsonl")
+    }
+    assert 0 < len(documents) < 12 and note.startswith(f"{12 - len(documents)} of 12 documents of nano_math")
+    assert {row["documents"] for row in outcome.rows} == {len(documents)}
+    assert run(config).rows == outcome.rows
+
+
 def test_prompts_that_lose_their_beginning_and_training_text_that_is_cut_are_noted(config_of, changed_model):
     notes = preflight(config_of("dense", model=str(changed_model(max_position_embeddings=120)))).notes
     assert [note for note in notes if "lose their beginning" in note]
@@ -144,7 +159,7 @@ def test_prompts_that_lose_their_beginning_and_training_text_that_is_cut_are_not
 
 
 def test_behind_a_prompt_that_is_cut_short_may_be_one_without_room():
-    def check(*tokens, shots=0):
+    def check(*tokens, shots=0, **how):
         asked = [
             SimpleNamespace(request_type="generate_until", doc_id=n, args=("a " * length, {"max_gen_toks": 20}))
             for n, length in enumerate(tokens)
@@ -160,6 +175,7 @@ def test_behind_a_prompt_that_is_cut_short_may_be_one_without_room():
             32,
             found,
             None,
+            EvalRecipe(**how),
         )
         return found.notes
 
@@ -169,6 +185,10 @@ def test_behind_a_prompt_that_is_cut_short_may_be_one_without_room():
         check(30, 32)
     with pytest.raises(UsageError, match=r"has 40\. Lower --num-fewshot or choose"):
         check(30, 40, shots=2)
+    with pytest.raises(UsageError, match="leave such documents out with --skip-overlong"):
+        check(40)
+    left, cut = check(40, 25, skip_overlong=True)
+    assert "document 1 with 40, are left out" in left and "(25 tokens" in cut
 
 
 def test_more_shots_than_there_are_examples(config_of):

@@ -56,6 +56,33 @@ def test_runs_and_points_of_earlier_versions_keep_their_keys():
     assert run_key(hot) != run_key(plain) and EvalRecipe(temperature=0.7).in_key()["temperature"] == 0.7
 
 
+OTHERWISE = {
+    "stop_strings": ["###"],
+    "max_new_tokens": 7,
+    "system_prompt": "Be brief.",
+    "enable_thinking": False,
+    "skip_overlong": True,
+}
+
+
+@pytest.mark.parametrize(("name", "value"), OTHERWISE.items())
+def test_what_is_asked_otherwise_has_keys_of_its_own_and_the_default_those_it_had(name, value):
+    """Where nothing is written, how it would be written is in no key."""
+    plain = load_config("smoke").model_dump(mode="json")
+    before = plain | {"evaluation": {key: old for key, old in plain["evaluation"].items() if key not in OTHERWISE}}
+    assert run_key(plain) == run_key(before) and not EvalRecipe().in_key().keys() & OTHERWISE.keys()
+    assert run_key(plain | {"evaluation": plain["evaluation"] | {name: value}}) != run_key(plain)
+    assert EvalRecipe(**{name: value}).in_key()[name] == value
+    of_writing = name in ("stop_strings", "max_new_tokens")
+    assert (name in EvalRecipe(**{name: value}).in_key(writes=False)) != of_writing
+
+
+def test_thinking_is_of_a_chat_template():
+    with pytest.raises(UsageError, match="Add --chat-template"):
+        load_config("smoke", {"evaluation": {"enable_thinking": True}})
+    assert load_config("smoke", {"evaluation": {"stop_strings": "a, b"}}).evaluation.stop_strings == ("a, b",)
+
+
 def test_a_temperature_is_above_nothing():
     with pytest.raises(UsageError, match="temperature"):
         load_config("smoke", {"evaluation": {"temperature": 0}})
