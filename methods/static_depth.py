@@ -28,9 +28,8 @@ run with several targets trains it for each number of layers (or for as many bra
 that saves the largest of them. A rule then chooses once, on the model before that training.
 Deviations: nothing is stored for a layer that never runs. `bi` is measured on the stream alone (the released code
 takes the last state after the final norm); `ppl` deletes greedily, where Shortened LLaMA measures each layer once in
-the whole model, and does not spare the layers at the ends. The papers leave out layers; of branches the rules are as
-here. Losses are measured on at most 64 texts. Nothing is healed
-with adapters: `trained` trains as every method does.
+the whole model, and does not spare the layers at the ends. The papers leave out layers alone. Losses are measured on at
+most 64 texts. Nothing is healed with adapters: `trained` trains as every method does.
 """
 
 from __future__ import annotations
