@@ -24,6 +24,10 @@ from adaptive_bench.runs.checks import memory
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.recipes import preset_by_size
 from adaptive_bench.runs.checks.tasks import _check_length
+from adaptive_bench.runs.outcome.table import outcome_of
+from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.recorded_answers import RecordedAnswers
+from adaptive_bench.runs.repeated import moved_in_point
 from adaptive_bench.task import Task
 
 SHARED_MODEL = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "models/tinystories-llama-3M"
@@ -139,8 +143,9 @@ def test_a_context_too_short_for_a_prompt_is_an_error(config_of, changed_model):
 
 def test_a_run_counts_the_documents_it_leaves_out(config_of, changed_model):
     """Those that are too long, the same for every method; what is asked is on record and found again."""
-    how = {"model": str(changed_model(max_position_embeddings=137)), "tasks": ("nano_math",), "train": {"steps": 0}}
-    config = config_of(("dense", "random_skip"), evaluation={"limit": 12, "skip_overlong": True}, **how)
+    how = {"model": str(changed_model(max_position_embeddings=330)), "tasks": ("nano_math",), "train": {"steps": 0}}
+    otherwise = {"stop_strings": ["a", "b"], "max_new_tokens": 5, "system_prompt": "Be brief. ", "skip_overlong": True}
+    config = config_of(("dense", "random_skip"), evaluation={"limit": 12, "num_fewshot": 1, **otherwise}, **how)
     outcome = run(config)
     (note,) = [text for text in outcome.warnings if "left out, for every method alike (" in text]
     (documents,) = {
@@ -150,6 +155,8 @@ def test_a_run_counts_the_documents_it_leaves_out(config_of, changed_model):
     assert 0 < len(documents) < 12 and note.startswith(f"{12 - len(documents)} of 12 documents of nano_math")
     assert {row["documents"] for row in outcome.rows} == {len(documents)}
     assert run(config).rows == outcome.rows
+    outcome_of(plan(config), check=RecordedAnswers(config).check)
+    assert [text for sweep in plan(config).sweeps for text in moved_in_point(sweep)] == []
 
 
 def test_prompts_that_lose_their_beginning_and_training_text_that_is_cut_are_noted(config_of, changed_model):
