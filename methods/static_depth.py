@@ -135,7 +135,7 @@ class StaticDepth(Method):
     skips_whole_layers = True
     Config: ClassVar[type[MethodConfig]] = StaticDepthConfig
     spares = False
-    unit = "layer"
+    unit: ClassVar[Literal["branch", "layer"]] = "layer"
     config: StaticDepthConfig
     chosen: torch.Tensor
 
