@@ -18,22 +18,13 @@ from pydantic import (
 
 from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError
+from adaptive_bench.store.keys import USUAL
 from adaptive_bench.validation import LARGEST_COUNT, LARGEST_RATE, refuse_truth_for_number
 from adaptive_bench.weight_forms import Quantization
 
 MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
 LEAST_TEMPERATURE = 1e-6  # logits over a smaller one may be infinite, and draws of them are of nothing
 _MOST = 1e6
-# Settings of an evaluation that earlier versions had no name for, and what they did: their keys do not name them.
-USUAL: dict[str, Any] = {
-    "temperature": None,
-    "quantize": "none",
-    "stop_strings": None,
-    "max_new_tokens": None,
-    "system_prompt": None,
-    "enable_thinking": None,
-    "skip_overlong": False,
-}
 _OF_WRITING = {"stop_strings", "max_new_tokens"}  # where nothing is written they change nothing
 
 

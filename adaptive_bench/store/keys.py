@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.recipe import USUAL
 from adaptive_bench.store.digest import file_digest
 from adaptive_bench.task import Example
 
@@ -45,6 +44,17 @@ def files_fingerprint(files: Iterable[Path], home: Path | None = None) -> str:
 
 # Where a run is written, on what it is computed and how it is watched: the same run in any of them.
 _NOT_IN_KEY = ("out", "device", "track", "preset", "for_models", "cell_timeout", "stall_warning")
+
+# Settings of an evaluation that earlier versions had no name for, and what they did: their keys do not name them.
+USUAL: dict[str, Any] = {
+    "temperature": None,
+    "quantize": "none",
+    "stop_strings": None,
+    "max_new_tokens": None,
+    "system_prompt": None,
+    "enable_thinking": None,
+    "skip_overlong": False,
+}
 
 
 def run_key(config: Mapping[str, Any]) -> str:

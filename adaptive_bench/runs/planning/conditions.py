@@ -8,12 +8,11 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.recipe import USUAL
 from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.store.evaluations import Evaluation
-from adaptive_bench.store.keys import key_of
+from adaptive_bench.store.keys import USUAL, key_of
 from adaptive_bench.tables.comparable import Conditions
 
 # What neither belongs to every method alike nor changes a result.

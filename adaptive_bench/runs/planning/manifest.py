@@ -10,13 +10,12 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.recipe import USUAL
 from adaptive_bench.runs.planning.plan import Plan, without_groups
 from adaptive_bench.runs.planning.shuffled import follows_method
 from adaptive_bench.runs.planning.timed import timed
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.keys import run_key
+from adaptive_bench.store.keys import USUAL, run_key
 from adaptive_bench.store.manifest import (
     EvaluationEntry,
     Manifest,
