@@ -6,7 +6,8 @@ the model whose layers they leave out, and never on test data. `layers=1+3` name
 With `unit=branch` single branches are left out in place of layers, by the same rules; `branches=1a+3m` names them
 (attention of layer 1, then MLP of layer 3).
 Source: the static controls of methods such as Unified Layer Skipping for `every`; ShortGPT (arXiv 2403.03853) for `bi`;
-Gromov et al. (arXiv 2403.17887) for `angular`; `ppl` after Shortened LLaMA (arXiv 2402.02834).
+Gromov et al. (arXiv 2403.17887) for `angular`; `ppl` after Shortened LLaMA (arXiv 2402.02834); `bi` of branches after
+the Joint Layer Drop of He et al. (arXiv 2406.15786).
 Equations: `every`: skipped layer n of N is 1 + floor((n + 1/2) (L - 2) / N), all counted from 0; the last and then the
 first layer go only when no other is left. With $h_l$ the residual stream before layer l, and $h_L$ before the final
 norm: `bi` leaves out the layers with the lowest $1 - \mathrm{E} \cos(h_l, h_{l+1})$ over all tokens; `angular` the run
@@ -28,8 +29,8 @@ run with several targets trains it for each number of layers (or for as many bra
 that saves the largest of them. A rule then chooses once, on the model before that training.
 Deviations: nothing is stored for a layer that never runs. `bi` is measured on the stream alone (the released code
 takes the last state after the final norm); `ppl` deletes greedily, where Shortened LLaMA measures each layer once in
-the whole model, and does not spare the layers at the ends. The papers leave out layers alone. Losses are measured on at
-most 64 texts. Nothing is healed with adapters: `trained` trains as every method does.
+the whole model, and does not spare the layers at the ends. The other papers leave out whole layers. Losses are
+measured on at most 64 texts. Nothing is healed with adapters: `trained` trains as every method does.
 """
 
 from __future__ import annotations
