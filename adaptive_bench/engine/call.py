@@ -111,8 +111,8 @@ class EngineCall(ForwardCall):
 
     @cached_property
     def turns(self) -> list[Turn]:
-        """Rotary rows of the one token per row, by layer; layers of one kind share them."""
-        kinds = [Turn.of(*tables) for tables in self.rotary]
+        """Rotary rows of all B S tokens, by layer; layers of one kind share them."""
+        kinds = [Turn.of(*(table.flatten(0, 1)[:, None] for table in tables)) for tables in self.rotary]
         return [kinds[kind] for kind in self.backbone.rotary.kinds]
 
     def rotary_of(self, layer: int) -> tuple[Tensor, Tensor]:
