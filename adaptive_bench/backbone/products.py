@@ -96,22 +96,23 @@ class Products:
         """
         if states.shape[0] > _FEW_ROWS:
             return "plain" if packed is None else "packed"
-        return self._choice(states, weight, packed, *more).form
+        return self._choice(states.shape[0], states, weight, packed, *more).form
 
     def share(self, rows: int, among: int, weight: Tensor, packed: Tensor | None) -> float:
         """Seconds in which a weight [O, I] maps some rows over those in which it maps more of them: 1 where both are a
         trifle, 0 where nothing is measured.
         """
         if _measures() and among <= _FEW_ROWS:
-            some, more = (self._choice(weight.new_ones(n, weight.shape[1]), weight, packed) for n in (rows, among))
+            some, more = (self._choice(n, None, weight, packed) for n in (rows, among))
             return min(1.0, some.seconds / more.seconds) if more.seconds else 1.0
         return rows / among if _measures() else 0.0
 
-    def _choice(self, states: Tensor, weight: Tensor, packed: Tensor | None, *more: Tensor) -> Choice:
-        key = (states.shape[0], weight.shape, weight.dtype, packed is None, torch.get_num_threads(), len(more))
+    def _choice(self, rows: int, states: Tensor | None, weight: Tensor, packed: Tensor | None, *more: Tensor) -> Choice:
+        key = (rows, weight.shape, weight.dtype, packed is None, torch.get_num_threads(), len(more))
         choice = self._chosen.get(key)
         if choice is None:
             whole = torch.cat([weight, *more]) if more else weight
+            states = weight.new_ones(rows, weight.shape[1]) if states is None else states
             choice = self._chosen[key] = self._find(states, whole, packed)
         return choice
 

@@ -48,11 +48,11 @@ def _worth_leaving_out(call: EngineCall, view: SiteView, kept: Kept) -> bool:
         return backbone.step.share(backbone.mlp(layer).down_proj, kept.count, rows) <= 1 - _WORTH
     if call.cache.leaves_nothing:  # rows that run take slots
         return True
-    costs = backbone.costs
+    costs = call.costs
     stored = costs.attn_kv_bytes[layer] / backbone.hidden_size * call.cache.store(layer).table.used  # of one row
     maps = costs.attention_bytes[layer] - (costs.attn_kv_bytes[layer] if call.repairs_kv(layer) else 0)
     spared = (1 - backbone.step.share(backbone.attention(layer).o_proj, kept.count, rows)) * maps
-    spared += (rows - kept.count) * stored
+    spared += (rows - sum(end - start for start, end in _runs(call, kept))) * stored
     return bool(spared >= _WORTH * (costs.attention_bytes[layer] + rows * stored))
 
 
