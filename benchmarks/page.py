@@ -41,7 +41,14 @@ Results = Mapping[str, Any]
 
 def render(results: Results) -> dict[str, str]:
     """Texts by path relative to the folder of the page."""
-    sections = [_intro(), _prefill(results), _decode(results), _training(results), _evaluation(results)]
+    sections = [
+        _intro(),
+        _smollm2(results),
+        _prefill(results),
+        _decode(results),
+        _training(results),
+        _evaluation(results),
+    ]
     sections += [
         _growth(results),
         _host_reads(results),
@@ -85,6 +92,43 @@ transformers as they are found and nothing installed, and adds what it found. `a
 on your model and device in the same way; its records give tables by saved time. Weights are random here and methods
 untrained: the time depends on which tokens are kept, not on how good the weights are. Real keep patterns are less
 even than random ones."""
+
+
+def _smollm2(results: Results) -> str:
+    """Everything at a real model's shape; the sections behind it are of smaller ones."""
+    if "smollm2" not in results:
+        return ""
+    found = results["smollm2"]
+    names = _VARIANTS | {"15": "15 % skipped at random", "layers": "8 of 30 layers left out", "gateskip": "GateSkip"}
+    prefill = [
+        {"prefill": names[row["variant"]], "speed-up": _number(row["speedup"])}
+        | {"net saved": _share(row["net"]), "felt share": _felt(row["speedup"], row["net"])}
+        for row in found["prefill"]
+    ]
+    decode = [
+        {"decode": names[key]}
+        | {f"batch {row['batch']}": _number(row["speedup"]) for row in found["decode"] if row["variant"] == key}
+        for key in dict.fromkeys(row["variant"] for row in found["decode"])
+    ]
+    training = [
+        {"training": names.get(row["variant"], "plain Hugging Face"), "speed-up": _number(row["speedup"])}
+        | {"tokens/s": _number(row["tokens_per_s"], 0)}
+        for row in found["training"]
+    ]
+    evaluation = [{"evaluation": row["case"], "speed-up": _number(row["speedup"])} for row in found["evaluation"]]
+    return f"""## SmolLM2-135M's shape
+
+Llama of 30 layers, hidden size 576, MLP 1536, 9 heads with 3 key/value heads, tied vocabulary of 49,152; 4 x 256 tokens
+in prefill and training, one more token per row behind 128 in decode. Evaluation is beside lm-eval's own adapter:
+log-likelihoods of PIQA at 0 and 5 shots, and generation.
+
+{_table(prefill)}
+
+{_table(decode)}
+
+{_table(training)}
+
+{_table(evaluation)}"""
 
 
 def _prefill(results: Results) -> str:

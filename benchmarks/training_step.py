@@ -33,23 +33,30 @@ def build(spec: str) -> AdaptiveModel:
 
 
 def training_step(
-    model: AdaptiveModel, batch: int = BATCH, length: int = LENGTH, *, bf16: bool = False, return_logits: bool = True
+    model: AdaptiveModel,
+    batch: int = BATCH,
+    length: int = LENGTH,
+    *,
+    prompt: int | None = None,
+    bf16: bool = False,
+    return_logits: bool = True,
 ) -> Callable[[], float]:
     """What makes one optimizer step in the middle of a training, and gives its loss.
 
     Args:
+        prompt: Tokens of each row that are not learned; `None` for half of them.
         bf16: Compute in bf16 over weights in fp32, as a training with that precision does.
         return_logits: Keep the logits of all tokens, which a training does not.
     """
     device = model.device
     ids = tokens(batch, length, model.config.vocab_size).to(device)
-    later = (torch.arange(length, device=device) >= length // 2).expand_as(ids)
+    later = (torch.arange(length, device=device) >= (length // 2 if prompt is None else prompt)).expand_as(ids)
     labels = ids.masked_fill(~later, -100)
     optimizer = torch.optim.AdamW(model.parameter_groups(1e-4), fused=True)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    model.train()
 
     def step() -> float:
+        model.train()
         model.begin_step(50, 100)
         optimizer.zero_grad()
         with torch.autocast(device.type, torch.bfloat16, enabled=bf16):

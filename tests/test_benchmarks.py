@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "benchmarks"
 MODULES = (
     *("measure", "page", "gpu_page", "plot", "decode", "decode_parts", "growth", "training_step", "prefill"),
-    *("host_reads", "progress_bar"),
+    *("host_reads", "progress_bar", "smollm2", "evaluation"),
 )
 SIMULATIONS = ("coverage", "pair_coverage", "ranking", "simulated")
 
@@ -58,6 +58,22 @@ def test_products_with_weights_are_told_from_the_rest_of_a_step(benchmark):
     for name, (whole, inside, count) in parts.parts(variants, measure.tokens(2, 12, 64), 8).items():
         assert count == [1 if name == "nobody" else 2 * 7 + 1] * 4
         assert all(0 < inner < outer for inner, outer in zip(inside, whole, strict=True))
+
+
+def test_the_real_shape_has_a_section_of_its_own(benchmark, monkeypatch):
+    """Everything that it measures, at a tiny shape, is on the page."""
+    real, measure = benchmark("smollm2"), benchmark("measure")
+    for name, value in {"BATCH": 2, "LENGTH": 12, "PROMPT": 8, "BATCHES": (1, 2)}.items():
+        monkeypatch.setattr(real, name, value)
+    plain = measure.llama(hidden=32, layers=3, inner=48, vocabulary=2048, heads=4, kv_heads=2, tie_word_embeddings=True)
+    monkeypatch.setitem(real.CASES, "generation", real.Case("nano_math", 0, 1, 1))
+    found = {"prefill": real.prefill(plain, 1), "decode": real.decode(plain, 2)}
+    found |= {"evaluation": real.evaluated(plain, None, 1), "training": real.training(plain, 1)}
+    page = benchmark("page").render({"smollm2": found})["benchmarks.md"]
+    for shown in ("8 of 30 layers left out", "| 50 % skipped at random", "batch 2", "| GateSkip", "| generation"):
+        assert shown in page
+    nets = {row["variant"]: row["net"] for row in found["prefill"]}
+    assert nets["dense"] == 0 < nets["25"] < nets["50"]
 
 
 def test_merging_leaves_the_keys_of_others_alone(benchmark, tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from adaptive_bench.backbone.family import find_family
 from adaptive_bench.backbone.quantization import quantize_layers, stored_bytes
 from adaptive_bench.backbone.rotary import RotaryTables
 from adaptive_bench.backbone.site import Site
-from adaptive_bench.backbone.step import StepArithmetic, Turn, query_width
+from adaptive_bench.backbone.step import StepArithmetic, query_width
 from adaptive_bench.errors import UsageError
 from adaptive_bench.weight_forms import Quantization
 
@@ -231,10 +231,6 @@ class Backbone:
     def mlp(self, layer: int) -> Any:
         """The MLP module of a layer."""
         return self.layers[layer].mlp
-
-    def project_kv(self, layer: int, normed: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        """K,V [M, kv heads, head size] of M tokens from normalised states [M, H] and rotary rows [M, head size]."""
-        return self.step.keys_and_values(self.attention(layer), normed, Turn.of(cos[:, None], sin[:, None]))
 
     def final_norm(self, hidden: Tensor) -> Tensor:
         """The norm before the head."""

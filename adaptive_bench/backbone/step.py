@@ -147,6 +147,13 @@ class StepArithmetic:
         form = self._products.fastest(states, weight, packed)
         return compute(form, states, weight, bias, packed)
 
+    def share(self, module: nn.Module, rows: int, among: int) -> float:
+        """Time that a linear map takes for some rows over that for more of them, as measured; 0 where it is not."""
+        if not _is_plain(module) or not module.weight.is_cpu:
+            return 0.0
+        copy = self._packed.get((module,)) if self._packed else None
+        return self._products.share(rows, among, module.weight, None if copy is None else copy.values)
+
     def both(self, first: nn.Module, second: nn.Module, states: Tensor) -> Sequence[Tensor]:
         """Two linear maps of the same states [M, inputs]: one product, where their weights are packed together."""
         if not self._packed or torch.is_grad_enabled() or not (_is_plain(first) and _is_plain(second)):
@@ -219,22 +226,53 @@ class StepArithmetic:
         # The query heads of a key head, as if they were tokens.
         grouped = queries.view(rows, keys.shape[1], heads // keys.shape[1], size)
         if self._config._attn_implementation == "eager":
-            scores = grouped @ keys.transpose(2, 3) * attention.scaling
-            cap = getattr(self._config, "attn_logit_softcapping", None)
-            scores = scores if cap is None else torch.tanh(scores / cap) * cap
+            scores = self._capped(grouped @ keys.transpose(2, 3) * attention.scaling)
             scores = scores if mask is None else scores + mask
             mixed = scores.softmax(dim=-1, dtype=torch.float32).to(values.dtype) @ values
         else:
             mixed = functional.scaled_dot_product_attention(grouped, keys, values, mask, scale=attention.scaling)
         return mixed.reshape(rows, heads * mixed.shape[-1])
 
+    def attend_many(self, attention: Any, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """Attention of several tokens of each row over the row's keys, without the output projection.
+
+        Args:
+            queries: [R, heads, N, head size].
+            keys, values: [R, kv heads, T, head size].
+            mask: Additive [R, 1, N, T].
+
+        Returns:
+            [R, N, heads * head size].
+        """
+        groups = queries.shape[1] // keys.shape[1]
+        if self._config._attn_implementation == "eager":
+            grouped = queries.unflatten(1, (-1, groups))
+            scores = self._capped(grouped @ keys[:, :, None].transpose(3, 4) * attention.scaling) + mask[:, :, None]
+            mixed = (scores.softmax(dim=-1, dtype=torch.float32).to(values.dtype) @ values[:, :, None]).flatten(1, 2)
+        else:
+            if not queries.is_cpu and groups > 1:  # with a mask the kernels there want every head
+                keys, values = (part.repeat_interleave(groups, dim=1) for part in (keys, values))
+            mixed = functional.scaled_dot_product_attention(
+                queries, keys, values, mask, scale=attention.scaling, enable_gqa=queries.shape[1] != keys.shape[1]
+            )
+        return mixed.transpose(1, 2).flatten(2)
+
+    def _capped(self, scores: Tensor) -> Tensor:
+        cap = getattr(self._config, "attn_logit_softcapping", None)
+        return scores if cap is None else torch.tanh(scores / cap) * cap
+
     def mlp(self, module: Any, states: Tensor) -> Tensor:
         """Gated MLP of normalised states [M, H]."""
         if (fused := module._modules.get("gate_up_proj")) is None:
             gate, up = self.both(module.gate_proj, module.up_proj, states)
-            return self.linear(module.down_proj, module.act_fn(gate) * up)
+            return self.linear(module.down_proj, _gated(module.act_fn(gate), up))
         gate, up = self.linear(fused, states).chunk(2, dim=-1)
-        return self.linear(module.down_proj, module.activation_fn(gate) * up)
+        return self.linear(module.down_proj, _gated(module.activation_fn(gate), up))
+
+
+def _gated(activated: Tensor, up: Tensor) -> Tensor:
+    """Their product; in place where nobody takes a gradient, since new memory costs more than multiplying."""
+    return activated * up if torch.is_grad_enabled() else activated.mul_(up)
 
 
 def _packable() -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from adaptive_bench.backbone import Site, Tables, Turn
+from adaptive_bench.backbone import LayerCosts, Site, Tables, Turn
 from adaptive_bench.engine.attention_mask import additive, visible_keys
 from adaptive_bench.engine.booking import Run, Tally
 from adaptive_bench.engine.kept import Kept
@@ -110,9 +110,14 @@ class EngineCall(ForwardCall):
         return torch.arange(self.valid.numel(), device=self.valid.device)
 
     @cached_property
+    def costs(self) -> LayerCosts:
+        """What the layers cost."""
+        return self.backbone.costs
+
+    @cached_property
     def turns(self) -> list[Turn]:
-        """Rotary rows of the one token per row, by layer; layers of one kind share them."""
-        kinds = [Turn.of(*tables) for tables in self.rotary]
+        """Rotary rows of all B S tokens, by layer; layers of one kind share them."""
+        kinds = [Turn.of(*(table.flatten(0, 1)[:, None] for table in tables)) for tables in self.rotary]
         return [kinds[kind] for kind in self.backbone.rotary.kinds]
 
     def rotary_of(self, layer: int) -> tuple[Tensor, Tensor]:

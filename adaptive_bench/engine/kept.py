@@ -82,5 +82,15 @@ class Kept:
         counts = self.mask[self.host_rows].sum(axis=1)
         return self._put(np.flatnonzero(np.arange(self.width) < counts[:, None]))
 
+    @cached_property
+    def read(self) -> Tensor:
+        """Flat indices of the rectangle, row by row, then of the real tokens that are not kept."""
+        return torch.cat([self.rectangle.flatten(), self.skipped])
+
+    @property
+    def covers(self) -> bool:
+        """No token of the call is padding."""
+        return self.count + self.host_skipped.size == self.mask.size
+
     def _put(self, indices: np.ndarray) -> Tensor:
         return torch.from_numpy(indices).to(self.device)

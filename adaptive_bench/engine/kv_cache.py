@@ -35,15 +35,15 @@ class Write:
         positions: [B, S] position of each token of this call.
         valid: [B, S] real tokens.
         keep: [B, S] tokens that execute attention, where the module sees all S of all rows; `None` means all.
-        kept: The tokens that execute, where the module sees them alone, padded to a rectangle.
-        repaired: K,V [M, kv heads, head size] of the real skipped tokens, in (row, position) order.
+        kept: The tokens that execute, where they are gathered, padded to a rectangle.
+        repairs: K,V of the real skipped tokens come with theirs.
     """
 
     positions: Tensor
     valid: Tensor
     keep: Tensor | None = None
     kept: Kept | None = None
-    repaired: tuple[Tensor, Tensor] | None = None
+    repairs: bool = False
 
 
 class AdaptiveCache(Cache):
@@ -206,6 +206,11 @@ class AdaptiveCache(Cache):
         rows = None if write.kept is None else write.kept.rows
         return positions if rows is None else positions[rows]
 
+    def is_complete(self, layer: int, length: int) -> bool:
+        """Whether a layer stores all tokens of all rows, which are equally long, the S of this call included."""
+        table = self.store(layer).table
+        return not table.has_hidden and table.used == self.get_seq_length() + length
+
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
@@ -213,30 +218,52 @@ class AdaptiveCache(Cache):
         assert self._write is not None, "the engine calls expect() before each attention module"
         write, self._write = self._write, None
         store = self.stores[layer_idx]
-        if write.kept is not None:
-            filled = write.kept.filled
-            kept = tuple(states.transpose(1, 2).flatten(0, 1)[filled] for states in (key_states, value_states))
-            self._fill_packed(store, layer_idx, (kept[0], kept[1]), write)
-        elif self.ragged:
+        if self.ragged and not self.is_complete(layer_idx, key_states.shape[2]):
             flat = (states.transpose(1, 2).flatten(0, 1) for states in (key_states, value_states))
             self._fill_ragged(store, *flat)
         else:
             self._fill_dense(store, layer_idx, key_states, value_states, write)
         keys, values = store.view()
-        keys, values = keys.to(key_states.dtype), values.to(value_states.dtype)
-        rows = None if write.kept is None else write.kept.rows
-        return (keys, values) if rows is None else (keys[rows], values[rows])
+        return keys.to(key_states.dtype), values.to(value_states.dtype)
 
-    def write_skipped_only(self, layer: int, write: Write) -> None:
-        """Nobody executes attention at this layer: store only what the policy says about skipped tokens."""
-        self.expect(layer, write)
-        if self.ragged:
-            return
-        if write.repaired is not None:
-            keys, values = write.repaired
+    def write_packed(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        """Store what `expect` announced of gathered tokens.
+
+        Args:
+            keys, values: [M, kv heads, head size] of the tokens at `Kept.read`, or at `Kept.rectangle` where skipped
+                ones are not repaired.
+        """
+        assert self._write is not None and self._write.kept is not None, "the engine calls expect() before"
+        write, self._write, kept = self._write, None, self._write.kept
+        batch, length = write.positions.shape
+        if write.repairs:  # a skipped token that only fills the rectangle up comes twice, with the same K,V
+            new = Tensor.new_empty if kept.covers else Tensor.new_zeros
+            whole = [
+                new(part, (batch * length, *part.shape[1:])).index_copy_(0, kept.read, part) for part in (keys, values)
+            ]
         else:
-            keys, values = (stored.transpose(1, 2).flatten(0, 1) for stored in self.stores[layer - 1].view())
-        self._fill_packed(self.stores[layer], layer, (keys[:0], values[:0]), write)
+            keys, values = keys[kept.filled], values[kept.filled]
+            if self.ragged:
+                self._fill_ragged(self.store(layer), keys, values)
+                return
+            below = self._below(layer, keys[:1, :, None].expand(-1, -1, length, -1))
+            whole = [
+                stored.transpose(1, 2).flatten(0, 1).to(part.dtype).index_copy(0, kept.tokens, part)
+                for stored, part in zip(below, (keys, values), strict=True)
+            ]
+        self.store(layer).fill(*(part.view(batch, length, *part.shape[1:]).transpose(1, 2) for part in whole))
+
+    def write_skipped_only(self, layer: int) -> None:
+        """Nobody attends at this layer and nothing is repaired."""
+        assert self._write is not None, "the engine calls expect() before"
+        write, self._write = self._write, None
+        if not self.ragged:
+            self.store(layer).fill(*(part.clone() for part in self._newest(layer - 1, write.positions.shape[1])))
+
+    def stored(self, layer: int, rows: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """K,V of a layer's slots in use, [R, kv heads, T, head size], of some rows or all."""
+        keys, values = (part.to(dtype) for part in self.stores[layer].view())
+        return (keys, values) if rows is None else (keys[rows], values[rows])
 
     def write_nothing(self, layer: int) -> None:
         """A decode step in which nobody's K,V are projected at this layer."""
@@ -307,28 +334,6 @@ class AdaptiveCache(Cache):
             below_keys, below_values = self._below(layer, keys)
             chosen = write.keep[:, None, :, None]
             keys, values = torch.where(chosen, keys, below_keys), torch.where(chosen, values, below_values)
-        store.fill(keys, values)
-
-    def _fill_packed(self, store: LayerStore, layer: int, kept: tuple[Tensor, Tensor], write: Write) -> None:
-        """Kept K,V [N, kv heads, head size], in (row, position) order."""
-        if self.ragged:
-            self._fill_ragged(store, *kept)
-            return
-        assert write.kept is not None
-        batch, length = write.positions.shape
-        keys = kept[0].new_zeros(batch * length, *kept[0].shape[1:])
-        values = kept[1].new_zeros(batch * length, *kept[1].shape[1:])
-        keys[write.kept.tokens], values[write.kept.tokens] = kept
-        skipped = write.kept.skipped
-        if write.repaired is not None:
-            keys[skipped], values[skipped] = write.repaired
-        elif self.policy == "copy_below" and layer > 0:
-            below = self._below(layer, keys.view(batch, length, *keys.shape[1:]).transpose(1, 2))
-            keys[skipped], values[skipped] = (
-                stored.transpose(1, 2).flatten(0, 1)[skipped].to(mine.dtype)
-                for stored, mine in zip(below, (keys, values), strict=True)
-            )
-        keys, values = (flat.view(batch, length, *flat.shape[1:]).transpose(1, 2) for flat in (keys, values))
         store.fill(keys, values)
 
     def _below(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:

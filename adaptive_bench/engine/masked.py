@@ -103,5 +103,7 @@ def seen(call: EngineCall, layer: int) -> Tensor | None:
     if call.kv_policy != "evict":
         return None
     assert call.cache is not None, "eviction always has a cache"
+    if call.cache.is_complete(layer, call.valid.shape[1]):
+        return None
     keys = call.cache.store(layer).table.visible()
     return visible_keys(call.positions, keys, call.backbone.windows[layer]).sum(dim=-1)

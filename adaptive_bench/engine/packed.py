@@ -1,16 +1,16 @@
 """The packed executor: gathers the kept tokens, computes only those, and puts the result back. For evaluation.
 
-Hugging Face modules run unchanged on the gathered tokens: attention gets their hidden states, their own rotary rows
-and an explicit mask; the cache merges their K,V with what the KV policy says about the skipped ones. Padding is
-never computed in packed branches, unless leaving it in spares attention its mask. When every token is kept the branch
-is the dense one, bit for bit. One token per row has an executor of its own, `decode`.
+Gathered tokens go through the arithmetic of Hugging Face's modules, not through the modules (`backbone.step`): one
+gather brings what attends and what only leaves K,V, and query heads that share a key head do without copies of it.
+Padding is never computed in packed branches, unless leaving it in spares attention its mask. When every token is kept
+the branch is the dense one, bit for bit. One token per row has an executor of its own, `decode`.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from adaptive_bench.backbone import Site
+from adaptive_bench.backbone import Site, Turn
 from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.engine.kept import Kept
 from adaptive_bench.engine.kv_cache import Write
@@ -50,39 +50,42 @@ def packed_mlp(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | None:
     """MLP output [N, H] of the N kept tokens; `None` if there are none."""
     if call.tally is not None:
         call.tally.mlp(view.site.layer, kept.mask, slots=call.tally.weigh(kept.mask))
-    return call.backbone.mlp(view.site.layer)(view.read_at(kept.tokens)) if kept.count else None
+    if not kept.count:
+        return None
+    return call.backbone.step.mlp(call.backbone.mlp(view.site.layer), view.read_at(kept.tokens))
 
 
 def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | None:
     """Attention output [N, H] of the N kept tokens, in (row, position) order; `None` if there are none."""
     layer = view.site.layer
     assert call.cache is not None, "the packed executor always has a cache"
+    step, attention = call.backbone.step, call.backbone.attention(layer)
     repairs = call.repairs_kv(layer)
-    repaired = _repair(call, view, kept) if repairs and kept.host_skipped.size else None
-    write = Write(call.positions, call.valid, kept=kept, repaired=repaired)
+    write = Write(call.positions, call.valid, kept=kept, repairs=repairs)
+    keys = call.cache.expect(layer, write)
+    if repairs or kept.count:
+        tokens = kept.read if repairs else kept.rectangle.flatten()
+        states, turn = view.read_at(tokens), call.turns[layer].at(tokens)
+        call.cache.write_packed(layer, *step.keys_and_values(attention, states, turn))
+    else:
+        call.cache.write_skipped_only(layer)
     if not kept.count:
-        call.cache.write_skipped_only(layer, write)
         if call.tally is not None:
             call.tally.attention(layer, kept.mask, slots=0, pairs=0, repairs=repairs)
         return None
 
     chosen = kept.rectangle
-    keys = call.cache.expect(layer, write)
-    output, _ = call.backbone.attention(layer)(
-        view.read_at(chosen.flatten()).view(*chosen.shape, -1),
-        position_embeddings=tuple(table.flatten(0, 1)[chosen] for table in call.rotary_of(layer)),
-        attention_mask=call.mask(layer, call.positions.flatten()[chosen], keys),
-        past_key_values=call.cache,
-    )
+    first = slice(chosen.numel())  # who attends comes before who only leaves K,V
+    queries = step.queries(attention, states[first], Turn(turn.cos[first], turn.sin[first]))
+    mixed = step.attend_many(
+        attention,
+        queries.view(*chosen.shape, *queries.shape[1:]).transpose(1, 2),
+        *call.cache.stored(layer, kept.rows, queries.dtype),
+        call.mask(layer, call.positions.flatten()[chosen], keys),
+    ).flatten(0, 1)
     if call.tally is not None:
         slots = kept.width * call.tally.rows(kept.host_rows)
         call.tally.attention(
             layer, kept.mask, slots=slots, pairs=slots * keys.shape[1], repairs=repairs, visible=seen(call, layer)
         )
-    return output.flatten(0, 1)[kept.filled]
-
-
-def _repair(call: EngineCall, view: SiteView, kept: Kept) -> tuple[Tensor, Tensor]:
-    """K,V of the real tokens that skip, projected from the state they carry."""
-    cos, sin = (table.flatten(0, 1)[kept.skipped] for table in call.rotary_of(view.site.layer))
-    return call.backbone.project_kv(view.site.layer, view.read_at(kept.skipped), cos, sin)
+    return step.linear(attention.o_proj, mixed).index_select(0, kept.filled)
