@@ -156,7 +156,7 @@ COMMANDS = {
     "list": Source(
         "listing",
         "list_names",
-        "List methods, tasks, models, families, configs, runs, keys of a config or schemas, or say all of one.",
+        "List methods, tasks, models, families, configs, runs or keys of a config, or say all of one.",
         _FIND,
     ),
     "doctor": Source(

@@ -27,7 +27,6 @@ from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of
 
 if TYPE_CHECKING:
-    from adaptive_bench.cli.schemas.verification import Rederivation
     from adaptive_bench.config import RunConfig
 
 ENTRIES = Path("leaderboard/entries")
@@ -291,7 +290,7 @@ def _rederived(config: RunConfig, entry: Path, evidence: Any | None, *, as_json:
         differences, rows, unprojected, sealed = (), len(evidence.rows), evidence.unprojected, evidence.sealed
         unscored = evidence.unscored
     if as_json:
-        outcome: Rederivation = {
+        outcome = {
             "holds": not differences,
             "rows": rows,
             "differences": list(differences),

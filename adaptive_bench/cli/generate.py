@@ -20,7 +20,6 @@ from adaptive_bench.validation import LARGEST_SEED
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from adaptive_bench.cli.schemas.generation import Generation
     from adaptive_bench.model import AdaptiveModel
 
 
@@ -107,7 +106,7 @@ def generate(
     if saving is None and dial is None and (hint := _saves_nothing(model, folder, calibration)):
         typer.echo(paragraph(hint), err=True)
     if as_json:
-        found: Generation = {
+        found = {
             "method": str(model.spec),
             "dial": model.dial,
             "claimed_saving": model.method.claimed_saving,
