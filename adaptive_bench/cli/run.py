@@ -28,7 +28,7 @@ _WHAT, _HOW, _WHERE = PANELS
 # Options of work, and of what is shown when it is over; a part of the plan (--shard, --cell) is named by --dry-run.
 _OF_WORK = ("--jobs", "--overwrite", "--no-recheck")
 _OF_A_PART = ("--shard", "--cell", "--launcher", "--resources")
-_OF_THE_END = ("--time", "--table-only", "--wide", "--plot", "--open")
+_OF_THE_END = ("--time", "--table-only", "--wide", "--open")
 
 
 class Overwriting(StrEnum):
@@ -140,9 +140,6 @@ def run(
     wide: Annotated[
         bool, typer.Option("--wide", help="Print scores with intervals at all levels, and what was saved there.")
     ] = False,
-    plot: Annotated[
-        bool, typer.Option("--plot", help="Draw scores over savings below the table, in the width of the terminal.")
-    ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Build the page at the end and show it.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -247,7 +244,7 @@ def run(
             "recheck": not no_recheck,
             "wait_s": None if wait is None else 60 * wait,
         }
-        execute(run_config, how | {"shard": part}, wide=wide, plot=plot, open_page=open_page, debug=debug, timed=timed)
+        execute(run_config, how | {"shard": part}, wide=wide, open_page=open_page, debug=debug, timed=timed)
 
 
 def _controlled(config: RunConfig, dry_run: bool) -> RunConfig:

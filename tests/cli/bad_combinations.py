@@ -25,7 +25,7 @@ IDLE = [
             (("run", "--dry-run"), option, value, "with --dry-run")
             for option, *value in (
                 *(("--jobs", "2"), ("--overwrite", "always"), ("--no-recheck",), ("--time",), ("--table-only",)),
-                *(("--wide",), ("--plot",), ("--open",)),
+                *(("--wide",), ("--open",)),
             )
         ),
         *(
