@@ -137,13 +137,6 @@ COMMANDS = {
         _USE,
         "named_run:RunCommand",
     ),
-    "export-decisions": Source(
-        "export_decisions",
-        "export_decisions",
-        "Write keep masks, tokens by branches, of prompts and of what a method wrote or chose, in the first seed.",
-        _USE,
-        "named_run:RunCommand",
-    ),
     "lm-eval": Source(
         "lm_eval",
         "lm_eval",

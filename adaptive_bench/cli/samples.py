@@ -111,12 +111,11 @@ def samples(
 
 
 def evaluations_of(
-    known: Manifest, task: str | None, methods: str | None, *, shuffled: bool = False, option: str = "--methods"
+    known: Manifest, task: str | None, methods: str | None, *, shuffled: bool = False
 ) -> list[EvaluationEntry]:
     """What a run's first seed was measured on: one task, the methods that are named or all.
 
     Args:
-        option: What gives the methods.
         shuffled: The controls of shuffled decisions as well.
 
     Raises:
@@ -129,7 +128,7 @@ def evaluations_of(
     chosen = _one_of(list(dict.fromkeys(one.task for one in tests)), task)
     seed = known.training_of(tests[0]).seed
     found = [one for one in tests if one.task == chosen and known.training_of(one).seed == seed]
-    return _wanted(found, methods, option)
+    return _wanted(found, methods)
 
 
 def axis_of(run: Path) -> tuple[str, str]:
@@ -238,7 +237,7 @@ def _one_of(tasks: Sequence[str], wanted: str | None) -> str:
     return wanted
 
 
-def _wanted(evaluations: Sequence[EvaluationEntry], methods: str | None, option: str) -> list[EvaluationEntry]:
+def _wanted(evaluations: Sequence[EvaluationEntry], methods: str | None) -> list[EvaluationEntry]:
     if methods is None:
         return list(evaluations)
     by_spec: dict[str, list[EvaluationEntry]] = {}
@@ -246,5 +245,5 @@ def _wanted(evaluations: Sequence[EvaluationEntry], methods: str | None, option:
         by_spec.setdefault(one.method, []).append(one)
     specs = [str(spec) for spec in parse_specs(methods)]
     if unknown := [spec for spec in specs if spec not in by_spec]:
-        raise UsageError(f"{option} takes specs of the run, {', '.join(by_spec)}, got {unknown[0]!r}.")
+        raise UsageError(f"--methods takes specs of the run, {', '.join(by_spec)}, got {unknown[0]!r}.")
     return [one for spec in specs for one in by_spec[spec]]

@@ -310,7 +310,6 @@ PLACES = [
             (("retry",),),
             (("generate",), "a"),
             (("export-model",), "--method", "gateskip", "-o", "new"),
-            (("export-decisions",), "--method", "gateskip"),
             (("time", "--run"),),
         )
     ),
