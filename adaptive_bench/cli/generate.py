@@ -12,7 +12,6 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import named, naming_plugins, run_names
 from adaptive_bench.errors import UsageError
 from adaptive_bench.validation import LARGEST_SEED
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def generate(
-    ctx: typer.Context,
     checkpoint: Annotated[
         Path,
         typer.Argument(
@@ -57,12 +55,6 @@ def generate(
     registry.load_plugins(plugin)
     if saving is not None and dial is not None:
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
-    if temperature == 0:
-        refuse_idle(
-            ctx, "without sampling", "--top-p", "--seed", instead=", or sample with a --temperature above 0 such as 1"
-        )
-    if dial is not None:
-        refuse_idle(ctx, "beside --dial, which needs none", "--calibration")
     from adaptive_bench.recipe import LEAST_TEMPERATURE
 
     if 0 < temperature < LEAST_TEMPERATURE:

@@ -13,7 +13,6 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
@@ -60,7 +59,6 @@ class Document:
 
 
 def samples(
-    ctx: typer.Context,
     run: Run,
     task: Annotated[str | None, typer.Option(help="Which task; needed where the run has several.")] = None,
     level: Annotated[
@@ -80,8 +78,6 @@ def samples(
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
 ) -> None:
     """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
-    if as_json:
-        refuse_idle(ctx, "beside --json, which has whole texts anyway", "--full")
     registry.load_plugins(plugin)
     known = manifest_of(run)
     wanted = evaluations_of(known, task, methods, shuffled=shuffled)

@@ -9,7 +9,6 @@ import typer
 
 from adaptive_bench import faults, output, registry
 from adaptive_bench.cli.completion import specs as specs_of
-from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import Out, run_names
 from adaptive_bench.cli.values import is_count, items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
@@ -21,7 +20,6 @@ _PRECISIONS = ("fp32", "bf16")
 
 
 def speculate(
-    ctx: typer.Context,
     model: Annotated[
         str,
         typer.Argument(
@@ -71,8 +69,6 @@ def speculate(
     """
     if precision not in _PRECISIONS:
         raise UsageError(f"--precision is {' or '.join(_PRECISIONS)}, got {precision!r}.")
-    if output.is_stdout(to):
-        refuse_idle(ctx, "beside -o -, which prints the record as well", "--json")
     wanted = items_value(tasks, "--tasks")
     batches = numbers_value(batch, "--batch", int, "whole numbers from 1 such as 1,8", is_count)
     rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
@@ -121,7 +117,7 @@ def speculate(
         raise Interrupted("Stopped. Nothing was written; give the command again.") from None
     if to is not None:
         output.write_text(to, sealed(json_text(record)))
-    if as_json:
+    if as_json and not output.is_stdout(to):
         typer.echo(json_text(record), nl=False)
     elif not output.is_stdout(to):
         typer.echo(shown(record))

@@ -69,7 +69,6 @@ def test_some_methods_of_a_run_are_verified_alone(command, finished, tmp_path):
     assert {one["method"] for one in json.loads(command(*verify, "gateskip").stdout)} == {"gateskip"}
     wrong = command(*verify, "mod")
     assert wrong.exit_code == 2 and "Known: dense" in wrong.stderr
-    assert command(*verify, "gateskip", "--from-records").exit_code == 2
 
 
 def test_every_command_with_json_is_tried():
