@@ -1,7 +1,7 @@
 # make run    install into .venv and run the default comparison (ARGS="--seeds 3" adds flags)
 # make test   install and run what a change can break, in minutes (ARGS="-k spec" selects)
 # make test-all  the slow tests as well: kills, edits between runs, clusters, browser, real models where they are
-# make check  lint, format, types, and which file may import which
+# make check  lint, format, types, which file may import which, and the budget of code lines
 # make docs   the documentation as a site in build/docs, with the board of all entries; a broken link or a page outside
 #             the navigation is an error
 # make gpu    speed on one NVIDIA GPU, and all methods there against the CPU, in eight minutes; installs nothing and needs
@@ -33,6 +33,7 @@ test-all: $(INSTALLED)
 	$(PYTEST) -m "not gpu and not network" $(ARGS)
 
 check: $(INSTALLED)
+	$(BIN)/python .ci/budget.py
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

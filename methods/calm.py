@@ -28,9 +28,7 @@ its own confidence. Tokens in a batch exit one by one. The output of the probe a
 logits. `decay` is off by default, so that one threshold means one thing; `min_exit` spares the first layers, whose
 heads are overconfident. Tokens that may exit are probed at every dial value, even where none exits: there the saving is
 negative, and `dense` is the model without probes. The threshold that the paper's own calibration chooses (Learn then
-Test, section 4) is not a point on a board, since boards compare at equal savings:
-`adaptive_bench.model.learn_then_test.certified_dial` finds it for a model and prompts, from how much texts differ from
-those at full depth; the variant that compares their quality with references is left out.
+Test, section 4) is left out: boards compare at equal savings.
 """
 
 from __future__ import annotations

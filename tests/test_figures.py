@@ -18,7 +18,7 @@ WRITTEN = figures.figures(DOCS / "records")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 OF_CONCEPTS = (
     "concepts.md", "protocol.md", "statistics.md", "tables.md", "headroom.md", "leaderboard.md",
-    "tuning.md", "speculation.md", "decisions.md", "findings.md",
+    "tuning.md", "speculation.md", "findings.md",
 )  # fmt: skip
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -143,14 +143,12 @@ def test_who_is_ahead_is_what_the_findings_say():
     assert WRITTEN["ahead.svg"].count("<circle") == sum(map(len, found.values()))
 
 
-def test_drafts_and_decisions_are_drawn_as_the_pages_tell():
+def test_drafts_are_drawn_as_the_page_tells():
     kept = mechanisms.accepted()
     assert (
         mechanisms.DRAFT[:kept] == mechanisms.TEXT[1 : 1 + kept] and mechanisms.DRAFT[kept] != mechanisms.TEXT[1 + kept]
     )
     assert any(f"{kept + 1} from one call" in text for text in _texts(WRITTEN["speculation.svg"]))
-    assert all(len(keep) == len(mechanisms.SITES) for keep in mechanisms.KEEP)
-    assert set(mechanisms.KEEP) <= set(_texts(WRITTEN["decisions.svg"]))
 
 
 def test_numbers_follow_the_record():

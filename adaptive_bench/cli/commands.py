@@ -137,13 +137,6 @@ COMMANDS = {
         _USE,
         "named_run:RunCommand",
     ),
-    "export-decisions": Source(
-        "export_decisions",
-        "export_decisions",
-        "Write keep masks, tokens by branches, of prompts and of what a method wrote or chose, in the first seed.",
-        _USE,
-        "named_run:RunCommand",
-    ),
     "lm-eval": Source(
         "lm_eval",
         "lm_eval",
@@ -156,7 +149,7 @@ COMMANDS = {
     "list": Source(
         "listing",
         "list_names",
-        "List methods, tasks, models, families, configs, runs, keys of a config or schemas, or say all of one.",
+        "List methods, tasks, models, families, configs, runs or keys of a config, or say all of one.",
         _FIND,
     ),
     "doctor": Source(

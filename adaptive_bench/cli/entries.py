@@ -12,7 +12,6 @@ import typer
 
 from adaptive_bench import output, registry
 from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import Run, named, run_names
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
@@ -27,7 +26,6 @@ from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of
 
 if TYPE_CHECKING:
-    from adaptive_bench.cli.schemas.verification import Rederivation
     from adaptive_bench.config import RunConfig
 
 ENTRIES = Path("leaderboard/entries")
@@ -148,7 +146,6 @@ def _seeds_of(config: Path) -> list[int]:
 
 
 def verify(
-    ctx: typer.Context,
     entry: Annotated[
         Path,
         typer.Argument(
@@ -189,12 +186,6 @@ def verify(
     if from_records and record:
         raise UsageError(
             "--record keeps what was measured again, but --from-records measures nothing. Leave one of them out."
-        )
-    if from_records:
-        refuse_idle(
-            ctx,
-            "with --from-records, which measures nothing and makes the whole table",
-            *("--methods", "--documents", "--saving", "--tolerance", "--device", "--data-dir"),
         )
     registry.load_plugins(plugin)
     values, answers, evidence = registry.get("sites", "entry")(entry)
@@ -291,7 +282,7 @@ def _rederived(config: RunConfig, entry: Path, evidence: Any | None, *, as_json:
         differences, rows, unprojected, sealed = (), len(evidence.rows), evidence.unprojected, evidence.sealed
         unscored = evidence.unscored
     if as_json:
-        outcome: Rederivation = {
+        outcome = {
             "holds": not differences,
             "rows": rows,
             "differences": list(differences),

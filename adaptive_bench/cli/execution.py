@@ -64,7 +64,6 @@ def execute(
     how: Mapping[str, Any] | None = None,
     *,
     wide: bool = False,
-    plot: bool = False,
     open_page: bool = False,
     debug: bool = False,
     timed: bool = False,
@@ -74,7 +73,6 @@ def execute(
     Args:
         how: Further arguments of `adaptive_bench.runs.run`.
         wide: Scores with intervals at all levels, and what was saved and spent there.
-        plot: Draw them as well.
         open_page: Build the page of the run and show it in a browser.
         debug: Print the traceback of everything that failed.
         timed: Once everything is done time its methods, and make the table with their times.
@@ -98,7 +96,7 @@ def execute(
     if not outcome.is_main_process:
         return
     try:
-        _print_outcome(outcome, config, wide=wide, plot=plot, open_page=open_page)
+        _print_outcome(outcome, config, wide=wide, open_page=open_page)
     except BrokenPipeError:  # nobody reads any more; everything is on disk
         let_go(sys.stdout)
     if outcome.failures:
@@ -117,7 +115,7 @@ def _timed(config: RunConfig, reporter: Reporter) -> RunOutcome:
     return run(config, reporter, table_only=True)
 
 
-def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, plot: bool, open_page: bool) -> None:
+def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_page: bool) -> None:
     if outcome.elsewhere:
         typer.echo("\n" + paragraph(outcome.elsewhere))
     matched = (config.match_on, config.match_phase)
@@ -126,8 +124,6 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, plot: 
         typer.echo(f"\n{QUICK_NOTE}")
     if rows:
         typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
-    if rows and plot:
-        typer.echo("\n" + registry.get("leaderboards", "plot")(rows))
     for warning in (*outcome.warnings, *_unchecked(config)):
         typer.echo("\n" + paragraph(f"Note: {warning}"))
     name = quoted_name(outcome.folder)

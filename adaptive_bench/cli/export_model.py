@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import Run
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
@@ -23,14 +22,12 @@ if TYPE_CHECKING:
 
 
 def export_model(
-    ctx: typer.Context,
     run: Run,
     method: Annotated[str, typer.Option(help="Which method spec of the run.")],
     to: Annotated[
-        Path | None,
+        Path,
         typer.Option("--output", "-o", parser=output.new_folder, help="Folder to write; it must not exist."),
-    ] = None,
-    folder: Annotated[Path | None, typer.Argument(hidden=True, help="How -o was given once.")] = None,
+    ],
     without_layers: Annotated[
         int | None,
         typer.Option(
@@ -47,16 +44,6 @@ def export_model(
     Where the method leaves a backbone of the hub as it is, the folder names that backbone and holds what was added.
     With --without-layers it is a plain Hugging Face model, which `run --model` takes: a method on a pruned backbone.
     """
-    if without_layers is None:
-        refuse_idle(ctx, "without --without-layers", "--calibration")
-    if to is None:
-        asked = "no folder" if folder is None else f"{str(folder)!r} without it"
-        raise UsageError(
-            f"The folder that is written is given by -o, got {asked}. Give `-o {folder or 'my-model'}`, one that does "
-            f"not exist."
-        )
-    if folder is not None:
-        raise UsageError(f"One run is exported, got {str(folder)!r} as well. Leave it out.")
     registry.load_plugins(plugin)
     from adaptive_bench.method import starting_spec, training_spec
     from adaptive_bench.model import AdaptiveModel, stored_calibration

@@ -12,7 +12,6 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import named, naming_plugins, run_names
 from adaptive_bench.errors import UsageError
 from adaptive_bench.validation import LARGEST_SEED
@@ -20,12 +19,10 @@ from adaptive_bench.validation import LARGEST_SEED
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from adaptive_bench.cli.schemas.generation import Generation
     from adaptive_bench.model import AdaptiveModel
 
 
 def generate(
-    ctx: typer.Context,
     checkpoint: Annotated[
         Path,
         typer.Argument(
@@ -68,15 +65,8 @@ def generate(
     registry.load_plugins(plugin)
     if saving is not None and dial is not None:
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
-    if temperature == 0:
-        refuse_idle(
-            ctx, "without sampling", "--top-p", "--seed", instead=", or sample with a --temperature above 0 such as 1"
-        )
-    if not chat_template:
-        options = ("--system-prompt", "--enable-thinking", "--no-enable-thinking")
-        refuse_idle(ctx, "without a chat template", *options, instead=", or add --chat-template")
-    if dial is not None:
-        refuse_idle(ctx, "beside --dial, which needs none", "--calibration")
+    if not chat_template and (system_prompt or enable_thinking is not None):
+        raise UsageError("A system prompt and thinking are told by a chat template, got no --chat-template. Add it.")
     from adaptive_bench.recipe import LEAST_TEMPERATURE
 
     if 0 < temperature < LEAST_TEMPERATURE:
@@ -133,7 +123,7 @@ def generate(
     if saving is None and dial is None and (hint := _saves_nothing(model, folder, calibration)):
         typer.echo(paragraph(hint), err=True)
     if as_json:
-        found: Generation = {
+        found = {
             "method": str(model.spec),
             "dial": model.dial,
             "claimed_saving": model.method.claimed_saving,

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, cast
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.values import items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
@@ -18,7 +17,6 @@ _POLICIES = ("recompute", "copy_below", "evict")
 
 
 def headroom(
-    ctx: typer.Context,
     model: Annotated[
         str,
         typer.Argument(
@@ -66,8 +64,6 @@ def headroom(
     asked = None
     if levels is not None:
         asked = tuple(sorted(numbers_value(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
-    if output.is_stdout(to):
-        refuse_idle(ctx, "beside -o -, which prints the record as well", "--json")
     wanted = items_value(tasks, "--tasks")
     if to is not None:
         output.check(to)  # before what would be lost is measured
@@ -103,7 +99,7 @@ def headroom(
         record: dict[str, Any] = study(subject, names, settings, out, reporter)
     if to is not None:
         output.write_text(to, sealed(json_text(record)))
-    if as_json:
+    if as_json and not output.is_stdout(to):
         typer.echo(json_text(record), nl=False)
     elif not output.is_stdout(to):
         typer.echo(shown(record))

@@ -12,7 +12,6 @@ from adaptive_bench import output, registry
 from adaptive_bench.cli.completion import list_of
 from adaptive_bench.cli.completion import specs as specs_of
 from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import Out, run_names
 from adaptive_bench.cli.values import is_share, items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
@@ -27,11 +26,9 @@ if TYPE_CHECKING:
 FORMS = (".html", ".csv", ".parquet", ".json", ".svg", ".pdf", ".png")
 _LARGEST_TEXT = 1_000_000  # characters; no context is so long
 _PICTURES = FORMS[4:]
-_OF_TASKS = ("--limit", "--num-fewshot", "--data-dir")
 
 
 def inspect(
-    ctx: typer.Context,
     model: Annotated[
         str,
         typer.Argument(
@@ -89,7 +86,6 @@ def inspect(
     one method at one saving. Without -o skip rates are printed.
     """
     _check(text, answer, tasks, to)
-    _check_idle(ctx, text, answer, to, as_json=as_json, paper=paper)
     if paper:
         _check_paper(tasks, savings, pos, to)
     prompt, given = _read(text), _read(answer)
@@ -144,21 +140,6 @@ def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path |
     if to != output.STDOUT and to.suffix not in FORMS:
         raise UsageError(f"-o is a file that ends in one of {', '.join(FORMS)}, got {str(to)!r}. Name such a file.")
     output.check(to)
-
-
-def _check_idle(
-    ctx: typer.Context, text: Path | None, answer: Path | None, to: Path | None, *, as_json: bool, paper: bool
-) -> None:
-    if text is None:
-        refuse_idle(ctx, "with --tasks, whose documents bring their own length", "--max-new-tokens")
-    else:
-        refuse_idle(ctx, "with --text, which is one document: they choose those of --tasks", *_OF_TASKS)
-    if answer is not None:
-        refuse_idle(ctx, "with --answer, as nothing is written then", "--max-new-tokens")
-    if to is not None and not (paper and to != output.STDOUT):
-        refuse_idle(ctx, f"beside -o {to}: what is written is not printed as well", "--json")
-    if to is not None and to.suffix in _PICTURES:
-        refuse_idle(ctx, "in a picture, which has no kinds of tokens", "--pos")
 
 
 def _check_paper(tasks: str | None, savings: str | None, pos: str | None, to: Path | None) -> None:
@@ -272,7 +253,7 @@ def _print_paper(
     record = gate_analysis(subjects, _texts_of(subjects, names, limit, num_fewshot, data_dir), names)
     if to is not None:
         output.write_text(to, json_text(record))
-    if as_json:
+    if as_json and not output.is_stdout(to):
         typer.echo(json_text(record), nl=False)
     elif not output.is_stdout(to):
         typer.echo(paper_shown(record))

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
@@ -16,7 +16,6 @@ from adaptive_bench import registry
 from adaptive_bench.cli.completion import names_of
 from adaptive_bench.cli.overheads import overhead_rows, overhead_texts
 from adaptive_bench.cli.run_list import STATES, Wanted, runs_in, shown
-from adaptive_bench.cli.schemas import SCHEMAS, json_schema, schema_rows
 from adaptive_bench.cli.source_facts import source_facts
 from adaptive_bench.cli.tables import fitting, lines_of, listed
 from adaptive_bench.cli.waiting import load_libraries
@@ -24,9 +23,6 @@ from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.runs import check_output, run_folders
 from adaptive_bench.task import OpenTask, Task, TaskGroup, check_registered
-
-if TYPE_CHECKING:
-    from adaptive_bench.cli.schemas.listing import KeyRow
 
 
 class Listed(StrEnum):
@@ -39,7 +35,6 @@ class Listed(StrEnum):
     configs = "configs"
     runs = "runs"
     keys = "keys"
-    schemas = "schemas"
 
 
 # What columns of JSON are called in a table.
@@ -48,8 +43,6 @@ _TITLES = {"description": "what it is", "origin": "from"}
 
 def _names(ctx: typer.Context, incomplete: str) -> list[str]:
     what = ctx.params.get("what")
-    if str(what) == Listed.schemas:
-        return [name for name in SCHEMAS if name.startswith(incomplete)]
     return names_of(cast(registry.Group, str(what)))(incomplete) if str(what) in get_args(registry.Group) else []
 
 
@@ -78,11 +71,10 @@ def list_names(
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List methods, tasks, models, families, configs, runs, keys of a config or schemas, or say all of one.
+    """List methods, tasks, models, families, configs, runs or keys of a config, or say all of one.
 
     Of runs, the newest first; options choose by a part of the name. In JSON a number is a number, and what is not known
-    or does not apply is null. `list schemas` names what each command prints with --json, `list schemas NAME` prints its
-    JSON Schema.
+    or does not apply is null.
     """
     if plugin or (model is not None and what is Listed.methods):
         load_libraries()
@@ -93,9 +85,6 @@ def list_names(
     if full and what is not Listed.methods:
         raise UsageError(f"--full goes with `list methods`, got `list {what}`. Leave it out.")
     rows = _rows(what, out, Wanted(model, task, method, state, since), methods)
-    if what is Listed.schemas and name is not None:
-        typer.echo(json.dumps(json_schema(name), indent=2, ensure_ascii=False))
-        return
     if name is not None:
         rows = _only(rows, what, name)
     if as_json:
@@ -111,8 +100,6 @@ def list_names(
     elif what is Listed.methods and name is None and not full:
         typer.echo(lines_of([(row["name"], row["description"]) for row in rows]))
         typer.echo("\n`adaptive-bench list methods NAME` says all of one, --full of all.")
-    elif what is Listed.schemas:
-        typer.echo(lines_of([(row["name"], row["command"].removeprefix("adaptive-bench ")) for row in rows]))
     else:
         typer.echo(listed([{_TITLES.get(key, key): _text(key, value) for key, value in row.items()} for row in rows]))
         if what is Listed.methods:
@@ -122,7 +109,7 @@ def list_names(
 
 
 def _rows(what: Listed, out: Path, wanted: Wanted, methods: str | None) -> Sequence[Mapping[str, Any]]:
-    """Of one of the kinds in `schemas.listing`.
+    """The rows of a kind.
 
     Raises:
         UsageError: There is no such list of a model, or of methods on one.
@@ -141,8 +128,6 @@ def _rows(what: Listed, out: Path, wanted: Wanted, methods: str | None) -> Seque
         return overhead_rows(wanted.model, methods)
     if what is Listed.keys:
         return _config_keys()
-    if what is Listed.schemas:
-        return schema_rows()
     return _registered(cast(registry.Group, what.value))
 
 
@@ -179,7 +164,7 @@ def _facts(group: registry.Group, thing: Any) -> dict[str, Any]:
     )
 
 
-def _config_keys() -> list[KeyRow]:
+def _config_keys() -> list[dict[str, Any]]:
     """Every key that has a value, for config files and `--set`, with the default of a file that does not name it."""
     from adaptive_bench.config import keys, part_of
 

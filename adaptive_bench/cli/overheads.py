@@ -12,10 +12,8 @@ from adaptive_bench.spec import MethodSpec, parse_specs
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from adaptive_bench.cli.schemas.listing import OverheadRow
 
-
-def overhead_rows(model_name: str, specs: str | None) -> list[OverheadRow]:
+def overhead_rows(model_name: str, specs: str | None) -> list[dict[str, Any]]:
     """One row per method spec, measured on the model.
 
     Args:
@@ -57,7 +55,7 @@ def _number(key: str, value: float) -> str:
     return f"{value:.2%}" if key.endswith("_share") else f"{value:,.0f}"
 
 
-def _row(backbone: PreTrainedModel, spec: MethodSpec, *, named: bool) -> OverheadRow:
+def _row(backbone: PreTrainedModel, spec: MethodSpec, *, named: bool) -> dict[str, Any]:
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.model.overhead import measure_overhead
 

@@ -12,7 +12,6 @@ from adaptive_bench import fork_server, registry
 from adaptive_bench.cli.completion import names_of
 from adaptive_bench.cli.config_options import PANELS, Overrides
 from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import naming_plugins
 from adaptive_bench.cli.strict import Debug
 from adaptive_bench.cli.waiting import load_libraries
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
     from adaptive_bench.config import RunConfig
 
 _WHAT, _HOW, _WHERE = PANELS
-# Options of work, and of what is shown when it is over; a part of the plan (--shard, --cell) is named by --dry-run.
-_OF_WORK = ("--jobs", "--overwrite", "--no-recheck")
-_OF_A_PART = ("--shard", "--cell", "--launcher", "--resources")
-_OF_THE_END = ("--time", "--table-only", "--wide", "--plot", "--open")
 
 
 class Overwriting(StrEnum):
@@ -140,9 +135,6 @@ def run(
     wide: Annotated[
         bool, typer.Option("--wide", help="Print scores with intervals at all levels, and what was saved there.")
     ] = False,
-    plot: Annotated[
-        bool, typer.Option("--plot", help="Draw scores over savings below the table, in the width of the terminal.")
-    ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Build the page at the end and show it.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -163,10 +155,6 @@ def run(
             "--no-controls is for --methods, to which controls are added; what a config lists is taken as it stands. "
             "Leave it out, or give --methods."
         )
-    if dry_run:
-        refuse_idle(ctx, "with --dry-run, which prints the plan of all work alone", *_OF_WORK, *_OF_THE_END)
-    if table_only:
-        refuse_idle(ctx, "with --table-only, which computes nothing", *_OF_WORK, *_OF_A_PART)
     if flops is not None and not dry_run:
         raise UsageError("--flops is for --dry-run, which prints the hours a run takes. Add --dry-run or leave it out.")
     if wait is not None and not table_only:
@@ -247,7 +235,7 @@ def run(
             "recheck": not no_recheck,
             "wait_s": None if wait is None else 60 * wait,
         }
-        execute(run_config, how | {"shard": part}, wide=wide, plot=plot, open_page=open_page, debug=debug, timed=timed)
+        execute(run_config, how | {"shard": part}, wide=wide, open_page=open_page, debug=debug, timed=timed)
 
 
 def _controlled(config: RunConfig, dry_run: bool) -> RunConfig:

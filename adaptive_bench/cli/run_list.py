@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adaptive_bench import registry
 from adaptive_bench.cli.tables import fits, fitting, terminal_width, wrapped
-from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of
 from adaptive_bench.store.results import problem_of, read_run
 from adaptive_bench.store.runs import run_folders, run_name
-from adaptive_bench.validation import rule_of
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
-    from adaptive_bench.cli.schemas.listing import RunRow
 
 STATES = ("done", "partial", "unfinished", "damaged")
 _UNSAID = {"documents": "all", "shots": "own"}  # what a config means that does not say it
@@ -69,7 +62,7 @@ def _is_day(text: str) -> bool:
         return False
 
 
-def runs_in(out: Path, wanted: Wanted) -> list[RunRow]:
+def runs_in(out: Path, wanted: Wanted) -> list[dict[str, Any]]:
     """Runs that were begun in a folder, the newest first. A damaged one is named and costs nothing more."""
     return [run for run in map(_run, run_folders(out)) if wanted.fit(run)]
 
@@ -82,34 +75,15 @@ def shown(runs: Iterable[Mapping[str, Any]], width: int | None = None) -> str:
     return "\n\n".join(_paragraph(row, width) for row in rows)
 
 
-def _run(folder: Path) -> RunRow:
-    """A run as it is listed. An edited file may hold anything: `model: 5` is a number in YAML."""
-    from pydantic import ValidationError
-
+def _run(folder: Path) -> dict[str, Any]:
+    """A run as it is listed."""
     about = read_run(folder / "config.yaml")
     if "problem" not in about and (problem := problem_of(folder) or _of_its_list(folder)):
         about |= {"state": "damaged", "problem": problem}
-    try:
-        return _rows().validate_python(_row(folder, about), strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        problem = (
-            f"A run does not say {first['loc'][0]} so: {rule_of(first)}, got {one_line(repr(first['input']), 60)}. Put "
-            f"its own config.yaml, command.json and run.json back."
-        )
-        return _row(folder, {"state": "damaged", "problem": problem})
+    return _row(folder, about)
 
 
-@cache  # to make it takes as long as to read a run
-def _rows() -> TypeAdapter[RunRow]:
-    from pydantic import TypeAdapter
-
-    from adaptive_bench.cli.schemas.listing import RunRow
-
-    return TypeAdapter(RunRow)
-
-
-def _row(folder: Path, about: Mapping[str, Any]) -> RunRow:
+def _row(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     measuring, training = about.get("evaluation", {}), about.get("train", {})
     return {
         "run": run_name(folder),

@@ -13,7 +13,6 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
@@ -60,7 +59,6 @@ class Document:
 
 
 def samples(
-    ctx: typer.Context,
     run: Run,
     task: Annotated[str | None, typer.Option(help="Which task; needed where the run has several.")] = None,
     level: Annotated[
@@ -80,8 +78,6 @@ def samples(
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
 ) -> None:
     """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
-    if as_json:
-        refuse_idle(ctx, "beside --json, which has whole texts anyway", "--full")
     registry.load_plugins(plugin)
     known = manifest_of(run)
     wanted = evaluations_of(known, task, methods, shuffled=shuffled)
@@ -111,12 +107,11 @@ def samples(
 
 
 def evaluations_of(
-    known: Manifest, task: str | None, methods: str | None, *, shuffled: bool = False, option: str = "--methods"
+    known: Manifest, task: str | None, methods: str | None, *, shuffled: bool = False
 ) -> list[EvaluationEntry]:
     """What a run's first seed was measured on: one task, the methods that are named or all.
 
     Args:
-        option: What gives the methods.
         shuffled: The controls of shuffled decisions as well.
 
     Raises:
@@ -129,7 +124,7 @@ def evaluations_of(
     chosen = _one_of(list(dict.fromkeys(one.task for one in tests)), task)
     seed = known.training_of(tests[0]).seed
     found = [one for one in tests if one.task == chosen and known.training_of(one).seed == seed]
-    return _wanted(found, methods, option)
+    return _wanted(found, methods)
 
 
 def axis_of(run: Path) -> tuple[str, str]:
@@ -238,7 +233,7 @@ def _one_of(tasks: Sequence[str], wanted: str | None) -> str:
     return wanted
 
 
-def _wanted(evaluations: Sequence[EvaluationEntry], methods: str | None, option: str) -> list[EvaluationEntry]:
+def _wanted(evaluations: Sequence[EvaluationEntry], methods: str | None) -> list[EvaluationEntry]:
     if methods is None:
         return list(evaluations)
     by_spec: dict[str, list[EvaluationEntry]] = {}
@@ -246,5 +241,5 @@ def _wanted(evaluations: Sequence[EvaluationEntry], methods: str | None, option:
         by_spec.setdefault(one.method, []).append(one)
     specs = [str(spec) for spec in parse_specs(methods)]
     if unknown := [spec for spec in specs if spec not in by_spec]:
-        raise UsageError(f"{option} takes specs of the run, {', '.join(by_spec)}, got {unknown[0]!r}.")
+        raise UsageError(f"--methods takes specs of the run, {', '.join(by_spec)}, got {unknown[0]!r}.")
     return [one for spec in specs for one in by_spec[spec]]

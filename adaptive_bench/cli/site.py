@@ -9,7 +9,6 @@ import typer
 
 from adaptive_bench import output, registry
 from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.former import check_runs_folder
 from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
 from adaptive_bench.cli.named_run import Out, Runs
 from adaptive_bench.cli.waiting import READING_TABLES, waiting
@@ -49,7 +48,6 @@ def build(
     """
     check_value("--axis", axis, AXES)
     check_value("--phase", phase, PHASES)
-    check_runs_folder(out, "page")
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
     registry.load_plugins(plugin)
     site = registry.get("sites", "board")
@@ -78,7 +76,6 @@ def ranks(
     out: Out = DEFAULT_OUT,
 ) -> None:
     """Write the ranked tables that an entry changes, and what is refused, as text for a pull request."""
-    check_runs_folder(out, "ranks")
     if before is not None and not before.is_dir():
         raise UsageError(f"--before is a folder of entries, got {str(before)!r}, which is none. Name the folder.")
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
@@ -103,7 +100,6 @@ def findings(
 ) -> None:
     """Write what a board found as sentences, each with its figures and intervals."""
     check_value("--axis", axis, AXES)
-    check_runs_folder(out, "findings")
     chosen = [path for folder in folders for path in tables(folder)] if folders else [newest(out)]
     with waiting(READING_TABLES):
         said = list(registry.get("sites", "findings")(chosen, to, axis, level, note))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
 from adaptive_bench import faults, output, registry
 from adaptive_bench.cli.completion import specs as specs_of
-from adaptive_bench.cli.idle import refuse_idle
 from adaptive_bench.cli.named_run import Out, run_names
 from adaptive_bench.cli.values import is_count, items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
@@ -17,11 +16,10 @@ from adaptive_bench.errors import Interrupted, UsageError
 from adaptive_bench.store.shelves import DEFAULT_OUT
 from adaptive_bench.validation import MOST_THREADS
 
-_KINDS, _PRECISIONS = ("fixed", "clasp"), ("fp32", "bf16")
+_PRECISIONS = ("fp32", "bf16")
 
 
 def speculate(
-    ctx: typer.Context,
     model: Annotated[
         str,
         typer.Argument(
@@ -37,16 +35,8 @@ def speculate(
             autocompletion=specs_of, help="Method spec: which of a run; on a plain model `static_depth` by default."
         ),
     ] = None,
-    draft: Annotated[
-        str,
-        typer.Option(metavar="|".join(_KINDS), help="The method's dial, or layers that CLaSp chooses for each draft."),
-    ] = "fixed",
     savings: Annotated[str, typer.Option(help="Shares of token-branches that drafting skips.")] = "0.25,0.5",
     draft_length: Annotated[int, typer.Option(min=1, help="Most tokens of a draft.")] = 4,
-    stop_below: Annotated[
-        float,
-        typer.Option(min=0.0, max=1.0, help="A draft ends after a token of a smaller probability; 0: never for that."),
-    ] = 0.0,
     batch: Annotated[str, typer.Option(help="Rows of a batch; each is a setting of its own.")] = "1,8",
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, a seeded draw.")] = 8,
     num_fewshot: Annotated[
@@ -77,11 +67,8 @@ def speculate(
     The text is that of greedy decoding; where it is not, the logits of the two candidates say whether that is rounding.
     Ends with exit code 1 where it is not.
     """
-    for option, value, known in (("--draft", draft, _KINDS), ("--precision", precision, _PRECISIONS)):
-        if value not in known:
-            raise UsageError(f"{option} is {' or '.join(known)}, got {value!r}.")
-    if output.is_stdout(to):
-        refuse_idle(ctx, "beside -o -, which prints the record as well", "--json")
+    if precision not in _PRECISIONS:
+        raise UsageError(f"--precision is {' or '.join(_PRECISIONS)}, got {precision!r}.")
     wanted = items_value(tasks, "--tasks")
     batches = numbers_value(batch, "--batch", int, "whole numbers from 1 such as 1,8", is_count)
     rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
@@ -97,7 +84,7 @@ def speculate(
     from adaptive_bench.data import data_root
     from adaptive_bench.evaluation.lookup import expand_tasks, find_task
     from adaptive_bench.live_display import open_reporter
-    from adaptive_bench.speculation.drafter import DraftKind, find_drafter
+    from adaptive_bench.speculation.drafter import find_drafter
     from adaptive_bench.speculation.study import Settings, defects, study
     from adaptive_bench.store.atomic import json_text
     from adaptive_bench.store.digest import sealed
@@ -113,7 +100,6 @@ def speculate(
         limit=limit,
         savings=tuple(sorted(shares)),
         drafts=draft_length,
-        stop_below=stop_below,
         batches=batches,
         new=max_new_tokens,
         rounds=rounds,
@@ -122,8 +108,7 @@ def speculate(
     ).check()
     if threads is not None:
         torch.set_num_threads(threads)
-    kind = cast(DraftKind, draft)
-    drafter = find_drafter(model, method, kind, out=out, tasks=names, precision=precision, device=device)
+    drafter = find_drafter(model, method, out=out, tasks=names, precision=precision, device=device)
     try:
         with open_reporter() as reporter:
             record = study(drafter, settings, reporter)
@@ -132,7 +117,7 @@ def speculate(
         raise Interrupted("Stopped. Nothing was written; give the command again.") from None
     if to is not None:
         output.write_text(to, sealed(json_text(record)))
-    if as_json:
+    if as_json and not output.is_stdout(to):
         typer.echo(json_text(record), nl=False)
     elif not output.is_stdout(to):
         typer.echo(shown(record))

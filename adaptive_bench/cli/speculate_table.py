@@ -15,12 +15,10 @@ _SHOWN = 5  # differences
 
 
 def shown(record: Mapping[str, Any]) -> str:
-    """A table for each batch size, what it says in words, and the ideal."""
+    """A table for each batch size, and what it says in words."""
     parts = [_title(record)]
     for batch in record["batches"]:
         parts += [_table(batch, record["texts"]), *(wrapped(line, _WIDTH) for line in _sentences(batch))]
-    if (ideal := _ideal(record)) is not None:
-        parts.append(wrapped(ideal, _WIDTH))
     parts.append(
         "tok/verif.: tokens a row gets from one verification. tok/s: new tokens of all\n"
         "rows a second, prompts included; medians. x: greedy time over ours, in the same\n"
@@ -32,12 +30,12 @@ def shown(record: Mapping[str, Any]) -> str:
 
 def _title(record: Mapping[str, Any]) -> str:
     settings, machine = record["settings"], record["environment"]
-    draft = "layers that CLaSp chooses for each draft" if record["draft"] == "clasp" else record["method"]
     cut = record["shortened_prompts"]
     return wrapped(
-        f"{record['model']}, drafts of up to {settings['drafts']} tokens by {draft}; {record['texts']} prompts of "
-        f"{', '.join(settings['tasks'])}{f' ({cut} shortened)' if cut else ''}, at most {settings['new']} new tokens. "
-        f"{machine['device_name']}, {machine['threads']} threads, {machine['precision']}.",
+        f"{record['model']}, drafts of up to {settings['drafts']} tokens by {record['method']}; {record['texts']} "
+        f"prompts of {', '.join(settings['tasks'])}{f' ({cut} shortened)' if cut else ''}, at most "
+        f"{settings['new']} new tokens. {machine['device_name']}, {machine['threads']} threads, "
+        f"{machine['precision']}.",
         _WIDTH,
     )
 
@@ -87,20 +85,6 @@ def _difference(each: Mapping[str, Any]) -> str:
     return (
         f"{where}. The full model's logits of {tokens} are {abs(each['gap']):.2e} apart; rounding explains up to "
         f"{each['bound']:.2e}: {says}."
-    )
-
-
-def _ideal(record: Mapping[str, Any]) -> str | None:
-    """The bound, `None` where no text has a second token."""
-    ideal = record["ideal"]
-    if not ideal["tokens"]:
-        return None
-    layers, best, fixed = ideal["layers"], ideal["best"], ideal["fixed"]
-    return (
-        f"Ideal: with first exits known in advance (mean {ideal['mean_first_exit']:.2f} of {layers} layers) drafts by "
-        f"early exit need {best:.2f} layer passes a token at best, and {fixed:.2f} with "
-        f"{record['settings']['drafts']} tokens each; greedy decoding needs {layers}. Where reading weights is what "
-        f"takes time, at batch 1, that bounds the speed-up at {layers / best:.2f}x. It bounds no FLOPs."
     )
 
 

@@ -18,8 +18,6 @@ from typing import Annotated, Any, ClassVar, get_args
 import typer
 from typer.core import TyperCommand
 
-from adaptive_bench.cli.former import refuse_former
-from adaptive_bench.cli.idle import note_given
 from adaptive_bench.cli.quiet import quiet
 from adaptive_bench.errors import UsageError, is_printable, one_line
 from adaptive_bench.validation import LARGEST_COUNT, without_prefix
@@ -60,10 +58,8 @@ class StrictCommand(TyperCommand):
         """See click; the first look only counts."""
         if not ctx.resilient_parsing:
             _refuse_bytes(args)
-            refuse_former(_path(ctx), args)
             with _shown_with_usage(ctx):
                 values, rest, order = self.make_parser(ctx).parse_args(args=list(args))
-            note_given(ctx, map(_name, order))
             self._refuse_spread_list(ctx, order, rest)
             _refuse_repeated(order)
             _refuse_empty(order, values)
@@ -150,15 +146,6 @@ def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
     app = typer.Typer(add_completion=False)
     app.command()(takes_them)
     return list(typer.main.get_command(app).params)
-
-
-def _path(ctx: Any) -> str:
-    """Names of a command and the groups it is in, without that of the program."""
-    names = []
-    while ctx.parent is not None:
-        names.append(ctx.info_name)
-        ctx = ctx.parent
-    return " ".join(reversed(names))
 
 
 def _refuse_repeated(order: list[Any]) -> None:

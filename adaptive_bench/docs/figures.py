@@ -28,7 +28,6 @@ def figures(records: Path) -> dict[str, str]:
         "trials": results.trials(trials),
         "ahead": results.ahead((records.parent / "findings.md").read_text(encoding="utf-8")),
         "speculation": mechanisms.speculation(),
-        "decisions": mechanisms.decisions(),
     }
     return {f"{name}.svg": drawing.svg() for name, drawing in found.items()}
 

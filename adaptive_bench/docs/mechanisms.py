@@ -1,6 +1,4 @@
-"""Figures of what is done with decisions outside of a benchmark: drafts, and files for other engines. No number in them
-was measured.
-"""
+"""The figure of drafts and their verification. No number in it was measured."""
 
 from __future__ import annotations
 
@@ -8,10 +6,6 @@ from adaptive_bench.docs.drawing import Drawing
 
 TEXT = ("Tom", "has", "12", "red", "pears", "and")  # what the full model writes
 DRAFT = ("has", "12", "big", "pears")  # after `Tom`: the third differs
-SITES = ((0, "attention"), (0, "mlp"), (1, "attention"), (1, "mlp"))
-TOKENS = ("How", "many", "?", "12", ".")
-PROMPT = 3  # of `TOKENS`, the others were written
-KEEP = ("1111", "1101", "1111", "1011", "1100")
 
 
 def accepted() -> int:
@@ -56,40 +50,4 @@ def speculation() -> Drawing:
     drawing.text(
         8, 254, f"{kept} drafts accepted, 1 token of the full model: {kept + 1} from one call", "faint", size=11
     )
-    return drawing
-
-
-def decisions() -> Drawing:
-    """A document of the file: its tokens, and for each of them the sites that it executes."""
-    drawing = Drawing(
-        430,
-        268,
-        "A document of the file. Each of its tokens, of the prompt and of what was written, has a text of ones and "
-        "zeros, one for each site: 1 executes the branch, 0 passes it by and leaves the state as it is.",
-    )
-    left, step, top, high = 176, 46, 66, 28
-    for place, (layer, name) in enumerate(SITES):
-        y = top + high * place
-        drawing.text(8, y + 18, f"[{layer}, {name}]", size=11.5)
-        for number, keep in enumerate(KEEP):
-            one = keep[place] == "1"
-            x = left + step * number
-            drawing.box(x, y + 2, 34, 24, "accent" if one else None, "accent" if one else "second", dashed=not one)
-            drawing.text(x + 17, y + 18, keep[place], "paper" if one else "second", anchor="middle", bold=True)
-    bottom = top + high * len(SITES)
-    for number, (word, keep) in enumerate(zip(TOKENS, KEEP, strict=True)):
-        middle = left + step * number + 17
-        drawing.text(middle, 54, word, anchor="middle", bold=True)
-        drawing.line([(middle, bottom + 4), (middle, bottom + 26)], "rule", arrow=True)
-        drawing.text(middle, bottom + 44, keep, "accent", anchor="middle", size=11.5)
-    drawing.text(8, 54, "sites", "faint", size=11)
-    drawing.text(8, bottom + 44, "keep, token by token", "faint", size=11)
-    for first, last, words in ((0, PROMPT, "prompt"), (PROMPT, len(TOKENS), "written")):
-        start, end = left + step * first, left + step * (last - 1) + 34
-        drawing.line([(start, 32), (end, 32)], "second" if first else "ink", width=2)
-        drawing.text((start + end) / 2, 22, words, "second" if first else "ink", anchor="middle", size=11)
-    drawing.box(8, bottom + 60, 16, 16, "accent", "accent")
-    drawing.text(30, bottom + 73, "executes the branch", size=11)
-    drawing.box(176, bottom + 60, 16, 16, None, "second", dashed=True)
-    drawing.text(198, bottom + 73, "passes by: nothing is added", size=11)
     return drawing

@@ -88,15 +88,13 @@ def draft(
     waiting: Sequence[int],
     most: Sequence[int],
     ends: frozenset[int],
-    stop_below: float,
 ) -> Drafts:
     """Guess on at the model's dial; the cache takes in what is fed.
 
     Args:
         waiting: [B] the last token of each text, not yet in the cache.
         most: [B] guesses each row has room for.
-        ends: A row stops after guessing one of these,
-        stop_below: and after a guess of a smaller probability.
+        ends: A row stops after guessing one of these.
     """
     newest = torch.tensor(waiting, device=cache.device)
     going = np.array(most) > 0
@@ -107,16 +105,12 @@ def draft(
         valid.append(going.copy())
         mask = None if going.all() else torch.from_numpy(going[:, None].copy())
         output = model(newest[:, None], mask, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        logits = output.logits[:, -1]
-        likeliest = logits.argmax(dim=-1)
+        likeliest = output.logits[:, -1].argmax(dim=-1)
         newest = torch.where(torch.from_numpy(going).to(newest.device), likeliest, newest)
-        sure = np.ones_like(going)
-        if stop_below > 0.0:
-            sure = (logits.float().softmax(dim=-1).amax(dim=-1) >= stop_below).cpu().numpy()
         tokens = newest.tolist()
         for row in np.flatnonzero(going).tolist():
             guesses[row].append(tokens[row])
-            going[row] = sure[row] and tokens[row] not in ends and len(guesses[row]) < most[row]
+            going[row] = tokens[row] not in ends and len(guesses[row]) < most[row]
     columns.append(newest)
     valid.append(np.ones_like(going))
     return Drafts(torch.stack(columns, dim=1), np.stack(valid, axis=1), guesses)

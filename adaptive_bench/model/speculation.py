@@ -9,8 +9,7 @@ drafting left there; the last guess, which drafting did not feed, goes through t
 draft are dropped and computed again. After a round the cache holds what plain decoding would have stored.
 
 Sources: LayerSkip, https://arxiv.org/abs/2404.16710, "Inference using Self-Speculative Decoding" (the shared layers);
-Draft & Verify, https://arxiv.org/abs/2309.08168 (drafts from any subset of layers; drafting that stops where the draft
-is unsure: here at a fixed probability, there at one that follows the acceptance).
+Draft & Verify, https://arxiv.org/abs/2309.08168 (drafts from any subset of layers).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -32,17 +31,8 @@ from adaptive_bench.model.drafting import AlikeLayers, Drafts, draft
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.generation import check_prompts
 
-Part = Literal["prompt", "draft", "choice", "verification"]
+Part = Literal["prompt", "draft", "verification"]
 Listener = Callable[[SiteView, Decision], None]
-
-
-class Chooser(Protocol):
-    """Chooses anew before each round how to draft."""
-
-    def choose(self, model: ForwardModel, cache: AdaptiveCache, tokens: Tensor) -> None:
-        """Look at the cache of the texts so far and at the last token [B] it holds of each; the cache stays as it is.
-        What that takes is booked in `model.ledger`.
-        """
 
 
 @dataclass(frozen=True)
@@ -67,7 +57,7 @@ class Speculation:
     Attributes:
         tokens: New token ids of each.
         rounds: What each row did in each round; the prompts' own call, which gives the first tokens, is none.
-        books: A ledger for each part of the work: reading prompts, drafting, choosing how to, and verifying.
+        books: A ledger for each part of the work: reading prompts, drafting and verifying.
         caches: Where asked for, each row's cache when its text ended: the prompt and all new tokens but the last; that
             as well if it is an accepted end token.
     """
@@ -98,9 +88,6 @@ def self_speculate(
     drafts: int,
     max_new_tokens: int,
     eos_token_ids: Sequence[int] = (),
-    stop_below: float = 0.0,
-    shares_layers: bool = True,
-    chooser: Chooser | None = None,
     keep_caches: bool = False,
 ) -> Speculation:
     """Continue prompts with the tokens of `model.generate` at the dial's `skip_nothing`. The dial is left as it was.
@@ -115,28 +102,20 @@ def self_speculate(
         drafts: Most tokens a row drafts in a round, d >= 1; never more than its text has room for.
         max_new_tokens: At most so many new tokens a row, and no more than the context holds.
         eos_token_ids: A text ends after one of these (it is part of the result), and so does a draft.
-        stop_below: A row's draft ends after a token to which drafting gives a smaller probability.
-        shares_layers: Verify above the layers that draft and verifier execute alike; otherwise run them again.
-        chooser: Changes before each round how the model drafts.
         keep_caches: Give every row's cache.
 
     Raises:
-        UsageError: A prompt as long as the context, prompts padded on the right, no drafts, a dial or a probability out
-            of its range, or a model in `train()` mode.
+        UsageError: A prompt as long as the context, prompts padded on the right, no drafts, a dial out of its range,
+            or a model in `train()` mode.
     """
     check_prompts(model, input_ids, attention_mask)
     if drafts < 1:
         raise UsageError(f"drafts must be at least 1, got {drafts}. To decode without drafts call model.generate().")
-    if not 0.0 <= stop_below <= 1.0:
-        raise UsageError(f"stop_below is a probability from 0 (never stop) to 1, got {stop_below:g}.")
     context = model.backbone.context_length
     masks = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-    texts = [
-        _Text(row[mask.bool()].tolist(), min(max_new_tokens, context - int(mask.sum())))
-        for row, mask in zip(input_ids, masks, strict=True)
-    ]
+    texts = [_Text(min(max_new_tokens, context - length)) for length in masks.sum(dim=1).tolist()]
     draft_dial, dial_before, ledger = model.method.dial.check(draft_dial), model.dial, model.ledger
-    run = _Run(model, draft_dial, drafts, frozenset(eos_token_ids), stop_below, shares_layers, chooser, keep_caches)
+    run = _Run(model, draft_dial, drafts, frozenset(eos_token_ids), keep_caches)
     try:
         run.read_prompts(texts, input_ids, attention_mask)
         while run.texts:
@@ -153,7 +132,6 @@ def self_speculate(
 class _Text:
     """What is written after one prompt: at most `room` tokens."""
 
-    prompt: list[int]
     room: int
     tokens: list[int] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
@@ -162,10 +140,6 @@ class _Text:
     @property
     def left(self) -> int:
         return self.room - len(self.tokens)
-
-    @property
-    def last_cached(self) -> int:
-        return self.tokens[-2] if len(self.tokens) > 1 else self.prompt[-1]
 
 
 @dataclass
@@ -180,9 +154,6 @@ class _Run:
     draft_dial: float
     drafts: int
     ends: frozenset[int]
-    stop_below: float
-    shares_layers: bool
-    chooser: Chooser | None
     keep_caches: bool
     texts: list[_Text] = field(default_factory=list)
 
@@ -204,16 +175,12 @@ class _Run:
 
     def round(self) -> None:
         """Draft and verify: one token or more for every text."""
-        before, device = self.cache.session.copy(), self.cache.device
+        before = self.cache.session.copy()
         most = [min(self.drafts, text.left - 1) for text in self.texts]  # the verifier's own token needs room as well
-        if self.chooser is not None and any(most):
-            with self._work("choice", self._full):
-                cached = torch.tensor([text.last_cached for text in self.texts], device=device)
-                self.chooser.choose(self.model, self.cache, cached)
         self._alike.begin_round()
         with self._work("draft", self.draft_dial, self._alike.note_draft):
             waiting = [text.tokens[-1] for text in self.texts]
-            made = draft(self.model, self.cache, waiting, most, self.ends, self.stop_below)
+            made = draft(self.model, self.cache, waiting, most, self.ends)
         with self._work("verification", self._full):
             chosen = self._verify(before, made).argmax(dim=-1).cpu().numpy()
         kept = np.zeros_like(made.valid)
@@ -234,7 +201,7 @@ class _Run:
     def _verify(self, before: Session, made: Drafts) -> Tensor:
         """Logits [B, D + 1, V] of the full model; the cache holds all columns afterwards."""
         layers = self.model.backbone.num_layers
-        start = self._alike.count if self.shares_layers and made.ids.shape[1] > 1 else 0
+        start = self._alike.count if made.ids.shape[1] > 1 else 0
         if not start:
             self.cache.rewind(before)  # also where nothing was skipped: what a method remembers of a draft goes
             return self.model(made.ids, made.mask, past_key_values=self.cache, use_cache=True).logits

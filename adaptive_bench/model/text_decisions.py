@@ -1,6 +1,6 @@
 """What a method decides on one text: which token executes which branch, and the scores it goes by.
 
-`AdaptiveModel.decisions` gives it in Python, `adaptive-bench inspect` shows it, `export-decisions` writes the masks.
+`AdaptiveModel.decisions` gives it in Python, `adaptive-bench inspect` shows it.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def check_readable(model: ForwardModel) -> None:
 
 
 def decide_on(
-    model: ForwardModel, prompt: Sequence[int], answer: Sequence[int], document: Tensor | None = None
+    model: ForwardModel, prompt: Sequence[int], answer: Sequence[int]
 ) -> list[tuple[Site, Decision, Tensor | None]]:
     """What a method decides at each site, in execution order: (site, decision [1, S], scores [1, S] or `None`).
 
@@ -133,7 +133,6 @@ def decide_on(
 
     Args:
         model: In `eval()` mode, its dial set.
-        document: Key [1] that random draws hang on; see `document_key`.
     """
     scores: list[Tensor | None] = []
 
@@ -145,7 +144,7 @@ def decide_on(
     model.method.listeners.append(listen)
     try:
         with inference(model), recorded_decisions(model.method) as decided:
-            model(ids, continuation_mask=continuation, logits_to_keep=1, documents=document)
+            model(ids, continuation_mask=continuation, logits_to_keep=1)
     finally:
         model.method.listeners.remove(listen)
     return [(site, decision, score) for (site, decision), score in zip(decided, scores, strict=True)]

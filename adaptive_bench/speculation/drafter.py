@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.subject import model_name, saved_folder
-from adaptive_bench.method import Decision, SiteView
 from adaptive_bench.model import AdaptiveModel, stored_calibration
-from adaptive_bench.model.clasp import Clasp, clasp_model
 from adaptive_bench.model.device import find_device
-from adaptive_bench.model.drafting import is_plain
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
-from adaptive_bench.model.speculation import Chooser
 from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.spec import MethodSpec
@@ -26,7 +22,6 @@ from adaptive_bench.spec import MethodSpec
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-DraftKind = Literal["fixed", "clasp"]
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Of a plain model, where no method is named: one that needs neither training nor calibration.
 _UNTRAINED = "static_depth"
@@ -40,30 +35,27 @@ class Drafter:
         name: As the user wrote it; of a folder the last part.
         trained_as: Spec of the weights; of a plain model the spec that it is used with.
         model: In `eval()` mode. At its dial's `skip_nothing` it verifies.
-        kind: `fixed`: the method's dial stays; `clasp`: layers are chosen before each round.
     """
 
     name: str
     trained_as: str
     model: AdaptiveModel
     tokenizer: PreTrainedTokenizerBase
-    kind: DraftKind
 
-    def at(self, saving: float) -> tuple[float, Chooser | None]:
-        """The dial and what chooses besides, for a share of token-branches that drafting skips.
+    def at(self, saving: float) -> float:
+        """The dial for a share of token-branches that drafting skips.
 
         Raises:
             UsageError: The method cannot save that much, or is not calibrated for it.
         """
         self.model.saving = saving
         dial, self.model.dial = self.model.dial, self.model.method.dial.skip_nothing
-        return dial, Clasp(round(dial)) if self.kind == "clasp" else None
+        return dial
 
 
 def find_drafter(
     name: str,
     method: str | None,
-    kind: DraftKind,
     *,
     out: Path,
     tasks: Sequence[str],
@@ -79,8 +71,7 @@ def find_drafter(
 
     Raises:
         UsageError: No such run or method; a plain model and a method that has to be calibrated; a method that
-            skips in prompts alone; CLaSp on a model whose
-            full model is more than its layers.
+            skips in prompts alone.
         EnvironmentProblem: There is no such model, or it cannot be read.
     """
     place, dtype = find_device(device), PRECISIONS[precision]
@@ -91,7 +82,7 @@ def find_drafter(
         spec = spec or MethodSpec.parse(_UNTRAINED)
         backbone_model: Any = source.load_model()
         model = AdaptiveModel.build(backbone_model.to(dtype), spec, seed=1)
-        if model.needs_calibration and kind == "fixed":
+        if model.needs_calibration:
             raise UsageError(
                 f"The dial of {spec} is calibrated on held-out training text, which a plain model comes without, got "
                 f"{name!r}. Name a run that trained it, or a method that needs none, such as {_UNTRAINED}."
@@ -102,45 +93,19 @@ def find_drafter(
         spec = spec or read_saved(checkpoint).spec
         known = stored_calibration.names(checkpoint, spec)
         stored = next((each for each in (tasks[0], stored_calibration.POOLED) if each in known), "auto")
-        if stored == "auto" and len(known) > 1 and kind == "fixed":
+        if stored == "auto" and len(known) > 1:
             raise UsageError(
                 f"A draft takes what {spec} was calibrated to on the first task, or the pooled one, got {tasks[0]!r}. "
                 f"Give one of {', '.join(known)} first in --tasks."
             )
         how = {"dtype": dtype, **find_sparing(folder, method)}
         model = AdaptiveModel.from_pretrained(checkpoint, spec, calibration=stored, **how)
-        if kind == "fixed":
-            check_has_dials(folder, model, known)
+        check_has_dials(folder, model, known)
         tokenizer, called = load_tokenizer(checkpoint), folder.resolve().name
     model = model.to(place).eval()
-    if kind == "clasp":
-        _check_plain(model)
-        model = clasp_model(model.backbone_model)
-    elif model.method.prompts_only:
+    if model.method.prompts_only:
         raise UsageError(
             f"A draft is text that is written with the dial turned, but {spec} skips in prompts alone: its drafts "
-            "would be the full model's. Name another method, or use --draft clasp."
+            "would be the full model's. Name another method."
         )
-    return Drafter(called, str(spec), model, tokenizer, kind)
-
-
-@torch.no_grad()
-def _check_plain(model: AdaptiveModel) -> None:
-    """Refuse a model that does more than its layers where it skips nothing: leaving layers out says nothing of it."""
-    model.dial = model.method.dial.skip_nothing
-    plain: list[bool] = []
-
-    def listen(view: SiteView, decision: Decision) -> None:
-        plain.append(is_plain(decision))
-
-    model.method.listeners.append(listen)
-    try:
-        model(torch.zeros(1, 1, dtype=torch.long, device=model.device))
-    finally:
-        model.method.listeners.remove(listen)
-        model.reset_ledger()
-    if not all(plain):
-        raise UsageError(
-            f"CLaSp leaves layers out of a plain model, but {model.spec} adds to its layers even where it skips "
-            "nothing. Use --draft fixed, or name a method such as dense or layerskip."
-        )
+    return Drafter(called, str(spec), model, tokenizer)

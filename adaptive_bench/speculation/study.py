@@ -19,11 +19,10 @@ from adaptive_bench.model.timing.hardware import environment
 from adaptive_bench.progress import Reporter
 from adaptive_bench.speculation.difference import Difference, find_difference
 from adaptive_bench.speculation.drafter import Drafter
-from adaptive_bench.speculation.ideal import ideal
 from adaptive_bench.speculation.prompts import Prompts, prompts_of
 
-VERSION = 1
-_WRITING: tuple[Part, ...] = ("draft", "choice", "verification")
+VERSION = 2
+_WRITING: tuple[Part, ...] = ("draft", "verification")
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,6 @@ class Settings:
         limit: Documents of each task, a seeded draw.
         savings: Shares of token-branches that drafting skips.
         drafts: Most tokens drafted in a round.
-        stop_below: A draft ends after a token that drafting gives a smaller probability.
         batches: Rows of a batch; each is a setting of its own.
         new: Most new tokens of a text.
         rounds: Rounds of timing; in each, greedy decoding and every saving write all texts once.
@@ -45,7 +43,6 @@ class Settings:
     limit: int = 8
     savings: tuple[float, ...] = (0.25, 0.5)
     drafts: int = 4
-    stop_below: float = 0.0
     batches: tuple[int, ...] = (1, 8)
     new: int = 64
     rounds: int = 3
@@ -68,8 +65,6 @@ class Settings:
             )
         if not self.savings or not all(0 <= saving <= 1 for saving in self.savings):
             raise UsageError(f"--savings takes shares from 0 to 1 such as 0.25,0.5, got {self.savings}.")
-        if not 0 <= self.stop_below <= 1:
-            raise UsageError(f"--stop-below is a probability from 0 (never stop) to 1, got {self.stop_below:g}.")
         return self
 
 
@@ -98,19 +93,16 @@ def study(drafter: Drafter, settings: Settings, reporter: Reporter) -> dict[str,
     _check_savings(drafter, settings.savings)  # before anything is measured
     with reporter.task("speculate", 2 * len(settings.batches)) as task:
         measured = [_Batches(drafter, settings, prompts, rows, task.advance).measure() for rows in settings.batches]
-    greedy = measured[0][1]
     return {
         "kind": "speculation",
         "version": VERSION,
         "model": drafter.name,
         "method": drafter.trained_as,
-        "draft": drafter.kind,
         "settings": {name: value for name, value in asdict(settings).items() if name != "data_dir"},
         "texts": len(prompts.token_ids),
         "shortened_prompts": prompts.shortened,
         "environment": environment(model.device) | {"precision": str(model.dtype).removeprefix("torch.")},
-        "ideal": ideal(model, prompts.token_ids, greedy, settings.drafts),
-        "batches": [record for record, _ in measured],
+        "batches": measured,
     }
 
 
@@ -155,8 +147,8 @@ class _Batches:
         self._model: AdaptiveModel = drafter.model
         self._advance = advance
 
-    def measure(self) -> tuple[dict[str, Any], list[list[int]]]:
-        """The record of this batch size, and the greedy texts."""
+    def measure(self) -> dict[str, Any]:
+        """The record of this batch size."""
         self._model.reset_ledger()
         texts = self._greedy()
         books = Ledger(self._model.backbone.costs)
@@ -170,7 +162,7 @@ class _Batches:
         # Every variant has run once already: nothing is left to warm up.
         taken_s = in_turns(variants, self._settings.rounds, warm_up=0, device=self._model.device)
         self._advance()
-        record = {
+        return {
             "batch": self._rows,
             "greedy": _cost(greedy) | _speed(texts, taken_s["greedy"]),
             "points": [
@@ -178,7 +170,6 @@ class _Batches:
                 for saving in savings
             ],
         }
-        return record, texts
 
     def _inputs(self) -> Iterator[dict[str, Any]]:
         rows = self._prompts.token_ids
@@ -196,15 +187,8 @@ class _Batches:
         return [row for inputs in self._inputs() for row in new_tokens(model, **inputs, **self._common)]
 
     def _speculate(self, saving: float) -> list[Speculation]:
-        dial, chooser = self._drafter.at(saving)
-        how: dict[str, Any] = {
-            "draft_dial": dial,
-            "drafts": self._settings.drafts,
-            "stop_below": self._settings.stop_below,
-        }
-        return [
-            self_speculate(self._model, **inputs, **self._common, **how, chooser=chooser) for inputs in self._inputs()
-        ]
+        how: dict[str, Any] = {"draft_dial": self._drafter.at(saving), "drafts": self._settings.drafts}
+        return [self_speculate(self._model, **inputs, **self._common, **how) for inputs in self._inputs()]
 
     def _point(
         self, saving: float, greedy: _Written, ours: _Written, ours_s: Sequence[float], greedy_s: Sequence[float]
@@ -219,7 +203,7 @@ class _Batches:
         found = [each for each in differences if each is not None]
         return {
             "saving": saving,
-            "dial": self._drafter.at(saving)[0],
+            "dial": self._drafter.at(saving),
             "draft_saved": saved_shares(ours.books["draft"].counts())["decode"],
             "drafted": drafted,
             "accepted": accepted,

@@ -11,11 +11,11 @@ from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -75,10 +75,7 @@ def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watch
             for parameter in model.parameters():
                 parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
         held = _Held(model)
-        with (
-            held if watched else nullcontext(),
-            patch.object(functional, "scaled_dot_product_attention", _fused_attention),
-        ):
+        with held if watched else nullcontext(), _FusedAttention():
             loss = model(
                 input_ids=ids.to("meta"),
                 attention_mask=torch.ones_like(ids),
@@ -94,6 +91,14 @@ def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watch
         model.zero_grad(set_to_none=True)
         model.train(was_training)
     return DryStep(float(count.flops), held.peak_bytes)
+
+
+class _FusedAttention(TorchFunctionMode):
+    """Attention as the fused kernels of devices compute it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = _fused_attention if func is functional.scaled_dot_product_attention else func
+        return found(*args, **(kwargs or {}))
 
 
 class _Held(TorchDispatchMode):

@@ -211,7 +211,6 @@ FLAGS = [
     (("speculate", "nano", "--tasks", "nano_math", "--batch", "0"), USAGE, "--batch takes whole numbers from 1"),
     (("speculate", "nano", "--tasks", "nano_math", "--savings", "nan"), USAGE, "--savings takes shares"),
     (("speculate", "nano", "--tasks", "nano_math", "--draft-length", "0"), PARSER, "--draft-length"),
-    (("speculate", "nano", "--tasks", "nano_math", "--stop-below", "2"), PARSER, "--stop-below"),
     (("speculate", "nano", "--tasks", "nano_math", "--max-new-tokens", "1"), PARSER, "got '1'"),
     (("inspect",), PARSER, "RUN|MODEL"),
     (("inspect", "nano"), USAGE, "got neither"),
@@ -310,7 +309,6 @@ PLACES = [
             (("retry",),),
             (("generate",), "a"),
             (("export-model",), "--method", "gateskip", "-o", "new"),
-            (("export-decisions",), "--method", "gateskip"),
             (("time", "--run"),),
         )
     ),

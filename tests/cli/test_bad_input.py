@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 corpus = SimpleNamespace()
 # Beside this file; tests are no package.
-for _name in ("bad_input.py", "bad_combinations.py", "bad_files.py", "bad_models.py"):
+for _name in ("bad_input.py", "bad_files.py", "bad_models.py"):
     vars(corpus).update(runpy.run_path(str(Path(__file__).with_name(_name))))
 # Of this process; 3 are asked for on a free core, and two processes on one core's two threads take twice as long.
 _MOST_SECONDS = 8.0
@@ -65,7 +65,7 @@ def test_arguments(refused, arguments, kind, words):
 
 @pytest.mark.parametrize(
     ("arguments", "kind", "words"),
-    [*corpus.LISTS, *corpus.RANGES, *corpus.NUMBERS, *corpus.IDLE, *corpus.BYTES, *corpus.PLACES],
+    [*corpus.LISTS, *corpus.RANGES, *corpus.NUMBERS, *corpus.BYTES, *corpus.PLACES],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else None,
 )
 def test_lists_numbers_and_places(refused, tmp_path, arguments, kind, words):

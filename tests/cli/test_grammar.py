@@ -6,7 +6,6 @@ import pytest
 import typer
 
 from adaptive_bench.cli import app
-from adaptive_bench.cli.former import FORMER
 from adaptive_bench.errors import (
     AdaptiveBenchError,
     Defect,
@@ -54,37 +53,6 @@ def test_what_is_written_is_o(options):
 def test_a_command_that_takes_a_run_takes_its_folder(options):
     takes = [param for param in options.values() if "RUN" in str(param.metavar or "").strip("[].").split("|")]
     assert not takes or "--out" in options
-
-
-@pytest.mark.parametrize(
-    ("command_", "old", "new"), [(c, o, n) for c, pairs in FORMER.items() for o, n in pairs.items()]
-)
-def test_an_old_spelling_gets_the_new_one(command, tmp_path, command_, old, new):
-    for given in ((old, "value"), (f"{old}=value",)):
-        result = command(*command_.split(), *given)
-        assert result.exit_code == 2 and f"called {new} now" in " ".join(result.stderr.split())
-    known = {name for param in COMMANDS[command_].params for name in param.opts}
-    assert command_ == "run" or new in known
-    assert not any(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("leaderboard", "build", "runs", "--out", "site"), "give -o site"),
-        (("leaderboard", "findings", "runs", "--out", "text.md"), "give -o text.md"),
-        (("check", "mod", "--json", "all.json"), "Give -o all.json"),
-        (("check", "mod", "--json", "-"), "Give -o -"),
-        (("check", "mod", "--json", "-o", "all.json"), "Give one of them"),
-        (("export-model", "runs", "folder", "--method", "mod"), "`-o folder`"),
-        (("export-model", "runs", "--method", "mod"), "`-o my-model`"),
-    ],
-)
-def test_what_meant_something_else_is_not_taken_for_what_it_means_now(command, tmp_path, arguments, said):
-    (tmp_path / "runs").mkdir()
-    result = command(*arguments)
-    assert result.exit_code == 2 and said in " ".join(result.stderr.split())
-    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
 def test_a_name_is_looked_for_under_out_wherever_it_stands(command, tmp_path):

@@ -129,7 +129,6 @@ def test_of_a_quantized_run_no_decisions_are_shown_that_it_did_not_make(inspect,
     refused = [
         inspect("--text", "text.txt", model=small),
         command("speculate", small, "--method", "gateskip", "--tasks", "nano_math", "--device", "cpu"),
-        command("export-decisions", small, "--method", "gateskip"),
     ]
     for result in refused:
         assert result.exit_code == 2 and "evaluated with --quantize int8" in " ".join(result.stderr.split())

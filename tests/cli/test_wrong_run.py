@@ -12,7 +12,6 @@ _ENTRY = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano"
 _MORE = {
     "generate": ("Hi", "--method", "mod"),
     "export-model": ("--method", "mod", "-o", "new"),
-    "export-decisions": ("--method", "mod"),
     "leaderboard submit": ("-o", "entries"),
 }
 _TAKE_ENTRIES = (
