@@ -8,9 +8,6 @@ torch's own is taken only where it gains more than noise.
 
 Forms differ in rounding, so on other machines numbers may differ in rounding too; on one machine they stay the same
 once a shape was measured. Training never asks: it always computes x W^T.
-
-Time is no straight line over rows: 4 to 16 may take the same. So seconds are kept too, and tell whether it is worth
-leaving rows out of a map (`Products.share`).
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -36,8 +33,7 @@ from adaptive_bench.store import atomic
 
 Form = Literal["plain", "transposed", "packed"]
 FORMS: tuple[Form, ...] = ("plain", "transposed", "packed")
-# `fixed`: nothing is measured, packed weights are used where there are any, and rows that skip are left out
-VARIABLE = "ADAPTIVE_BENCH_PRODUCTS"
+VARIABLE = "ADAPTIVE_BENCH_PRODUCTS"  # `fixed`: nothing is measured, packed weights are used wherever there are any
 
 # With more rows arithmetic takes the time, not the reading of weights, and the order of the factors no longer matters.
 _FEW_ROWS = 64
@@ -46,14 +42,7 @@ _GAIN = 0.95  # of the plain form's time, at most, and less time than it in all 
 _TRIFLE_S = 2e-5  # what takes less is not worth telling apart: looking the answer up costs as much as it gains
 _LIMIT_S = 0.3  # for one shape: huge maps are told apart in fewer rounds
 _READ_BYTES = 1 << 26  # more than the share of the caches that one core has
-_SCHEMA = 3  # 1: every form was timed with its own code out of the caches as well; 2: no seconds
-
-
-class Choice(NamedTuple):
-    """The form for a shape, and the seconds it took; 0 where it was not measured."""
-
-    form: Form
-    seconds: float = 0.0
+_SCHEMA = 2  # 1: every form was timed with its own code out of the caches as well
 
 
 def compute(form: Form, states: Tensor, weight: Tensor, bias: Tensor | None, packed: Tensor | None) -> Tensor:
@@ -82,7 +71,7 @@ class Products:
 
     def __init__(self, weights: Callable[[], Iterable[Tensor]]) -> None:
         self._weights = weights
-        self._chosen: dict[tuple[object, ...], Choice] = {}
+        self._chosen: dict[tuple[object, ...], Form] = {}
 
     def fastest(self, states: Tensor, weight: Tensor, packed: Tensor | None, *more: Tensor) -> Form:
         """The form in which to map states [M, I] with a weight [O, I]; both are on a CPU and of one type.
@@ -94,65 +83,37 @@ class Products:
         Raises:
             UsageError: The environment variable says something unknown.
         """
-        if states.shape[0] > _FEW_ROWS:
+        rows = states.shape[0]
+        if rows > _FEW_ROWS:
             return "plain" if packed is None else "packed"
-        return self._choice(states.shape[0], states, weight, packed, *more).form
-
-    def share(self, rows: int, among: int, weight: Tensor, packed: Tensor | None) -> float:
-        """Seconds in which a weight [O, I] maps some rows over those in which it maps more of them: 1 where both are a
-        trifle, 0 where nothing is measured.
-        """
-        if _measures() and among <= _FEW_ROWS:
-            some, more = (self._choice(n, None, weight, packed) for n in (rows, among))
-            return min(1.0, some.seconds / more.seconds) if more.seconds else 1.0
-        return rows / among if _measures() else 0.0
-
-    def _choice(self, rows: int, states: Tensor | None, weight: Tensor, packed: Tensor | None, *more: Tensor) -> Choice:
         key = (rows, weight.shape, weight.dtype, packed is None, torch.get_num_threads(), len(more))
-        choice = self._chosen.get(key)
-        if choice is None:
+        form = self._chosen.get(key)
+        if form is None:
             whole = torch.cat([weight, *more]) if more else weight
-            states = weight.new_ones(rows, weight.shape[1]) if states is None else states
-            choice = self._chosen[key] = self._find(states, whole, packed)
-        return choice
+            form = self._chosen[key] = self._find(states, whole, packed)
+        return form
 
-    def _find(self, states: Tensor, weight: Tensor, packed: Tensor | None) -> Choice:
-        if not _measures():
-            return Choice("plain" if packed is None else "packed")
+    def _find(self, states: Tensor, weight: Tensor, packed: Tensor | None) -> Form:
+        how = os.environ.get(VARIABLE) or "measured"
+        if how not in ("measured", "fixed"):
+            raise UsageError(f"{VARIABLE} is measured or fixed, got {how!r}. Unset it, or set one of these.")
+        if how == "fixed":
+            return "plain" if packed is None else "packed"
         neighbours = _first_bytes(self._weights())
         name = _name(states, weight, packed, neighbours)
         file = cache_file()
         known = _read(file)
         if name not in known:
-            choice = _measure(states, weight, packed, neighbours)
-            if choice is None:
-                return Choice("plain")
+            form = _measure(states, weight, packed, neighbours)
+            if form is None:
+                return "plain"
             known = _read(file)  # another process may have been faster: then all of them go by its answer
-            known.setdefault(name, choice)
-            kept = dict(sorted(known.items()))
+            known.setdefault(name, form)
             with suppress(EnvironmentProblem):  # where nothing can be written, the next process measures again
                 atomic.write_json(
-                    file,
-                    {
-                        "schema": _SCHEMA,
-                        "machine": machine(),
-                        "fastest": {one: choice.form for one, choice in kept.items()},
-                        "seconds": {one: choice.seconds for one, choice in kept.items()},
-                    },
+                    file, {"schema": _SCHEMA, "machine": machine(), "fastest": dict(sorted(known.items()))}
                 )
         return known[name]
-
-
-def _measures() -> bool:
-    """Whether times decide.
-
-    Raises:
-        UsageError: The environment variable says something unknown.
-    """
-    how = os.environ.get(VARIABLE) or "measured"
-    if how not in ("measured", "fixed"):
-        raise UsageError(f"{VARIABLE} is measured or fixed, got {how!r}. Unset it, or set one of these.")
-    return how == "measured"
 
 
 def processor() -> str:
@@ -179,12 +140,11 @@ def cache_file() -> Path:
     return home / "adaptive-bench" / "products" / f"{here}.json"
 
 
-def _read(file: Path) -> dict[str, Choice]:
+def _read(file: Path) -> dict[str, Form]:
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         if kept["schema"] == _SCHEMA and kept["machine"] == machine():
-            seconds = kept["seconds"]
-            return {name: Choice(form, float(seconds[name])) for name, form in kept["fastest"].items() if form in FORMS}
+            return {name: form for name, form in kept["fastest"].items() if form in FORMS}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent or damaged: it is measured anew
         return {}
     return {}
@@ -221,7 +181,7 @@ def _twins(weight: Tensor, packed: Tensor | None) -> tuple[Tensor | None, Tensor
 
 
 @torch.no_grad()
-def _measure(states: Tensor, weight: Tensor, packed: Tensor | None, neighbours: list[Tensor]) -> Choice | None:
+def _measure(states: Tensor, weight: Tensor, packed: Tensor | None, neighbours: list[Tensor]) -> Form | None:
     """The fastest form, which is the plain one unless another gains beyond noise; `None` if it does not matter."""
     forms = FORMS if packed is not None else FORMS[:2]
     # In a step every form has just served another map: its code is in the caches though the weight is not.
@@ -253,4 +213,4 @@ def _measure(states: Tensor, weight: Tensor, packed: Tensor | None, neighbours: 
     medians = {form: statistics.median(found) for form, found in times.items()}
     good = [form for form, lost in losses.items() if lost <= 1 and medians[form] <= _GAIN * medians["plain"]]
     best: Form = min(good, key=lambda form: medians[form], default="plain")
-    return Choice(best, medians[best])
+    return best

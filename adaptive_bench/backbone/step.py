@@ -147,13 +147,6 @@ class StepArithmetic:
         form = self._products.fastest(states, weight, packed)
         return compute(form, states, weight, bias, packed)
 
-    def share(self, module: nn.Module, rows: int, among: int) -> float:
-        """Time that a linear map takes for some rows over that for more of them, as measured; 0 where it is not."""
-        if not _is_plain(module) or not module.weight.is_cpu:
-            return 0.0
-        copy = self._packed.get((module,)) if self._packed else None
-        return self._products.share(rows, among, module.weight, None if copy is None else copy.values)
-
     def both(self, first: nn.Module, second: nn.Module, states: Tensor) -> Sequence[Tensor]:
         """Two linear maps of the same states [M, inputs]: one product, where their weights are packed together."""
         if not self._packed or torch.is_grad_enabled() or not (_is_plain(first) and _is_plain(second)):

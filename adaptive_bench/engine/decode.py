@@ -18,42 +18,18 @@ from adaptive_bench.engine.masked import add_update, seen
 from adaptive_bench.engine.packed import add_packed
 from adaptive_bench.method import Decision, SiteView
 
-_WORTH = 0.15  # of a branch's time: what gathering rows, and putting their output back, takes at most
-
 
 def run_branch(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     """Residual stream [B, 1, H] after the branch."""
     if call.fixed_shapes and call.reads(decision.keep):
         return _run_for_all(call, view, decision)
     kept = call.kept(decision.keep)
-    if kept is not None and decision.keep is not None and not _worth_leaving_out(call, view, kept):
-        return _run_for_all(call, view, decision)
     update = (_attention if view.site.branch == "attention" else _mlp)(call, view, kept)
     if update is None:
         return view.hidden
     if kept is None:
         return add_update(call, view.site, view.hidden, update[:, None], decision.scale, None)
     return add_packed(call, view, update, decision.scale, kept)
-
-
-def _worth_leaving_out(call: EngineCall, view: SiteView, kept: Kept) -> bool:
-    """Whether the branch is faster for the rows that execute alone than for all: few rows take as long as some more,
-    and gathering them takes time as well. By the products' measured times; K,V are read as fast as weights.
-    """
-    assert call.cache is not None, "decoding always has a cache"
-    backbone, layer, rows = call.backbone, view.site.layer, len(kept.mask)
-    if not kept.count:
-        return True
-    if view.site.branch == "mlp":
-        return backbone.step.share(backbone.mlp(layer).down_proj, kept.count, rows) <= 1 - _WORTH
-    if call.cache.leaves_nothing:  # rows that run take slots
-        return True
-    costs = call.costs
-    stored = costs.attn_kv_bytes[layer] / backbone.hidden_size * call.cache.store(layer).table.used  # of one row
-    maps = costs.attention_bytes[layer] - (costs.attn_kv_bytes[layer] if call.repairs_kv(layer) else 0)
-    spared = (1 - backbone.step.share(backbone.attention(layer).o_proj, kept.count, rows)) * maps
-    spared += (rows - sum(end - start for start, end in _runs(call, kept))) * stored
-    return bool(spared >= _WORTH * (costs.attention_bytes[layer] + rows * stored))
 
 
 def _run_for_all(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:

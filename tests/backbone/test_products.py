@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from adaptive_bench.backbone import products
-from adaptive_bench.backbone.products import FORMS, VARIABLE, Choice, Products, cache_file, compute
+from adaptive_bench.backbone.products import FORMS, VARIABLE, Products, cache_file, compute
 
 
 @pytest.fixture
@@ -109,14 +109,14 @@ def test_a_folder_that_cannot_be_written_costs_time_alone(weight, measured):
 
 def test_all_processes_go_by_the_first_answer(weight, measured, monkeypatch):
     """Another one wrote its answer while this one measured."""
-    monkeypatch.setattr(products, "_measure", lambda *_: Choice("transposed", 1.0))
+    monkeypatch.setattr(products, "_measure", lambda *_: "transposed")
     fastest(weight)
     kept = json.loads(measured.read_text())
     measured.unlink()
 
     def late(*_):
         measured.write_text(json.dumps(kept))
-        return Choice("plain", 1.0)
+        return "plain"
 
     monkeypatch.setattr(products, "_measure", late)
     assert fastest(weight) == "transposed"
@@ -127,17 +127,6 @@ def test_each_shape_and_each_copy_has_an_answer_of_its_own(weight, measured):
         fastest(weight, rows)
         fastest(weight, rows, packed(weight))
     assert len(json.loads(measured.read_text())["fastest"]) == 4
-
-
-@pytest.mark.parametrize(("seconds", "share"), [({2: 0.5, 8: 0.5}, 1.0), ({2: 0.2, 8: 0.5}, 0.4), ({}, 1.0)])
-def test_time_is_told_by_rows_as_it_was_measured(seconds, share, weight, measured, monkeypatch):
-    """What is too short to measure is nothing to gain; of many rows time is a straight line."""
-    times = lambda states, *_: Choice("plain", seconds[len(states)]) if seconds else None  # noqa: E731
-    monkeypatch.setattr(products, "_measure", times)
-    assert [Products(lambda: [weight]).share(2, 8, weight, None) for _ in range(2)] == [share, share]
-    assert Products(lambda: [weight]).share(50, 100, weight, None) == 0.5
-    monkeypatch.setenv(VARIABLE, "fixed")
-    assert Products(lambda: [weight]).share(2, 8, weight, None) == 0.0
 
 
 def test_many_rows_are_not_measured(weight, measured):

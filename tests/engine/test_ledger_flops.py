@@ -9,7 +9,6 @@ import torch
 from pretended_accelerator import DEVICE, pretended
 from torch.utils.flop_counter import FlopCounterMode
 
-from adaptive_bench.backbone.step import StepArithmetic
 from adaptive_bench.model.generation import new_tokens
 
 SPECS = [
@@ -73,24 +72,6 @@ def test_rows_that_run_for_a_fixed_shape_are_booked_as_waste(spec, make_model, m
         model.to(DEVICE)
         ids, left = ids.to(DEVICE), left.to(DEVICE)
         assert_ledger_is_exact(model, lambda: new_tokens(model, ids, left, max_new_tokens=5))
-
-
-@pytest.mark.parametrize("spec", [*SPECS, "skiplayer", "calm"])
-def test_rows_that_run_because_leaving_them_out_gains_nothing_are_waste(spec, shared_model, random_text, monkeypatch):
-    """On a processor that takes as long for one row as for all: the same texts and savings, and honest books."""
-    model, ids = shared_model(spec, "llama", "eager"), random_text(3, 9)
-    left = torch.arange(9).expand(3, 9) >= torch.tensor([[0], [4], [7]])
-    set_dial(model, 0.3)
-    written, saved = [], []
-    for share in (0.0, 1.0):
-        monkeypatch.setattr(StepArithmetic, "share", lambda *_, share=share: share)
-        assert_ledger_is_exact(model, lambda: written.append(new_tokens(model, ids, left, max_new_tokens=5)))
-        saved.append(model.compute_report()["decode"])
-    assert written[0] == written[1]
-    assert all(saved[0][kind] == saved[1][kind] for kind in ("tokens", "core", "net"))
-    assert saved[1]["executed"] <= saved[0]["executed"]
-    if saved[0]["tokens"] and "evict" not in spec:
-        assert saved[1]["executed"] < saved[0]["executed"]
 
 
 def test_packed_execution_wastes_little(shared_backbone, make_pattern, run_pattern, random_text):
