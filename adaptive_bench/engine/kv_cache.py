@@ -234,7 +234,7 @@ class AdaptiveCache(Cache):
                 ones are not repaired.
         """
         assert self._write is not None and self._write.kept is not None, "the engine calls expect() before"
-        write, self._write, kept = self._write, None, self._write.kept
+        write, kept, self._write = self._write, self._write.kept, None
         batch, length = write.positions.shape
         if write.repairs:  # a skipped token that only fills the rectangle up comes twice, with the same K,V
             new = Tensor.new_empty if kept.covers else Tensor.new_zeros
