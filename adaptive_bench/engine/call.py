@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from adaptive_bench.backbone import LayerCosts, Site, Tables, Turn
+from adaptive_bench.backbone import Site, Tables, Turn
 from adaptive_bench.engine.attention_mask import additive, visible_keys
 from adaptive_bench.engine.booking import Run, Tally
 from adaptive_bench.engine.kept import Kept
@@ -108,11 +108,6 @@ class EngineCall(ForwardCall):
     def slots(self) -> Tensor:
         """Flat indices [B S] of every token of the call, padding included."""
         return torch.arange(self.valid.numel(), device=self.valid.device)
-
-    @cached_property
-    def costs(self) -> LayerCosts:
-        """What the layers cost."""
-        return self.backbone.costs
 
     @cached_property
     def turns(self) -> list[Turn]:
