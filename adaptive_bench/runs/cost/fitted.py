@@ -27,7 +27,7 @@ from adaptive_bench.store.keys import key_of, run_key
 
 FOLDER = "fitted"
 _LEAST_BATCH = 4
-_LEAST_TASKS, _LEAST_METHODS = 2, 5
+_LEAST_TASKS, _LEAST_METHODS = 2, 6
 
 
 @dataclass(frozen=True)
