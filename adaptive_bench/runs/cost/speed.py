@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from transformers import PretrainedConfig
@@ -26,6 +26,9 @@ class Rates(NamedTuple):
     training: float
     reading: float
     writing: float
+
+
+_rates: dict[tuple[Any, ...], Rates] = {}  # measured once: a run is forecast more than once, and says one time
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,11 @@ def forecast(work: Workload, trained: Iterable[MethodSpec], jobs: int, task: Run
     torch.set_num_threads(max(1, threads // jobs))
     try:
         device = find_device(work.config.device)
-        rates = measure_rates(work.prices.empty.config, device, evaluation.batch_size, bf16=recipe.precision == "bf16")
+        shape, rows, bf16 = work.prices.empty.config, evaluation.batch_size, recipe.precision == "bf16"
+        about = shape.to_json_string(), device, rows, bf16, torch.get_num_threads()
+        if about not in _rates:
+            _rates[about] = measure_rates(shape, device, rows, bf16=bf16)
+        rates = _rates[about]
     finally:
         torch.set_num_threads(threads)
     task.advance(1, of="rate")
