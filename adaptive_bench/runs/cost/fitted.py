@@ -6,23 +6,21 @@ examples are. What was chosen is kept beside the records: the same command finds
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import AdaptiveBenchError
+from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter, duration
 from adaptive_bench.runs.cost.budget import Workload, count_work
 from adaptive_bench.runs.cost.estimate import CALIBRATION_PASSES
 from adaptive_bench.runs.cost.speed import Speed, forecast
 from adaptive_bench.runs.planning.backbones import empty_model, find_backbone, find_device
+from adaptive_bench.runs.planning.kept import kept
 from adaptive_bench.runs.planning.plan import without_groups
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of, run_key
 
 FOLDER = "fitted"
@@ -63,13 +61,8 @@ def fitted(
         about = {"run": run_key(whole.model_dump(mode="json")), "seconds": limit.seconds}
         about |= {"device": find_device(config.device).type}
         file = config.out / FOLDER / f"{key_of(about)}.json"
-        try:
-            said = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            said = _chosen(whole, given, limit, reporter or SilentReporter())
-            with suppress(OSError):  # what cannot be written here is told of when results are
-                atomic.write_json(file, about | said)
-    except AdaptiveBenchError:  # the checks tell of it, with all else that is wrong
+        said = kept(file, lambda: about | _chosen(whole, given, limit, reporter or SilentReporter()))
+    except Exception:  # noqa: BLE001 - what is wrong is told by the checks and in the work, with all else
         return config, ""
     if not said["text"]:
         return config, ""
@@ -80,9 +73,12 @@ def fitted(
 
 
 class _Forecast:
-    """What a run and its smaller forms take here from nothing, in seconds."""
+    """What a run and its smaller forms take here from nothing, in seconds. The code of plugins does not run beforehand:
+    their methods count like the mean of the others.
+    """
 
     def __init__(self, config: RunConfig, reporter: Reporter) -> None:
+        config = _without_plugins(config)
         source = find_backbone(config.model)
         self._empty = empty_model(source)
         work = Workload(config, self._empty, source.load_tokenizer())
@@ -90,7 +86,8 @@ class _Forecast:
         with reporter.task("forecast", total=len(trained) + 2) as task:
             self._speed: Speed = forecast(work, trained, 1, task)
 
-    def __call__(self, config: RunConfig) -> float:
+    def __call__(self, whole: RunConfig) -> float:
+        config = _without_plugins(whole)
         steps, _ = count_work(config, self._empty)
         sequence_s, evaluation = self._speed.sequence_s, config.evaluation
         taken_s = sum(count * config.train.batch_size * sequence_s[spec] for spec, count in steps if count)
@@ -103,7 +100,12 @@ class _Forecast:
                 documents = min(evaluation.limit or self._speed.documents[task], self._speed.documents[task])
                 one_s = documents * self._speed.document_s[task] + (calibrated_s if takes_target(trained) else 0.0)
                 taken_s += values * one_s
-        return taken_s
+        return taken_s * len(whole.methods) / len(config.methods)
+
+
+def _without_plugins(config: RunConfig) -> RunConfig:
+    own = [text for text in config.methods if not needs_own_process(MethodSpec.parse(text).name)]
+    return config.model_copy(update={"methods": tuple(own)})
 
 
 def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter: Reporter) -> dict[str, Any]:

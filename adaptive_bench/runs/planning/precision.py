@@ -6,17 +6,16 @@ records: every method of a folder is trained alike, also where another machine g
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError
 from adaptive_bench.runs.planning.backbones import BackboneSource, empty_model, find_backbone, find_device
+from adaptive_bench.runs.planning.kept import kept
 from adaptive_bench.runs.planning.passes import few_layers, seconds, with_values
-from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
 
 FOLDER = "precision"
@@ -60,13 +59,9 @@ def chosen(config: RunConfig) -> Chosen:
     about = {"backbone": source.fingerprint, "device": device.type}
     file = config.out / FOLDER / f"{key_of(about)}.json"
     if (name := str(file.absolute())) not in _chosen:
-        try:
-            said: Any = json.loads(file.read_text(encoding="utf-8"))
-            _chosen[name] = Chosen("bf16" if said["precision"] == "bf16" else "fp32", float(said["speedup"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            _chosen[name] = _measured(source, device)
-            with suppress(OSError):  # what cannot be written here is told of when results are
-                atomic.write_json(file, about | _chosen[name]._asdict())
+        said = kept(file, lambda: about | _measured(source, device)._asdict())
+        speedup = float(said.get("speedup", 1.0))
+        _chosen[name] = Chosen("bf16" if said.get("precision") == "bf16" else "fp32", speedup)
     return _chosen[name]
 
 
