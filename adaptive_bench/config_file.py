@@ -34,7 +34,7 @@ def load_config(
 
     Args:
         preset_or_path: Name of a preset, or path of a YAML file (recognised by its suffix `.yaml` or `.yml`). A file
-            that says `extends: nano` changes that preset.
+            that says `extends: nano` changes that preset, and is for any model unless it says which.
         overrides: Values that win over the file, nested like the file: `{"train": {"steps": 10}}`.
         flags: What the user calls an override, by its place in the file: `{"train.steps": "--train-steps"}`.
         reads_data: Whether the data folder must be there: who reads results needs none.
@@ -62,7 +62,10 @@ def load_config(
             )
         path = preset_file(str(preset_or_path))
         preset = str(preset_or_path)
-    values = merged({"preset": preset} | _read(path), overrides or {})
+    read = _read(path)
+    if preset is None and "extends" in (own := read_mapping(path)):  # whose recipe it is now is for its author to say
+        read["for_models"] = own.get("for_models")
+    values = merged({"preset": preset} | read, overrides or {})
     if values.get("data_dir") is None and os.environ.get(DATA_VARIABLE):
         values["data_dir"] = os.environ[DATA_VARIABLE]
     try:

@@ -124,7 +124,11 @@ class TrainRecipe(Strict):
     weight_decay: float = Field(default=0.001, ge=0, le=LARGEST_RATE, description="Of AdamW.")
     betas: tuple[Share, Share] = Field(default=(0.9, 0.999), description="Of AdamW.")
     clip_norm: float = Field(default=1.0, gt=0, description="Largest norm of a gradient; longer ones are scaled down.")
-    precision: Literal["fp32", "bf16"] = Field(default="fp32", description="Of the training.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="fp32",
+        description="Of the training's products; weights stay in fp32.\n`auto` measures once whether bf16 is faster on "
+        "this machine and takes it where it is, for all methods alike. Evaluation is in fp32.",
+    )
     max_length: Positive = Field(
         default=256, description="Longest sequence in tokens; longer ones are cut, and the user is told."
     )

@@ -68,6 +68,26 @@ def test_the_papers_tables_on_the_nano_model_are_plans(name, tmp_path):
     assert len(plan(config).sweeps) == len(config.methods) * len(config.tasks)
 
 
+def test_a_file_that_extends_a_preset_is_for_any_model_unless_it_says_which(tmp_path):
+    """A shipped preset that extends another one is for what both say."""
+    assert load_config("real_text").for_models.parameters == (1, 100_000_000)
+    file = tmp_path / "mine.yaml"
+    file.write_text("extends: real_text\ntrain: {steps: 5}\n")
+    assert load_config(file).for_models is None
+    file.write_text("extends: real_text\nfor_models: {names: [mine]}\n")
+    assert load_config(file).for_models.names == ("mine",) and load_config(file).for_models.parameters is None
+
+
+def test_smollm2_is_a_preset_for_its_size_that_is_only_taken_by_name():
+    config = load_config("smollm2")
+    assert config.for_models.fit("any", "llama", 134_515_008) and not config.for_models.fit("any", "llama", 10**9)
+    assert not config.for_models.by_default and (config.train.precision, config.eligible) == ("auto", "auto")
+    assert {find_task(task).kind for task in config.tasks} == {"loglikelihood"}
+    assert all(method_class(MethodSpec.parse(text)) for text in config.methods)
+    assert set(config.levels) <= set(config.evaluation.grid)
+    assert load_config("real_text").train.precision == load_config("nano_all").train.precision == "fp32"
+
+
 def test_without_the_hub_it_says_what_is_needed():
     with pytest.raises(EnvironmentProblem, match=r"meta-llama/Llama-3.2-1B.*a folder in Hugging Face layout.*HF_TOKEN"):
         plan(

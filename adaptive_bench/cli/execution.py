@@ -43,7 +43,8 @@ def print_plan(config: RunConfig, flops_per_s: float | None = None, part: Shard 
 
     try:
         with open_reporter() as reporter:
-            found = preflight(config, reporter)
+            whole = part is None or part.is_whole
+            found = preflight(config, reporter, measures=not whole)  # names of cells depend on it
             cells = () if part is None or part.is_whole else part.of(found.plan)
     except (EnvironmentProblem, SeveralProblems):  # its data may be missing as well
         for line in about(config, None, flops_per_s):

@@ -215,6 +215,8 @@ def run(
         run_config = smaller(run_config, overrides.values)
     if "methods" in overrides.values and not no_controls:
         run_config = _controlled(run_config, dry_run)
+    if (quick or config is None) and launcher == "local" and run_config.model not in registry.names("models"):
+        run_config = _fitted(run_config, overrides, quick, dry_run)
     if timed and run_config.evaluation.quantize != "none":
         raise UsageError(
             f"--time times models as they were trained, got it with --quantize {run_config.evaluation.quantize}. Leave "
@@ -236,6 +238,19 @@ def run(
             "wait_s": None if wait is None else 60 * wait,
         }
         execute(run_config, how | {"shard": part}, wide=wide, open_page=open_page, debug=debug, timed=timed)
+
+
+def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool) -> RunConfig:
+    """The config made smaller to what this machine does in the time that a user has, which is said."""
+    from adaptive_bench.live_display import open_reporter
+    from adaptive_bench.runs.cost.fitted import NIGHT, QUICK, fitted
+
+    with open_reporter() as reporter:
+        config, text = fitted(config, overrides.values, QUICK if quick else NIGHT, reporter)
+    if text:
+        text += "" if quick else f" `--config {config.preset}` takes the recipe as it is."
+        typer.echo(paragraph(text), err=not dry_run)
+    return config
 
 
 def _controlled(config: RunConfig, dry_run: bool) -> RunConfig:

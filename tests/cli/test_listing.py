@@ -145,7 +145,7 @@ def test_methods_are_a_line_each_and_one_is_a_page(command, monkeypatch, width):
         (completion.specs, "gateskip[shape=scalar,kv=evict],calm", ["gateskip[shape=scalar,kv=evict],calm"]),
         (completion.specs, "nothing[", []),
         (completion.list_of("tasks"), "nano_math,csqa_l", ["nano_math,csqa_ll"]),
-        (completion.names_of("configs"), "smo", ["smoke"]),
+        (completion.names_of("configs"), "smo", ["smoke", "smollm2"]),
     ],
 )
 def test_names_are_completed(complete, begun, found):
@@ -156,7 +156,7 @@ def test_the_shell_asks_for_methods_tasks_and_configs(command, monkeypatch):
     for words, expected in (
         ("adaptive-bench run --methods gates", "gateskip"),
         ("adaptive-bench run --tasks nano_ma", "nano_math"),
-        ("adaptive-bench run --config smo", "smoke"),
+        ("adaptive-bench run --config smok", "smoke"),
         ("adaptive-bench list methods gates", "gateskip"),
         ("adaptive-bench check gates", "gateskip"),
     ):

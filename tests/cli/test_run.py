@@ -37,7 +37,7 @@ class Runs:
 
     Shard = Shard
 
-    def preflight(self, config, reporter):
+    def preflight(self, config, reporter, **how):
         self.config = config
         return SimpleNamespace(plan=config, estimator=None, notes=["a digit has no token"])
 

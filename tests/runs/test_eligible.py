@@ -10,7 +10,7 @@ from adaptive_bench.backbone import Site
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.inspection.subjects import find_subjects
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs import plan, run
+from adaptive_bench.runs import about, plan, preflight, run
 from adaptive_bench.runs.planning import eligible
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.checkpoints import sparing
@@ -72,6 +72,17 @@ def test_what_was_measured_is_part_of_the_keys_it_applies_to(config_of, lopsided
         plan(config)
 
 
+def test_a_plan_that_is_only_looked_at_measures_nothing(config_of, lopsided, lines):
+    """It says so, and there is as much to do."""
+    config = config_of("gateskip", model=lopsided, preset=None)
+    found = preflight(config, lines, measures=False)
+    assert found.plan.sites_left and found.plan.sites is None and not (config.out / "sites").exists()
+    assert any(line.startswith("eligible: measured when the run begins") for line in about(config, found))
+    whole = plan(config)
+    assert not whole.sites_left and len(whole.sweeps) == len(found.plan.sweeps)
+    assert preflight(config, measures=False).plan.sites == whole.sites
+
+
 def test_all_sites_where_it_is_asked_for_and_in_the_presets_of_papers(config_of, lopsided):
     default = plan(config_of("gateskip", model=lopsided, preset=None))
     for change in ({"eligible": "all"}, {"preset": "paper_lambada"}, {"preset": "nano_paper"}):
@@ -114,3 +125,13 @@ def test_a_run_spares_what_was_measured(config_of, lopsided):
         assert AdaptiveModel.load(outcome.folder, spec).method.spared == SPARED
         assert subject_of(outcome.folder, spec).method.spared == SPARED
     assert run(config).exit_code == 0  # nothing is left
+
+
+def test_a_row_says_that_the_first_token_skips_nothing(config_of, lopsided):
+    config = config_of("random_skip", model=lopsided, preset=None, train={"steps": 0})
+    plan(config)
+    (file,) = (config.out / "sites").iterdir()
+    eligible._measured.clear()
+    file.write_text(file.read_text().replace('"first_token": ', '"first_token": 99'))
+    said = "attention of layers 0, 1, MLP of layer 1, but no first token"
+    assert {row["eligible"] for row in run(config).rows} == {said}

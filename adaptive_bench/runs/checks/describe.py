@@ -11,6 +11,7 @@ from adaptive_bench.runs.checks.preflight import Preflight, disk_bytes
 from adaptive_bench.runs.cost.budget import Budget, Workload, budget, count_work, empty_model
 from adaptive_bench.runs.cost.estimate import steps_left, total
 from adaptive_bench.runs.planning.backbones import is_hub_id
+from adaptive_bench.runs.planning.precision import chosen
 from adaptive_bench.runs.planning.shapes import SHAPES
 
 
@@ -25,9 +26,12 @@ def about(config: RunConfig, found: Preflight | None, flops_per_s: float | None 
     if found is None:
         return _about_unreachable(config, flops_per_s) if is_hub_id(config.model) else []
     lines = [] if found.facts is None else [f"model   {found.facts}"]
-    lines.append(f"recipe  {_recipe(config)}")
+    auto = config.train.precision == "auto"
+    lines.append(f"recipe  {_recipe(config, str(chosen(config) if auto else config.train.precision))}")
     if found.plan.sites is not None:
         lines.append(f"eligible: {found.plan.sites.described()}")
+    elif found.plan.sites_left:
+        lines.append("eligible: measured when the run begins, by a pass for each site (about a minute at 135 M)")
     if found.facts is None or found.estimator is None:
         return [*lines, "left    nothing: everything is on disk"]
     dial_values: Counter[str] = Counter()
@@ -53,7 +57,7 @@ def _about_unreachable(config: RunConfig, flops_per_s: float | None) -> list[str
     steps, dial_values = count_work(config, empty)
     return [
         f"model   {config.model} ({empty.config.model_type}, {size(parameters)} parameters, by its name)",
-        f"recipe  {_recipe(config)}",
+        f"recipe  {_recipe(config, config.train.precision)}",
         f"disk    up to {size(disk_bytes(config.train, empty, [each > 0 for _, each in steps]), 'G')}B in {config.out}",
         *_costs(budget(Workload(config, empty, None), steps, dial_values), flops_per_s),
     ]
@@ -79,7 +83,7 @@ def _costs(taken: Budget, flops_per_s: float | None) -> list[str]:
     return [*lines, f"hours   {training + evaluation:.3g} of a device at {flops_per_s:.3g} FLOP/s: {parts}{without}"]
 
 
-def _recipe(config: RunConfig) -> str:
+def _recipe(config: RunConfig, precision: str) -> str:
     train = config.train
     name = config.preset or "of the config"
     if not train.steps:
@@ -87,5 +91,5 @@ def _recipe(config: RunConfig) -> str:
     own = "".join(f", {method} {rate:g}" for method, rate in train.method_learning_rates.items())
     return (
         f"{name}: {train.steps} steps of {train.batch_size} sequences, rate {train.learning_rate:g}{own}, "
-        f"length {train.max_length}, {train.precision}{f', LoRA of rank {train.lora.rank}' if train.lora else ''}"
+        f"length {train.max_length}, {precision}{f', LoRA of rank {train.lora.rank}' if train.lora else ''}"
     )

@@ -82,6 +82,7 @@ def preflight(
     jobs: int | None = None,
     *,
     timed: bool = True,
+    measures: bool = True,
     folder: Path | None = None,
 ) -> Preflight:
     """Check everything a run will need, and plan it. Nothing is trained, nothing is written.
@@ -89,6 +90,7 @@ def preflight(
     Args:
         jobs: Processes that will be used; `None` decides as `run` does.
         timed: Whether to forecast how long the work will take where no record knows.
+        measures: See `plan`.
         folder: Of the run, which may remember what of it is finished.
 
     Raises:
@@ -113,7 +115,7 @@ def preflight(
     findings.raise_errors()  # the rest takes seconds and rests on these
     assert facts is not None
     with findings.checking():
-        whole = plan(config, reporter)
+        whole = plan(config, reporter, measures=measures)
     if whole is not None and not findings.errors:
         with read_once():
             memory = None if folder is None else Memory(folder, whole)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _FLOPS_PER_MAC = 2
 _LOOKED_AT = 32  # documents of a task, training examples of a task
 _BYTES_PER_TOKEN = 4  # of English text, with tokenizers of 32,000 words and more
+_steps: dict[tuple[MethodSpec, tuple[Any, ...]], float] = {}  # FLOPs of a method: a run is forecast more than once
 _LONGEST_DRY = 256  # tokens of a step without values: what it takes is in proportion
 
 
@@ -145,7 +146,6 @@ class Workload:
 
     def __init__(self, config: RunConfig, empty: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> None:
         self.config, self.prices, self._tokenizer = config, Prices(empty), tokenizer
-        self._steps: dict[MethodSpec, float] = {}
         most = min(config.train.max_length, self.prices.context)
         try:
             lengths = list(self._sequences(most)) or [(float(most), float(most), float(most))]
@@ -154,16 +154,24 @@ class Workload:
             lengths, self.bounded = [(float(most), float(most), float(most))], True
         tokens, labels, longest = zip(*lengths, strict=True)
         self.tokens, self.labels, self.longest = fmean(tokens), fmean(labels), round(max(longest))
+        recipe = config.train
+        self._about = (
+            empty.config.to_json_string(),
+            self.tokens,
+            self.labels,
+            recipe.lora,
+            recipe.gradient_checkpointing,
+        )
 
     def training_flops(self, spec: MethodSpec) -> float:
         """FLOPs of training a method on one sequence, counted on a short one."""
-        if spec not in self._steps:
+        if (known := (spec, self._about)) not in _steps:
             recipe, short = self.config.train, min(round(self.tokens), _LONGEST_DRY)
             labels = max(1, min(short - 1, round(short * self.labels / self.tokens)))
             counted = self.prices.step(spec, recipe, short, labels)
             per_token = self.prices.training(self.tokens, recipe) if counted is None else counted.flops
-            self._steps[spec] = per_token * (1 if counted is None else self.tokens / short)
-        return self._steps[spec]
+            _steps[known] = per_token * (1 if counted is None else self.tokens / short)
+        return _steps[known]
 
     @cached_property
     def asked(self) -> tuple[dict[str, Asked], dict[str, str]]:

@@ -26,7 +26,7 @@ from adaptive_bench.training.loop import RESUME_FOLDER
 # With neither: what the nano model takes on a CPU core.
 _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
 # A pass over held-out text to set thresholds and one to check them, in training steps: measured on nano.
-_CALIBRATION_PASSES = 0.45
+CALIBRATION_PASSES = 0.45
 _UNREADABLE = (ArithmeticError, AttributeError, EnvironmentProblem, LookupError, OSError, TypeError, ValueError)
 
 
@@ -86,8 +86,8 @@ class Estimator:
 
     def calibration(self, sweep: DialEvaluation) -> Estimate:
         """Time to make one dial value ready."""
-        passes = _CALIBRATION_PASSES if self._traits.get(str(sweep.spec), Trait()).calibrates else 0.0
-        passes += _CALIBRATION_PASSES / 2 if sweep.variant else 0.0  # the text is read once more, for its decisions
+        passes = CALIBRATION_PASSES if self._traits.get(str(sweep.spec), Trait()).calibrates else 0.0
+        passes += CALIBRATION_PASSES / 2 if sweep.variant else 0.0  # the text is read once more, for its decisions
         return self._sequence(sweep.training) * (passes * sweep.config.evaluation.calibration_examples)
 
     def points_left(self, sweep: DialEvaluation) -> int:

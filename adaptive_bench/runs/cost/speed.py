@@ -4,23 +4,20 @@ run's work. Nothing of the run is loaded for that; its records replace the forec
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
-from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from transformers import AutoModelForCausalLM, PretrainedConfig
+from transformers import PretrainedConfig
 
 from adaptive_bench.progress import RunningTask
 from adaptive_bench.runs.cost.budget import Prices, Workload
 from adaptive_bench.runs.planning.backbones import find_device
+from adaptive_bench.runs.planning.passes import few_layers, seconds, with_values
 from adaptive_bench.spec import MethodSpec
 
 _TOKENS, _LAYERS, _WORDS = 256, 4, 8192  # read at once, and most of the model that reads them
-_ENOUGH_S, _MOST_PASSES = 0.4, 20  # for one rate
 
 
 class Rates(NamedTuple):
@@ -29,6 +26,9 @@ class Rates(NamedTuple):
     training: float
     reading: float
     writing: float
+
+
+_rates: dict[tuple[Any, ...], Rates] = {}  # measured once: a run is forecast more than once, and says one time
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,11 @@ def forecast(work: Workload, trained: Iterable[MethodSpec], jobs: int, task: Run
     torch.set_num_threads(max(1, threads // jobs))
     try:
         device = find_device(work.config.device)
-        rates = measure_rates(work.prices.empty.config, device, evaluation.batch_size, bf16=recipe.precision == "bf16")
+        shape, rows, bf16 = work.prices.empty.config, evaluation.batch_size, recipe.precision == "bf16"
+        about = shape.to_json_string(), device, rows, bf16, torch.get_num_threads()
+        if about not in _rates:
+            _rates[about] = measure_rates(shape, device, rows, bf16=bf16)
+        rates = _rates[about]
     finally:
         torch.set_num_threads(threads)
     task.advance(1, of="rate")
@@ -84,34 +88,9 @@ def measure_rates(shape: PretrainedConfig, device: torch.device, rows: int, *, b
         rows: Texts that are written at once.
         bf16: Training computes in bf16.
     """
-    few = deepcopy(shape)
-    few.num_hidden_layers, few.vocab_size = min(shape.num_hidden_layers, _LAYERS), min(shape.vocab_size, _WORDS)
-    few.pad_token_id = None
-    if getattr(few, "layer_types", None):
-        few.layer_types = few.layer_types[: few.num_hidden_layers]
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(few, dtype=torch.float32)
-    prices = Prices(model)
-    model = model.to_empty(device=device).eval()
-    with torch.no_grad():
-        for tensor in [*model.parameters(), *model.buffers()]:
-            tensor.fill_(0.01)
+    empty = few_layers(shape, _LAYERS, _WORDS)
+    prices, model = Prices(empty), with_values(empty, device)
     length = min(_TOKENS, prices.context)
-    reading = prices.forward(length, length) / _seconds(model, (1, length), bf16=False)
-    training = prices.forward(length, length) / _seconds(model, (1, length), bf16=True) if bf16 else reading
-    return Rates(training, reading, rows * prices.forward(1, 1) / _seconds(model, (rows, 1), bf16=False))
-
-
-@torch.no_grad()
-def _seconds(model: torch.nn.Module, shape: tuple[int, int], *, bf16: bool) -> float:
-    """Median of some passes; the first one warms up."""
-    device = next(model.parameters()).device
-    ids, taken_s = torch.ones(shape, dtype=torch.long, device=device), list[float]()
-    with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        while len(taken_s) < 2 or (sum(taken_s) < _ENOUGH_S and len(taken_s) < _MOST_PASSES):
-            start_s = time.perf_counter()
-            model(ids, use_cache=False)
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            taken_s.append(time.perf_counter() - start_s)
-    return median(taken_s[1:])
+    reading = prices.forward(length, length) / seconds(model, (1, length), bf16=False)
+    training = prices.forward(length, length) / seconds(model, (1, length), bf16=True) if bf16 else reading
+    return Rates(training, reading, rows * prices.forward(1, 1) / seconds(model, (rows, 1), bf16=False))

@@ -30,6 +30,10 @@ _OF_PAPERS = ("paper_", "nano")  # presets
 _measured: dict[str, SiteCosts] = {}  # by key: a run is planned more than once
 
 
+class SitesNotMeasured(Exception):
+    """What the sites of a model cost is not on disk."""
+
+
 def spares(spec: MethodSpec, config: RunConfig) -> bool:
     """Whether a method of a run spares what measuring finds."""
     if config.eligible == "all" or not method_class(spec).spares:
@@ -40,10 +44,13 @@ def spares(spec: MethodSpec, config: RunConfig) -> bool:
     return not of_paper and spec.semantics != "paper"
 
 
-def measured_sites(config: RunConfig, source: BackboneSource, reporter: Reporter) -> SiteCosts | None:
+def measured_sites(
+    config: RunConfig, source: BackboneSource, reporter: Reporter, *, measures: bool = True
+) -> SiteCosts | None:
     """What the sites of a run's model cost, read or measured; `None` where no method of the run spares any.
 
     Raises:
+        SitesNotMeasured: They were not measured before, and are not to be now.
         UsageError: They are to be measured, and there is no held-out training text.
         EnvironmentProblem: Model or data cannot be read.
     """
@@ -65,6 +72,8 @@ def measured_sites(config: RunConfig, source: BackboneSource, reporter: Reporter
         try:
             _measured[key] = SiteCosts.from_json(json.loads(file.read_text(encoding="utf-8")))
         except FileNotFoundError:
+            if not measures:
+                raise SitesNotMeasured from None
             found = _measure(config, source, text, reporter)
             reporter.line(f"eligible: {found.described()}")
             atomic.write_json(file, about | found.to_json())

@@ -15,7 +15,8 @@ from adaptive_bench.method import method_class, starting_spec, takes_target, tra
 from adaptive_bench.model.site_costs import SiteCosts
 from adaptive_bench.progress import Reporter, SilentReporter, checked_reporter
 from adaptive_bench.runs.planning.backbones import empty_model, find_backbone
-from adaptive_bench.runs.planning.eligible import key_entry, measured_sites
+from adaptive_bench.runs.planning.eligible import SitesNotMeasured, key_entry, measured_sites
+from adaptive_bench.runs.planning.precision import with_precision
 from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.runs.planning.shuffled import SHUFFLED, has_control
 from adaptive_bench.runs.planning.task_inputs import asked_since, task_inputs
@@ -38,13 +39,14 @@ from adaptive_bench.task import DocumentSplit, Task
 @dataclass(frozen=True)
 class Plan:
     """Everything a run consists of, in the order it is carried out; and what the sites of its model cost, where that
-    was measured.
+    was measured, or whether that is left to be done.
     """
 
     config: RunConfig
     trainings: tuple[TrainingRun, ...]
     sweeps: tuple[DialEvaluation, ...]
     sites: SiteCosts | None = None
+    sites_left: bool = False
 
     @property
     def untrained(self) -> list[TrainingRun]:
@@ -62,13 +64,21 @@ class Plan:
         return left[::-1]
 
 
-def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[DocumentSplit] | None = None) -> Plan:
+def plan(
+    config: RunConfig,
+    reporter: Reporter | None = None,
+    splits: Sequence[DocumentSplit] | None = None,
+    *,
+    measures: bool = True,
+) -> Plan:
     """Work out the plan of a run. Nothing is loaded but text, nothing is written; but a pretrained model is, and what
     its sites cost, where that decides who may skip where and was not measured before.
 
     Args:
         splits: Which documents are asked. By default those of the test; also those of validation for specs that are
             trained towards several targets, of which the best one for a level is chosen there.
+        measures: Whether sites are measured where they were not before. Without, the plan is one without spared sites:
+            it names other records, but there is as much to do.
 
     Raises:
         UsageError: Unknown method, parameter, task or shape, nothing to train on, or no timing to match on.
@@ -86,7 +96,11 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
     pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in seeds}
     targets = TrainingTargets.of(config, tasks, pricing, lambda: empty_model(backbone))
     questions = _Questions(config, tasks)
-    sites = measured_sites(config, backbone, reporter)
+    sites, sites_left = None, False
+    try:
+        sites = measured_sites(config, backbone, reporter, measures=measures)
+    except SitesNotMeasured:
+        sites_left = True
     not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
     recipe = config.train.model_dump(mode="json", exclude=not_in_key)
     trainings: dict[Path, TrainingRun] = {}
@@ -109,7 +123,7 @@ def plan(config: RunConfig, reporter: Reporter | None = None, splits: Sequence[D
             for training in _trainings(as_trained, shared | eligible, targets, config.out / "records", trainings):
                 asked: Sequence[DocumentSplit] = ("test",) if training.has_single_target else ("test", "validation")
                 sweeps += questions.to(spec, training, splits or asked, eligible)
-    return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter)), sites)
+    return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter)), sites, sites_left)
 
 
 class _Questions:
@@ -160,7 +174,7 @@ class _Questions:
 
 
 def checked_config(config: Any) -> RunConfig:
-    """A config as it is; what does not describe a run is refused.
+    """A config as it is, with the precision that `auto` means here; what does not describe a run is refused.
 
     Raises:
         UsageError: It is no config, or one with keys or values that no config has.
@@ -169,7 +183,7 @@ def checked_config(config: Any) -> RunConfig:
         raise UsageError(
             f"A run is described by a RunConfig, got {config!r}. Read one: load_config('nano', {{'seeds': 3}})."
         )
-    return validated(config)
+    return with_precision(validated(config))
 
 
 def without_groups(config: RunConfig) -> RunConfig:

@@ -49,6 +49,7 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
     dial = model.method.dial
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
     end, eligible = model.method.max_saving, described(model.method.skippable_sites)
+    eligible += ", but no first token" if model.method.keep_first else ""
     record.write("dial.json", about | {"max_saved_tokens": end, "eligible": eligible})
     asked = sweep.first_savings(model.method)
     trained.calibrate(asked, reporter)

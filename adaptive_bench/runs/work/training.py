@@ -12,6 +12,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.planning.training_text import as_planned, draw_training
 from adaptive_bench.runs.planning.works import TrainingRun
 from adaptive_bench.runs.work.models import backbone_of, build_model, pretrained_of
@@ -47,7 +48,7 @@ def carry_out_training(training: TrainingRun, config: RunConfig, reporter: Repor
 
 
 def _fit(model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokenizer: Any, reporter: Reporter) -> None:
-    recipe = config.train if training.steps else config.train.model_copy(update={"steps": 0})
+    recipe = _recipe(training, config) if training.steps else config.train.model_copy(update={"steps": 0})
     drawn = draw_training(config, training.seed, SilentReporter()) if training.steps else []
     text = as_planned(drawn, training.content["data"]["sha256"]) if training.steps else []
     rate = training.content["method_learning_rate"]
@@ -64,6 +65,11 @@ def _fit(model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokeniz
         pretrained=pretrained_of(training, config),
         chat_template=config.chat_template,
     )
+
+
+def _recipe(training: TrainingRun, config: RunConfig) -> TrainRecipe:
+    """That of the config, in the precision of the plan: not every config says what `auto` means."""
+    return config.train.model_copy(update={"precision": training.content["recipe"]["precision"]})
 
 
 def _prepared(model: AdaptiveModel) -> dict[str, Tensor]:
@@ -110,7 +116,7 @@ def repeat_first_steps(training: TrainingRun, config: RunConfig, steps: range, w
         model,
         text,
         tokenizer,
-        config.train,
+        _recipe(training, config),
         training.content["method_learning_rate"],
         steps=steps,
         within_s=within_s,
