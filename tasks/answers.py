@@ -17,7 +17,7 @@ _MARK = "####"
 # A minus belongs to the number unless something stands before it that it could be subtracted from.
 _NUMBER = re.compile(r"((?<![\w)])[-−])?\$?((?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)(?!\d)")
 # "20 - 5 =": numbers that are worked with, up to the last equals sign; what comes next is the result.
-_WORKING = re.compile(r"\d[^=]*?[\d\s)%][-−+*/×÷x]\s*[($]*\.?\d.*=")
+_WORKING = re.compile(r"\d[^=]*?(?<=[\d\s)%])[-−+*/×÷x]\s*[($]*\.?\d.*=")
 _AFTER_MARK = re.compile(r"[\s*_(\[\"']*([A-Za-z])(?![A-Za-z])")
 # "A" before a word in lower case is an article, unless the word says that it is the answer.
 _LETTER = r"(?:[B-Z]|A(?!\s+(?!is\b|was\b|because\b|since\b)[a-z]))"

@@ -16,6 +16,7 @@ from adaptive_bench.data import data_root
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.harness_data import of_hub, reads_data_set, write_local_task
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, setting_up
+from adaptive_bench.evaluation.shots import keep_apart, shown_split
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.task import OpenTask, Task
@@ -41,7 +42,7 @@ class SuiteTasks(TaskManager):
         super().__init__(verbosity, [*folders, *given], include_defaults, local | (metadata or {}))
 
     def load(self, task_list: Any) -> Any:
-        """See `TaskManager.load`; tasks that are named read local data as well.
+        """See `TaskManager.load`; tasks that are named read local data as well, and no document is among its own shots.
 
         Raises:
             EnvironmentProblem: A task's data cannot be read, or it needs what is not installed.
@@ -57,7 +58,10 @@ class SuiteTasks(TaskManager):
             entries = [self._index[name].cfg for name in names if name in self._index and root is None]
             needed = [one for one in map(of_hub, filter(None, entries)) if one is not None]
             with hub_or_cache(*needed) if needed else nullcontext():
-                return super().load(task_list)
+                found = super().load(task_list)
+        for task in found["tasks"].values():
+            keep_apart(task, shown_split(task))
+        return found
 
 
 def suite_names(names: Iterable[str], include_path: str | None = None) -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ import pytest
 
 from adaptive_bench import registry
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
+from adaptive_bench.evaluation.harness_tasks import SuiteTasks
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.shots import are_of_tested
 from adaptive_bench.task import Task
@@ -85,6 +86,16 @@ def test_no_document_sees_its_own_answer(lay_out: Any, splits: str, of_tested: b
     for question, prompt in asked:
         assert prompt.count(question) == 1 and prompt.count("What is") == SHOTS + 1
     assert are_of_tested(loaded) == of_tested
+
+
+def test_nor_in_lm_evals_own_command(lay_out: Any, tmp_path: Path) -> None:
+    lay_out("test_split: test", "plain")
+    loaded: Any = SuiteTasks(include_path=str(tmp_path)).load(["shown"])["tasks"]["shown"]
+    loaded.set_config("num_fewshot", SHOTS)
+    loaded.set_fewshot_seed(FEWSHOT_SEED)
+    loaded.build_all_requests()
+    for one in loaded.instances:
+        assert one.args[0].count(one.doc["question"]) == 1 and one.args[0].count("What is") == SHOTS + 1
 
 
 def test_nor_does_one_that_choices_are_made_on(lay_out: Any) -> None:

@@ -30,6 +30,7 @@ from adaptive_bench.tasks.answers import (
         (" so\n#### 0,500", "0", "500"),  # no separator of thousands: another number, or a decimal comma
         (" so\n#### x = 12", "12", "12"),
         (" so\n#### 20 - 5 = 15", "15", "15"),
+        (" so\n#### 2+3=5", "5", "5"),
         (" so\n#### $20-$5=$15 left, not 20", "15", "20"),
         (" so\n#### (3 x 4) / 2 = 12 / 2 = 6 boxes", "6", "6"),
         (" so\n#### 15 = 20 - 5", "15", "5"),
