@@ -1,19 +1,15 @@
 """The last that a fork server loads: what every process that is forked from it would otherwise do by itself.
 
-The guard's first look at all libraries and the table by which transformers renames weights take most of a second each.
-And a full garbage collection in a forked process would copy the pages of all that the server has loaded, so that is
-exempt from collections.
+The table by which transformers renames weights takes most of a second. And a full garbage collection in a forked
+process would copy the pages of all that the server has loaded, so that is exempt from collections.
 """
 
 import gc
 from contextlib import suppress
 
-from adaptive_bench import guard
-
 with suppress(ImportError):  # not every version of transformers has it; it is made when first asked for, whatever for
     from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
     get_checkpoint_conversion_mapping("llama")
-guard.State()
 gc.collect()
 gc.freeze()

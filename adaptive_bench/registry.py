@@ -12,12 +12,13 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from adaptive_bench import faults, guard, opened
+from adaptive_bench import faults, opened
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 from adaptive_bench.validation import NAME, as_path
 
@@ -100,8 +101,7 @@ def get(group: Group, name: str) -> Any:
                 f"package."
             ) from error
     try:
-        who = f"the plugin {name!r} ({entry.value}) of {origin(group, name)}"
-        with guard.watching(who), guard.same_streams(who):
+        with redirect_stdout(sys.stderr):  # standard output is for results, which other programs read
             thing = entry.load()
     except AdaptiveBenchError:
         raise
@@ -260,8 +260,7 @@ def load_plugin(path: Path | str) -> None:
 
     Raises:
         UsageError: The file does not exist, is not a Python file, or registers nothing.
-        PluginFault: The file cannot be run to its end, or changes what is not its own (see `guard`); what it has
-            registered by then is taken back.
+        PluginFault: The file cannot be run to its end; what it has registered by then is taken back.
     """
     path = as_path(path, "A plugin is a Python file").expanduser().resolve()
     if not path.exists():
@@ -279,7 +278,7 @@ def load_plugin(path: Path | str) -> None:
     _used.setdefault(str(path), set())
     known = dict(_registered)
     try:
-        with guard.watching(f"the plugin file {path}"), guard.same_streams(f"the plugin file {path}"):
+        with redirect_stdout(sys.stderr):
             spec.loader.exec_module(module)
     except BaseException as error:
         _registered.clear()

@@ -178,18 +178,6 @@ def test_what_a_plugin_prints_leaves_standard_output_alone(tmp_path, capsys):
     assert capsys.readouterr() == ("", "hello\nyou")
 
 
-@pytest.mark.parametrize("change", ["sys.stdout.close()", "sys.stdout = None"])
-def test_a_plugin_that_closes_standard_output_is_refused(tmp_path, capsys, change):
-    file = tmp_path / "mine.py"
-    file.write_text(
-        f"import sys\nfrom adaptive_bench.registry import register\nregister('models', 'mine')(object)\n{change}\n"
-    )
-    with pytest.raises(PluginFault, match=r"closed or exchanged sys\.stdout\. Use"):
-        registry.load_plugin(file)
-    print("still here")
-    assert capsys.readouterr() == ("still here\n", "")
-
-
 @pytest.mark.parametrize("line", ["from helper_beside import x", "from .helper_beside import x"])
 def test_a_module_beside_a_plugin_is_told_where_it_is_found(line, tmp_path):
     (tmp_path / "helper_beside.py").write_text("x = 1\n")

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from adaptive_bench import guard, registry, stopping
+from adaptive_bench import registry, stopping
 from adaptive_bench.errors import AdaptiveBenchError
 from adaptive_bench.jobs.failure import Failure, caught
-from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
+from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.jobs.write_scope import WriteScope
 from adaptive_bench.progress import JobFinished, JobStarted, Reporter, UnitDone
 
@@ -114,8 +114,7 @@ def run_job(job: Job, reporter: Reporter, plugins: Iterable[Path] = ()) -> list[
     try:
         with caught(failures, str(job), job.method, job.tasks):
             registry.load_plugins(plugins)
-            with guard.watching(named_plugins(job.methods, job.tasks)):
-                failures += job.do(reporter)
+            failures += job.do(reporter)
     finally:
         reporter.emit(JobFinished(str(job.folder)))
     return failures

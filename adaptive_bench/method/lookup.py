@@ -108,9 +108,6 @@ def _made(kind: type[Method], *arguments: Any) -> Method:
 def _default_of_torch(dtype: torch.dtype) -> Iterator[None]:
     """New tensors have this type in the block, where the caller has set another one."""
     before = torch.get_default_dtype()
-    if before == dtype:  # nothing to put back: a plugin that sets another one is seen (`guard`)
-        yield
-        return
     torch.set_default_dtype(dtype)
     try:
         yield

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from adaptive_bench import fork_server, guard
+from adaptive_bench import fork_server
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
-from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
+from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.checks.preflight import Preflight, preflight
 from adaptive_bench.runs.outcome.naming import write_beginning
@@ -46,20 +46,19 @@ def prepare(
     methods = [MethodSpec.parse(text).name for text in config.methods]
     if any(map(needs_own_process, methods)) or any(needs_own_process(task, "tasks") for task in config.tasks):
         fork_server.start()  # it loads the libraries while the run is planned
-    with guard.watching(plugins_of(config)):
-        if overwrite is Overwrite.always:
-            with suppress(EnvironmentProblem, UsageError):  # what is wrong is told below
-                measured_sites(without_groups(config), find_backbone(config.model), reporter)
-            # What is refused is refused before anything is gone; no record is asked, as it may be what is damaged.
-            preflight(config.model_copy(update={"out": config.out / "overwritten"}), reporter, jobs, timed=False)
-            remove_results(plan(config), shard)
+    if overwrite is Overwrite.always:
+        with suppress(EnvironmentProblem, UsageError):  # what is wrong is told below
+            measured_sites(without_groups(config), find_backbone(config.model), reporter)
+        # What is refused is refused before anything is gone; no record is asked, as it may be what is damaged.
+        preflight(config.model_copy(update={"out": config.out / "overwritten"}), reporter, jobs, timed=False)
+        remove_results(plan(config), shard)
+    known = preflight(config, reporter, jobs, timed=shard.is_whole, folder=folder)
+    may_redo = overwrite is Overwrite.only_missing
+    if may_redo and put_aside(known.plan, reporter):
         known = preflight(config, reporter, jobs, timed=shard.is_whole, folder=folder)
-        may_redo = overwrite is Overwrite.only_missing
-        if may_redo and put_aside(known.plan, reporter):
-            known = preflight(config, reporter, jobs, timed=shard.is_whole, folder=folder)
-        memory = known.memory if may_redo and recheck and shard.is_whole else None
-        if memory is not None and spot_check(known.plan, folder, memory, reporter):
-            known = preflight(config, reporter, jobs, folder=folder)
+    memory = known.memory if may_redo and recheck and shard.is_whole else None
+    if memory is not None and spot_check(known.plan, folder, memory, reporter):
+        known = preflight(config, reporter, jobs, folder=folder)
     return _begun(folder, config, reporter, known, overwrite)
 
 
@@ -69,18 +68,13 @@ def prepare_table(config: RunConfig, reporter: Reporter, folder: Path, *, from_m
     Args:
         from_manifest: Whether the run's own list of its records is asked before anything is planned.
     """
-    with guard.watching(plugins_of(config)), read_once():
+    with read_once():
         known = plan_on_disk(folder, config, reporter) if from_manifest else None
         whole = known or plan(config, reporter)
         memory = Memory(folder, whole) if from_manifest else None  # while it waits, others change what is there
         if memory is not None:
             memory.recall_finished()
     return _begun(folder, config, reporter, Preflight(whole, memory=memory), Overwrite.only_cache)
-
-
-def plugins_of(config: RunConfig) -> str | None:
-    """The plugins of a run as an error names them; `None` without any."""
-    return named_plugins([MethodSpec.parse(text).name for text in config.methods], config.tasks)
 
 
 def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight, overwrite: Overwrite) -> Preflight:

@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-from adaptive_bench import guard, registry
+from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.jobs.failure import Failure
@@ -18,7 +18,7 @@ from adaptive_bench.runs.outcome.run_outcome import RunOutcome, ended_before
 from adaptive_bench.runs.outcome.table_files import write_table
 from adaptive_bench.runs.planning.manifest import manifest_of, sealed_manifest_of
 from adaptive_bench.runs.planning.memory import Memory
-from adaptive_bench.runs.preparation import plugins_of, prepare_table
+from adaptive_bench.runs.preparation import prepare_table
 from adaptive_bench.runs.work.left import absent, left
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
@@ -95,7 +95,7 @@ def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start
     if (kept := kept_table(folder, failures)) is not None:
         return RunOutcome([], folder, [*notes, kept], failures)
     # Seals and table are of the same bytes: they are read once.
-    with read_once(), guard.watching(plugins_of(known.plan.config)):
+    with read_once():
         listed = manifest_of(known.plan) if failures else sealed_manifest_of(known.plan)
         memory = known.memory if known.facts is None else None  # where something was done it knows the files of before
         memory = memory or Memory(folder, known.plan)

@@ -17,7 +17,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
 
-from adaptive_bench import guard, processes, stopping
+from adaptive_bench import processes, stopping
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.free_memory import give_back
 from adaptive_bench.model.adapters import Adapters
@@ -345,7 +345,6 @@ class _Training:
         return progress.step, "".join(lines[: progress.step])
 
     def _save(self, steps_done: int, log: TextIO | None) -> None:
-        guard.check()
         if log is not None:
             # The log reaches the disk first: a checkpoint never knows of more steps than the log.
             os.fsync(log.fileno())
@@ -354,7 +353,6 @@ class _Training:
         checkpoint.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer, writes=writes)
 
     def _finish(self, steps: int, elapsed_s: float, pretrained: Pretrained | None) -> None:
-        guard.check()
         macs = self._macs()
         self.training.gather_weights()
         self.model.spread = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from adaptive_bench import guard, registry
+from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, quantization
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, one_line
@@ -220,11 +220,10 @@ def _examine_apart(spec: MethodSpec, model: str) -> tuple[Trait | None, Adaptive
 
 def _put_on_and_try(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, AdaptiveBenchError | None]:
     trait = None
-    with guard.watching(named_plugins([spec.name])):
-        if (method := _put_on(facts, spec)) is not None:
-            calibrates = method.thresholds is not None or method.fitted is not None or method.solves_dial
-            trait = Trait(float(method.max_saved_tokens), calibrates)
-        _put_on(facts, training_spec(spec))
+    if (method := _put_on(facts, spec)) is not None:
+        calibrates = method.thresholds is not None or method.fitted is not None or method.solves_dial
+        trait = Trait(float(method.max_saved_tokens), calibrates)
+    _put_on(facts, training_spec(spec))
     if not registry.is_foreign("methods", spec.name):
         return trait, None
     return trait, try_method(spec, facts.family, int(facts.empty.config.num_hidden_layers))

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adaptive_bench import guard
 from adaptive_bench.errors import AdaptiveBenchError, PluginFault
 from adaptive_bench.faults import explained, in_plugin, is_exit_of_plugin
 from adaptive_bench.jobs.plugins import named_plugins
@@ -31,7 +30,7 @@ def try_method(spec: MethodSpec, family: str, layers: int) -> AdaptiveBenchError
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
-        with guard.watching(named_plugins([spec.name])), torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             tiny = AutoModelForCausalLM.from_config(
                 AutoConfig.for_model(family, num_hidden_layers=layers, **_TINY), dtype=torch.float32

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from adaptive_bench import guard, processes
+from adaptive_bench import processes
 from adaptive_bench.engine.shuffled import DecisionBank
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.method import described
@@ -75,7 +75,6 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
         check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
         read = files_read(sweep.config, (sweep.spec.name, sweep.training.spec.name), (sweep.task,))
         check_unchanged(read)
-        guard.check()
         record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s, files_read=read)
         reporter.emit(PointMeasured(str(sweep.folder)))
         return evaluation
