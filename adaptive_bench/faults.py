@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from adaptive_bench import opened
 from adaptive_bench.errors import (
     AdaptiveBenchError,
     Defect,
@@ -23,6 +22,7 @@ from adaptive_bench.errors import (
 
 _watched: set[str] = set()  # files and folders that plugins' code lies in
 _of_tasks: set[str] = set()  # folders of plugins' tasks, which may be wide: a project with its environment, say
+_INSTALLED = {"site-packages", "dist-packages"}
 _OWN = str(Path(__file__).resolve().parent) + os.sep
 # What torch says of memory in a `RuntimeError`, and its `OutOfMemoryError`, which is one.
 _NO_MEMORY = ("out of memory", "can't allocate memory", "CUDNN_STATUS_NOT_SUPPORTED")
@@ -33,15 +33,12 @@ _MACHINE = {
 
 
 def watch(path: Path) -> None:
-    """Remember that code in this file or folder is a plugin's, and note from now on which files plugins read."""
+    """Remember that code in this file or folder is a plugin's."""
     _watched.add(str(path))
-    opened.watch(str(path))
 
 
 def add_task(folder: Path) -> None:
-    """Remember that code in this folder is that of a plugin's task. What it reads is noted as it is for all code that
-    is neither ours nor installed; of what is installed it is not, and so is part of no record's key.
-    """
+    """Remember that code in this folder, but for what is installed there, is that of a plugin's task."""
     _of_tasks.update(str(one) + os.sep for one in (folder.absolute(), folder.resolve()))
 
 
@@ -211,4 +208,4 @@ def is_watched(filename: str) -> bool:
     if any(filename == known or filename.startswith(known + os.sep) for known in _watched):
         return True
     inside = [filename.removeprefix(folder) for folder in _of_tasks if filename.startswith(folder)]
-    return any(opened.INSTALLED.isdisjoint(Path(rest).parts) for rest in inside) and not filename.startswith(_OWN)
+    return any(_INSTALLED.isdisjoint(Path(rest).parts) for rest in inside) and not filename.startswith(_OWN)

@@ -18,7 +18,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from adaptive_bench import faults, opened
+from adaptive_bench import faults
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 from adaptive_bench.validation import NAME, as_path
 
@@ -213,7 +213,6 @@ def register(group: Group, name: str) -> Callable[[Any], Any]:
         if name in names(group):
             raise _refused(f"The {one_of(group)} {name!r} exists already ({origin(group, name)}). Choose another name.")
         _registered[group, name] = (thing, str(_loading[-1]) if _loading else _file_of(thing))
-        opened.watch(_registered[group, name][1])
         return thing
 
     return put

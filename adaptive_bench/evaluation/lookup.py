@@ -21,7 +21,7 @@ from lm_eval.api.task import Task as HarnessTask
 from lm_eval.tasks import TaskManager
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from adaptive_bench import faults, opened, registry
+from adaptive_bench import faults, registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import MissingData, data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
@@ -179,10 +179,7 @@ def _stamps(task: Task, data_dir: Path | None) -> tuple[tuple[str, str], ...]:
     files = {*(file for folder in folders for file in files_of(folder)), *task.other_files}
     if task.name.partition(":")[0] in registry.names("tasks"):
         files |= files_named(task.folder)
-    stamps = tuple((str(file), file_digest(file)) for file in sorted(files) if file.is_file())
-    noted = sorted(opened.opened().items())  # when it was loaded before
-    read = [Path(name) for name, one in noted if any(Path(by).is_relative_to(task.folder) for by in one.readers)]
-    return stamps + tuple((str(file), file_digest(file) if file.is_file() else "") for file in read)
+    return tuple((str(file), file_digest(file)) for file in sorted(files) if file.is_file())
 
 
 @lru_cache(maxsize=32)  # more than the tasks of a run: reading one again takes seconds

@@ -21,7 +21,6 @@ from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.runs.spot_check import spot_check
-from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.files import read_once
@@ -54,8 +53,6 @@ def prepare(
         remove_results(plan(config), shard)
     known = preflight(config, reporter, jobs, timed=shard.is_whole, folder=folder)
     may_redo = overwrite is Overwrite.only_missing
-    if may_redo and put_aside(known.plan, reporter):
-        known = preflight(config, reporter, jobs, timed=shard.is_whole, folder=folder)
     memory = known.memory if may_redo and recheck and shard.is_whole else None
     if memory is not None and spot_check(known.plan, folder, memory, reporter):
         known = preflight(config, reporter, jobs, folder=folder)

@@ -27,7 +27,6 @@ from adaptive_bench.runs.planning.conditions import compared_recipe
 from adaptive_bench.runs.planning.plan import Plan, plan
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.carry_out import carry_out
-from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.store.schema import SCHEMA
@@ -216,7 +215,6 @@ def _measure(
         tuple({training.folder: training for one in plans.values() for training in one.trainings}.values()),
         tuple(sweep for one in plans.values() for sweep in one.sweeps),
     )
-    put_aside(whole, reporter)
     failures = carry_out(whole, reporter, jobs)
     measured = {}
     for spec, rate in wanted:

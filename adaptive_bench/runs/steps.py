@@ -25,7 +25,6 @@ from adaptive_bench.runs.planning.conditions import compared_recipe, recipe_text
 from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.carry_out import carry_out
-from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.savings import saving_name
 from adaptive_bench.store.schema import SCHEMA
@@ -167,7 +166,6 @@ def compare_steps(
     for number in steps:  # one after the other: a job draws its text by the steps of its plan
         whole = _plan(config, number)
         recipes[number], backbone = recipe_text(whole.config), whole.trainings[0].content["backbone"]
-        put_aside(whole, reporter)
         failures += carry_out(whole, reporter, jobs)
         for task, method in product(tasks, methods):
             found = _best(whole, method, task.name, level)

@@ -34,7 +34,7 @@ NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,12})?(?:e-[0-9]{2})?"  # of a measured point:
 POINT = re.compile(rf"({NUMBER})\.json", re.ASCII)
 # Every file of a record that others may rely on. What else lies there, such as a copy, belongs to nobody.
 OURS = (
-    r"(?:(?:config|env|status|data|cost|target|timing|dial|calibration|behaviour|files_read)\.json|train\.jsonl"
+    r"(?:(?:config|env|status|data|cost|target|timing|dial|calibration|behaviour)\.json|train\.jsonl"
     rf"|{NUMBER}(?:\.json|\.samples\.jsonl))"
 )
 # They hold no result: how long a training took, and that its weights are elsewhere.

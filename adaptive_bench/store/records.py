@@ -3,7 +3,6 @@
 <out>/records/<cell key>/
     config.json env.json status.json log.txt .attempts/
     data.json train.jsonl timing.json checkpoint/     written by the training
-    files_read.json                                   by its method, where that is a plugin's and read any
     eval/<task>-<sweep key>/
         config.json status.json log.txt dial.json calibration.json behaviour.json
         0.15.json 0.15.samples.jsonl                  one measured point: the share of tokens it was asked to save
@@ -32,7 +31,6 @@ from adaptive_bench.store.schema import SCHEMA
 
 CHECKPOINT = "checkpoint"  # the folder of the trained model
 WITHOUT_WEIGHTS = "without_weights.json"  # of a training unpacked from an archive without weights
-FILES_READ = "files_read.json"  # of a training; of points it stands in their own files
 State = Literal["planned", "running", "done", "failed", "partial"]
 # `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as that.
 _NEXT: Mapping[State, set[State]] = {
@@ -202,15 +200,6 @@ class Record:
     def _status(self) -> dict[str, Any]:
         return self.read("status.json") or {"state": "planned", "reason": ""}
 
-    def files_read(self) -> dict[str, dict[str, str]]:
-        """Digests of the files that plugins read for it, by plugin and path; of a sweep, for any of its points."""
-        found: dict[str, dict[str, str]] = {}
-        for name in (FILES_READ, *self.point_files()):
-            values = self.read(name) or {}
-            for plugin, files in values.get("files_read", {}).items():
-                found.setdefault(plugin, {}).update(files)
-        return found
-
 
 class DialEvaluationRecord(Record):
     """The folder of one sweep: its measured points by the share of saved tokens they were asked for.
@@ -295,25 +284,12 @@ class DialEvaluationRecord(Record):
                 f"Delete {path.name} and its {saving:g}.json and give the run's command again."
             ) from error
 
-    def add_point(
-        self,
-        saving: float,
-        evaluation: Evaluation,
-        samples: Sequence[Sample],
-        *,
-        wall_s: float,
-        files_read: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Write a point. Its samples come first: where there is a point, it is complete.
-
-        Args:
-            files_read: Digests of what plugins read for it, by plugin.
-        """
+    def add_point(self, saving: float, evaluation: Evaluation, samples: Sequence[Sample], *, wall_s: float) -> None:
+        """Write a point. Its samples come first: where there is a point, it is complete."""
         texts = (sample.to_json(with_prompt=saving == 0) for sample in samples)
         lines = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
         forget(self.folder)
         atomic.write_text(self.folder / f"{saving:g}{DOCUMENTS}", lines)
         digest = hashlib.sha256(lines.encode("utf-8")).hexdigest()
         about: dict[str, Any] = {"asked": saving, "samples_sha256": digest, "wall_s": wall_s}
-        about |= {"files_read": files_read} if files_read else {}
         self.write(f"{saving:g}.json", about | evaluation.to_json())

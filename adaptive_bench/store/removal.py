@@ -19,7 +19,7 @@ from adaptive_bench.store.run_files import OWN_FILES, check_run, is_run, output_
 from adaptive_bench.store.runs import retry_command, run_folders, run_name
 
 # Beside the records: what a run put there because it must not be used any more. Nobody reads it.
-ASIDE = ("outdated", "records_of_other_code")
+ASIDE = ("records_of_other_code",)
 
 
 @dataclass(frozen=True)

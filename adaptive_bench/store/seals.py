@@ -19,7 +19,7 @@ from adaptive_bench.store.files import DOCUMENTS, NOT_SEALED, NUMBER, OURS, File
 
 _LONG = (DOCUMENTS, "train.jsonl")
 Seals = Mapping[str, str]  # name of a file -> its seal, empty where the file need only be there
-_GROWING = {"env.json", "status.json", "calibration.json", "behaviour.json", "files_read.json"}
+_GROWING = {"env.json", "status.json", "calibration.json", "behaviour.json"}
 _DIGITS = 16  # as of a key
 _DAMAGED = "-"  # no digest: what was damaged already when the run ended is no finding later
 _FILE = re.compile(OURS, re.ASCII)

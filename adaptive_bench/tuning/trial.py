@@ -12,7 +12,6 @@ from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.planning.plan import Plan, plan
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.carry_out import carry_out
-from adaptive_bench.runs.work.outdated import put_aside
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.tables.matching import match
@@ -94,7 +93,6 @@ def _measured(whole: Plan, sweep: DialEvaluation, reporter: Reporter, jobs: int 
     """
     trainings = tuple(training for training in whole.trainings if training in sweep.training.chain)
     needed = Plan(whole.config, trainings, (sweep,))
-    put_aside(needed, reporter)
     failures = carry_out(needed, reporter, jobs)
     points = _points(sweep)
     if outside := [failure for failure in failures if failure.kind == EnvironmentProblem.kind]:

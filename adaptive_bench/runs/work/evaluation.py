@@ -15,7 +15,6 @@ from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.method import described
 from adaptive_bench.model.shuffled import standing_between
 from adaptive_bench.progress import PointMeasured, Reporter, SilentReporter
-from adaptive_bench.runs.planning.files_read import check_unchanged, files_read
 from adaptive_bench.runs.planning.task_inputs import check_inputs
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.calibrated import Calibrated
@@ -73,9 +72,7 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
         with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds, fitted, bank):
             evaluation, samples = _ask(sweep, trained, bank, reporter)
         check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
-        read = files_read(sweep.config, (sweep.spec.name, sweep.training.spec.name), (sweep.task,))
-        check_unchanged(read)
-        record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s, files_read=read)
+        record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s)
         reporter.emit(PointMeasured(str(sweep.folder)))
         return evaluation
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from adaptive_bench import opened, stopping
+from adaptive_bench import stopping
 from adaptive_bench.backbone.quantization import library_versions
 from adaptive_bench.code_digest import code_digest
 from adaptive_bench.config import RunConfig
@@ -18,10 +18,9 @@ from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.model.timing.hardware import environment
 from adaptive_bench.progress import Event, Line, Reporter, TaskAdvanced, TaskStarted
 from adaptive_bench.runs.planning.backbones import find_device
-from adaptive_bench.runs.planning.files_read import check_unchanged, files_read
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.source import check_code
-from adaptive_bench.store.records import FILES_READ, Record
+from adaptive_bench.store.records import Record
 from adaptive_bench.tables.made_with import FACTS
 from adaptive_bench.training.loop import RESUME_FOLDER
 from adaptive_bench.training.tracking import Tracking
@@ -60,7 +59,6 @@ def recorded(work: TrainingRun | DialEvaluation, config: RunConfig, reporter: Re
     """
     record, seed = work.record, work.seed if isinstance(work, TrainingRun) else work.training.seed
     check_code(work.spec.name, "training" if isinstance(work, TrainingRun) else "evaluation", work.content["code"])
-    opened.begin()
     record.begin(work.content)
     code = code_digest(work.spec.name, config.out)
     used = library_versions(config.evaluation.quantize) if isinstance(work, DialEvaluation) else {}
@@ -81,20 +79,6 @@ def recorded(work: TrainingRun | DialEvaluation, config: RunConfig, reporter: Re
     record.move("done")
     if len(config.methods) * len(config.seeds) >= _MANY:
         record.fold()
-
-
-@contextmanager
-def reading(training: TrainingRun, config: RunConfig) -> Iterator[None]:
-    """Write down what the method reads in the block, however that ends: a training may go on from where it stopped."""
-    try:
-        yield
-    finally:
-        read = files_read(config, (training.spec.name,))
-        before = training.record.files_read()
-        both = {plugin: before.get(plugin, {}) | read.get(plugin, {}) for plugin in before | read}
-        if both:
-            training.record.write(FILES_READ, {"files_read": both})
-    check_unchanged(read)
 
 
 def _environments(record: Record, device: torch.device) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.planning.training_text import as_planned, draw_training
 from adaptive_bench.runs.planning.works import TrainingRun
 from adaptive_bench.runs.work.models import backbone_of, build_model, pretrained_of
-from adaptive_bench.runs.work.recording import curves_of, reading, recorded
+from adaptive_bench.runs.work.recording import curves_of, recorded
 from adaptive_bench.runs.work.target import find_target, set_target
 from adaptive_bench.store.attempts import exclusive
 from adaptive_bench.training import FirstSteps, Target, first_steps, train
@@ -38,11 +38,8 @@ def carry_out_training(training: TrainingRun, config: RunConfig, reporter: Repor
             model, tokenizer = build_model(training, config), backbone_of(training, config).load_tokenizer()
             if training.target is not None:
                 set_target(model, training, config, tokenizer, said)
-            with (
-                processes.world().broadcast_job(
-                    "train", training, config, model.method.target_of_all, _prepared(model)
-                ),
-                reading(training, config),
+            with processes.world().broadcast_job(
+                "train", training, config, model.method.target_of_all, _prepared(model)
             ):
                 _fit(model, training, config, tokenizer, said)
 
