@@ -4,6 +4,7 @@ The names of a notebook stand here: `from adaptive_bench import AdaptiveModel, r
 is first asked for, so that the command line starts without torch.
 """
 
+import os
 import signal
 import sys
 
@@ -16,6 +17,11 @@ if _is_program and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 from adaptive_bench.lazy import loader  # noqa: E402 - every import takes time in which Ctrl-C may come
 
 __version__ = "0.1.0"
+
+if "ADAPTIVE_BENCH_QUIET" in os.environ:  # a process that the command line has started
+    from adaptive_bench.notices import silence
+
+    silence()
 
 _HOMES = {
     "AdaptiveCallback": "adaptive_bench.model.trainer_callback",

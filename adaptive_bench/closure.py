@@ -142,21 +142,10 @@ def _said(value: object) -> str:
     return f"{code.co_code.hex()} {code.co_names} {consts} {getattr(inner, '__defaults__', None)!r}"
 
 
-_elsewhere: list[Path] = []
-
-
-def take_in(plugins: Iterable[Path]) -> None:
-    """Remember the plugin files of a run, of which this process loads only some: what its plan was made of does not
-    depend on that.
-    """
-    _elsewhere[:] = plugins
-
-
 def _plugins() -> list[Path]:
-    files = dict.fromkeys([*registry.plugin_files(), *_elsewhere])
     foreign = (name for name in registry.names("methods") if registry.is_foreign("methods", name))
     installed = (registry.file_of("methods", name) for name in foreign)
-    return [path.resolve() for path in [*files, *installed] if path is not None]
+    return [path.resolve() for path in [*registry.plugin_files(), *installed] if path is not None]
 
 
 def _imported(content: bytes, path: Path) -> tuple[set[str], bool, set[Path]]:

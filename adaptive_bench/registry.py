@@ -26,7 +26,7 @@ Group = Literal["methods", "tasks", "models", "families", "configs", "leaderboar
 DISTRIBUTION = "adaptive-bench"
 _registered: dict[tuple[Group, str], tuple[object, str]] = {}
 _loading: list[Path] = []  # the plugin file that is being run, if any
-_used: dict[str, set[str]] = {}  # the other plugin files that one took something from, by file
+_loaded: set[str] = set()  # plugin files
 
 
 @cache
@@ -86,10 +86,7 @@ def get(group: Group, name: str) -> Any:
         PluginFault: A plugin cannot be imported.
     """
     if (group, name) in _registered:
-        thing, where = _registered[group, name]
-        if _loading and where != str(_loading[-1]):
-            _used[str(_loading[-1])].add(where)
-        return thing
+        return _registered[group, name][0]
     check_name(group, name)
     entry = _installed(group)[name]
     if not is_foreign(group, name):
@@ -161,28 +158,19 @@ def is_foreign_task(name: str) -> bool:
 
 def has_source(group: Group, name: str) -> bool:
     """Whether another process can load what a name stands for: from a plugin file or an installed package."""
-    return (group, name) not in _registered or origin(group, name) in _used
+    return (group, name) not in _registered or origin(group, name) in _loaded
 
 
 def needs_main() -> bool:
     """Whether another process has all that is registered only after it ran the program's main file: that, or what it
     imports, registers something itself.
     """
-    return any(where not in _used for _, where in _registered.values())
+    return any(where not in _loaded for _, where in _registered.values())
 
 
-def plugin_files(methods: Iterable[str] | None = None) -> list[Path]:
-    """Files given with `--plugin`, in the order in which they were loaded.
-
-    Args:
-        methods: Of files that hold methods and nothing else only those of these, and those that they use.
-    """
+def plugin_files() -> list[Path]:
+    """Files given with `--plugin`, in the order in which they were loaded."""
     origins = dict.fromkeys(where for _, where in _registered.values())
-    if methods is not None:
-        wanted = {where for (group, name), (_, where) in _registered.items() if group != "methods" or name in methods}
-        while more := {used for where in wanted for used in _used.get(where, ())} - wanted:
-            wanted |= more
-        origins = {where: None for where in origins if where in wanted}
     return [Path(where) for where in origins if where.endswith(".py") and Path(where).is_file()]
 
 
@@ -274,7 +262,7 @@ def load_plugin(path: Path | str) -> None:
     sys.modules[module_name] = module
     faults.watch(path)
     _loading.append(path)
-    _used.setdefault(str(path), set())
+    _loaded.add(str(path))
     known = dict(_registered)
     try:
         with redirect_stdout(sys.stderr):

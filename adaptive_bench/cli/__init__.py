@@ -1,7 +1,6 @@
 """The command line: `adaptive-bench`. Nothing is imported here before Ctrl-C has an answer."""
 
 import sys
-import threading
 
 from adaptive_bench.cli import interrupts
 from adaptive_bench.lazy import loader
@@ -11,16 +10,6 @@ __getattr__ = loader(__name__, dict.fromkeys(("COMMANDS", "app"), "adaptive_benc
 
 def main() -> None:
     """Entry point of the `adaptive-bench` script."""
-    try:
-        _run()
-    finally:
-        if threading.active_count() > 1:
-            from adaptive_bench.cli.left_threads import tell_of_left_threads
-
-            tell_of_left_threads()
-
-
-def _run() -> None:
     with interrupts.answered(last=True):
         from io import TextIOWrapper
 

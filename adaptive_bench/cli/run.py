@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptive_bench import fork_server, registry
+from adaptive_bench import registry
 from adaptive_bench.cli.completion import names_of
 from adaptive_bench.cli.config_options import PANELS, Overrides
 from adaptive_bench.cli.failures import paragraph
@@ -177,7 +177,6 @@ def run(
     if resources is not None:
         read_mapping(resources)  # a dry run asks for nothing else of it
     if plugin:
-        fork_server.start()  # before they are loaded, and while the libraries are
         load_libraries()
         registry.load_plugins(plugin)
     overrides: Overrides = ctx.obj

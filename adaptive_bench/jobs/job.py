@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from adaptive_bench import registry, stopping
+from adaptive_bench import stopping
 from adaptive_bench.errors import AdaptiveBenchError
 from adaptive_bench.jobs.failure import Failure, caught
 from adaptive_bench.jobs.plugins import needs_own_process
-from adaptive_bench.jobs.write_scope import WriteScope
 from adaptive_bench.progress import JobFinished, JobStarted, Reporter, UnitDone
 
 
@@ -65,10 +64,6 @@ class Job(Protocol):
     def is_ready(self) -> bool:
         """Whether what it builds on is done."""
 
-    @property
-    def write_scope(self) -> WriteScope:
-        """Where it may write."""
-
     def do(self, reporter: Reporter) -> list[Failure]:
         """Do what is left of it; gives back what failed."""
 
@@ -102,18 +97,13 @@ def has_own_process(job: Job) -> bool:
     return any(map(needs_own_process, job.methods)) or any(needs_own_process(task, "tasks") for task in job.tasks)
 
 
-def run_job(job: Job, reporter: Reporter, plugins: Iterable[Path] = ()) -> list[Failure]:
-    """Do a job; gives back what of it could not be done (tracebacks are in the logs of the records).
-
-    Args:
-        plugins: Files to load first.
-    """
+def run_job(job: Job, reporter: Reporter) -> list[Failure]:
+    """Do a job; gives back what of it could not be done (tracebacks are in the logs of the records)."""
     stopping.check()
     failures: list[Failure] = []
     reporter.emit(JobStarted(str(job.folder)))
     try:
         with caught(failures, str(job), job.method, job.tasks):
-            registry.load_plugins(plugins)
             failures += job.do(reporter)
     finally:
         reporter.emit(JobFinished(str(job.folder)))

@@ -1,8 +1,7 @@
 """Work in several processes, each with its share of the cores. They end with the parent, even if it is killed.
 
-A method of a plugin has a process of its own for each piece of its work, which ends with the piece, and all processes
-that such methods start in it. No other work is done where a plugin's method has been loaded: whatever it changed there
-is gone with it.
+Each does one piece of work after the other. One that ran the code of a plugin ends with that piece: what the plugin did
+to its process is gone with it.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from typing import Any, Generic
 
 import torch
 
-from adaptive_bench import fork_server, registry, stopping
+from adaptive_bench import registry, spawn, stopping
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.jobs.job import Job, JobGroup, JobT, has_own_process
 from adaptive_bench.jobs.plugins import named_plugins
 from adaptive_bench.jobs.progress_queue import ProgressQueue
 from adaptive_bench.jobs.watchdog import NO_LIMITS, Limits, Watch
-from adaptive_bench.jobs.worker import GRACE_S, kill_group, run_in_worker, start_worker
+from adaptive_bench.jobs.worker import GRACE_S, run_in_worker, start_worker
 from adaptive_bench.progress import JobFinished, Reporter
 
 _GRACE_S = GRACE_S
 _LOOK_S = 1.0  # between two looks whether the parent was asked to stop
 _KILLED = (
-    "its process was ended by the system twice, most likely because memory ran out. Re-run the command: it "
-    "continues from where it stopped; finished work is kept."
+    "its process ended twice{how}, most likely because memory ran out, unless it says otherwise above. Re-run the "
+    "command: it continues from where it stopped; finished work is kept."
 )
 _PLUGIN_KILLED = (
     "its process ended twice{how} while {plugin} was at work. Either its code ends the process, or it needs more "
@@ -51,24 +50,22 @@ def in_parallel(
     Args:
         limits: Of each job.
     """
-    context = fork_server.context(runs_main=registry.needs_main())  # they share what is loaded, and start at once
+    context = spawn.context(runs_main=registry.needs_main())
     alive, keep_alive = context.Pipe(duplex=False)
     threads = max(1, torch.get_num_threads() // workers)
-    grace_s = 0.0
     with ProgressQueue(reporter) as queue:
-        given = alive, threads, registry.plugin_files(()), workers
+        given = alive, threads, registry.plugin_files(), workers
         processes = [_Worker(context, queue, given) for _ in range(workers)]
         try:
             return _Schedule(groups, reporter, processes, limits).run()
         except BaseException:
             reporter.line(f"Stopping: each process keeps where it stands, in at most {_GRACE_S:.0f} seconds.")
             keep_alive.close()
-            grace_s = _GRACE_S + _LOOK_S
             raise
         finally:
             with _no_interrupts():  # a second Ctrl-C could not make it quicker, only leave something behind
                 for worker in processes:
-                    worker.close(grace_s)
+                    worker.close()
 
 
 @contextmanager
@@ -88,29 +85,9 @@ class _Worker:
         self.context, self.queue, self.arguments = context, queue, arguments
         self.process: BaseProcess | None = None
         self.watch: Watch | None = None
-        self.is_for_one = False  # of a plugin, which may have done anything to it
         self._start()
 
-    def ending(self) -> str:
-        """How its process ended, as far as is known.
-
-        Raises:
-            UsageError: It ran the program's main file again, and that begins a run whoever runs it.
-        """
-        # The thread of a pool that broke is about to end. It takes the exit code from a pipe, which says it once:
-        # whoever asked beside it would be told 255.
-        if self.process is not None and wait_for([self.process.sentinel], 0):
-            self.pool.shutdown(wait=True)
-        fork_server.check_guarded(self.process)
-        code = None if self.process is None else self.process.exitcode
-        if code is None or code < 0:
-            return "" if code is None else f" by the signal {signal.Signals(-code).name}"
-        return f" with the exit code {code}"
-
     def submit(self, job: Job) -> Future[list[Failure]]:
-        if self.is_for_one or (has_own_process(job) and self.process is not None):
-            self.replace()
-        self.is_for_one = has_own_process(job)
         with _no_interrupts():  # a process that is started here begins with what holds here
             try:
                 return self._give(job)
@@ -119,10 +96,7 @@ class _Worker:
                 return self._give(job)
 
     def _give(self, job: Job) -> Future[list[Failure]]:
-        plugin = named_plugins(job.methods, job.tasks) if has_own_process(job) else None
-        files = registry.plugin_files(job.methods) if plugin else ()
-        every = registry.plugin_files()
-        future = self.pool.submit(run_in_worker, job, fork_server.Surroundings.here(), plugin, files, every)
+        future = self.pool.submit(run_in_worker, job)
         self.process = next(iter(self.pool._processes.values()), None)  # nobody else names it before Python 3.14
         return future
 
@@ -130,30 +104,25 @@ class _Worker:
         if self.watch is not None:
             self.watch.moved()
 
-    def replace(self) -> None:
-        """Another process in place of one that is gone."""
-        self.close()
+    def replace(self) -> int | None:
+        """Another process in place of this one, whose exit code it gives back."""
+        code = self.close()
         self._start()
+        return code
 
-    def close(self, grace_s: float = 0.0) -> None:
-        """Wait for its end. One that was asked to end and cannot, because its code never comes up for air, is ended,
-        and one that a plugin's method was in with all that it has started.
-
-        Args:
-            grace_s: How long one with a plugin's method in it has.
+    def close(self) -> int | None:
+        """Wait for its end, and give back its exit code. One that was asked to end and cannot, because its code never
+        comes up for air, is ended.
         """
         self.pool.shutdown(wait=False, cancel_futures=True)
-        if self.process is not None:
-            gone = wait_for([self.process.sentinel], grace_s if self.is_for_one else _GRACE_S + _LOOK_S)
-            if self.is_for_one:
-                kill_group(self.process)
-            elif not gone:
-                self.process.kill()
+        if self.process is not None and not wait_for([self.process.sentinel], _GRACE_S + _LOOK_S):
+            self.process.kill()
         self.pool.shutdown(wait=True)
         self.sender.close()
+        return None if self.process is None else self.process.exitcode
 
     def _start(self) -> None:
-        self.process, self.is_for_one = None, False
+        self.process = None
         self.sender = self.queue.sender(self.context, self._moved)
         self.pool = ProcessPoolExecutor(1, self.context, start_worker, (self.sender, *self.arguments))
 
@@ -210,16 +179,15 @@ class _Schedule(Generic[JobT]):
         try:
             failures = future.result()
         except (BrokenProcessPool, SystemExit, stopping.Stopped):
-            how = worker.ending()
-            worker.replace()
+            code = worker.replace()
             if not watch.timed_out and id(job) not in self.given_again:
                 self.given_again.add(id(job))
-                self.reporter.line(f"{job}: its process was ended by the system; another one continues it.")
+                self.reporter.line(f"{job}: its process ended{_how(code)}; another one continues it.")
                 self.ready.appendleft((group, job))
                 return []
             self.reporter.emit(JobFinished(str(job.folder)))  # its process could not say so
-            return watch.failures() if watch.timed_out else _killed(job, how)
-        if worker.is_for_one:
+            return watch.failures() if watch.timed_out else _killed(job, _how(code))
+        if has_own_process(job):
             worker.replace()
         if failures and watch.timed_out:  # what its code made of being asked to end
             return watch.failures()
@@ -231,6 +199,13 @@ class _Schedule(Generic[JobT]):
 def _killed(job: Job, how: str) -> list[Failure]:
     """What a job that was ended twice has not done."""
     plugin = named_plugins(job.methods, job.tasks) if has_own_process(job) else None
-    reason = _KILLED if plugin is None else _PLUGIN_KILLED.format(how=how, plugin=plugin)
+    reason = (_KILLED if plugin is None else _PLUGIN_KILLED).format(how=how, plugin=plugin)
     kind = EnvironmentProblem.kind if plugin is None else PluginFault.kind
     return [Failure(name, reason, kind) for name in job.unfinished]
+
+
+def _how(code: int | None) -> str:
+    """How a process ended, as far as is known."""
+    if code is None or code < 0:
+        return "" if code is None else f" by the signal {signal.Signals(-code).name}"
+    return f" with the exit code {code}"

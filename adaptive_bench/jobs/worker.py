@@ -7,20 +7,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import torch
 
-from adaptive_bench import closure, fork_server, free_memory, registry, stopping
+from adaptive_bench import free_memory, registry, stopping
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.jobs.job import Job, run_job
 from adaptive_bench.jobs.progress_queue import RemoteReporter
 from adaptive_bench.jobs.stdout_forwarder import StdoutForwarder
-from adaptive_bench.jobs.write_scope import protect
 
 GRACE_S = 10.0  # that a stopped worker has to write down where it stands
 _reporter: RemoteReporter | None = None
@@ -70,8 +68,6 @@ def _stop_with_parent(alive: Connection) -> None:
     _wait_until_idle()
     os.kill(os.getpid(), signal.SIGTERM)  # its code takes its time: it ends without
     _wait_until_idle()
-    if os.getpgid(0) == os.getpid():  # with a plugin in it: all that it has started ends too
-        os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
@@ -88,43 +84,8 @@ def _leave(*_: object) -> None:
     sys.exit(1)
 
 
-def lead_group() -> None:
-    """Make this process one that a plugin's method may be in: what it starts can be ended with it, and where memory
-    runs out the system ends it before others.
-    """
-    os.setpgid(0, 0)
-    with suppress(OSError):  # no Linux, or not allowed
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-
-
-def kill_group(process: BaseProcess) -> None:
-    """End such a process, and all that was started in it."""
-    if process.pid is not None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    if process.is_alive():  # it has not come to `lead_group`
-        process.kill()
-
-
-def run_in_worker(
-    job: Job,
-    surroundings: fork_server.Surroundings,
-    plugin: str | None,
-    files: Sequence[Path],
-    every: Sequence[Path],
-) -> list[Failure]:
-    """`run_job` in this process, which `start_worker` has made ready.
-
-    Args:
-        plugin: Whose code runs here and nowhere else; `None` for a process that does several jobs.
-        files: To load first.
-        every: All plugin files of the run.
-    """
+def run_in_worker(job: Job) -> list[Failure]:
+    """`run_job` in this process, which `start_worker` has made ready."""
     assert _reporter is not None
-    closure.take_in(every)
-    surroundings.adopt()
-    if plugin is not None:
-        lead_group()
-        protect(job.write_scope, plugin)
     with at_work():
-        return run_job(job, _reporter, files)
+        return run_job(job, _reporter)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from adaptive_bench import fork_server
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
-from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.checks.preflight import Preflight, preflight
 from adaptive_bench.runs.outcome.naming import write_beginning
@@ -22,7 +20,6 @@ from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.runs.spot_check import spot_check
 from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
-from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.files import read_once
 from adaptive_bench.store.manifest import Manifest, read
 
@@ -42,9 +39,6 @@ def prepare(
     Args:
         recheck: Whether records of other code are used only after a spot check.
     """
-    methods = [MethodSpec.parse(text).name for text in config.methods]
-    if any(map(needs_own_process, methods)) or any(needs_own_process(task, "tasks") for task in config.tasks):
-        fork_server.start()  # it loads the libraries while the run is planned
     if overwrite is Overwrite.always:
         with suppress(EnvironmentProblem, UsageError):  # what is wrong is told below
             measured_sites(without_groups(config), find_backbone(config.model), reporter)

@@ -7,7 +7,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench import fork_server, processes
+from adaptive_bench import processes, spawn
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.jobs.stdout_forwarder import StdoutForwarder
@@ -56,7 +56,7 @@ def run(
         EnvironmentProblem: Model or data cannot be reached, or the output folder cannot be written.
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
-    fork_server.check_main()
+    spawn.check_main()
     config, reporter = checked_config(config), checked_reporter(reporter)
     overwrite, world = _checked(jobs, shard, launcher, resources, overwrite, wait_s), processes.world()
     reads = (table_only or overwrite is Overwrite.only_cache) and wait_s is None

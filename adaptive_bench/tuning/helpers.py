@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from adaptive_bench import fork_server, free_memory, registry, stopping
+from adaptive_bench import free_memory, registry, spawn, stopping
 from adaptive_bench.errors import message_of
 from adaptive_bench.jobs.progress_queue import ProgressQueue
 from adaptive_bench.jobs.worker import at_work, start_worker
@@ -27,7 +27,7 @@ def helped(count: int, reporter: Reporter, work: Work) -> Iterator[None]:
     Args:
         work: Can be pickled, as can its arguments.
     """
-    context = fork_server.spawning(runs_main=registry.needs_main())
+    context = spawn.context(runs_main=registry.needs_main())
     alive, keep_alive = context.Pipe(duplex=False)
     threads = torch.get_num_threads()
     share = max(1, threads // (count + 1))
@@ -47,7 +47,6 @@ def helped(count: int, reporter: Reporter, work: Work) -> Iterator[None]:
             yield
             for process in processes:
                 process.join()
-                fork_server.check_guarded(process)
         finally:
             torch.set_num_threads(threads)
             free_memory.share_among(1)

@@ -12,7 +12,7 @@ import optuna
 from optuna.storages import BaseStorage, JournalStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from adaptive_bench import fork_server
+from adaptive_bench import spawn
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
@@ -69,7 +69,7 @@ def tune(
             something else.
         EnvironmentProblem: The storage cannot be reached.
     """
-    fork_server.check_main()
+    spawn.check_main()
     if config.train.target is not None and len(config.train.target) > 1:
         raise UsageError(f"Trials are compared at one target, got train.target={list(config.train.target)}. Give one.")
     if name is not None:

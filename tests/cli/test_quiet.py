@@ -17,19 +17,19 @@ def test_what_the_user_has_set_stays(monkeypatch):
     assert shown == []
 
 
-def test_processes_of_the_fork_server_are_as_quiet(monkeypatch, tmp_path):
+def test_processes_that_are_started_are_as_quiet(monkeypatch, tmp_path):
     monkeypatch.setattr(quiet.os, "environ", dict(os.environ))
     quiet.quiet()
-    script = tmp_path / "fork.py"
-    script.write_text(LEVEL_IN_A_FORK)
+    script = tmp_path / "spawn.py"
+    script.write_text(LEVEL_IN_A_PROCESS)
     told = subprocess.run([sys.executable, script], env=quiet.os.environ, capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["40", "40"]
 
 
-LEVEL_IN_A_FORK = """
+LEVEL_IN_A_PROCESS = """
 import logging
 
-from adaptive_bench import fork_server
+from adaptive_bench import spawn
 
 
 def tell():
@@ -37,8 +37,7 @@ def tell():
 
 
 if __name__ == "__main__":
-    fork_server._PRELOADED[1:] = []  # what comes later takes seconds, and is loaded by then
-    process = fork_server.context(runs_main=True).Process(target=tell)
+    process = spawn.context(runs_main=True).Process(target=tell)
     process.start()
     process.join()
 """

@@ -8,8 +8,8 @@ at a random moment or right before a random operation on a file (an audit hook c
 have the same bytes as after a run that was left alone (see `snapshot` for what is left aside: times and logs), and
 nothing may be left behind: temporary files, `resume/` folders, records that say they are running.
 
-One process imports the libraries and is forked for every run; worker processes come from one fork server. A killed
-fork is as dead as any process, and a trial takes seconds.
+One process imports the libraries and is forked for every run; worker processes are started as ever. A killed fork is
+as dead as any process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import argparse
 import functools
 import json
 import multiprocessing
-import multiprocessing.forkserver
 import os
 import random
 import shutil
@@ -39,7 +38,6 @@ from adaptive_bench.progress import Event, Line, Reporter, TaskStarted
 
 _DRAWS = 6  # of a kill that comes in time
 _LIMIT_S = 600.0  # of one run; what takes longer hangs
-HOME_VARIABLE = "KILL_AND_RESUME_HOME"  # tells the fork server what to get ready for
 
 
 @dataclass(frozen=True)
@@ -129,6 +127,7 @@ def _be_the_run(config: Any, jobs: int, kill: Kill | None, notes: Path) -> None:
         log = os.open(notes / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        from adaptive_bench.jobs import pool
         from adaptive_bench.runs import run
 
         at = None if kill is None else kill.at_operation
@@ -136,7 +135,7 @@ def _be_the_run(config: Any, jobs: int, kill: Kill | None, notes: Path) -> None:
         operations = Operations(config.out, own, notes / "killed")
         sys.addaudithook(operations)
         if jobs > 1:
-            _use_the_fork_server(config.out, workers, notes / "killed")
+            pool.start_worker = functools.partial(start_armed, config.out, workers, notes / "killed")
         if kill is not None and kill.worker and kill.after_s is not None:
             threading.Thread(target=_kill_a_worker, args=(kill.after_s, notes / "killed"), daemon=True).start()
         code = run(config, Notes(notes), jobs).exit_code
@@ -145,14 +144,6 @@ def _be_the_run(config: Any, jobs: int, kill: Kill | None, notes: Path) -> None:
         traceback.print_exc()
     finally:
         os._exit(code)
-
-
-def _use_the_fork_server(out: Path, at: int | None, fuse: Path) -> None:
-    from adaptive_bench.jobs import pool
-
-    # The server is not this process's child, which is what asks for another one.
-    multiprocessing.forkserver._forkserver.ensure_running = lambda: None
-    pool.start_worker = functools.partial(start_armed, out, at, fuse)
 
 
 def _kill_a_worker(after_s: float, mark: Path) -> None:
@@ -274,9 +265,6 @@ def main() -> int:
         start_s = time.monotonic()
         home = (given.home or Path(temporary)).resolve()
         config = make_config(given.model, home / "warm" / "out", home)
-        os.environ |= {"PYTHONPATH": os.pathsep.join(sys.path), HOME_VARIABLE: f"{home}{os.pathsep}{given.model}"}
-        multiprocessing.set_forkserver_preload(["warm"])
-        multiprocessing.forkserver.ensure_running()
         warm_up(config)
         trials = Trials(home, given.model, given.seed)
         well = 0

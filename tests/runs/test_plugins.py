@@ -51,20 +51,3 @@ def test_a_plugin_works_where_the_run_was_started(config_of, tmp_path, monkeypat
         outcome = run(config_of("elsewhere", out=Path("out")), jobs=1)
         assert not outcome.failures and outcome.rows
         assert (home / "seen").read_text() == str(home) and (home / "out" / "records").is_dir()
-
-
-def test_only_the_files_a_method_needs_are_loaded_for_it(tmp_path):
-    texts = {
-        "one": 'register("methods", "one")(Dense)',
-        "two": 'register("methods", "two")(registry.get("methods", "one"))',
-        "three": 'register("methods", "three")(Dense)',
-        "shared": 'register("models", "mine")(lambda: None)',
-    }
-    for name, text in texts.items():
-        imports = "from adaptive_bench import registry\nfrom adaptive_bench.registry import register\n"
-        file = tmp_path / f"{name}.py"
-        file.write_text(f"{imports}from adaptive_bench.methods.dense import Dense\n{text}\n")
-        registry.load_plugin(file)
-    assert [file.stem for file in registry.plugin_files()] == ["one", "two", "three", "shared"]
-    assert [file.stem for file in registry.plugin_files(["two"])] == ["one", "two", "shared"]
-    assert [file.stem for file in registry.plugin_files(())] == ["shared"]

@@ -14,8 +14,6 @@ from adaptive_bench.backbone import Backbone, quantization
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, one_line
 from adaptive_bench.faults import explained
-from adaptive_bench.jobs.isolation import ProcessEnded, call_isolated
-from adaptive_bench.jobs.plugins import named_plugins, needs_own_process
 from adaptive_bench.method import Method, config_of, method_of, training_spec
 from adaptive_bench.method.declared import check_method
 from adaptive_bench.model.adapters import check_installed, check_targets
@@ -200,25 +198,11 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
 
 
 def examine(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, AdaptiveBenchError | None]:
-    """What can be learned of a method, and what is wrong with it; of a plugin's in a process of its own.
+    """What can be learned of a method, and what is wrong with it.
 
     Raises:
         UsageError: It cannot be put on this model with these parameters.
     """
-    plugin = named_plugins([spec.name])
-    if plugin is None or not needs_own_process(spec.name):
-        return _put_on_and_try(spec, facts)
-    try:
-        return call_isolated(_examine_apart, spec, facts.source.name, plugin=plugin, methods=[spec.name])
-    except ProcessEnded as fault:
-        return None, fault
-
-
-def _examine_apart(spec: MethodSpec, model: str) -> tuple[Trait | None, AdaptiveBenchError | None]:
-    return _put_on_and_try(spec, model_facts(model))
-
-
-def _put_on_and_try(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, AdaptiveBenchError | None]:
     trait = None
     if (method := _put_on(facts, spec)) is not None:
         calibrates = method.thresholds is not None or method.fitted is not None or method.solves_dial

@@ -13,8 +13,6 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
 from adaptive_bench.jobs.failure import Failure, caught
 from adaptive_bench.jobs.job import Job, JobEstimate, JobGroup
-from adaptive_bench.jobs.write_scope import WriteScope
-from adaptive_bench.model.stored_calibration import FOLDER as CALIBRATIONS
 from adaptive_bench.progress import Reporter, TrainingStep, UnitDone
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.runs.work.evaluation import evaluate_sweeps
@@ -74,11 +72,6 @@ class TrainingJob(Job):
     def is_begun(self) -> bool:
         """Whether something of it is on disk."""
         return self.training.record.state != "planned"
-
-    @property
-    def write_scope(self) -> WriteScope:
-        """See `Job`: the whole record is its own."""
-        return WriteScope(self.folder.parent, (self.folder,), self.folder, self.folder / "eval")
 
     def do(self, reporter: Reporter) -> list[Failure]:
         failures: list[Failure] = []
@@ -144,12 +137,6 @@ class EvaluationJob(Job):
     def is_begun(self) -> bool:
         """Whether something of it is on disk."""
         return any(sweep.record.state != "planned" for sweep in self.sweeps)
-
-    @property
-    def write_scope(self) -> WriteScope:
-        """See `Job`: files may be added beside the training, and what calibration found is kept with its model."""
-        own = (*(sweep.folder for sweep in self.sweeps), self.training.checkpoint / CALIBRATIONS)
-        return WriteScope(self.training.folder.parent, own, self.training.folder, self.training.folder / "eval")
 
     def do(self, reporter: Reporter) -> list[Failure]:
         """See `Job`: one sweep that fails does not stop the others."""
