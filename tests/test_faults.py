@@ -67,12 +67,6 @@ def test_what_a_plugin_error_was_turned_into_is_still_its_fault(plugin):
     assert isinstance(faults.explained(raised(call)), PluginFault)
 
 
-@pytest.mark.parametrize("ending", ["import sys; sys.exit(2)", "exit(2)", "raise SystemExit"])
-def test_an_exit_in_a_plugin_is_told_from_a_signal(plugin, ending):
-    assert faults.is_exit_of_plugin(raised(plugin(f"def mine():\n    {ending}\n")))
-    assert not faults.is_exit_of_plugin(raised(lambda: sys.exit(2)))
-
-
 def test_other_errors_are_the_machine_or_a_suspect_or_ours():
     full = OSError(errno.ENOSPC, "No space left on device")
     assert isinstance(faults.explained(full), EnvironmentProblem)
@@ -106,14 +100,14 @@ def test_several_problems_have_the_code_of_the_gravest():
 
 
 @pytest.mark.parametrize(
-    ("files", "package"),
+    ("files", "said"),
     [
-        ({"torch.py": "raise ImportError('libcudart.so: no such file')"}, "torch"),
-        ({"lm_eval.py": "import nowhere_at_all"}, "lm-eval"),
-        ({"transformers/__init__.py": "import transformers.gone"}, "transformers"),
+        ({"torch.py": "raise ImportError('libcudart.so: no such file')"}, "libcudart.so: no such file"),
+        ({"lm_eval.py": "import nowhere_at_all"}, "No module named 'nowhere_at_all'"),
+        ({"transformers/__init__.py": "import transformers.gone"}, "No module named 'transformers.gone'"),
     ],
 )
-def test_a_package_that_cannot_be_imported_is_no_defect(tmp_path, files, package):
+def test_a_package_that_cannot_be_imported_is_no_defect(tmp_path, files, said):
     for name, code in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(code)
@@ -125,9 +119,9 @@ def test_a_package_that_cannot_be_imported_is_no_defect(tmp_path, files, package
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    said = " ".join(done.stderr.split())
-    assert done.returncode == 1 and "Environment problem" in said and "defect" not in said.lower()
-    assert f"needs the package {package!r}" in said and f"-m pip install {package}`" in said
+    told = " ".join(done.stderr.split())
+    assert done.returncode == 1 and "Environment problem" in told and "defect" not in told.lower()
+    assert said in told and "-m pip install" in told
 
 
 def test_a_module_of_our_own_that_is_not_there_is_a_defect():
@@ -199,19 +193,6 @@ def test_each_field_of_a_plugins_task_with_an_argument_is_held_to_its_kind(field
 
 def test_a_task_of_text_may_be_guessed_at_eight_bits_a_byte():
     assert Task(**{**FIELDS, "kind": "loglikelihood", "chance": 8.0}, training=None).chance == 8
-
-
-def test_what_only_we_may_say_is_the_fault_of_a_plugin_that_says_it(plugin):
-    head = "def mine(kind='Defect'):\n    from adaptive_bench import errors\n"
-    mine = plugin(f"{head}    raise getattr(errors, kind)('this')\n")
-    for kind in ("Defect", "Interrupted", "Superseded"):
-        found = faults.explained(raised(lambda kind=kind: mine(kind)))
-        assert type(found) is PluginFault
-        assert str(found).startswith(f"{kind}: this (") and "mine.py, line 5, in mine)" in str(found)
-    for kind in (UsageError, EnvironmentProblem):
-        found = faults.explained(raised(lambda kind=kind: mine(kind.__name__)))
-        assert type(found) is kind and str(found).startswith("this The plugin says so (")
-        assert "mine.py, line 5, in mine)" in str(found) and found.exit_code == kind.exit_code
 
 
 def test_what_we_say_of_a_plugins_call_stays_as_it_is(plugin):

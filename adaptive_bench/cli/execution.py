@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from adaptive_bench import faults, registry
+from adaptive_bench import registry
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.program import pasteable
 from adaptive_bench.cli.site import build
@@ -89,8 +89,7 @@ def execute(
             outcome = run(config, reporter, **how or {})
             if timed and outcome.rows and not outcome.failures:
                 outcome = _timed(config, reporter)
-    except KeyboardInterrupt as error:
-        faults.check_interrupt(error)
+    except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; re-run the command to continue."
         ) from None

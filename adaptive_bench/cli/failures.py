@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from adaptive_bench.cli import interrupts
 from adaptive_bench.cli.tables import terminal_width, wrapped
 from adaptive_bench.errors import AdaptiveBenchError, Interrupted, SeveralProblems, message_of
-from adaptive_bench.faults import explained, is_exit_of_plugin, is_own_interrupt
+from adaptive_bench.faults import explained
 from adaptive_bench.progress import say
 
 _WIDEST = 100  # lines that are longer are hard to read
@@ -26,7 +26,7 @@ def reported(debug: bool) -> Iterator[None]:
     try:
         yield
     except SystemExit as error:
-        if not is_exit_of_plugin(error) and not interrupts.was_cause(error):
+        if not interrupts.was_cause(error):
             raise
         _end(error, debug)
     except BaseException as error:  # noqa: BLE001 - the outermost boundary: the process ends
@@ -41,10 +41,8 @@ def paragraph(text: str) -> str:
 
 
 def _end(error: BaseException, debug: bool) -> None:
-    interrupt = interrupts.behind(error)
-    own = interrupt is not None and is_own_interrupt(interrupt)  # a plugin's
-    explanation: AdaptiveBenchError = explained(interrupt if interrupt is not None and own else error)
-    if not own and not isinstance(error, Interrupted) and interrupts.was_cause(error):
+    explanation: AdaptiveBenchError = explained(error)
+    if not isinstance(error, Interrupted) and interrupts.was_cause(error):
         explanation = Interrupted(interrupts.WORD)
     if isinstance(explanation, Interrupted):  # what is left is the clean-up of libraries, and they complain aloud
         signal.signal(signal.SIGINT, signal.SIG_IGN)

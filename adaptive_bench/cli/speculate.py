@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from adaptive_bench import faults, output, registry
+from adaptive_bench import output, registry
 from adaptive_bench.cli.completion import specs as specs_of
 from adaptive_bench.cli.named_run import Out, run_names
 from adaptive_bench.cli.values import is_count, items_value, numbers_value
@@ -112,8 +112,7 @@ def speculate(
     try:
         with open_reporter() as reporter:
             record = study(drafter, settings, reporter)
-    except KeyboardInterrupt as error:
-        faults.check_interrupt(error)
+    except KeyboardInterrupt:
         raise Interrupted("Stopped. Nothing was written; give the command again.") from None
     if to is not None:
         output.write_text(to, sealed(json_text(record)))

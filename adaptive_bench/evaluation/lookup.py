@@ -45,7 +45,6 @@ from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.store.digest import file_digest
 from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup, check_registered
 
-_PACKAGE = Path(__file__).parents[1]
 # The paper's levels for the two kinds of task.
 GENERATIVE_LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 LOGLIKELIHOOD_LEVELS = (0.0, 0.15, 0.3, 0.45, 0.6)
@@ -251,19 +250,12 @@ def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
 
     Raises:
         EnvironmentProblem: The data cannot be read, or the task cannot be set up.
-        PluginFault: The task's code ends Python, or it is a plugin's and fails, or its YAML file does.
+        PluginFault: The task is a plugin's, and its code or its YAML file fails.
     """
     try:
         yield
     except AdaptiveBenchError:
         raise
-    except SystemExit as error:
-        if Path(faults.ended_by(error)).is_relative_to(_PACKAGE):
-            raise  # a process of ours is ended
-        raise PluginFault(
-            f"The code of the task {name!r} ends Python (exit code {error.code}) where it is to give documents. "
-            f"Correct the task's files."
-        ) from error
     except (OSError, datasets.exceptions.DatasetsError) as error:
         raise EnvironmentProblem(
             f"The data of the task {name!r} cannot be read: {message_of(error)}. Set --data-dir or "
@@ -310,7 +302,7 @@ def _registered(name: str, argument: str | None) -> Task:
     if isinstance(thing, TaskGroup):
         raise UsageError(f"One task is wanted, but {name!r} is a group: {', '.join(thing.members)}. Name one of them.")
     if registry.is_foreign_task(name):
-        faults.add_task(thing.folder)
+        faults.watch(thing.folder)
         if thing.name != (name if argument is None else f"{name}:{argument}"):
             raise PluginFault(
                 f"A task is registered under its name, got name={thing.name!r} under {name!r} "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_bench.errors import UsageError, message_of
-from adaptive_bench.faults import explained, is_exit_of_plugin
+from adaptive_bench.faults import explained
 from adaptive_bench.jobs.plugins import named_plugins
 
 
@@ -64,13 +64,6 @@ def caught(
     try:
         yield
     except Exception as error:  # noqa: BLE001 - one broken method must not cost the results of the others
-        failures.append(_failure(error, label, named_plugins([method], tasks), log()))
-    except SystemExit as error:
-        if not is_exit_of_plugin(error):
-            raise
-        failures.append(_failure(error, label, named_plugins([method], tasks), log()))
-
-
-def _failure(error: BaseException, label: str, plugins: str | None, log: Path | None) -> Failure:
-    found = explained(error, plugins)
-    return Failure(label, message_of(found), found.kind, log, "".join(traceback.format_exception(error)))
+        found = explained(error, named_plugins([method], tasks))
+        trace = "".join(traceback.format_exception(error))
+        failures.append(Failure(label, message_of(found), found.kind, log(), trace))

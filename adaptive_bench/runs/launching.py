@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from adaptive_bench import faults, registry, stopping
+from adaptive_bench import registry, stopping
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted, ToBeContinued
 from adaptive_bench.jobs.launchers import LaunchRequest, LaunchResult
@@ -44,7 +44,6 @@ def _stoppable(folder: Path, config: RunConfig) -> Iterator[None]:
         with stopping.listening():
             yield
     except (KeyboardInterrupt, stopping.Stopped) as error:
-        faults.check_interrupt(error)
         kind = Interrupted if isinstance(error, KeyboardInterrupt) else ToBeContinued
         raise kind(
             f"Stopped. What was finished is kept in {str(config.out)!r}. Re-run the command to continue, "

@@ -62,12 +62,12 @@ def test_a_version_is_a_number_or_a_line(metadata):
 
 
 def test_what_is_wrong_with_the_files_of_a_plugins_task_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(faults, "_of_tasks", set())
+    monkeypatch.setattr(faults, "_watched", set())
     (tmp_path / "mine.yaml").write_text("task: another\n")
     (tmp_path / "torn.yaml").write_text("task: [\n")
     (tmp_path / "more.yaml").write_text("include: nowhere.yaml\ntask: mine\n")
     assert "Reinstall the package" in str(without_file("mine", tmp_path))
-    faults.add_task(tmp_path)
+    faults.watch(tmp_path)
     found = without_file("mine", tmp_path)
     assert isinstance(found, PluginFault) and "Reinstall" not in str(found)
     assert "mine.yaml says `task: another`" in str(found) and "torn.yaml: while parsing" in str(found)
@@ -76,8 +76,8 @@ def test_what_is_wrong_with_the_files_of_a_plugins_task_is_said(tmp_path, monkey
 
 
 def test_a_yaml_file_of_a_plugin_is_corrected_and_a_missing_package_installed(tmp_path, monkeypatch):
-    monkeypatch.setattr(faults, "_of_tasks", set())
-    faults.add_task(tmp_path)
+    monkeypatch.setattr(faults, "_watched", set())
+    faults.watch(tmp_path)
     with pytest.raises(PluginFault, match="Correct its YAML file"), setting_up("mine", tmp_path):
         raise ValueError
     with pytest.raises(EnvironmentProblem, match="Install what it needs"), setting_up("mine", tmp_path):
@@ -101,11 +101,11 @@ def test_groups_of_tasks_that_lead_in_a_circle_are_refused(monkeypatch):
     ],
 )
 def test_values_of_a_plugins_task_stay_within_the_bounds_of_a_metric(tmp_path, monkeypatch, scores, of_document, said):
-    monkeypatch.setattr(faults, "_of_tasks", set())
+    monkeypatch.setattr(faults, "_watched", set())
     task = replace(find_task("nano_qa_ll"), name="mine", folder=tmp_path)
     samples = [SimpleNamespace(doc=3, scores=of_document)]
     check_values(task, scores, samples)  # of a task that is no plugin's nobody looks
-    faults.add_task(tmp_path)
+    faults.watch(tmp_path)
     with nullcontext() if said is None else pytest.raises(PluginFault, match=said):
         check_values(task, scores, samples)
 

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-from pathlib import Path
 
 import pytest
 from safetensors import SafetensorError
@@ -107,28 +106,6 @@ def test_megabytes_and_escapes_stay_out_of_what_is_shown(config_of, registered, 
     shown += [piece.reason for piece in pieces(config.out)]
     assert all("\x1b" not in text and "\x07" not in text and len(text) < 20_000 for text in shown)
     assert {row["method"] for row in outcome.rows} == {"dense"}
-
-
-class Leaving(Dense):
-    """Ends the process."""
-
-    def decide(self, view):
-        raise SystemExit(0)
-
-    @classmethod
-    def training_spec(cls, config, spec):
-        return spec
-
-
-def test_the_exit_of_a_method_is_a_failure_that_the_leaderboard_tells(config_of, registered):
-    from adaptive_bench import faults
-
-    faults.watch(Path(__file__))
-    registered("leaving", Leaving)
-    outcome = run(config_of("leaving,dense"))
-    assert outcome.exit_code == 1 and {row["method"] for row in outcome.rows} == {"dense"}
-    board = (outcome.folder / "leaderboard.md").read_text()
-    assert "leaving" in board and "SystemExit" in board
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tasks of plugins that end their process: they fail alone, and what they stand beside is measured."""
+"""Tasks of plugins: those that end their process fail alone, and what does not fit is refused before the run."""
 
 import math
 import re
@@ -17,7 +17,6 @@ from adaptive_bench.runs import run
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.preflight import preflight as look_at
 from adaptive_bench.runs.checks.tasks import check_training_text
-from adaptive_bench.stopping import Stopped
 from adaptive_bench.task import Example
 
 DOCS = """
@@ -68,8 +67,8 @@ def test_tasks_that_end_their_process_fail_alone(config_of, tmp_path, monkeypatc
     assert {row["task"] for row in outcome.rows if row["score"] is not None} == {"nano_qa_ll", "scores"}
     assert outcome.exit_code == 1 and len(outcome.failures) == 2
     said = "\n".join(map(str, outcome.failures))
-    assert "the task 'ends'" in said  # its process was gone before it could say a line
-    assert re.search(r"evaluate dense on leaves, .*SystemExit: 0 \(.*docs\.py, line \d+, in score\)", said)
+    assert "the task 'ends'" in said
+    assert "the task 'leaves'" in said
 
 
 def test_runs_beside_the_files_of_a_task_are_none_of_them(tmp_path):
@@ -130,19 +129,13 @@ def test_training_text_that_is_no_text_is_the_plugins_fault(given, config_of):
 
 
 def test_an_error_in_the_code_of_a_task_names_its_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(faults, "_of_tasks", set())
-    faults.add_task(tmp_path)
+    monkeypatch.setattr(faults, "_watched", set())
+    faults.watch(tmp_path)
     of_task, installed = tmp_path / "docs.py", tmp_path / ".venv" / "site-packages" / "library.py"
     with pytest.raises(PluginFault, match=r"ModuleNotFoundError.*docs.py, line 1, in"), setting_up("mine"):
         exec(compile("import nothing_there", of_task, "exec"))
     with pytest.raises(EnvironmentProblem, match="Install what it needs"), setting_up("mine"):
         exec(compile("import nothing_there", installed, "exec"))
-
-
-def test_code_of_a_task_that_ends_python_is_its_fault():
-    ending = compile("import sys; sys.exit(0)", "documents.py", "exec")
-    with pytest.raises(PluginFault, match=r"'mine' ends Python .exit code 0"), setting_up("mine"):
-        exec(ending)
 
 
 @pytest.mark.parametrize("right", [-1, 2, [0, -1], [], "c", None, 0.5])
@@ -312,17 +305,3 @@ def test_a_task_is_registered_under_its_name(preflight, monkeypatch):
     monkeypatch.setitem(globals(), "OWN", OWN.replace('Task("own"', 'Task("owned"'))
     with pytest.raises(PluginFault, match="registered under its name, got name='owned' under 'own'"):
         preflight()
-
-
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, Stopped])
-def test_an_interrupt_that_a_plugin_raises_is_its_own(tmp_path, kind):
-    (file := tmp_path / "mine.py").write_text("def act(kind):\n    raise kind\n")
-    faults.watch(file)
-    space = {}
-    exec(compile(file.read_text(), str(file), "exec"), space)
-    with pytest.raises(PluginFault, match=rf"{kind.__name__} \(.*mine.py, line 2, in act\)"):
-        try:
-            space["act"](kind)
-        except kind as error:
-            faults.check_interrupt(error)
-    faults.check_interrupt(kind())  # of Ctrl-C, or a signal

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.errors import AdaptiveBenchError, PluginFault
-from adaptive_bench.faults import explained, in_plugin, is_exit_of_plugin
+from adaptive_bench.faults import explained, in_plugin
 from adaptive_bench.jobs.plugins import named_plugins
 from adaptive_bench.method import Decision, Method, SiteView
 from adaptive_bench.method.answers import check_decision
@@ -36,9 +36,7 @@ def try_method(spec: MethodSpec, family: str, layers: int) -> AdaptiveBenchError
                 AutoConfig.for_model(family, num_hidden_layers=layers, **_TINY), dtype=torch.float32
             )
             _try(AdaptiveModel.build(tiny, spec))
-    except (Exception, SystemExit) as error:  # a plugin may raise anything
-        if isinstance(error, SystemExit) and not is_exit_of_plugin(error):
-            raise
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
         return explained(error, named_plugins([spec.name]))
     return None
 

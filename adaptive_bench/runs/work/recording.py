@@ -14,7 +14,6 @@ from adaptive_bench.backbone.quantization import library_versions
 from adaptive_bench.code_digest import code_digest
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Superseded
-from adaptive_bench.faults import is_exit_of_plugin
 from adaptive_bench.model.timing.hardware import environment
 from adaptive_bench.progress import Event, Line, Reporter, TaskAdvanced, TaskStarted
 from adaptive_bench.runs.planning.backbones import find_device
@@ -70,11 +69,8 @@ def recorded(work: TrainingRun | DialEvaluation, config: RunConfig, reporter: Re
     except Exception as error:
         record.fail(error)
         raise
-    except BaseException as error:
-        if isinstance(error, SystemExit) and is_exit_of_plugin(error):
-            record.fail(error)
-        else:
-            record.move("partial")
+    except BaseException:
+        record.move("partial")
         raise
     record.move("done")
     if len(config.methods) * len(config.seeds) >= _MANY:
