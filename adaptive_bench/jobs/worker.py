@@ -44,9 +44,9 @@ def start_worker(
     threading.Thread(target=_stop_with_parent, args=(alive,), daemon=True).start()
     torch.set_num_threads(threads)
     free_memory.share_among(workers)
-    registry.load_plugins(plugins)
     _reporter = RemoteReporter(sender)
     sys.stdout = sys.stderr = StdoutForwarder(_reporter)
+    registry.load_plugins(plugins)
     return _reporter
 
 

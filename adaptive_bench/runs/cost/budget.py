@@ -122,7 +122,7 @@ class Prices:
             return None
         try:
             return dry_step(self.trainee(spec, recipe), 1, length, labels, watched=watched)
-        except (Exception, SystemExit):  # noqa: BLE001 - a forecast stands in nobody's way: what is wrong shows in the work
+        except Exception:  # noqa: BLE001 - a forecast stands in nobody's way: what is wrong shows in the work
             return None
 
     def training(self, tokens: float, recipe: TrainRecipe) -> float:
