@@ -66,7 +66,7 @@ def generate(
     if saving is not None and dial is not None:
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
     if not chat_template and (system_prompt or enable_thinking is not None):
-        raise UsageError("A system prompt and thinking are told by a chat template, got no --chat-template. Add it.")
+        raise UsageError("A system prompt and thinking go into a chat template, got none: add --chat-template.")
     from adaptive_bench.recipe import LEAST_TEMPERATURE
 
     if 0 < temperature < LEAST_TEMPERATURE:

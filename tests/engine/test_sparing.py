@@ -70,12 +70,12 @@ def left_out(spec):
 
 
 @pytest.fixture(scope="module")
-def model_of(shared_backbone, random_text):
+def model_of(make_backbone, random_text):
     models = {}
 
     def get(spec):
         if spec not in models:
-            models[spec] = spared_model(spec, shared_backbone("llama"), random_text)
+            models[spec] = spared_model(spec, make_backbone("llama"), random_text)
         return models[spec]
 
     return get
@@ -188,8 +188,8 @@ def test_training_leaves_gates_of_spared_sites_alone(spec, make_backbone, random
 
 @pytest.mark.parametrize("spec", [*SPECS, "static_depth"])
 @torch.no_grad()
-def test_a_saved_model_spares_the_same(spec, shared_backbone, random_text, tmp_path):
-    model, batch = spared_model(spec, shared_backbone("llama"), random_text), text(random_text, seed=3)
+def test_a_saved_model_spares_the_same(spec, make_backbone, random_text, tmp_path):
+    model, batch = spared_model(spec, make_backbone("llama"), random_text), text(random_text, seed=3)
     model.dial = model.method.checked_dial(0.5 * model.method.max_saving)
     model.save_pretrained(tmp_path)
     loaded = AdaptiveModel.from_pretrained(tmp_path)
@@ -199,17 +199,17 @@ def test_a_saved_model_spares_the_same(spec, shared_backbone, random_text, tmp_p
 
 
 @pytest.mark.parametrize("spec", UNTOUCHED)
-def test_exits_and_sets_of_layers_are_left_as_they_are(spec, shared_backbone):
-    method = AdaptiveModel.build(shared_backbone("llama"), spec, spared=SPARED, keep_first=True).method
+def test_exits_and_sets_of_layers_are_left_as_they_are(spec, make_backbone):
+    method = AdaptiveModel.build(make_backbone("llama"), spec, spared=SPARED, keep_first=True).method
     assert not method.spared and not method.keep_first and method.skippable_sites == method.eligible_sites
     assert method.max_saving == method.max_saved_tokens
 
 
-def test_sites_are_those_of_the_model_and_some_are_left(shared_backbone):
+def test_sites_are_those_of_the_model_and_some_are_left(make_backbone):
     with pytest.raises(UsageError, match="attention and MLP of layers 0 to 3, got Site"):
-        AdaptiveModel.build(shared_backbone("llama"), "gateskip", spared={Site(4, "mlp")})
+        AdaptiveModel.build(make_backbone("llama"), "gateskip", spared={Site(4, "mlp")})
     with pytest.raises(UsageError, match="all of which are spared"):
-        AdaptiveModel.build(shared_backbone("llama"), "mod", spared={Site(1, "mlp"), Site(3, "attention")})
+        AdaptiveModel.build(make_backbone("llama"), "mod", spared={Site(1, "mlp"), Site(3, "attention")})
 
 
 @given(
@@ -218,19 +218,19 @@ def test_sites_are_those_of_the_model_and_some_are_left(shared_backbone):
     keep_first=st.booleans(),
 )
 @settings(max_examples=25, deadline=None)
-def test_targets_of_any_set_add_up(spared, spec, keep_first, shared_backbone):
+def test_targets_of_any_set_add_up(spared, spec, keep_first, make_backbone):
     """What the sites that are left are told to skip is the target of all token-branches: the dense model's share."""
     if spec == "skiplayer" and len({site.layer for site in spared}) == 4:
         return
-    method = AdaptiveModel.build(shared_backbone("llama"), spec, spared=spared, keep_first=keep_first).method
+    method = AdaptiveModel.build(make_backbone("llama"), spec, spared=spared, keep_first=keep_first).method
     method.target = 0.1
     assert method.target * len(method.skippable_sites) == pytest.approx(0.1 * 8)
     assert method.target_of_all == 0.1
 
 
 @pytest.mark.parametrize("spec", ["gateskip", "mod", "d_llm", "random_skip[trained=true]", "skipgpt"])
-def test_without_spared_sites_nothing_changes(spec, shared_model, shared_backbone):
-    method = AdaptiveModel.build(shared_backbone("llama"), spec, spared=(), keep_first=False).method
+def test_without_spared_sites_nothing_changes(spec, shared_model, make_backbone):
+    method = AdaptiveModel.build(make_backbone("llama"), spec, spared=(), keep_first=False).method
     method.target = 0.37
     assert method.target == 0.37 and method.max_saving == method.max_saved_tokens
 

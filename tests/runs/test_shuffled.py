@@ -20,7 +20,7 @@ from adaptive_bench.runs.planning.shuffled import follows_method
 from adaptive_bench.runs.rederive import rederive
 from adaptive_bench.runs.work import evaluation
 from adaptive_bench.store import manifest
-from adaptive_bench.store.keys import key_of
+from adaptive_bench.store.keys import USUAL, key_of
 from adaptive_bench.store.overview import pieces
 from adaptive_bench.store.packing import pack
 
@@ -57,7 +57,7 @@ def test_every_method_that_chooses_has_one_and_no_key_moves(config_of):
     before = {key: value for key, value in off.model_dump(mode="json").items() if key not in ("shuffled", "eligible")}
     about_doing = ("out", "device", "track", "preset", "for_models", "cell_timeout", "stall_warning")
     before = {key: value for key, value in before.items() if key not in about_doing}
-    for key in ("temperature", "quantize"):  # names are older than these
+    for key in USUAL:  # names are older than these
         del before["evaluation"][key]
     del before["train"]["parallel"]
     assert run_name(off).endswith(key_of(before)[:8]) and run_name(on) != run_name(off)
