@@ -13,9 +13,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing.connection import wait as wait_for
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from threading import Timer
 from typing import Any, Generic
 
 import torch
@@ -114,10 +114,10 @@ class _Worker:
         """Wait for its end, and give back its exit code. One that was asked to end and cannot, because its code never
         comes up for air, is ended.
         """
-        self.pool.shutdown(wait=False, cancel_futures=True)
-        if self.process is not None and not wait_for([self.process.sentinel], _GRACE_S + _LOOK_S):
-            self.process.kill()
-        self.pool.shutdown(wait=True)
+        end = Timer(_GRACE_S + _LOOK_S, lambda: self.process and self.process.kill())
+        end.start()
+        self.pool.shutdown(cancel_futures=True)  # its thread takes the exit code, which the system says once
+        end.cancel()
         self.sender.close()
         return None if self.process is None else self.process.exitcode
 

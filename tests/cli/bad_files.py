@@ -86,7 +86,6 @@ CONFIGS = [
 # Found 3: plugins. The file is `mine.py`; `run --plugin mine.py --methods mine`.
 _REGISTER = "from adaptive_bench.registry import register\n"
 PLUGINS = [
-    ("import sys\nsys.stderr = open('log', 'w')\n", PLUGIN, "closed or exchanged sys.stderr"),
     ("", USAGE, "which does not"),
     ("x = 1\n", USAGE, "which does not"),
     ("import no_such_module\n", PLUGIN, "mine.py, line 1"),
@@ -171,7 +170,6 @@ OTHERS = [
     ("register('models', 'mine')(lambda: 5)", ("run", "--model", "mine"), PLUGIN, "path of a folder"),
     ("register('models', 'mine')(lambda: '/absent')", ("run", "--model", "mine"), PLUGIN, "path of a folder"),
     ("register('models', 'mine')(lambda: 1 / 0)", ("run", "--model", "mine"), PLUGIN, "ZeroDivisionError"),
-    ("register('models', 'mine')(lambda: exit(3))", ("run", "--model", "mine"), PLUGIN, "SystemExit"),
     ("register('configs', 'mine')(5)", ("run", "--config", "mine"), PLUGIN, "path of a YAML file"),
     ("register('configs', 'mine')('/absent.yaml')", ("run", "--config", "mine"), ENVIRONMENT, "absent.yaml"),
 ]
