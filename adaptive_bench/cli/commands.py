@@ -119,7 +119,7 @@ COMMANDS = {
     "clean": Source(
         "removing",
         "clean",
-        "Delete records that no run refers to, and what was put aside because it is of other code.",
+        "Delete records that no run refers to.",
         _ROOM,
     ),
     # Use a trained model

@@ -45,7 +45,7 @@ def clean(
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Delete records that no run refers to, and what was put aside because it is of other code.
+    """Delete records that no run refers to.
 
     Nothing that a run of the folder refers to is deleted. A run that was moved out of the folder is not asked.
     """

@@ -101,10 +101,6 @@ def run(
     table_only: Annotated[
         bool, typer.Option("--table-only", help="Compute nothing: the table of what is there.", rich_help_panel=_WHERE)
     ] = False,
-    no_recheck: Annotated[
-        bool,
-        typer.Option("--no-recheck", help="Use records of other code without repeating a part.", rich_help_panel=_HOW),
-    ] = False,
     wait: Annotated[
         float | None,
         typer.Option(
@@ -233,7 +229,6 @@ def run(
             "resources": resources,
             "table_only": table_only,
             "overwrite": overwrite,
-            "recheck": not no_recheck,
             "wait_s": None if wait is None else 60 * wait,
         }
         execute(run_config, how | {"shard": part}, wide=wide, open_page=open_page, debug=debug, timed=timed)

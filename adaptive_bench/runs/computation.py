@@ -28,14 +28,12 @@ def compute(
     launcher: str,
     resources: Path | None,
     overwrite: Overwrite,
-    *,
-    recheck: bool,
 ) -> RunOutcome:
     """Do what is left of a run, and write its table once nothing is left to others. Arguments as for `run`."""
     start_s, launch_with = time.perf_counter(), registry.get("launchers", launcher)
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
-    known = prepare(config, reporter, folder, jobs, shard, overwrite, recheck=recheck)
+    known = prepare(config, reporter, folder, jobs, shard, overwrite)
     # The memory of a run knows its records; the weights beside them may be gone.
     if not known.plan.untrained and (before := ended_before(folder, known.memory)) is not None:
         return before

@@ -18,7 +18,6 @@ from adaptive_bench.runs.planning.manifest import manifest_of, plan_on_disk
 from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.shard import Shard
-from adaptive_bench.runs.spot_check import spot_check
 from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
 from adaptive_bench.store.files import read_once
 from adaptive_bench.store.manifest import Manifest, read
@@ -31,14 +30,8 @@ def prepare(
     jobs: int | None,
     shard: Shard,
     overwrite: Overwrite,
-    *,
-    recheck: bool,
 ) -> Preflight:
-    """Check everything that a run will need; what is to be made anew is removed.
-
-    Args:
-        recheck: Whether records of other code are used only after a spot check.
-    """
+    """Check everything that a run will need; what is to be made anew is removed."""
     if overwrite is Overwrite.always:
         with suppress(EnvironmentProblem, UsageError):  # what is wrong is told below
             measured_sites(without_groups(config), find_backbone(config.model), reporter)
@@ -46,10 +39,6 @@ def prepare(
         preflight(config.model_copy(update={"out": config.out / "overwritten"}), reporter, jobs, timed=False)
         remove_results(plan(config), shard)
     known = preflight(config, reporter, jobs, timed=shard.is_whole, folder=folder)
-    may_redo = overwrite is Overwrite.only_missing
-    memory = known.memory if may_redo and recheck and shard.is_whole else None
-    if memory is not None and spot_check(known.plan, folder, memory, reporter):
-        known = preflight(config, reporter, jobs, folder=folder)
     return _begun(folder, config, reporter, known, overwrite)
 
 

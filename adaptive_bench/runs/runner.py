@@ -36,7 +36,6 @@ def run(
     table_only: bool = False,
     overwrite: Overwrite | str = Overwrite.only_missing,
     wait_s: float | None = None,
-    recheck: bool = True,
 ) -> RunOutcome:
     """Train, evaluate and match everything a config names, and write the table.
 
@@ -48,7 +47,6 @@ def run(
         table_only: Do nothing that is left; write the table of what is there, with what is missing as failures. The
             same as to overwrite `only-cache`.
         overwrite: What becomes of results that are on disk (see `runs.work.overwrite`).
-        recheck: Whether records of other code are used only after a spot check (see `runs.spot_check`).
         wait_s: With `table_only`: wait until others have done everything, or nobody has been at any of it for so long.
 
     Raises:
@@ -73,7 +71,7 @@ def run(
             if table_only or overwrite is Overwrite.only_cache:
                 return tabulate(config, folder, reporter, wait_s)
             jobs = jobs if world.is_single else 1
-            return compute(config, folder, reporter, jobs, shard, launcher, resources, overwrite, recheck=recheck)
+            return compute(config, folder, reporter, jobs, shard, launcher, resources, overwrite)
     finally:
         world.shutdown()
 

@@ -1,4 +1,4 @@
-"""What may be deleted of an output folder: records that no run refers to, and what was put aside.
+"""What may be deleted of an output folder: records that no run refers to.
 
 A run refers to the records of its manifest, to the training each evaluation hangs on, and to what a training starts
 from. Nothing that a run refers to is ever deleted, nor is anything while somebody is at a record of the folder.
@@ -17,9 +17,6 @@ from adaptive_bench.store.files import forget
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.run_files import OWN_FILES, check_run, is_run, output_of
 from adaptive_bench.store.runs import retry_command, run_folders, run_name
-
-# Beside the records: what a run put there because it must not be used any more. Nobody reads it.
-ASIDE = ("records_of_other_code",)
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ def of_run(run: Path) -> list[Removable]:
 
 
 def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
-    """Records of an output folder that no run refers to, and what was put aside.
+    """Records of an output folder that no run refers to.
 
     Args:
         trials: Those as well that were never evaluated on test documents: trials of `tune`, `rates` and `steps`, which
@@ -89,9 +86,7 @@ def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
         if trials or not _is_trial(out, evaluations)
         for record in (training, *evaluations)
     }
-    aside = [out / name for name in ASIDE if (out / name).is_dir()]
-    found = [Removable(folder, "put aside", _size(folder)) for folder in aside]
-    return found + list(_unreferenced(out, _referred_to(out), asked))
+    return list(_unreferenced(out, _referred_to(out), asked))
 
 
 def remove(found: Iterable[Removable]) -> int:

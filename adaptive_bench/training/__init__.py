@@ -6,30 +6,26 @@ from adaptive_bench.lazy import loader
 
 if TYPE_CHECKING:
     from adaptive_bench.training.encoding import calibration_batches, encode_examples
-    from adaptive_bench.training.loop import FirstSteps, first_steps, train
+    from adaptive_bench.training.loop import train
     from adaptive_bench.training.order import DataOrder, data_order
     from adaptive_bench.training.target import Target, price
 
 __all__ = [
     "DataOrder",
-    "FirstSteps",
     "Target",
     "calibration_batches",
     "data_order",
     "encode_examples",
-    "first_steps",
     "price",
     "train",
 ]
 # Loaded when first asked for: the costs of a step are counted without what the loop needs.
 _HOMES = {
     "DataOrder": "adaptive_bench.training.order",
-    "FirstSteps": "adaptive_bench.training.loop",
     "Target": "adaptive_bench.training.target",
     "calibration_batches": "adaptive_bench.training.encoding",
     "data_order": "adaptive_bench.training.order",
     "encode_examples": "adaptive_bench.training.encoding",
-    "first_steps": "adaptive_bench.training.loop",
     "price": "adaptive_bench.training.target",
     "train": "adaptive_bench.training.loop",
 }

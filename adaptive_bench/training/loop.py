@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -97,62 +97,6 @@ def train(
         training.run(curves or Tracking(), pretrained)
     finally:
         training.count.close()
-
-
-@dataclass(frozen=True)
-class FirstSteps:
-    """A training that was begun again and left.
-
-    Attributes:
-        data: What `train` writes into `data.json`.
-        planned: Of every step of the training its rate (`lr`) and its predicted tokens, worked out without training.
-        lines: The first lines that `train` would write into `train.jsonl`.
-    """
-
-    data: dict[str, Any]
-    planned: list[dict[str, Any]]
-    lines: list[dict[str, Any]]
-
-
-def first_steps(
-    model: AdaptiveModel,
-    examples: Sequence[Example],
-    tokenizer: PreTrainedTokenizerBase,
-    recipe: TrainRecipe,
-    method_learning_rate: float | None = None,
-    *,
-    steps: range,
-    within_s: float,
-    seed: int,
-    chat_template: bool = False,
-) -> FirstSteps:
-    """Begin a training as `train` does; nothing is written. The model is changed by it.
-
-    Args:
-        steps: From the fewest steps that are done to the most; more than the fewest as long as there is time.
-        within_s: Seconds after which no further step begins.
-    """
-    max_length = min(recipe.max_length, model.backbone.context_length)
-    encoded = encode_examples(examples, tokenizer, max_length, SilentReporter(), chat_template=chat_template)
-    order = data_order(len(encoded), recipe, seed)
-    set_seed(seed)
-    nowhere, reporter = Path(os.devnull), SilentReporter()
-    training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, nowhere, reporter)
-    lines: list[dict[str, Any]] = []
-    start_s = time.perf_counter()
-    try:
-        model.train()
-        while len(lines) < min(steps[-1], len(order)):
-            if len(lines) >= steps[0] and time.perf_counter() - start_s > within_s:
-                break
-            lines.append(training._step(len(lines)))
-    finally:
-        training.count.close()
-    planned = [
-        {"lr": training.rate(step), "tokens": sum(encoded[index].loss_tokens for index in order[step])}
-        for step in range(len(order))
-    ]
-    return FirstSteps(_describe(encoded, order), planned, lines)
 
 
 def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:

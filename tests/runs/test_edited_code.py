@@ -1,5 +1,5 @@
 """Results outlive the code: comments, renamings and moved files leave all that reads and verifies them working, and a
-line that moves numbers is caught twice.
+line that moves numbers is caught.
 
 All of it takes place in a copy of the package that is edited on disk, with commands in processes of their own.
 """
@@ -99,14 +99,11 @@ def test_comments_renamings_and_moves_change_nothing(copy):
     copy.says("diff", run, run)
     copy.says("status", "--out", "out", "--all")
     assert "are what the records say" in copy.says("leaderboard", "verify", str(copy.entry), "--from-records")
-    said = copy.says(*RUN.split())
-    assert "made anew" not in said
+    copy.says(*RUN.split())
     assert json.loads((copy.folder / "table.json").read_text()) == json.loads(copy.table)
 
 
-def test_a_line_that_moves_numbers_is_caught_by_golden_outputs_and_by_the_next_run(copy):
+def test_a_line_that_moves_numbers_is_caught_by_golden_outputs(copy):
     copy.edit("engine/masked.py", r"return hidden \+ update$", "return hidden + 1.1 * update")
     golden = copy.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "gateskip", str(GOLDEN))
     assert golden.returncode == 1 and "raise VERSION in its file, or that of a floor below it" in golden.stdout
-    said = copy.says(*RUN.split())
-    assert "other code" in said and "made anew" in said

@@ -20,17 +20,6 @@ def set_target(
     model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokenizer: Any, reporter: Reporter
 ) -> None:
     """Turn the target saving into the end of the method's schedule, and keep what was found."""
-    target = find_target(model, training, config, tokenizer, reporter)
-    model.method.target = target.tokens
-    # What a table needs to say of a control whether it was trained for what it is read at.
-    about = {"whole_layers": True} if model.method.skips_whole_layers else {}
-    training.record.write("target.json", target.to_json() | about)
-
-
-def find_target(
-    model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokenizer: Any, reporter: Reporter
-) -> Target:
-    """The share of skipped token-branches that saves what a training is trained towards; the model stays as it was."""
     assert training.target is not None
     max_length = min(config.train.max_length, model.backbone.context_length)
     examples = as_planned(draw_flop_calibration_text(config, training.seed), training.content["target"]["text"])
@@ -46,4 +35,7 @@ def find_target(
         _PRICING_BATCH,
         lambda size: reporter.line(f"price {training.spec}: out of memory; now {size} sequence(s) at a time"),
     )
-    return target
+    model.method.target = target.tokens
+    # What a table needs to say of a control whether it was trained for what it is read at.
+    about = {"whole_layers": True} if model.method.skips_whole_layers else {}
+    training.record.write("target.json", target.to_json() | about)

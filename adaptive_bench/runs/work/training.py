@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -17,10 +16,9 @@ from adaptive_bench.runs.planning.training_text import as_planned, draw_training
 from adaptive_bench.runs.planning.works import TrainingRun
 from adaptive_bench.runs.work.models import backbone_of, build_model, pretrained_of
 from adaptive_bench.runs.work.recording import curves_of, recorded
-from adaptive_bench.runs.work.target import find_target, set_target
+from adaptive_bench.runs.work.target import set_target
 from adaptive_bench.store.attempts import exclusive
-from adaptive_bench.training import FirstSteps, Target, first_steps, train
-from adaptive_bench.training.cost import parameters_added
+from adaptive_bench.training import train
 
 
 def carry_out_training(training: TrainingRun, config: RunConfig, reporter: Reporter) -> None:
@@ -80,44 +78,3 @@ def train_as_worker(training: TrainingRun, config: RunConfig, target: float, pre
     model.method.target = target
     model.method.load_state_dict(prepared, strict=False)
     _fit(model, training, config, backbone_of(training, config).load_tokenizer(), SilentReporter())
-
-
-@dataclass(frozen=True)
-class Repeated:
-    """What the record of a training would say, as far as it was repeated.
-
-    Attributes:
-        steps: Its first steps, and what is known of all without training.
-        target: What it is priced at; `None` where it is trained towards nothing.
-        parameters_added: Of the method.
-    """
-
-    steps: FirstSteps
-    target: Target | None
-    parameters_added: int
-
-
-def repeat_first_steps(training: TrainingRun, config: RunConfig, steps: range, within_s: float) -> Repeated:
-    """Begin a training again with the code that is here now, towards what its record says. Nothing is written.
-
-    Args:
-        steps, within_s: See `first_steps`.
-    """
-    model, tokenizer = build_model(training, config), backbone_of(training, config).load_tokenizer()
-    target = None
-    if (said := training.record.read("target.json")) is not None:
-        target = find_target(model, training, config, tokenizer, SilentReporter())
-        model.method.target = said["tokens"]
-    text = as_planned(draw_training(config, training.seed, SilentReporter()), training.content["data"]["sha256"])
-    begun = first_steps(
-        model,
-        text,
-        tokenizer,
-        _recipe(training, config),
-        training.content["method_learning_rate"],
-        steps=steps,
-        within_s=within_s,
-        seed=training.seed,
-        chat_template=config.chat_template,
-    )
-    return Repeated(begun, target, parameters_added(model.method))
