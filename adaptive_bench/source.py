@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import subprocess
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -34,7 +35,7 @@ FLOORS = {
     "tasks": 1,
 }
 # Of what is made of records: matching, intervals, tests. Raise it when the same records give other tables; no record
-# depends on it, and a table of another version is made again.
+# depends on it.
 TABLES = 1
 _UNDER = ("backbone", "method", "engine", "model")
 _DIALS = "dials"  # how dials are solved for: under methods that say `solves_dial`, and under plugins
@@ -110,6 +111,18 @@ def code_digest(training: Mapping[str, Any], evaluation: Mapping[str, Any]) -> s
     """One digest of what `code_behind` gives for the training and for the evaluation of a method."""
     text = json.dumps([training, evaluation], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@cache
+def commit() -> dict[str, str]:
+    """The commit of the checkout that this code lies in, `-dirty` behind it where files were edited; else nothing."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        subprocess.run([*git, "ls-files", "--error-unmatch", __file__], check=True, capture_output=True)  # it is ours
+        asked = [*git, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+        return {"commit": subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
 
 
 def _home_of_own() -> Path:

@@ -12,7 +12,6 @@ import yaml
 from datasets.packaged_modules import _PACKAGED_DATASETS_MODULES
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from adaptive_bench import code_digest
 from adaptive_bench.data import Source, find_place, folder_names
 from adaptive_bench.hub import Needed
 from adaptive_bench.store.shelves import is_output
@@ -30,7 +29,7 @@ def files_of(folder: Path) -> list[Path]:
         here = Path(at)
         if is_output(here):
             below[:] = [] if here != folder else [one for one in below if one not in ("records", "runs")]
-            names = [] if here != folder else [one for one in names if one != code_digest.FILE]
+            names = [] if here != folder else names
         below[:] = [one for one in below if one[0] not in "._"]
         found += (file for name in names if (file := here / name).is_file())
     return found

@@ -9,7 +9,7 @@ from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.launching import launch
-from adaptive_bench.runs.outcome.run_outcome import RunOutcome, ended_before
+from adaptive_bench.runs.outcome.run_outcome import RunOutcome
 from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.runs.preparation import prepare
 from adaptive_bench.runs.tabulation import write_outcome
@@ -34,9 +34,6 @@ def compute(
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
     known = prepare(config, reporter, folder, jobs, shard, overwrite)
-    # The memory of a run knows its records; the weights beside them may be gone.
-    if not known.plan.untrained and (before := ended_before(folder, known.memory)) is not None:
-        return before
     how = (jobs, known.estimator, shard, overwrite, resources)
     launched = launch(launch_with, launch_request(known.plan, folder, reporter, *how), config)
     failures, elsewhere = list(launched.failures), launched.submitted

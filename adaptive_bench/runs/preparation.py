@@ -11,11 +11,9 @@ from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.checks.preflight import Preflight, preflight
 from adaptive_bench.runs.outcome.naming import write_beginning
 from adaptive_bench.runs.outcome.run_json import holds_finished_table
-from adaptive_bench.runs.outcome.run_outcome import outputs_of
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.runs.planning.eligible import measured_sites
 from adaptive_bench.runs.planning.manifest import manifest_of, plan_on_disk
-from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
@@ -38,7 +36,7 @@ def prepare(
         # What is refused is refused before anything is gone; no record is asked, as it may be what is damaged.
         preflight(config.model_copy(update={"out": config.out / "overwritten"}), reporter, jobs, timed=False)
         remove_results(plan(config), shard)
-    known = preflight(config, reporter, jobs, timed=shard.is_whole, folder=folder)
+    known = preflight(config, reporter, jobs, timed=shard.is_whole)
     return _begun(folder, config, reporter, known, overwrite)
 
 
@@ -51,10 +49,7 @@ def prepare_table(config: RunConfig, reporter: Reporter, folder: Path, *, from_m
     with read_once():
         known = plan_on_disk(folder, config, reporter) if from_manifest else None
         whole = known or plan(config, reporter)
-        memory = Memory(folder, whole) if from_manifest else None  # while it waits, others change what is there
-        if memory is not None:
-            memory.recall_finished()
-    return _begun(folder, config, reporter, Preflight(whole, memory=memory), Overwrite.only_cache)
+    return _begun(folder, config, reporter, Preflight(whole), Overwrite.only_cache)
 
 
 def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight, overwrite: Overwrite) -> Preflight:
@@ -62,8 +57,6 @@ def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight
     for note in known.notes:
         reporter.line(f"Note: {note}")
     write_beginning(folder, config, computes=overwrite is not Overwrite.only_cache)
-    if known.memory is not None and known.memory.is_same(outputs_of(folder)):
-        return known  # its list of records is one of these outputs
     looks = overwrite is not Overwrite.only_cache  # else whoever writes the table does
     before, broken = _listed(folder, reporter, looks=looks)
     if before is None or not holds_finished_table(folder):

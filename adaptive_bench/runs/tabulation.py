@@ -14,10 +14,9 @@ from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.checks.preflight import Preflight
 from adaptive_bench.runs.launching import wait
 from adaptive_bench.runs.outcome.run_json import kept_table, notes_before
-from adaptive_bench.runs.outcome.run_outcome import RunOutcome, ended_before
+from adaptive_bench.runs.outcome.run_outcome import RunOutcome
 from adaptive_bench.runs.outcome.table_files import write_table
 from adaptive_bench.runs.planning.manifest import manifest_of, sealed_manifest_of
-from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.preparation import prepare_table
 from adaptive_bench.runs.work.left import absent, left
 from adaptive_bench.spec import MethodSpec
@@ -47,7 +46,7 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
         return _tabulated(known, folder, start_s)
     with read_once():
         known = prepare_table(config, reporter, folder, from_manifest=True)
-        return ended_before(folder, known.memory) or _tabulated(known, folder, start_s)
+        return _tabulated(known, folder, start_s)
 
 
 def _tabulated(known: Preflight, folder: Path, start_s: float) -> RunOutcome:
@@ -97,7 +96,5 @@ def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start
     # Seals and table are of the same bytes: they are read once.
     with read_once():
         listed = manifest_of(known.plan) if failures else sealed_manifest_of(known.plan)
-        memory = known.memory if known.facts is None else None  # where something was done it knows the files of before
-        memory = memory or Memory(folder, known.plan)
-        rows, warnings = write_table(known.plan, listed, folder, failures, notes, start_s, memory)
+        rows, warnings = write_table(known.plan, listed, folder, failures, notes, start_s)
     return RunOutcome(rows, folder, warnings, failures)

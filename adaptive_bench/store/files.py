@@ -10,7 +10,6 @@ in it, so that work goes on in a folded record as in any other.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -53,7 +52,6 @@ class Files:
         self._values: dict[str, dict[str, Any] | None] = {}
         self._texts: Mapping[str, str] | None = None
         self._names: list[str] | None = None
-        self._digest: str | None = None
         self.size_bytes = 0
 
     def content(self, name: str) -> bytes | None:
@@ -93,16 +91,6 @@ class Files:
         """The digest that a JSON file ends with; `None` where there is no such file, or not as it was written."""
         content = self.content(name)  # a folded one was intact, see `read`
         return None if content is None or not self._is_intact(name) else digest_in(content)
-
-    def digest(self) -> str:
-        """Of the names and the bytes of all results."""
-        if self._digest is None:
-            digest = hashlib.sha256()
-            for name in self._listed():
-                if name.endswith(_RESULTS) and (content := self._loose(name)) is not None:
-                    digest.update(f"{name}\0{len(content)}\0".encode() + content)
-            self._digest = digest.hexdigest()
-        return self._digest
 
     def release(self) -> None:
         """Keep no content; it is read again where it is asked for."""
@@ -155,7 +143,7 @@ class Files:
 
 
 class _Kept:
-    """Files of records that were looked at: those looked at last with their content, of the others only its digest."""
+    """Files of records that were looked at: those looked at last with their content."""
 
     def __init__(self) -> None:
         self.files: dict[Path, Files] = {}
@@ -172,8 +160,6 @@ class _Kept:
                 while total > _MOST_KEPT_BYTES and len(self._read) > 1:
                     oldest = self._read.popleft()
                     total -= oldest.size_bytes
-                    if oldest.size_bytes:
-                        oldest.digest()  # now, while the content is here
                     oldest.release()
         return found
 

@@ -23,7 +23,7 @@ BEGUN = ("config.yaml", "manifest.json", "run.json")
 # What a run writes into its folder by itself.
 OWN_FILES = frozenset(
     {*BEGUN, "command.json", "table.json", "answers.json", "methods.json", "leaderboard.md", "data_card.md"}
-    | {"remembered.json", "remembered.jsonl"}
+    | {"remembered.json", "remembered.jsonl"}  # of earlier versions
 )
 
 

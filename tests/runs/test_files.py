@@ -1,12 +1,9 @@
-"""Files of a record: read once, folded into one where there are many, remembered under their bytes."""
-
-import json
+"""Files of a record: read once, folded into one where there are many."""
 
 import pytest
 
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.table import outcome_of
-from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.work import recording
 from adaptive_bench.store import files
 from adaptive_bench.store.overview import pieces
@@ -92,18 +89,7 @@ def test_a_table_reads_no_file_twice(config_of, opened):
     assert opened and len(opened) == len(set(opened))
 
 
-def test_a_run_with_nothing_to_do_reads_no_file_twice_and_makes_no_table(config_of, opened, monkeypatch):
-    config = config_of(("gateskip", "dense"))
-    first = run(config, jobs=1)
-    run(config, jobs=1)
-    opened.clear()
-    monkeypatch.setattr("adaptive_bench.runs.outcome.table_files.outcome_of", None)
-    again = run(config, jobs=1)
-    assert (again.rows, again.warnings, again.folder) == (first.rows, first.warnings, first.folder)
-    assert opened and len(opened) == len(set(opened))
-
-
-@pytest.mark.parametrize("name", ["table.json", "methods.json", "remembered.json"])
+@pytest.mark.parametrize("name", ["table.json", "methods.json"])
 def test_outputs_that_changed_are_written_again(config_of, name):
     config = config_of("dense")
     folder = run(config, jobs=1).folder
@@ -112,30 +98,3 @@ def test_outputs_that_changed_are_written_again(config_of, name):
     (folder / name).write_text("[]")
     run(config, jobs=1)
     assert ((folder / "table.json").read_bytes(), (folder / "methods.json").read_bytes()) == right
-
-
-def test_rows_are_remembered_under_the_bytes_of_their_records_alone(config_of):
-    config = config_of(("gateskip", "dense"))
-    run(config, jobs=1)
-    folder = run(config, jobs=1).folder
-    whole = plan(config)
-    sweeps = [[sweep for sweep in whole.sweeps if sweep.spec.name == name] for name in ("gateskip", "dense")]
-    memory = Memory(folder, whole)
-    assert [memory.group(some) is not None for some in sweeps] == [True, True]
-    fresh, recalled = outcome_of(whole), outcome_of(whole, memory)
-    assert [row.to_json() for row in recalled.rows] == [row.to_json() for row in fresh.rows]
-    assert (recalled.warnings, recalled.answers) == (fresh.warnings, json.loads(json.dumps(fresh.answers)))
-    env = whole.sweeps[0].record.read("env.json")
-    sweeps[0][0].record.write("env.json", env | {"torch": "1.0"})
-    memory = Memory(folder, plan(config))
-    assert [memory.group(some) is not None for some in sweeps] == [False, True]
-    other_levels = config_of(("gateskip", "dense"), levels=(0.0, 0.2))
-    assert Memory(folder, plan(other_levels)).group(plan(other_levels).sweeps[:1]) is None
-
-
-def test_a_table_alone_is_not_made_again_where_nothing_changed(config_of, monkeypatch):
-    config = config_of("dense")
-    run(config, jobs=1)
-    first = run(config, jobs=1)
-    monkeypatch.setattr("adaptive_bench.runs.outcome.table_files.outcome_of", None)
-    assert run(config, table_only=True).rows == first.rows

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from finished_run import HELD_TO, change, forget_rows, read, table_only
+from finished_run import HELD_TO, change, read, table_only
 
 from adaptive_bench.cli.diff import compared, diff
 from adaptive_bench.cli.run_list import Wanted, runs_in
@@ -18,13 +18,11 @@ from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.provenance import runs_of
 from adaptive_bench.progress import Line, Reporter
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.outcome import table_files
 from adaptive_bench.store import manifest, timings
 from adaptive_bench.store.atomic import write_sealed
 from adaptive_bench.store.overview import pieces
 from adaptive_bench.store.results import read_table
 from adaptive_bench.store.run_files import key_in, run_command
-from adaptive_bench.tables.matching import Interpolation
 
 
 class Lines(Reporter):
@@ -165,17 +163,6 @@ def test_a_page_says_how_many_records_of_a_large_run_it_looked_at(finished, monk
     assert any("dial.json is missing" in problem for problem in read_board([folder / "table.json"]).problems)
 
 
-def test_rows_that_are_remembered_have_a_digest(finished):
-    config, folder, _ = finished
-    right = (folder / "table.json").read_text()
-    lines = (folder / "remembered.jsonl").read_text()
-    assert '"score":' in lines
-    (folder / "remembered.jsonl").write_text(lines.replace('"score":', '"score":0.7,"low":'))
-    (folder / "table.json").write_text("[]")
-    table_only(config)
-    assert (folder / "table.json").read_text() == right
-
-
 def test_a_timing_that_is_gone_or_edited_is_missed(finished):
     config, folder, _ = finished
     whole = plan(config)
@@ -239,47 +226,11 @@ def test_a_copy_beside_a_point_is_nobody_s(finished):
 
 def test_points_that_another_run_measured_are_not_shown(shared):
     config, folder, _, (texts, rows, listed) = shared
-    forget_rows(folder)
     for _ in range(2):
         known = manifest.read(folder)
         assert read(folder) == texts == documents(known, known.evaluations, 0.2)
         assert list(compared(folder, folder)) == rows
         assert table_only(config).rows and (folder / manifest.FILE).read_bytes() == listed
-
-
-def doubled_scores(monkeypatch, factor=2.0):
-    """Another rule of matching, which nobody raised a version for."""
-    right = Interpolation.of
-    monkeypatch.setattr(Interpolation, "of", lambda mix, values: factor * right(mix, values))
-
-
-@pytest.mark.parametrize("again", [run, table_only])
-def test_other_numbers_from_the_same_records_are_told(finished, monkeypatch, again):
-    config, folder, _ = finished
-    before = read_table(folder / "table.json")
-    forget_rows(folder)
-    assert not any("another table" in text for text in again(config).warnings)
-    doubled_scores(monkeypatch)
-    forget_rows(folder)
-    (told,) = (text for text in again(config).warnings if "another table" in text)
-    assert "raise TABLES" in told and "bench, nano_qa_ll" in told
-    assert told in again(config).warnings and told in json.loads((folder / "run.json").read_text())["warnings"]
-    monkeypatch.undo()
-    forget_rows(folder)
-    assert any("another table" in text for text in again(config).warnings)
-    assert untimed(read_table(folder / "table.json")) == untimed(before)
-
-
-def test_other_numbers_for_a_reason_are_not_told(finished, monkeypatch):
-    config, folder, sweep = finished
-    change(sweep / "0.3.json", wall_s=9.0)  # a record made anew
-    doubled_scores(monkeypatch)
-    forget_rows(folder)
-    assert not any("another table" in text for text in run(config, jobs=1).warnings)
-    doubled_scores(monkeypatch)
-    monkeypatch.setattr(table_files, "TABLES", table_files.TABLES + 1)
-    forget_rows(folder)
-    assert not any("another table" in text for text in run(config, jobs=1).warnings)
 
 
 def change_out(folder: Path, out: Path):

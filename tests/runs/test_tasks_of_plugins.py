@@ -78,7 +78,7 @@ def test_runs_beside_the_files_of_a_task_are_none_of_them(tmp_path):
     before = files_of(tmp_path)
     assert len(before) == 3
     for out in (tmp_path, tmp_path / "out"):
-        for name in ("records/a/env.json", "runs/b/config.yaml", "code.json"):
+        for name in ("records/a/env.json", "runs/b/config.yaml"):
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_text("{}")
         assert sorted(files_of(tmp_path)) == sorted(before)

@@ -31,12 +31,6 @@ def change(file: Path, **values):
     write_sealed(file, about | values)
 
 
-def forget_rows(folder):
-    """As after an edit of the code, by whose bytes rows are remembered."""
-    for name in ("remembered.json", "remembered.jsonl"):
-        (folder / name).unlink()
-
-
 @pytest.fixture(scope="module")
 def master(tmp_path_factory):
     """Where one finished run is kept for all tests."""

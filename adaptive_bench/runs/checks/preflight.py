@@ -35,7 +35,6 @@ from adaptive_bench.runs.cost.budget import Workload
 from adaptive_bench.runs.cost.estimate import Estimator
 from adaptive_bench.runs.cost.speed import Speed, forecast
 from adaptive_bench.runs.planning.backbones import find_device
-from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
 from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.runs.work.resources import useful_processes
@@ -62,7 +61,6 @@ class Preflight:
         disk_bytes: Space the trainings that are left will need at most.
         estimator: Knows how long each part will take; `None` where nothing is left to do.
         jobs: Processes that will work at once.
-        memory: What the run's folder remembers, if it was asked.
         work: The text of the run in numbers, if it was forecast.
     """
 
@@ -72,7 +70,6 @@ class Preflight:
     disk_bytes: int = 0
     estimator: Estimator | None = None
     jobs: int = 1
-    memory: Memory | None = None
     work: Workload | None = None
 
 
@@ -83,7 +80,6 @@ def preflight(
     *,
     timed: bool = True,
     measures: bool = True,
-    folder: Path | None = None,
 ) -> Preflight:
     """Check everything a run will need, and plan it. Nothing is trained, nothing is written.
 
@@ -91,7 +87,6 @@ def preflight(
         jobs: Processes that will be used; `None` decides as `run` does.
         timed: Whether to forecast how long the work will take where no record knows.
         measures: See `plan`.
-        folder: Of the run, which may remember what of it is finished.
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
@@ -101,7 +96,7 @@ def preflight(
     """
     config, reporter = without_groups(config), reporter or SilentReporter()
     findings = Findings()
-    facts, whole, memory = None, None, None
+    facts, whole = None, None
     with findings.checking():
         check_home(config.out)
     with findings.checking():
@@ -118,11 +113,8 @@ def preflight(
         whole = plan(config, reporter, measures=measures)
     if whole is not None and not findings.errors:
         with read_once():
-            memory = None if folder is None else Memory(folder, whole)
-            if memory is not None:
-                memory.recall_finished()
             if not _left(whole):
-                return Preflight(whole, memory=memory)
+                return Preflight(whole)
     tokenizer, traits = None, {}
     with reporter.task("check", total=2 + len(config.tasks)) as task:
         with findings.checking():
@@ -161,7 +153,7 @@ def preflight(
         check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), jobs)
     speed = _forecast(work, whole, jobs, reporter) if timed else None
     estimator = Estimator(config.out, speed, traits)
-    return Preflight(whole, facts, findings.notes, needed, estimator, jobs, memory, work)
+    return Preflight(whole, facts, findings.notes, needed, estimator, jobs, work)
 
 
 def _forecast(work: Workload, whole: Plan, jobs: int, reporter: Reporter) -> Speed | None:

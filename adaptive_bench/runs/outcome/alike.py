@@ -19,25 +19,16 @@ class SameDocuments:
     def __init__(self) -> None:
         self._first: dict[tuple[str, str, str], tuple[str, DialEvaluation]] = {}
 
-    def check(self, sweep: DialEvaluation, evaluation: Evaluation) -> dict[str, str]:
-        """Compare the documents of a point with those of the first one of its task; gives back their digests.
+    def check(self, sweep: DialEvaluation, evaluation: Evaluation) -> None:
+        """Compare the documents of a point with those of the first one of its task.
 
         Raises:
             EnvironmentProblem: They, or their right answers, are others.
         """
         data: Mapping[str, Any] = evaluation.data or {}  # records of earlier versions have no digest of right answers
-        found = {key: str(digest) for key in _CONTENTS if (digest := data.get(key)) is not None}
-        self.check_digests(sweep, found)
-        return found
-
-    def check_digests(self, sweep: DialEvaluation, digests: Mapping[str, str]) -> None:
-        """The same of digests that are known already.
-
-        Raises:
-            EnvironmentProblem: As `check`.
-        """
-        for key, digest in digests.items():
-            what = _CONTENTS[key]
+        for key, what in _CONTENTS.items():
+            if (digest := data.get(key)) is None:
+                continue
             known, first = self._first.setdefault((sweep.task, sweep.split, key), (digest, sweep))
             if known != digest:
                 raise EnvironmentProblem(

@@ -16,9 +16,7 @@ from adaptive_bench.runs.outcome.about_training import about_training
 from adaptive_bench.runs.outcome.alike import SameDocuments, made_with
 from adaptive_bench.runs.outcome.answers import as_file, entry
 from adaptive_bench.runs.outcome.projection import projected
-from adaptive_bench.runs.outcome.remembered import recalled, remember
 from adaptive_bench.runs.planning.conditions import conditions
-from adaptive_bench.runs.planning.memory import Memory
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.shuffled import without_control
 from adaptive_bench.runs.planning.works import DialEvaluation
@@ -55,15 +53,14 @@ def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
     return found.rows, found.warnings
 
 
-def outcome_of(whole: Plan, memory: Memory | None = None, check: Check | None = None) -> Outcome:
+def outcome_of(whole: Plan, check: Check | None = None) -> Outcome:
     """Everything that is read off records: one pass over them, group by group.
 
     Args:
-        memory: Spares the groups that it knows, and is told of the others.
         check: Is shown each measured point with its documents, and raises where it does not hold.
     """
     with read_once(), _without_collector():
-        return _Pass(whole, memory, check).outcome()
+        return _Pass(whole, check).outcome()
 
 
 @contextmanager
@@ -82,18 +79,16 @@ def _without_collector() -> Iterator[None]:
 
 @dataclass
 class _Group:
-    """What is found in the sweeps of one method on one task, in plain values but for its rows.
+    """What is found in the sweeps of one method on one task.
 
     Attributes:
         answers: By name of the sweep's record.
-        digests: Of the documents, by split and by what is digested.
         behaviours, damaged: By name of the record, in the order of the plan.
     """
 
     rows: list[Row] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     answers: dict[str, Any] = field(default_factory=dict)
-    digests: dict[str, dict[str, str]] = field(default_factory=dict)
     behaviours: dict[str, str] = field(default_factory=dict)
     damaged: dict[str, list[str]] = field(default_factory=dict)
 
@@ -101,8 +96,8 @@ class _Group:
 class _Pass:
     """Takes the groups of a plan one after the other, so that the files of each are read once."""
 
-    def __init__(self, whole: Plan, memory: Memory | None, check: Check | None) -> None:
-        self.whole, self.memory = whole, memory
+    def __init__(self, whole: Plan, check: Check | None) -> None:
+        self.whole = whole
         self.same_documents, self.check = SameDocuments(), check
 
     def outcome(self) -> Outcome:
@@ -132,16 +127,7 @@ class _Pass:
         )
 
     def _group(self, sweeps: Sequence[DialEvaluation]) -> _Group:
-        known = None if self.memory is None else recalled(self.memory, sweeps)
-        if known is not None:
-            for split, digests in known["digests"].items():
-                first = next(sweep for sweep in sweeps if sweep.split == split)
-                self.same_documents.check_digests(first, digests)
-            return _Group(**known | {"rows": [Row(**row) for row in known["rows"]]})
         found = self._look(sweeps)
-        if self.memory is not None:
-            plain = vars(found) | {"rows": [row.to_json() for row in found.rows]}
-            remember(self.memory, sweeps, plain)
         for sweep in sweeps:  # nobody asks for them again
             forget(sweep.folder)
         return found
@@ -189,7 +175,7 @@ class _Pass:
                         f"{len(left)} of {len(left) + evaluation.docs} documents of {sweep.task} are too long for the "
                         f"model's context and were left out, for every method alike (--skip-overlong)."
                     )
-                group.digests.setdefault(sweep.split, {}).update(self.same_documents.check(sweep, evaluation))
+                self.same_documents.check(sweep, evaluation)
                 if self.check is not None:
                     self.check(sweep, evaluation, samples)
 

@@ -79,10 +79,6 @@ class TrainingRun:
             self.record.check_key(self.content)
         return self.checkpoint.is_dir()
 
-    def remember_finished(self) -> None:
-        """It is known to be the training that its folder says."""
-        self.__dict__["_known"] = True
-
     @property
     def without_weights(self) -> bool:
         """Whether it was trained, but elsewhere: its measured points are here, its weights are not."""
@@ -210,10 +206,6 @@ class DialEvaluation:
         if "_complete" not in self.__dict__ and self.finished() is not None:
             self.__dict__["_complete"] = True
         return "_complete" in self.__dict__
-
-    def remember_finished(self) -> None:
-        """It is known that nothing is left to measure."""
-        self.__dict__["_complete"] = True
 
     def points_left(self, end: float = 1.0) -> int:
         """Points of the first grid that are not on disk; at least 1 unless the sweep is finished.

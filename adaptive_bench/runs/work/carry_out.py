@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from adaptive_bench import code_digest
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.jobs.run_groups import run_groups
 from adaptive_bench.progress import Reporter
@@ -37,7 +36,6 @@ def carry_out(
     if not groups:
         return left_out
     workers = min(workers or useful_processes(plan.config), sum(len(group.jobs) for group in groups))
-    code_digest.share(plan.config.out)
     failures = run_groups(groups, reporter, workers, limits)
     settle(plan)  # a worker may have been killed right before it could say so
     return left_out + failures

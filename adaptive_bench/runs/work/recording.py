@@ -11,14 +11,13 @@ import torch
 
 from adaptive_bench import stopping
 from adaptive_bench.backbone.quantization import library_versions
-from adaptive_bench.code_digest import code_digest
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Superseded
 from adaptive_bench.model.timing.hardware import environment
 from adaptive_bench.progress import Event, Line, Reporter, TaskAdvanced, TaskStarted
 from adaptive_bench.runs.planning.backbones import find_device
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
-from adaptive_bench.source import check_code
+from adaptive_bench.source import check_code, commit
 from adaptive_bench.store.records import Record
 from adaptive_bench.tables.made_with import FACTS
 from adaptive_bench.training.loop import RESUME_FOLDER
@@ -59,9 +58,8 @@ def recorded(work: TrainingRun | DialEvaluation, config: RunConfig, reporter: Re
     record, seed = work.record, work.seed if isinstance(work, TrainingRun) else work.training.seed
     check_code(work.spec.name, "training" if isinstance(work, TrainingRun) else "evaluation", work.content["code"])
     record.begin(work.content)
-    code = code_digest(work.spec.name, config.out)
     used = library_versions(config.evaluation.quantize) if isinstance(work, DialEvaluation) else {}
-    record.write("env.json", _environments(record, find_device(config.device)) | used | {"code": code})
+    record.write("env.json", _environments(record, find_device(config.device)) | used | commit())
     try:
         yield RecordedReporter(reporter, record, f"seed {seed}")
     except Superseded:
