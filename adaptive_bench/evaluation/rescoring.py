@@ -1,5 +1,5 @@
 """Recorded outputs scored again, document by document, by the task that is here. No model runs, and none is imported:
-of thousands of points this takes seconds, where `replay` asks lm-eval for a whole evaluation of each.
+of thousands of points this takes seconds.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from adaptive_bench.config import DATA_VARIABLE, RunConfig
 from adaptive_bench.data import data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.evaluation.replay import replay
 from adaptive_bench.evaluation.rescoring import LONGEST, Rescorer
 from adaptive_bench.metric import metric_of
 from adaptive_bench.runs.planning.task_inputs import DRAWN, asked_since, task_inputs
@@ -23,7 +22,6 @@ from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.tables.document_values import is_pooled
 
 _ROUNDING = 1e-9
-_ASKED = ("source", "task_version", "documents_sha256", "gold_sha256", "prompts_sha256", "settings_sha256")
 _OF_SCORES = ("perplexity",)  # pooled over scores of documents, and not over their outputs
 _Pair = tuple[Sample | None, str, Any, Any]  # of which document, what, on record, by the task
 
@@ -41,8 +39,6 @@ class RecordedAnswers:
         self._data_dir = data_root(None)  # never a folder that a stranger's configuration names
         self._given: dict[str, Any] = {"data_dir": self._data_dir, "num_fewshot": config.evaluation.num_fewshot}
         self._rescorers: dict[tuple[str, str], Rescorer] = {}
-        self._asked: dict[tuple[str, str], dict[str, Any]] = {}
-        self._told: dict[str, list[str]] = {}
 
     def check(self, sweep: DialEvaluation, evaluation: Evaluation, samples: Sequence[Sample]) -> None:
         """Refuse a point that disagrees with its task.
@@ -115,15 +111,7 @@ class RecordedAnswers:
         """What is on record beside what the task gives."""
         place, headline = (sweep.task, sweep.split), find_task(sweep.task).metrics[0]
         rescorer = self._rescorers[place]
-        if place not in self._asked:
-            self._asked[place] = self._what_is_asked(sweep, samples)
-        said, asked = evaluation.data or {}, self._asked[place]
-        told = sorted(asked.keys() & said.keys())
         yield None, "num_fewshot", evaluation.num_fewshot, rescorer.num_fewshot
-        for name in told:
-            yield None, name, said[name], asked[name]
-        # Early records have none; whoever takes them out of one point leaves them in others.
-        yield None, "what its data names", told, self._told.setdefault(sweep.task, told)
         for sample in samples:
             again = rescorer.of(sample)
             yield sample, "the target", sample.target, again.target
@@ -135,12 +123,6 @@ class RecordedAnswers:
                 yield sample, metric, found, found if is_same else score
             yield sample, "correct", sample.correct, sample.scores.get(headline)
 
-    def _what_is_asked(self, sweep: DialEvaluation, samples: Sequence[Sample]) -> dict[str, Any]:
-        """What the task says of its source and of as many documents, their prompts and their right answers."""
-        _, data = replay(sweep.task, samples, **self._given, split=sweep.split)
-        left_out = not_replayed(self._config)
-        return {name: data[name] for name in _ASKED if name in data and name not in left_out}
-
     @staticmethod
     def _is_made_again(metric: str, rescorer: Rescorer, samples: Sequence[Sample]) -> bool:
         """Whether a score follows from outputs: by its documents' scores, or pooled over the outputs themselves."""
@@ -148,13 +130,6 @@ class RecordedAnswers:
             return True
         is_made_of_scores = metric_of(metric).is_mean or is_pooled(metric)
         return is_made_of_scores and all(metric in rescorer.of(sample).scores for sample in samples[:1])
-
-
-def not_replayed(config: RunConfig) -> set[str]:
-    """Digests of what was asked that `replay`, which asks as tasks do by themselves, makes of other texts."""
-    asked = config.evaluation
-    found = {"prompts_sha256"} if config.chat_template or asked.system_prompt or asked.skip_overlong else set()
-    return found | ({"settings_sha256"} if asked.temperature or asked.stop_strings or asked.max_new_tokens else set())
 
 
 def _refuse(where: str, what: str) -> None:
