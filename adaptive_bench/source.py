@@ -1,26 +1,29 @@
-"""What a number depends on beside its inputs: the code, as versions and, of plugins, as their source.
+"""What a number depends on beside its inputs: the code, as versions and, of plugins, as digests of their files.
 
 Code of this distribution has a version for each floor, and one for each method. Whoever changes what it computes raises
 the version; a change that moves no number leaves it, whatever it does to the text. Golden outputs hold that
 (`tests/golden`): they fail where a number moved and its version did not.
-
-Nothing is imported for it.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import importlib.util
 import json
+import os.path
+import re
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Any, Literal
 
 from adaptive_bench import registry
-from adaptive_bench.closure import check_loaded, class_digest, closure, imports_of_own
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.store.digest import file_digest
 
 # Raise one when its outputs move.
 FLOORS = {
@@ -38,38 +41,57 @@ FLOORS = {
 # depends on it.
 TABLES = 1
 _UNDER = ("backbone", "method", "engine", "model")
-_DIALS = "dials"  # how dials are solved for: under methods that say `solves_dial`, and under plugins
-_VERSION = "VERSION"  # of a method, at the top of its file; 1 where there is none
+_OWN, _METHODS = "adaptive_bench", "adaptive_bench.methods"
+# Of a method's file: its version, 1 where there is none; and that dials may be solved for, which is a floor of its own.
+_VERSION, _SOLVES = re.compile(r"^VERSION = (\d+)", re.MULTILINE), re.compile(r"^    solves_dial = ", re.MULTILINE)
+_HOME, _INSTALLED = Path(__file__).resolve().parent, {"site-packages", "dist-packages"}
+_loaded: dict[Path, str] = {}  # digests of plugins' Python files when they were first asked for
 Work = Literal["training", "evaluation", "timing"]
 
 
 def code_behind(method: str, work: Work) -> dict[str, Any]:
     """What a result of a method depends on: versions of the floors under it and of the work itself; of the methods of
-    this distribution that it is built on their versions, and of a plugin the digest of its source.
+    this distribution that it is built on their versions, and of a plugin the digest of its files.
 
     Args:
         method: The name that it is registered under.
 
     Raises:
         UsageError: Nobody registered that name.
+        EnvironmentProblem: See `plugin_digest`.
     """
     registry.check_name("methods", method)
     file = registry.file_of("methods", method)
     versions: dict[str, Any] = {floor: FLOORS[floor] for floor in (*_UNDER, work)}
-    own_methods = {} if file is None or registry.is_foreign("methods", method) else imports_of_own(file)
-    if not own_methods or any(map(_solves_dial, own_methods.values())):
-        versions[_DIALS] = FLOORS[_DIALS]
+    if file is not None and not registry.is_foreign("methods", method):
+        own = _own_methods(file.parent, {file.stem})
+        solves = any(_SOLVES.search(path.read_text(encoding="utf-8")) for path in own)
+        dials = {"dials": FLOORS["dials"]} if solves else {}
+        return versions | dials | {"methods": {path.stem: _version(path) for path in own}}
+    versions["dials"] = FLOORS["dials"]
+    found = registry.get("methods", method)
     if file is None:  # defined in a notebook, say
-        return versions | {"source": class_digest(registry.get("methods", method))}
-    if own_methods:
-        return versions | {"methods": {name: _version(path) for name, path in own_methods.items()}}
-    source, files, own = closure(file)
-    home = _home_of_own()
-    return versions | {
-        "methods": {stem: _version(home / f"{stem}.py") for stem in own if (home / f"{stem}.py").is_file()},
-        "source": source,
-        **({"files": files} if files else {}),
-    }
+        return versions | {"source": class_digest(found)}
+    modules = {one.__module__ for one in getattr(found, "__mro__", ())}
+    others = {name for name in modules if name.partition(".")[0] not in {_OWN, *sys.stdlib_module_names}}
+    bases = [Path(where) for name in others if (where := getattr(sys.modules.get(name), "__file__", None)) is not None]
+    files = _files(file, *(one for one in bases if not _INSTALLED & set(one.parts)))
+    modules |= {name for one in files if one.suffix == ".py" for name in _mentioned(one)[0]}
+    ours = importlib.util.find_spec(_METHODS)
+    assert ours is not None and ours.origin is not None
+    own = _own_methods(Path(ours.origin).parent, _among_methods(modules))
+    return versions | {"methods": {path.stem: _version(path) for path in own}, "source": _digest(files)}
+
+
+def plugin_digest(files: Iterable[Path]) -> str:
+    """Digest of some Python files of a plugin with what belongs to them, wherever they lie: the whole package that a
+    file is part of, or else the modules and packages beside it that it imports, and the files that it names by their
+    path from its folder.
+
+    Raises:
+        EnvironmentProblem: A Python file changed since this process first asked: what it loaded is other code.
+    """
+    return _digest(_files(*files))
 
 
 def check_code(method: str, work: Work, planned: Mapping[str, Any]) -> None:
@@ -78,26 +100,11 @@ def check_code(method: str, work: Work, planned: Mapping[str, Any]) -> None:
     Raises:
         EnvironmentProblem: The code is other code.
     """
-    now = code_behind(method, work)
-    made = now.pop("files", {})  # some may have been made since, by the plugin itself
-    if (known := planned.get("files")) is not None:
-        now["files"] = {name: made.get(name) for name in known}
-    if now != planned:
+    if code_behind(method, work) != planned:
         raise EnvironmentProblem(
             f"A run does its work with the code that it planned with, but that of {method!r} changed since. Give the "
             f"same command again: it plans with what is there now."
         )
-
-
-def check_plugin(method: str) -> None:
-    """Refuse to plan with a plugin that was edited since this process loaded it.
-
-    Raises:
-        EnvironmentProblem: It was.
-    """
-    file = registry.file_of("methods", method)
-    if file is not None and registry.is_foreign("methods", method):
-        check_loaded(file)
 
 
 def code_of(method: str) -> str | None:
@@ -109,8 +116,7 @@ def code_of(method: str) -> str | None:
 
 def code_digest(training: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
     """One digest of what `code_behind` gives for the training and for the evaluation of a method."""
-    text = json.dumps([training, evaluation], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return _short(json.dumps([training, evaluation], sort_keys=True))
 
 
 @cache
@@ -125,27 +131,103 @@ def commit() -> dict[str, str]:
         return {}
 
 
-def _home_of_own() -> Path:
-    """The folder of the methods of this distribution."""
-    import importlib.util
+def class_digest(found: type) -> str:
+    """Digest of a class that was defined where there is no file, as in a notebook: of the byte code of its functions
+    and the values of its attributes, with those of its bases outside this distribution.
+    """
+    known = {_OWN, "builtins", "torch", *sys.stdlib_module_names} - {"__main__"}
+    own = [one for one in found.__mro__ if one.__module__.partition(".")[0] not in known]
+    return _short(";".join(f"{name}={_said(value)}" for one in own for name, value in sorted(vars(one).items())))
 
-    found = importlib.util.find_spec("adaptive_bench.methods")
-    assert found is not None and found.origin is not None
-    return Path(found.origin).parent
+
+def _said(value: object) -> str:
+    inner = getattr(value, "fget", None) or getattr(value, "__func__", None) or value
+    if isinstance(inner, type):
+        return class_digest(inner)
+    code = inner if isinstance(inner, CodeType) else getattr(inner, "__code__", None)
+    if code is None:
+        return repr(inner) if isinstance(inner, str | int | float | tuple | frozenset | None) else type(inner).__name__
+    consts = [_said(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {consts} {getattr(inner, '__defaults__', None)!r}"
 
 
-@cache
+def _own_methods(home: Path, waiting: set[str]) -> list[Path]:
+    """Files of this distribution's methods, with those of the methods and helpers that these import."""
+    found: set[Path] = set()
+    while waiting:
+        path = home / f"{waiting.pop()}.py"
+        if path.is_file() and path not in found:
+            found.add(path)
+            waiting |= _among_methods(name.replace("..", f"{_METHODS}.") for name in _mentioned(path)[0])
+    return sorted(found)
+
+
 def _version(file: Path) -> int:
-    for node in ast.parse(file.read_bytes()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == _VERSION:
-            return int(ast.literal_eval(node.value))
-    return 1
+    said = _VERSION.search(file.read_text(encoding="utf-8"))
+    return 1 if said is None else int(said[1])
+
+
+def _among_methods(modules: Iterable[str]) -> set[str]:
+    return {name.split(".")[2] for name in modules if name.startswith(f"{_METHODS}.")}
+
+
+def _digest(files: Iterable[Path]) -> str:
+    """Of contents alone: a plugin may lie anywhere, under any name."""
+    now = {file: file_digest(file) for file in files}
+    edited = [file for file in now if file.suffix == ".py" and _loaded.setdefault(file, now[file]) != now[file]]
+    if edited:
+        raise EnvironmentProblem(
+            f"Python runs a plugin as it was when it was loaded, but {', '.join(map(str, sorted(edited)))} changed "
+            f"since. Start Python again (in a notebook: the kernel), and give the same command again."
+        )
+    return _short(" ".join(sorted(now.values())))
+
+
+@cache  # a plan may have thousands of cells
+def _files(*starts: Path) -> frozenset[Path]:
+    """See `plugin_digest`."""
+    found: set[Path] = set()
+    waiting = [path.resolve() for path in starts]
+    while waiting:
+        path = waiting.pop()
+        if path in found or path.is_relative_to(_HOME):  # where a program registered a thing of a class of ours
+            continue
+        found.add(path)
+        if path.suffix != ".py":
+            continue
+        modules, named = _mentioned(path)
+        home = path.parent
+        if (home / "__init__.py").is_file():
+            while (home.parent / "__init__.py").is_file():
+                home = home.parent
+            waiting += [one for one in home.rglob("*") if one.is_file() and "__pycache__" not in one.parts]
+            home = home.parent
+        beside = {name.partition(".")[0] for name in modules} - {_OWN} if home.name not in _INSTALLED else set()
+        places = [place for name in beside for place in (home / f"{name}.py", home / name / "__init__.py")]
+        waiting += [place for one in (*places, *named) if (place := one.resolve()).is_file()]
+    return frozenset(found)
 
 
 @cache
-def _solves_dial(file: Path) -> bool:
-    """Whether a method's dial may be solved for, by its source."""
-    return any(
-        isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "solves_dial"
-        for node in ast.walk(ast.parse(file.read_bytes()))
-    )
+def _mentioned(file: Path) -> tuple[frozenset[str], frozenset[Path]]:
+    """Modules that a Python file may import, two dots before relative ones; and files that it names."""
+    modules: set[str] = set()
+    named: set[Path] = set()
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):  # which is said where it is imported
+        return frozenset(), frozenset()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            start = ".." * bool(node.level) + (f"{node.module}." if node.module else "")
+            modules |= {f"{start}{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named.add(file.parent / node.value)
+    # Of texts that are no paths it is False.
+    return frozenset(modules), frozenset(path for path in named if os.path.isfile(path))  # noqa: PTH113
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

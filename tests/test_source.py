@@ -1,12 +1,15 @@
-"""What of the code a key knows: versions of ours, the whole source of a plugin's."""
+"""What of the code a key knows: versions of ours, the files of a plugin."""
 
+import re
 import shutil
+import subprocess
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from adaptive_bench import closure, registry, source
+from adaptive_bench import registry, source, task
+from adaptive_bench.errors import EnvironmentProblem
 
 METHOD = """
 from adaptive_bench.method import Decision, DialSpec, Method, register
@@ -27,7 +30,8 @@ def _nothing_is_known(monkeypatch):
 
 
 def forget():
-    for cached in (closure._walked, closure.own_files, source._version, source._solves_dial):
+    source._loaded.clear()
+    for cached in (source._files, source._mentioned):
         cached.cache_clear()
 
 
@@ -56,12 +60,13 @@ def test_methods_of_ours_have_versions_and_know_whom_they_build_on():
     assert len({source.code_of(name) for name in every}) == len(every)
 
 
-def test_a_raised_version_changes_the_code_of_those_it_concerns(monkeypatch, tmp_path):
+def test_a_comment_and_a_rename_change_no_code_and_a_raised_version_that_of_those_it_concerns(monkeypatch, tmp_path):
     home = shutil.copytree(Path(registry.file_of("methods", "gateskip")).parent, tmp_path / "methods")
     monkeypatch.setattr(registry, "file_of", lambda group, name: home / f"{name}.py")
     before = {name: source.code_of(name) for name in ("gateskip", "gated", "mod")}
     forget()
-    write(home / "gateskip.py", (home / "gateskip.py").read_text() + "\n# a comment, and no new number\n")
+    text = (home / "gateskip.py").read_text().replace("decide", "choose")
+    write(home / "gateskip.py", text + "\n# a comment, and no new number\n")
     assert {name: source.code_of(name) for name in before} == before
     forget()
     write(home / "gateskip.py", (home / "gateskip.py").read_text() + "\nVERSION = 2\n")
@@ -108,7 +113,9 @@ def test_a_base_class_of_another_plugin_file_is_noticed(tmp_path):
     registry.load_plugin(base)
     registry.load_plugin(
         plugin(
-            tmp_path / "mine.py", imports="from adaptive_bench import registry", base='registry.get("methods", "base")'
+            tmp_path / "mine.py",
+            imports="from adaptive_bench import registry",
+            base='registry.get("methods", "parent")',
         )
     )
     before = digest()
@@ -154,6 +161,44 @@ def test_a_class_without_a_file_is_known_by_what_it_does():
 
         return Mine
 
-    digests = [closure.class_digest(made(0.1)), closure.class_digest(made(0.2)), closure.class_digest(other())]
-    assert digests[0] == closure.class_digest(made(0.1)) and len(set(digests)) == 3
-    assert closure.class_digest(made(0.1, other())) != closure.class_digest(made(0.1, made(0.3)))
+    digests = [source.class_digest(made(0.1)), source.class_digest(made(0.2)), source.class_digest(other())]
+    assert digests[0] == source.class_digest(made(0.1)) and len(set(digests)) == 3
+    assert source.class_digest(made(0.1, other())) != source.class_digest(made(0.1, made(0.3)))
+
+
+def test_of_a_package_every_file_counts_and_of_a_file_alone_what_it_names(tmp_path):
+    for name, other in (("package", "deep/numbers.json"), ("alone", "numbers.json")):
+        made = plugin(tmp_path / name / "mine.py", name, imports='NUMBERS = "numbers.json"')
+        if name == "package":
+            write(made.with_name("__init__.py"), "")
+        number = write(made.parent / other, "1")
+        registry.load_plugin(made)
+        before = digest(name)
+        write(number, "2")
+        assert digest(name) != before
+        made.write_text(made.read_text() + "# a comment\n")
+        with pytest.raises(EnvironmentProblem, match=rf"{name}/mine\.py changed since. Start Python again"):
+            source.code_behind(name, "training")
+
+
+def test_code_of_ours_is_no_plugin_s(tmp_path):
+    named = write(
+        tmp_path / "registers.py", f"from adaptive_bench import task\nPLACES = {[task.__file__, '/proc/self/ns/pid']}"
+    )
+    assert source.plugin_digest([Path(task.__file__)]) == source.plugin_digest([])
+    assert source._files(named) == {named.resolve()}
+
+
+def test_records_name_the_commit_of_this_checkout_and_of_no_other_project(monkeypatch, tmp_path):
+    def git(*what):
+        name = ("-c", "user.name=A", "-c", "user.email=a@b.c")
+        subprocess.run(["git", "-C", tmp_path, *name, *what], check=True, capture_output=True)
+
+    monkeypatch.setattr(source, "__file__", str(write(tmp_path / "source.py", "1")))
+    git("init")
+    assert source.commit.__wrapped__() == {}
+    git("add", "source.py")
+    git("commit", "-m", "one")
+    assert re.fullmatch("[0-9a-f]{40}", source.commit.__wrapped__()["commit"])
+    write(tmp_path / "source.py", "2")
+    assert re.fullmatch("[0-9a-f]{40}-dirty", source.commit.__wrapped__()["commit"])

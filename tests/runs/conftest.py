@@ -18,7 +18,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("edits") / "world"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_registered", {})
-        patch.syspath_prepend(folder / "lib")
+        patch.syspath_prepend(folder)
+        patch.syspath_prepend(folder / "task")
         made = World(folder)
         made.build()
         yield made

@@ -57,6 +57,9 @@ class Copy:
         assert done.returncode == 0, done.stdout + done.stderr
         return " ".join((done.stdout + done.stderr).split())
 
+    def all_records(self) -> list[Path]:
+        return sorted((self.home / "out" / "records").glob("*/eval/*"))
+
     def edit(self, file: str, pattern: str, text: str) -> None:
         path = self.code / "adaptive_bench" / file
         before = path.read_text()
@@ -79,6 +82,7 @@ def copy(tmp_path_factory):
     copy.says(*RUN.split())
     (copy.folder,) = (copy.home / "out" / "runs").iterdir()
     copy.table = (copy.folder / "table.json").read_text()
+    copy.records = copy.all_records()
     copy.says("leaderboard", "submit", str(copy.folder), "-o", "entries", "--authors", "A. Name", "--licence", "MIT")
     (copy.entry,) = (copy.home / "entries").iterdir()
     return copy
@@ -100,6 +104,7 @@ def test_comments_renamings_and_moves_change_nothing(copy):
     copy.says("status", "--out", "out", "--all")
     assert "are what the records say" in copy.says("leaderboard", "verify", str(copy.entry), "--from-records")
     copy.says(*RUN.split())
+    assert copy.all_records() == copy.records
     assert json.loads((copy.folder / "table.json").read_text()) == json.loads(copy.table)
 
 

@@ -40,12 +40,10 @@ replaced(
 )
 replaced("second split in the YAML", "task/edited.yaml", "test_split: test", "test_split: shots")
 replaced("code of the documents", "task/docs.py", "row |", "row | {'more': 1} |", "code")
-replaced(
-    "helper of the documents' code elsewhere", "lib/edited_task_helper.py", "return text", "return text.upper()", "code"
-)
+replaced("helper of the documents' code", "task/edited_task_helper.py", "return text", "return text.upper()", "code")
 replaced(
     "helper of the documents' code, process goes on",
-    "lib/edited_task_helper.py",
+    "task/edited_task_helper.py",
     "return text",
     "return text.upper()",
     expected="refused: .*edited_task_helper",

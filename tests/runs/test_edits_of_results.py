@@ -210,7 +210,7 @@ while_running(
 )
 while_running(
     "helper of the documents' code",
-    lambda world: world.change("lib/edited_task_helper.py", "return text", "return text.upper()"),
+    lambda world: world.change("task/edited_task_helper.py", "return text", "return text.upper()"),
     "refused: .*edited_task_helper",
 )
 

@@ -16,7 +16,7 @@ import datasets
 import pytest
 from safetensors.torch import load_file, save_file
 
-from adaptive_bench import closure, registry, source
+from adaptive_bench import registry, source
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, Defect
 from adaptive_bench.evaluation import lookup
@@ -157,8 +157,8 @@ class World:
             "parent.py": PARENT,
             "mine.py": METHOD,
             "factor.json": "1.0",
-            "lib/edited_task_helper.py": "def asked(text):\n    return text\n",
-            "lib/edited_method_helper.py": "def share(value):\n    return value * 1.0\n",
+            "task/edited_task_helper.py": "def asked(text):\n    return text\n",
+            "edited_method_helper.py": "def share(value):\n    return value * 1.0\n",
         }.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / name).write_text(text)
@@ -177,7 +177,8 @@ class World:
         """What a new process of Python would do."""
         registry._registered.clear()
         self.unload()
-        for cached in (closure._walked, source._version, lookup._load):
+        source._loaded.clear()
+        for cached in (source._files, source._mentioned, lookup._load):
             cached.cache_clear()
         for folder in self.folder.rglob("__pycache__"):
             shutil.rmtree(folder)

@@ -29,7 +29,7 @@ from adaptive_bench.runs.planning.training_text import (
     training_tasks,
 )
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
-from adaptive_bench.source import check_plugin, code_behind
+from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import examples_fingerprint, key_of
 from adaptive_bench.store.schema import SCHEMA
@@ -86,8 +86,6 @@ def plan(
     """
     config, reporter = without_groups(config), checked_reporter(reporter)
     specs = [MethodSpec.parse(text) for text in config.methods]
-    for spec in specs:
-        check_plugin(spec.name)
     trained = [training_spec(spec) for spec in specs]
     tasks = [find_task(name) for name in config.tasks]
     find_shape(config.project_onto)

@@ -6,24 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench import registry
-from adaptive_bench.closure import check_loaded, closure
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.drawn import DRAW_SEED
 from adaptive_bench.evaluation.harness_data import files_named, files_of
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.source import FLOORS
-from adaptive_bench.store.keys import files_fingerprint, key_of
+from adaptive_bench.source import FLOORS, plugin_digest
+from adaptive_bench.store.keys import files_fingerprint
 from adaptive_bench.task import Task
 
 DRAWN = "drawn"  # in what a record depends on: its documents were drawn
 
 
 def task_inputs(task: Task, data_dir: Path | None) -> dict[str, Any]:
-    """Digests of what a task is made of, as part of a key. What the hub gives stands in the records themselves.
-
-    Raises:
-        EnvironmentProblem: Code of the task changed since this process loaded it.
-    """
+    """Digests of what a task is made of, as part of a key. What the hub gives stands in the records themselves."""
     return {"task_code": _definition(task), "local_data": _local_data(task, data_dir)}
 
 
@@ -79,12 +74,10 @@ def _definition(task: Task) -> dict[str, Any]:
     files = [*_files(task.folder, data=is_registered), *task.other_files]
     registered = registry.file_of("tasks", name) if is_registered else None
     code = {file for file in [registered, *files] if is_registered and file is not None and file.suffix == ".py"}
-    for file in code:
-        check_loaded(file, data=False)  # documents are read again
     named = files_named(task.folder) - {file.resolve() for file in files} if is_registered else set()
     return {
         "files": files_fingerprint(files, task.folder),
-        "source": sorted(key_of(closure(file)[:2]) for file in code),
+        "source": [plugin_digest(code)] if code else [],
         **({"named": files_fingerprint(named)} if named else {}),
     }
 
