@@ -223,7 +223,7 @@ def _repeatable(
     found: dict[frozenset[str], tuple[_Work, Sequence[_Change]]] = {}
     for work, changes in by_name:
         subjects = frozenset(_subjects(work, changes))
-        if subjects in found or _is_of_plugin(work, whole.config.tasks):
+        if subjects in found or _is_of_plugin(work):
             continue
         if _can_be_repeated(work) if isinstance(work, TrainingRun) else _can_be_asked(work):
             found[subjects] = work, changes
@@ -235,12 +235,10 @@ def _out(work: _Work) -> Path:
     return training.folder.parent.parent
 
 
-def _is_of_plugin(work: _Work, tasks: Sequence[str]) -> bool:
-    """Whether it is done in a process of its own, and this one loads none of its code."""
-    tasks = (work.task,) if isinstance(work, DialEvaluation) else tasks
-    foreign = needs_own_process(work.spec.name) or any(needs_own_process(task, "tasks") for task in tasks)
+def _is_of_plugin(work: _Work) -> bool:
+    """Whether it is done in a process of its own."""
     under = work.training if isinstance(work, DialEvaluation) else work.base
-    return foreign or (under is not None and _is_of_plugin(under, tasks))
+    return needs_own_process(work.spec.name) or (under is not None and _is_of_plugin(under))
 
 
 def _can_be_repeated(training: TrainingRun) -> bool:
