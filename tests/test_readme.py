@@ -50,7 +50,7 @@ def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
     (tmp_path / "slurm.yaml").write_text("{}\n")
     monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     stand_in = SimpleNamespace(
-        preflight=lambda config, reporter: SimpleNamespace(plan=config, estimator=None, notes=[]),
+        preflight=lambda config, reporter, **_: SimpleNamespace(plan=config, estimator=None, notes=[]),
         about=lambda config, found, flops_per_s: [],
         describe=lambda config, estimator: reached.append(config) or [],
         Shard=Shard,

@@ -92,9 +92,9 @@ class JobGroup(Generic[JobT]):
         return self.first is None or self.first.is_ready
 
 
-def has_own_process(job: Job) -> bool:
-    """Whether a job is done in a process of its own: it runs code of a plugin that can be loaded there."""
-    return any(map(needs_own_process, job.methods)) or any(needs_own_process(task, "tasks") for task in job.tasks)
+def plugins_of(job: Job) -> set[str]:
+    """The methods that no process does a job of beside those of others, see `needs_own_process`."""
+    return set(filter(needs_own_process, job.methods))
 
 
 def run_job(job: Job, reporter: Reporter) -> list[Failure]:

@@ -1,4 +1,4 @@
-"""Which plugins some work runs the code of, and whether that needs a process of its own."""
+"""Which plugins some work runs the code of, and which of it is not done beside that of others."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from collections.abc import Iterable
 from adaptive_bench import processes, registry
 
 
-def needs_own_process(name: str, group: registry.Group = "methods") -> bool:
-    """Whether what a method or a task does is done in processes of its own: it is a plugin's, and can be loaded there.
-
-    Args:
-        name: Of a task with what it is given (`perplexity:letters`), which may be one of lm-eval's own.
-        group: `methods` or `tasks`.
-    """
-    return processes.world().is_single and any(  # several that share a job load the same
-        registry.is_foreign(group, one) and registry.has_source(group, one) for one in _registered([name], group)
-    )
+def needs_own_process(method: str) -> bool:
+    """Whether what a method does is done in processes of its own: it is a plugin's, and can be loaded there."""
+    of_plugin = method in registry.names("methods") and registry.is_foreign("methods", method)
+    # Several that share a job load the same.
+    return of_plugin and registry.has_source("methods", method) and processes.world().is_single
 
 
 def named_plugins(methods: Iterable[str], tasks: Iterable[str] = ()) -> str | None:

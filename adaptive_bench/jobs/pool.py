@@ -1,7 +1,7 @@
 """Work in several processes, each with its share of the cores. They end with the parent, even if it is killed.
 
-Each does one piece of work after the other. One that ran the code of a plugin ends with that piece: what the plugin did
-to its process is gone with it.
+Each does one piece of work after the other. One that ran the method of a plugin does no others' work after it: what
+the plugin did to its process is gone with that.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import torch
 from adaptive_bench import registry, spawn, stopping
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.jobs.failure import Failure
-from adaptive_bench.jobs.job import Job, JobGroup, JobT, has_own_process
+from adaptive_bench.jobs.job import Job, JobGroup, JobT, plugins_of
 from adaptive_bench.jobs.plugins import named_plugins
 from adaptive_bench.jobs.progress_queue import ProgressQueue
 from adaptive_bench.jobs.watchdog import NO_LIMITS, Limits, Watch
-from adaptive_bench.jobs.worker import GRACE_S, run_in_worker, start_worker
+from adaptive_bench.jobs.worker import GRACE_S as _GRACE_S
+from adaptive_bench.jobs.worker import run_in_worker, start_worker
 from adaptive_bench.progress import JobFinished, Reporter
 
-_GRACE_S = GRACE_S
 _LOOK_S = 1.0  # between two looks whether the parent was asked to stop
 _KILLED = (
     "its process ended twice{how}, most likely because memory ran out, unless it says otherwise above. Re-run the "
@@ -88,6 +88,8 @@ class _Worker:
         self._start()
 
     def submit(self, job: Job) -> Future[list[Failure]]:
+        if self.plugins and self.plugins != plugins_of(job):
+            self.replace()
         with _no_interrupts():  # a process that is started here begins with what holds here
             try:
                 return self._give(job)
@@ -96,6 +98,7 @@ class _Worker:
                 return self._give(job)
 
     def _give(self, job: Job) -> Future[list[Failure]]:
+        self.plugins = plugins_of(job)
         future = self.pool.submit(run_in_worker, job)
         self.process = next(iter(self.pool._processes.values()), None)  # nobody else names it before Python 3.14
         return future
@@ -114,7 +117,8 @@ class _Worker:
         """Wait for its end, and give back its exit code. One that was asked to end and cannot, because its code never
         comes up for air, is ended.
         """
-        end = Timer(_GRACE_S + _LOOK_S, lambda: self.process and self.process.kill())
+        kill = (lambda: None) if self.process is None else self.process.kill
+        end = Timer(_GRACE_S + _LOOK_S, kill)
         end.start()
         self.pool.shutdown(cancel_futures=True)  # its thread takes the exit code, which the system says once
         end.cancel()
@@ -122,7 +126,7 @@ class _Worker:
         return None if self.process is None else self.process.exitcode
 
     def _start(self) -> None:
-        self.process = None
+        self.process, self.plugins = None, set[str]()  # whose methods it worked for
         self.sender = self.queue.sender(self.context, self._moved)
         self.pool = ProcessPoolExecutor(1, self.context, start_worker, (self.sender, *self.arguments))
 
@@ -131,11 +135,7 @@ class _Schedule(Generic[JobT]):
     """Gives jobs to workers. A job whose process the system ended is given once more: it continues from there."""
 
     def __init__(
-        self,
-        groups: Sequence[JobGroup[JobT]],
-        reporter: Reporter,
-        workers: Sequence[_Worker],
-        limits: Limits = NO_LIMITS,
+        self, groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: Sequence[_Worker], limits: Limits
     ) -> None:
         self.limits = limits
         self.waiting, self.reporter, self.free = list(groups), reporter, list(workers)
@@ -187,8 +187,6 @@ class _Schedule(Generic[JobT]):
                 return []
             self.reporter.emit(JobFinished(str(job.folder)))  # its process could not say so
             return watch.failures() if watch.timed_out else _killed(job, _how(code))
-        if has_own_process(job):
-            worker.replace()
         if failures and watch.timed_out:  # what its code made of being asked to end
             return watch.failures()
         if not failures and job is group.first:
@@ -198,7 +196,7 @@ class _Schedule(Generic[JobT]):
 
 def _killed(job: Job, how: str) -> list[Failure]:
     """What a job that was ended twice has not done."""
-    plugin = named_plugins(job.methods, job.tasks) if has_own_process(job) else None
+    plugin = named_plugins(job.methods, job.tasks)
     reason = (_KILLED if plugin is None else _PLUGIN_KILLED).format(how=how, plugin=plugin)
     kind = EnvironmentProblem.kind if plugin is None else PluginFault.kind
     return [Failure(name, reason, kind) for name in job.unfinished]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adaptive_bench.jobs.failure import Failure
-from adaptive_bench.jobs.job import JobGroup, JobT, has_own_process, run_job
+from adaptive_bench.jobs.job import JobGroup, JobT, plugins_of, run_job
 from adaptive_bench.jobs.overall_progress import OverallProgress
 from adaptive_bench.jobs.pool import in_parallel
 from adaptive_bench.jobs.watchdog import Limits, watched
@@ -23,7 +23,7 @@ def run_groups(groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: in
     """
     jobs = [job for group in groups for job in group.jobs]
     with OverallProgress(reporter, [job.estimate for job in jobs], workers) as overall:
-        if workers == 1 and limits.timeout_s is None and not any(map(has_own_process, jobs)):
+        if workers == 1 and limits.timeout_s is None and not any(map(plugins_of, jobs)):
             return _one_after_the_other(groups, overall, limits)
         return in_parallel(groups, overall, workers, limits)
 

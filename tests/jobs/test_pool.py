@@ -14,6 +14,7 @@ from adaptive_bench import spawn
 from adaptive_bench.jobs.job import JobGroup
 from adaptive_bench.jobs.pool import _how, _Schedule, _Worker
 from adaptive_bench.jobs.progress_queue import ProgressQueue, RemoteReporter
+from adaptive_bench.jobs.watchdog import NO_LIMITS
 from adaptive_bench.progress import PlainReporter, SilentReporter
 from adaptive_bench.runs import plan, run
 
@@ -79,7 +80,7 @@ class Worker:
 
 def carried_out(*groups, jobs=2):
     workers = [Worker() for _ in range(jobs)]
-    return _Schedule(list(groups), SilentReporter(), workers).run(), workers
+    return _Schedule(list(groups), SilentReporter(), workers, NO_LIMITS).run(), workers
 
 
 def test_work_whose_process_is_killed_is_given_once_more():

@@ -1,4 +1,4 @@
-"""Tasks of plugins: those that end their process fail alone, and what does not fit is refused before the run."""
+"""Tasks of plugins: what does not fit is refused before the run."""
 
 import math
 import re
@@ -13,62 +13,10 @@ from adaptive_bench.evaluation.documents import answer_of
 from adaptive_bench.evaluation.harness_data import files_of
 from adaptive_bench.evaluation.lookup import find_task, load_task, setting_up
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.runs import run
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.preflight import preflight as look_at
 from adaptive_bench.runs.checks.tasks import check_training_text
 from adaptive_bench.task import Example
-
-DOCS = """
-import os, sys
-from datasets import Dataset, DatasetDict
-
-def load(**_):
-    return DatasetDict({{"test": Dataset.from_list([{{"question": f"Item {{n}}", "gold": n % 2}} for n in range(6)])}})
-
-def score(doc, results):
-    {act}
-    return {{"acc": 1.0}}
-"""
-TASK = """
-task: {name}
-output_type: multiple_choice
-custom_dataset: !function docs.load
-process_results: !function docs.score
-test_split: test
-doc_to_text: "{{{{question}}}} a or b?"
-doc_to_choice: ["a", "b"]
-doc_to_target: gold
-metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
-metadata: {{version: 1}}
-"""
-PLUGIN = """
-from pathlib import Path
-from adaptive_bench.registry import register
-from adaptive_bench.task import Task
-
-folder = Path(__file__).parent / "{name}"
-register("tasks", "{name}")(Task("{name}", "", "loglikelihood", folder, ("acc,none",), 0.5, (0.0, 0.1), None))
-"""
-ACTS = {"ends": "os._exit(0)", "leaves": "sys.exit(0)", "scores": "pass"}
-
-
-@pytest.mark.slow
-def test_tasks_that_end_their_process_fail_alone(config_of, tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "_registered", {})
-    for name, act in ACTS.items():
-        (folder := tmp_path / name).mkdir()
-        (folder / "docs.py").write_text(DOCS.format(act=act))
-        (folder / f"{name}.yaml").write_text(TASK.format(name=name))
-        (plugin := tmp_path / f"{name}.py").write_text(PLUGIN.format(name=name))
-        registry.load_plugin(plugin)
-    tasks = ("nano_qa_ll", *ACTS)
-    outcome = run(config_of(tasks=tasks, train={"steps": 0}, train_on=("nano_qa_ll",)), jobs=1)
-    assert {row["task"] for row in outcome.rows if row["score"] is not None} == {"nano_qa_ll", "scores"}
-    assert outcome.exit_code == 1 and len(outcome.failures) == 2
-    said = "\n".join(map(str, outcome.failures))
-    assert "the task 'ends'" in said
-    assert "the task 'leaves'" in said
 
 
 def test_runs_beside_the_files_of_a_task_are_none_of_them(tmp_path):

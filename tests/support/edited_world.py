@@ -226,7 +226,7 @@ class World:
 
     def work_in_this_process(self) -> None:
         """What is patched here holds for jobs of plugins, too, which else have processes of their own."""
-        self.patch.setattr("adaptive_bench.jobs.run_groups.has_own_process", lambda job: False)
+        self.patch.setattr("adaptive_bench.jobs.run_groups.plugins_of", lambda job: set())
 
     def write(self, name: str, text: str, *, keep_time: bool = False) -> None:
         file = self.folder / name

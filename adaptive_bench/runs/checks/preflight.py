@@ -32,7 +32,7 @@ from adaptive_bench.runs.checks.model import (
 )
 from adaptive_bench.runs.checks.tasks import check_task, check_training_text
 from adaptive_bench.runs.cost.budget import Workload
-from adaptive_bench.runs.cost.estimate import Estimator
+from adaptive_bench.runs.cost.estimate import Estimator, total
 from adaptive_bench.runs.cost.speed import Speed, forecast
 from adaptive_bench.runs.planning.backbones import find_device
 from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
@@ -147,12 +147,13 @@ def preflight(
             _check_disk(config.out, needed)
     findings.raise_errors()
     assert whole is not None and tokenizer is not None
-    jobs = jobs or useful_processes(config)
+    most = jobs or useful_processes(config)
     work = Workload(config, facts.empty, tokenizer)
     if config.train.steps:
-        check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), jobs)
-    speed = _forecast(work, whole, jobs, reporter) if timed else None
+        check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), most)
+    speed = _forecast(work, whole, most, reporter) if timed else None
     estimator = Estimator(config.out, speed, traits)
+    jobs = jobs or useful_processes(config, total(whole, estimator).seconds)
     return Preflight(whole, facts, findings.notes, needed, estimator, jobs, work)
 
 

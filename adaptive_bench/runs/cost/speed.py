@@ -60,11 +60,10 @@ def forecast(work: Workload, trained: Iterable[MethodSpec], jobs: int, task: Run
     torch.set_num_threads(max(1, threads // jobs))
     try:
         device = find_device(work.config.device)
-        shape, rows, bf16 = work.prices.empty.config, evaluation.batch_size, recipe.precision == "bf16"
+        shape, bf16 = work.prices.empty.config, recipe.precision == "bf16"
+        rows = min(evaluation.batch_size, evaluation.limit or evaluation.batch_size)  # for few a step is hardly shorter
         about = shape.to_json_string(), device, rows, bf16, torch.get_num_threads()
-        if about not in _rates:
-            _rates[about] = measure_rates(shape, device, rows, bf16=bf16)
-        rates = _rates[about]
+        rates = _rates[about] = _rates.get(about) or measure_rates(shape, device, rows, bf16=bf16)
     finally:
         torch.set_num_threads(threads)
     task.advance(1, of="rate")

@@ -71,7 +71,7 @@ def measured_sites(
         file = config.out / FOLDER / f"{key}.json"
         try:
             _measured[key] = SiteCosts.from_json(json.loads(file.read_text(encoding="utf-8")))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # the latter is told of where it is written
             if not measures:
                 raise SitesNotMeasured from None
             found = _measure(config, source, text, reporter)

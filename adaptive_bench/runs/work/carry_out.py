@@ -35,7 +35,9 @@ def carry_out(
     groups, left_out = allowed(groups_left(plan, estimator or Estimator(plan.config.out), shard), overwrite)
     if not groups:
         return left_out
-    workers = min(workers or useful_processes(plan.config), sum(len(group.jobs) for group in groups))
+    jobs = [job for group in groups for job in group.jobs]
+    seconds = sum(job.estimate.seconds for job in jobs)
+    workers = min(workers or useful_processes(plan.config, seconds), len(jobs))
     failures = run_groups(groups, reporter, workers, limits)
     settle(plan)  # a worker may have been killed right before it could say so
     return left_out + failures

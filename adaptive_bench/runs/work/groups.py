@@ -7,7 +7,6 @@ from pathlib import Path
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.jobs.job import JobGroup
-from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.progress import DialCalibrated, PointMeasured, UnitDone
 from adaptive_bench.runs.cost.estimate import Estimator, steps_left
 from adaptive_bench.runs.planning.plan import Plan
@@ -38,10 +37,9 @@ def groups_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[
             groups.append(JobGroup(_training(training, plan.config, estimator)))
         if training.folder not in mine:
             continue
-        together: defaultdict[tuple[MethodSpec, str], list[DialEvaluation]] = defaultdict(list)
-        for sweep in by_training[training.folder]:  # a task of a plugin that ends its process takes no other with it
-            own = sweep.task if needs_own_process(sweep.task, "tasks") else ""
-            together[sweep.spec, own].append(sweep)
+        together: defaultdict[MethodSpec, list[DialEvaluation]] = defaultdict(list)
+        for sweep in by_training[training.folder]:
+            together[sweep.spec].append(sweep)
         evaluations = tuple(_evaluation(tuple(sweeps), estimator) for sweeps in together.values())
         job = _training(training, plan.config, estimator) if training.folder in untrained else None
         if job or evaluations:
