@@ -10,8 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-TOLERATED_SHARE = 0.02  # of the documents of a point: measured again, their score may differ, by rounding
-
 
 @dataclass(frozen=True)
 class Metric:

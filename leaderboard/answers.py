@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.store.results import ENTRY, wrote
+from adaptive_bench.store.results import wrote
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, matched_scores
 from adaptive_bench.tables.matching import mixes
 
-from .entry import check_run
 from .row import Row
-from .rows import Rejected, read_json
+from .rows import Rejected, check_run, read_json
 
 FILE_NAME = "answers.json"
 _Place = tuple[str, str, str, Any]  # method, semantics, task, target
@@ -28,7 +27,7 @@ _Place = tuple[str, str, str, Any]  # method, semantics, task, target
 @dataclass(frozen=True)
 class SweptAnswers:
     """Measured points of one method, task and seed; each has its savings, saved times and scores [D] by metric, and
-    its dial value and the saving it was asked for where the run says them. `plain_ms`: see `runs.outcome.answers`.
+    its dial value and the saving it was asked for where the run says them. `plain_ms`: see `tables.outcome`.
     """
 
     seed: int
@@ -141,8 +140,7 @@ def read_answers(folder: Path) -> Answers:
     path = folder / FILE_NAME
     if not path.is_file() and not wrote(path):
         return Answers()
-    if not (folder / ENTRY).is_file():  # an entry is checked as a whole
-        check_run(path)
+    check_run(path)
     return answers_of(read_json(path))
 
 

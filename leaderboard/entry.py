@@ -1,144 +1,242 @@
-"""Entries: runs that are passed on without their records. A folder with the table, the answers, the configuration, what
-it was measured with, and digests of all of it. Old versions stay readable: each is brought to the next by a migration.
+"""Entries of a board: folders of raw measurements, of which the board computes everything that it shows.
+
+config.yaml: The run's configuration. about.yaml: Who made it, with what; and its status, which a maintainer sets.
+methods.json: What the run knows of its methods. *.parquet: What was measured, see `adaptive_bench.store.entry`.
+headroom.json, steps.json: What the commands of those names found, where they were given.
+SHA256SUMS: Of all other files but about.yaml, as sha256sum writes them.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from adaptive_bench.errors import AdaptiveBenchError, message_of
-from adaptive_bench.store.manifest import PACKED as MANIFEST
-from adaptive_bench.store.results import ENTRY, PACKED_RECORDS, check_unchanged
+from packaging.licenses import canonicalize_license_expression
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from .headroom import FILE_NAME as HEADROOM
+from adaptive_bench import registry
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
+from adaptive_bench.probed import stored_matrix
+from adaptive_bench.spec import method_name
+from adaptive_bench.store import entry
+from adaptive_bench.store.digest import file_digest
+from adaptive_bench.store.measured import MeasuredSweep
+from adaptive_bench.store.run_files import is_entry
+from adaptive_bench.strict_yaml import read_mapping
+from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
+from adaptive_bench.tables.rows import Row as TableRow
+from adaptive_bench.tables.unparsable import unparsable_notes
+from adaptive_bench.validation import rule_of
+
+from .headroom import read_headroom
 from .plain import plain
-from .rows import Rejected, read_json
+from .row import Row
+from .rows import Rejected, checked, read_json, spec_of
+from .steps import FILE_NAME as STEPS
+from .steps import read_steps
 
-SCHEMA = 3  # 2 took into an entry what its records tell, or nobody reads; 1 had no phases
-FILE_NAME = ENTRY
-FILES = ("table.json", "answers.json", "methods.json", "run.json", "config.yaml")
-DERIVED = ("table.json", "answers.json")  # left out where there are records: a board makes them of those
-OPTIONAL_FILES = ("steps.json", HEADROOM, MANIFEST)
-# Of all files together but for table and answers: a training with its points on three tasks has 0.02 to 0.08 MB.
-LARGEST_BYTES = 20_000_000
-LARGEST_DERIVED_BYTES = 32_000_000  # of those two, which an entry without records has, and early ones have all
-VERIFIED = "verified.json"  # of whoever merges an entry, who vouches for it (`leaderboard.verified`)
-LARGEST_BESIDE_BYTES = 1_000_000  # of `entry.json` and of `verified.json`, which no digest of an entry is of
-_LONGEST_REASON = 2000
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+CONFIG, ABOUT, METHODS, SUMS = "config.yaml", "about.yaml", "methods.json", "SHA256SUMS"
+LARGEST_BYTES = 10_000_000  # of all files of an entry together
+SELF_REPORTED, REPRODUCED = "self-reported", "reproduced"
+STATES = (SELF_REPORTED, REPRODUCED)  # the weaker first
+VERSIONS = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
+_LONGEST_REASON = 1000
+_LINK = r"^https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}(/[A-Za-z0-9._~%/#?=&+,:@\-]*)?$"
+_SUM = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9_.\-]+)", re.ASCII)
 
 
-def read_rows(path: Path) -> list[Any]:
-    """The rows of a `table.json` of a run, or of an entry of any version, in today's form but not yet checked.
+def _printable(text: str) -> str:
+    if not text.strip() or plain(text) != text:
+        raise ValueError("a line of text without control characters is needed")
+    return text
+
+
+_Line = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
+_Link = Annotated[str, Field(pattern=_LINK, max_length=200)]
+
+
+class About(BaseModel):
+    """`about.yaml`.
+
+    Attributes:
+        licence: Of the entry, by its SPDX name.
+        paper, code, plugin: Links to the paper, the code of the study, the source of the plugin.
+        package: With the plugin, and its version.
+        status: `reproduced` once a maintainer has trained a cell again with a fresh seed.
+        submitted: When, in UTC.
+        versions: Made with which, each combination once.
+        plugins: Names of the files that the run was made with.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    authors: Annotated[list[_Line], Field(min_length=1, max_length=50)]
+    licence: Annotated[_Line, AfterValidator(canonicalize_license_expression)]
+    affiliation: _Line | None = None
+    paper: _Link | None = None
+    code: _Link | None = None
+    plugin: _Link | None = None
+    package: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-]*==[A-Za-z0-9.!+_\-]+$")] | None = None
+    status: Literal["self-reported", "reproduced"] = "self-reported"
+    submitted: _Line | None = None
+    versions: list[dict[str, _Line]] = []
+    plugins: list[Annotated[str, Field(pattern=r"^\w[\w.\-]{0,99}\.py$")]] = []
+
+    @classmethod
+    def of(cls, values: object) -> About:
+        """What such a file says.
+
+        Raises:
+            Rejected: A key is not known, is missing, or its value is of another kind.
+        """
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = plain(".".join(map(str, first["loc"])), 60)
+            raise Rejected(f"{ABOUT}: {where}: {rule_of(first)}, got {plain(first['input'], 80)!r}") from error
+
+    def shown(self) -> dict[str, Any]:
+        """Who made it, as a page shows it."""
+        return self.model_dump(exclude_none=True, exclude={"status", "submitted", "versions", "plugins"})
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry, and what it comes to.
+
+    Attributes:
+        config: Of its run.
+        measured: All that it holds.
+        rows, answers: As in a run's `table.json` and `answers.json`.
+        warnings: What a reader of the table should know.
+    """
+
+    folder: Path
+    about: About
+    config: Mapping[str, Any]
+    measured: entry.Measurements
+    rows: Sequence[Mapping[str, Any]]
+    answers: Mapping[str, Any]
+    warnings: Sequence[str]
+
+    def of_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """What stands behind one of its rows: its status, whether the conformance suite has probed its method here, and
+        where a method comes from that is not of this package.
+        """
+        spec = spec_of(row)
+        known = stored_matrix(method_name(spec)).get(spec, {}).get("causality")
+        return {"evidence": self.about.status, "checked": bool(known), "external": self.external(spec)}
+
+    def external(self, spec: str) -> str | None:
+        """Where a method comes from; `None` where it is of this package."""
+        name = method_name(spec)
+        here = name in registry.names("methods")
+        if here and not registry.is_foreign("methods", name):
+            return None
+        return f"{self.about.package or self.about.plugin or 'plugin'}{'' if here else ', not here'}"
+
+    def said(self) -> str:
+        """What stands behind it, as one sentence without its full stop."""
+        if self.about.status == REPRODUCED:
+            return "reproduced: a maintainer trained a cell of it again with a fresh seed"
+        return "self-reported: nobody else has trained a cell of it again"
+
+
+def read_entry(folder: Path) -> Entry:
+    """An entry, with the table that its measurements come to.
 
     Raises:
-        Rejected: It is no table, belongs to a version that is not known, or was changed since it was submitted.
+        Rejected: Something of it cannot be read; the message names the file and, where there are rows, the row.
     """
-    if is_run := not path.with_name(FILE_NAME).is_file():
-        check_run(path)
-    version = SCHEMA if is_run else check(path.parent)
-    value = read_json(path)
-    if not isinstance(value, list):
-        raise Rejected(f"a table is a list of rows, got {type(value).__name__}")
-    return migrated(value, version)
-
-
-def check_run(file: Path) -> None:
-    """Check the digest of a run's table, or of its answers.
-
-    Raises:
-        Rejected: It does not hold, or there is none.
-    """
+    check_sums(folder)
     try:
-        check_unchanged(file)
+        about, config = About.of(read_mapping(folder / ABOUT)), read_mapping(folder / CONFIG)
+        measured = entry.read(folder)
+        rows, warnings = table_of(measured.sweeps, config)
+        tested = [one for one in measured.sweeps if one.split == "test" and not one.variant]
+        answers = answers_file([answers_of(one) for one in tested])
     except AdaptiveBenchError as error:
-        # It names paths, the command that makes it again among them: longer than what a table says of itself may be.
         raise Rejected(plain(message_of(error), _LONGEST_REASON).removesuffix(".")) from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, Rejected):
+            raise
+        # A value that no rule looks at before it is computed with: what a stranger wrote ends no build.
+        raise Rejected(f"its measurements make no table ({plain(type(error).__name__)}: {plain(error)})") from error
+    for row in rows:
+        try:
+            checked(row)
+        except Rejected as why:
+            where = ", ".join(str(row[name]) for name in ("method", "task", "metric"))
+            raise Rejected(f"{entry.POINTS}, {plain(where, 200)}: {why}") from why
+    methods = read_json(folder / METHODS)
+    if not isinstance(methods, dict) or not isinstance(methods.get("methods"), dict):
+        raise Rejected(f"{METHODS} does not hold what a run writes")
+    read_headroom(folder)
+    try:
+        read_steps(folder, (Row.of(checked(row)) for row in rows))
+    except Rejected as why:
+        raise Rejected(f"{STEPS}: {why}") from why
+    return Entry(folder, about, config, measured, rows, answers, warnings)
 
 
-def check(folder: Path) -> int:
-    """Check the digests and the size of an entry; its schema version.
-
-    Raises:
-        Rejected: They do not hold.
-    """
-    _check_folder(folder)
-    about = read_json(folder / FILE_NAME)
-    version, files = (about.get("schema"), about.get("files")) if isinstance(about, dict) else (None, None)
-    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= SCHEMA:
-        raise Rejected(f"this version reads entries of schema 1 to {SCHEMA}; update adaptive-bench to read newer ones")
-    if not isinstance(files, dict) or not {"table.json", PACKED_RECORDS} & files.keys():
-        raise Rejected(f"{FILE_NAME} names every file with its digest")
-    size = {True: 0, False: 0}  # by whether a file is derived
-    for name in (*FILES, *OPTIONAL_FILES, PACKED_RECORDS):
-        path, digest = folder / name, files.get(name)
-        if not path.is_file() and digest is None:
-            continue
-        if path.is_symlink() or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-            raise Rejected(f"{name} has no digest")
-        if not path.is_file() or digest_of(path.read_bytes()) != digest:
-            raise Rejected(f"{name} is not what was submitted, its digest differs")
-        size[name in DERIVED] += path.stat().st_size
-    if unknown := sorted(files.keys() - {*FILES, *OPTIONAL_FILES, PACKED_RECORDS}):
-        raise Rejected(f"{FILE_NAME} names {plain(unknown[0], 60)!r}, which is no file of an entry")
-    needed = {"table.json"} if version == 1 else {*FILES}
-    if PACKED_RECORDS in files:
-        needed = {*FILES} - {*DERIVED} | ({MANIFEST} if version > 2 else set())
-    if missing := sorted(needed - files.keys()):
-        raise Rejected(f"{missing[0]} is missing, which an entry has")
-    if undeclared := sorted({one.name for one in folder.iterdir()} - {*files, FILE_NAME, VERIFIED}):
-        raise Rejected(f"{plain(undeclared[0], 60)} is in the folder, but {FILE_NAME} does not name it: remove it")
-    check_size(size[False], size[True])
-    return version
-
-
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder with anything but files, or with too much that no digest is of."""
-    for one in sorted(folder.iterdir()):
-        if one.is_symlink() or not one.is_file():
-            what = "a link" if one.is_symlink() else "a folder" if one.is_dir() else "no file"
-            raise Rejected(f"{plain(one.name, 60)} is {what}; an entry is a folder of files")
-        if one.name in (FILE_NAME, VERIFIED) and (size := one.stat().st_size) > LARGEST_BESIDE_BYTES:
-            raise Rejected(f"{one.name} has at most {LARGEST_BESIDE_BYTES / 1e6:g} MB, this one has {size / 1e6:.1f}")
-
-
-def check_size(others: int, derived: int) -> None:
-    """Refuse an entry that is too large.
-
-    Args:
-        others: Bytes of its files but for those in `DERIVED`.
-        derived: Bytes of those.
+def opened(folder: Path) -> Entry:
+    """As `read_entry`, for a command.
 
     Raises:
-        Rejected: It is.
+        UsageError: The folder is no entry.
+        EnvironmentProblem: A board would refuse it.
     """
-    for size, most, what in ((others, LARGEST_BYTES, "beside"), (derived, LARGEST_DERIVED_BYTES, "in")):
-        if size > most:
-            raise Rejected(
-                f"an entry has at most {most / 1e6:g} MB {what} {' and '.join(DERIVED)}, this one has {size / 1e6:.1f}"
-            )
+    if not is_entry(folder):
+        raise UsageError(
+            f"An entry has a {entry.POINTS}, but {str(folder)!r} has none. Name a folder that `adaptive-bench "
+            f"leaderboard submit` wrote."
+        )
+    try:
+        return read_entry(folder)
+    except Rejected as why:
+        raise EnvironmentProblem(
+            f"A board computes its tables from an entry, but of {str(folder)!r} it is said: {why}. Correct it, or "
+            f"submit the run again."
+        ) from why
 
 
-def digest_of(content: bytes) -> str:
-    """The sha256 in hexadecimal digits."""
-    return hashlib.sha256(content).hexdigest()
+def table_of(sweeps: Sequence[MeasuredSweep], config: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of a table and its warnings, as the run of those sweeps has them."""
+    axis, phase = config["match_on"], config["match_phase"]
+    methods, tasks = (dict.fromkeys(getattr(one, name) for one in sweeps) for name in ("method", "task"))
+    found: list[TableRow] = []
+    warnings: list[str] = []
+    for place in ((method, task) for method in methods for task in tasks):
+        if some := [one for one in sweeps if (one.method, one.task) == place]:
+            rows, said = rows_of(some, axis, phase)
+            found += rows
+            warnings += said
+    plain_rows = [row.to_json() for row in found]
+    matched = [row for row in plain_rows if (row["axis"], row["phase"]) == (axis, phase)]
+    return plain_rows, list(dict.fromkeys([*unparsable_notes(matched), *warnings, *version_warnings(found)]))
 
 
-def migrated(rows: list[Any], version: int) -> list[Any]:
-    """Rows of an entry of some version as today's entries have them."""
-    for step in range(version, SCHEMA):
-        rows = [_MIGRATIONS[step](row) if isinstance(row, Mapping) else row for row in rows]
-    return rows
+def sums_of(folder: Path) -> str:
+    """The text of `SHA256SUMS`; `about.yaml` is not in it, as its status changes."""
+    names = sorted(path.name for path in folder.iterdir() if path.name not in (SUMS, ABOUT))
+    return "".join(f"{file_digest(folder / name)}  {name}\n" for name in names)
 
 
-def _from_1(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables had no phases: every axis was pooled. What was not known stays unknown."""
-    return {**row, "phase": "all"}
-
-
-# The rows of version 3 are those of 2: what is beside them has a stricter form (`forms`).
-_MIGRATIONS: Mapping[int, Callable[[Mapping[str, Any]], dict[str, Any]]] = {1: _from_1, 2: dict}
+def check_sums(folder: Path) -> None:
+    """Refuse an entry that is too large, or whose files are not those that it names with their digests."""
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() or not path.is_file():
+            raise Rejected(f"{plain(path.name, 60)} is no file; an entry is a folder of files")
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    if size > LARGEST_BYTES:
+        raise Rejected(f"an entry has at most {LARGEST_BYTES / 1e6:g} MB, this one has {size / 1e6:.1f}")
+    said = (folder / SUMS).read_text(encoding="utf-8") if (folder / SUMS).is_file() else ""
+    known, found = ({name: digest for digest, name in _SUM.findall(text)} for text in (said, sums_of(folder)))
+    for name in sorted(known.keys() | found.keys()):
+        if known.get(name) != found.get(name):
+            how = "is not in it" if name not in known else "is missing" if name not in found else "has another digest"
+            raise Rejected(f"{SUMS} names every file but {ABOUT} with its digest, but {plain(name, 60)} {how}")

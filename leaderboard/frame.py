@@ -8,24 +8,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench.store.run_files import is_entry
 from adaptive_bench.tables.comparable import conditions_of
 from adaptive_bench.tables.finished import joined, made_by_other_rules, short_names
 
 from .answers import Answers, answers_of, read_answers
-from .claims import submitted
-from .copies import copies
 from .curves import add_curves
-from .entry import FILE_NAME as ENTRY
-from .entry import read_rows
-from .evidence import SELF_REPORTED, Evidence, examine
+from .entry import SELF_REPORTED, Entry, read_entry
 from .paired import Comparisons, Measured, add_tests
 from .plain import plain
 from .provenance import not_as_left
 from .row import Row
-from .rows import Rejected, checked, only_once
+from .rows import Rejected, check_run, checked, read_json
 from .steps import FILE_NAME as STEPS
 from .steps import StepsRecord, read_steps
-from .verified import UNVERIFIED
 
 _MOST_PROBLEMS = 50
 
@@ -39,9 +35,7 @@ class Board:
         folders: The runs' folders that gave a row.
         problems: What was left out and why, one sentence each, and what else a reader should know.
         refused: Of these what was left out because it breaks a rule or does not hold: a strict build fails with it.
-        evidence: By the name of a run what stands behind it; runs that are no entries are not in it.
-        recorded: By the folder of an entry with records, what `recorded` saw in them.
-        again: By the folder of an entry whether it was measured again, in words.
+        entries: By folder what was read of entries; runs that are no entries are not in it.
         comparisons: Which methods differ, by column; none where documents are not known.
         answers, measured: What `add_tests` was given, for comparisons that no column holds (`leaderboard.against`).
         steps: By the name of a run, whether its methods were trained for long enough, where it was asked.
@@ -55,9 +49,7 @@ class Board:
     measured: Measured | None = None
     steps: Mapping[str, StepsRecord] = field(default_factory=dict)
     refused: Sequence[str] = field(default=())
-    evidence: Mapping[str, Evidence] = field(default_factory=dict)
-    recorded: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)
-    again: Mapping[Path, str] = field(default_factory=dict)
+    entries: Mapping[Path, Entry] = field(default_factory=dict)
 
     @cached_property  # of thousands of rows, and three files are made of them
     def lines(self) -> list[dict[str, Any]]:
@@ -85,22 +77,15 @@ def board_of(
 def read_board(tables: Iterable[Path]) -> Board:
     """Read `table.json` files. What cannot be read, and every row that breaks a rule, is left out and said."""
     by_folder: dict[Path, list[dict[str, Any]]] = {}
-    evidence: dict[Path, Evidence] = {}
+    entries: dict[Path, Entry] = {}
     problems: list[str] = []
     for path in tables:
-        if path.with_name(ENTRY).is_file():
-            rows, why = _examined(path.parent, evidence)
-        else:
-            rows, why = _read(path)
+        rows, why = _entry_rows(path.parent, entries) if is_entry(path.parent) else _read(path)
         problems += why
         if rows:
             by_folder[path.parent] = rows
-    dates = {folder: str(submitted(folder) or "") for folder in evidence}
-    for folder, copied in list(copies(evidence, dates)):
-        problems.append(f"{plain(folder.name)} is left out: {copied}.")
-        del evidence[folder], by_folder[folder]
     refused = list(problems)
-    problems += map(plain, made_by_other_rules(by_folder))
+    problems += map(plain, made_by_other_rules(folder for folder in by_folder if folder not in entries))
     # The name of a run's folder becomes part of a name where runs disagree.
     named: Mapping[Path, list[dict[str, Any]]] = {Path(plain(str(folder))): rows for folder, rows in by_folder.items()}
     names = short_names(named)
@@ -109,7 +94,7 @@ def read_board(tables: Iterable[Path]) -> Board:
     for folder, shown in zip(by_folder, named, strict=True):
         problems += not_as_left(folder)
         try:
-            known = evidence.get(folder)
+            known = entries.get(folder)
             answers[names[shown]] = read_answers(folder) if known is None else answers_of(known.answers)
         except Rejected as why:
             problems.append(f"Paired tests of {plain(folder.name)} are left out: {why}.")
@@ -122,18 +107,13 @@ def read_board(tables: Iterable[Path]) -> Board:
             refused.append(problems[-1])
     measured = {names[shown]: {(row["task"], conditions_of(row)) for row in rows} for shown, rows in named.items()}
     found = board_of(joined(named), list(by_folder), problems, answers, measured, steps)
-    by_name = {
-        names[shown]: evidence[folder] for folder, shown in zip(by_folder, named, strict=True) if folder in evidence
-    }
-    seen = {folder: one.recorded for folder, one in evidence.items() if folder in by_folder and one.recorded}
-    again = {folder: UNVERIFIED if one.again is None else str(one.again) for folder, one in evidence.items()}
-    return replace(found, refused=refused, evidence=by_name, recorded=seen, again=again)
+    return replace(found, refused=refused, entries=entries)
 
 
-def _examined(folder: Path, evidence: dict[Path, Evidence]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows of an entry, all of them or none; what stands behind them is put into `evidence`."""
+def _entry_rows(folder: Path, entries: dict[Path, Entry]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of an entry, all of them or none; the entry is put among the others."""
     try:
-        found = evidence[folder] = examine(folder)
+        found = entries[folder] = read_entry(folder)
     except Rejected as why:
         return [], [f"{plain(folder.name)} is left out: {why}."]
     return [checked(row) | found.of_row(row) for row in found.rows], []
@@ -142,7 +122,10 @@ def _examined(folder: Path, evidence: dict[Path, Evidence]) -> tuple[list[dict[s
 def _read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     name = plain(f"{path.parent.name}/{path.name}")
     try:
-        values = read_rows(path)
+        check_run(path)
+        values = read_json(path)
+        if not isinstance(values, list):
+            raise Rejected(f"a table is a list of rows, got {type(values).__name__}")
     except Rejected as why:
         return [], [f"{name} is left out: {why}."]
     rows: list[dict[str, Any]] = []
@@ -152,10 +135,6 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             rows.append(checked(value) | {"evidence": SELF_REPORTED})
         except Rejected as why:
             problems.append(f"Row {number} of {name} is left out: {why}.")
-    try:
-        only_once(rows)
-    except Rejected as why:
-        return [], [*problems[:_MOST_PROBLEMS], f"{name} is left out: {why}."]
     if len(problems) > _MOST_PROBLEMS:
         problems = [*problems[:_MOST_PROBLEMS], f"{len(problems) - _MOST_PROBLEMS} more rows of {name} are left out."]
     return rows, problems

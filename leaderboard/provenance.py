@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,11 @@ from adaptive_bench.store import manifest
 from adaptive_bench.store.files import files_of
 from adaptive_bench.store.results import wrote
 from adaptive_bench.store.run_files import is_entry, output_of
+from adaptive_bench.strict_yaml import read_mapping
 
-from .entry import check_run
-from .forms import VERSIONS
-from .identity import identity_of
+from .entry import CONFIG, VERSIONS, Entry
 from .plain import block, plain
-from .rows import Rejected, read_json
+from .rows import Rejected, check_run, read_json
 
 _KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 BUDGET_BYTES = 300_000  # of a page, for all runs together
@@ -32,19 +31,14 @@ _MOST_ITEMS = 50
 _MOST_RECORDS = 1000  # of a run: more never fit, and so many are held to their seals
 
 
-def runs_of(
-    folders: Sequence[Path],
-    known: Mapping[Path, Mapping[str, Any]] | None = None,
-    again: Mapping[Path, str] | None = None,
-) -> list[dict[str, Any]]:
+def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> list[dict[str, Any]]:
     """What the page says about each run. Whatever is missing or damaged in a folder is left out of it.
 
     Args:
-        known: By the folder of an entry with records `Evidence.recorded`: they do not lie beside it, and what it says
-            of them itself is not shown.
-        again: By the folder of an entry whether it was measured again, in words.
+        entries: By folder, of those that are entries.
     """
-    return [_run(folder, (known or {}).get(folder), (again or {}).get(folder)) for folder in folders]
+    known = entries or {}
+    return [_of_entry(known[folder]) if folder in known else _run(folder) for folder in folders]
 
 
 def fitting(runs: Sequence[Mapping[str, Any]], budget_bytes: int = BUDGET_BYTES) -> list[dict[str, Any]]:
@@ -58,8 +52,12 @@ def fitting(runs: Sequence[Mapping[str, Any]], budget_bytes: int = BUDGET_BYTES)
 
 
 def matched_on(folder: Path) -> tuple[str, str]:
-    """Axis and phase of a run, as far as it says; they need not exist."""
+    """Axis and phase of a run or of an entry, as far as it says; they need not exist."""
     about = _object(folder / "run.json")
+    try:
+        about = read_mapping(folder / CONFIG) if is_entry(folder) else about
+    except AdaptiveBenchError:
+        about = {}
     return str(about.get("match_on", "net")), str(about.get("match_phase", "all"))
 
 
@@ -69,8 +67,7 @@ def records_of(folder: Path) -> Iterator[Path]:
     keys = [key for key in named if isinstance(key, str) and _KEY.fullmatch(key)] if isinstance(named, list) else []
     if not keys:
         return iter(())
-    home = folder.parent.parent if is_entry(folder) else output_of(folder)  # of a copied run where it was made
-    places = (home / "records" / key for key in keys)
+    places = (output_of(folder) / "records" / key for key in keys)  # of a copied run where it was made
     return (place for place in places if place.is_dir() and not place.is_symlink())
 
 
@@ -131,7 +128,7 @@ def _lost(file: Path) -> str:
     """Why a file that a run wrote cannot be used, as a sentence without its full stop; else an empty text. Those of an
     entry are checked with its table.
     """
-    if file.with_name("entry.json").is_file() or not (file.is_file() or wrote(file)):
+    if is_entry(file.parent) or not (file.is_file() or wrote(file)):
         return ""
     try:
         check_run(file)
@@ -145,7 +142,7 @@ def not_as_left(folder: Path) -> Iterator[str]:
     name = plain(folder.name, 100)
     if why := _lost(folder / "methods.json"):
         yield f"What methods.json of {name} says of methods is left out: {why}."
-    if (folder / "entry.json").is_file():
+    if is_entry(folder):
         return
     try:
         listed = manifest.read(folder)
@@ -177,7 +174,7 @@ def _looked_at(listed: manifest.Manifest) -> list[str]:
 def _not_looked_at(folder: Path) -> list[str]:
     """What the page says of a run of which it looked at some records alone."""
     try:
-        listed = None if (folder / "entry.json").is_file() else manifest.read(folder)
+        listed = manifest.read(folder)
     except AdaptiveBenchError:  # `not_as_left` says it
         return []
     looked_at = [] if listed is None else _looked_at(listed)
@@ -190,62 +187,67 @@ def _not_looked_at(folder: Path) -> list[str]:
 
 
 def versions_of(folder: Path) -> list[dict[str, str]]:
-    """With what the records of a run were made, each combination once; of an entry what it says."""
-    told = _object(folder / "entry.json").get("environments")
-    found = told if isinstance(told, list) else [_object(record / "env.json") for record in records_of(folder)]
-    texts = [
-        {key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")}
-        for one in found
-        if isinstance(one, dict)
-    ]
+    """With what the records of a run were made, each combination once."""
+    found = (_object(record / "env.json") for record in records_of(folder))
+    texts = [{key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")} for one in found]
     return [one for place, one in enumerate(texts) if one and one not in texts[:place]]
 
 
-def _run(folder: Path, known: Mapping[str, Any] | None, again: str | None) -> dict[str, Any]:
+def _run(folder: Path) -> dict[str, Any]:
     about = _object(folder / "run.json")
-    records = list(islice(records_of(folder), _MOST_RECORDS + 1)) if known is None else []
-    shown = records_shown(records)
-    name = plain(folder.name, 100)
+    records = list(islice(records_of(folder), _MOST_RECORDS + 1))
     return {
-        "name": name,
-        "command": " ".join([f"adaptive-bench run --config {name}/config.yaml", *_plugins(folder)]),
-        "config": block(read_text(folder / "config.yaml")),
-        "facts": {
-            **_facts(about, ("state", "model", "match_on", "match_phase")),
-            **_facts(about if known is None else {"finished": "".join(known["since"][-1:])}, ("finished",)),
-            **_facts(_object(folder / "entry.json"), ("submitted",)),
-            **_identity(folder),
-            **_facts({"verified": again}, ("verified",)),
-        },
-        "environments": versions_of(folder)[:_MOST_ITEMS]
-        if (folder / "entry.json").is_file()
-        else [],  # a run's: with its records
-        "warnings": [*_not_looked_at(folder), *_texts(about.get("warnings") if known is None else known["warnings"])],
+        **_began(folder, _texts(_object(folder / "command.json").get("plugins"))),
+        "facts": _facts(about, ("state", "model", "match_on", "match_phase", "finished")),
+        "environments": [],  # with its records
+        "warnings": [*_not_looked_at(folder), *_texts(about.get("warnings"))],
         "failures": _texts(about.get("failures")),
-        "records": shown if known is None else known["records"],
+        "records": [_record(record) for record in records] if len(records) <= _MOST_RECORDS else [],
         **({"cut": True} if len(records) > _MOST_RECORDS else {}),
     }
 
 
-def _identity(folder: Path) -> dict[str, str]:
-    """Who made an entry, as it says."""
-    about = _object(folder / "entry.json").get("about")
-    try:
-        known = {} if about is None else identity_of(about)
-    except Rejected:
-        return {}
-    return {key: plain("; ".join(value) if isinstance(value, list) else value, 300) for key, value in known.items()}
+def _of_entry(entry: Entry) -> dict[str, Any]:
+    made_by = {
+        key: "; ".join(value) if isinstance(value, list) else value for key, value in entry.about.shown().items()
+    }
+    trainings = entry.measured.trainings
+    methods: dict[str, dict[str, None]] = {}
+    for sweep in entry.measured.sweeps:
+        methods.setdefault(sweep.training.key, {})[sweep.method] = None
+    return {
+        **_began(entry.folder, entry.about.plugins),
+        "facts": {
+            **_facts(entry.config, ("model", "match_on", "match_phase")),
+            **_facts({"submitted": entry.about.submitted, **made_by, "status": entry.about.status}),
+        },
+        "environments": [
+            {plain(key, 40): plain(text, 200) for key, text in one.items()}
+            for one in entry.about.versions[:_MOST_ITEMS]
+        ],
+        "warnings": _texts(list(entry.warnings)),
+        "failures": [],
+        "records": [
+            {
+                "record": plain(one.key, 100),
+                "methods": sorted(plain(spec, 200) for spec in methods.get(one.key, ())),
+                "facts": _facts({"method": one.method, "seed": one.seed, **(one.cost or {}), **one.facts}),
+                "losses": _thinned([[step, loss] for step, loss in zip(one.steps, one.losses, strict=False)]),
+            }
+            for one in (trainings if len(trainings) <= _MOST_RECORDS else ())
+        ],
+    }
 
 
-def _plugins(folder: Path) -> list[str]:
-    """Options for the plugin files of a run, without their folders; an entry has their names."""
-    named = _object(folder / "command.json").get("plugins") or _object(folder / "entry.json").get("plugins")
-    return [f"--plugin {plain(Path(text).name, 100)}" for text in _texts(named)]
-
-
-def records_shown(records: Sequence[Path]) -> list[dict[str, Any]]:
-    """What the page says about each of them; nothing where they are too many."""
-    return [_record(record) for record in records] if len(records) <= _MOST_RECORDS else []
+def _began(folder: Path, plugins: Sequence[str]) -> dict[str, Any]:
+    """The name of a run, its command, and its configuration; plugin files are named without their folders."""
+    name = plain(folder.name, 100)
+    options = [f"--plugin {plain(Path(text).name, 100)}" for text in plugins]
+    return {
+        "name": name,
+        "command": " ".join([f"adaptive-bench run --config {name}/config.yaml", *options]),
+        "config": block(read_text(folder / "config.yaml")),
+    }
 
 
 def _record(folder: Path) -> dict[str, Any]:
@@ -289,14 +291,19 @@ def _losses(path: Path) -> list[list[float]]:
     for line in read_text(path).splitlines():
         try:
             step = json.loads(line)
-            found.append([int(step["step"]), float(f"{float(step['loss']):.4g}")])
+            found.append([int(step["step"]), float(step["loss"])])
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             continue
-    finite = [point for point in found if abs(point[1]) < 1e9]
+    return _thinned(found)
+
+
+def _thinned(points: Sequence[Sequence[float]]) -> list[list[float]]:
+    finite = [[int(step), float(f"{loss:.4g}")] for step, loss in points if abs(loss) < 1e9]
     return finite[:: max(1, len(finite) // _POINTS)]
 
 
-def _facts(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, str]:
+def _facts(values: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[str, str]:
+    keys = values if keys is None else keys
     return {key.replace("_", " "): plain(values[key], 200) for key in keys if values.get(key) not in (None, "")}
 
 

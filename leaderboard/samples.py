@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.store.entry import Measurements
 from adaptive_bench.store.files import DOCUMENTS as SAMPLES
 from adaptive_bench.store.files import Files, files_of
 
+from .entry import Entry
 from .plain import block, plain
 from .provenance import records_of, sweeps_of
 
@@ -23,19 +25,19 @@ _MOST_LAYERS = 200
 BUDGET_BYTES = 350_000
 
 
-def samples_of(folders: Sequence[Path], known: Mapping[Path, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+def samples_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> dict[str, Any]:
     """By task: the right answers by document, and by method a list of points `[saved tokens, core, net, answers]`.
 
     Args:
-        known: By the folder of an entry what `recorded` saw in its records, which do not lie beside it.
+        entries: By folder, of those that are entries.
 
     An answer is a text and whether it is right (1, 0, or `None` where that is no number). One seed of each method, and
     fewer documents where all of them would make the page too large.
     """
     found: dict[str, Any] = {}
     for folder in folders:
-        of_entry = (known or {}).get(folder)
-        some = collected(records_of(folder)) if of_entry is None else of_entry["samples"]
+        entry = (entries or {}).get(folder)
+        some = collected(records_of(folder)) if entry is None else of_entry(entry.measured)
         for task, place in some.items():
             there = found.setdefault(task, {"targets": {}, "methods": {}})
             there["targets"] = {**place["targets"], **there["targets"]}
@@ -74,6 +76,26 @@ def collected(records: Iterable[Path]) -> dict[str, Any]:
                     return {}
                 for _, _, targets, _ in points[:1]:
                     place["targets"].update(targets)
+    return found
+
+
+def of_entry(measured: Measurements) -> dict[str, Any]:
+    """As `collected`, of an entry."""
+    found: dict[str, Any] = {}
+    for number, sweep in enumerate(measured.sweeps):
+        task, method = plain(sweep.task, 200), plain(sweep.method, 200)
+        place = found.setdefault(task, {"targets": {}, "methods": {}})
+        if sweep.split != "test" or sweep.variant or method in place["methods"]:
+            continue
+        points = []
+        for at, point in enumerate(sweep.points):
+            texts = measured.texts.get((number, at), ())[:DOCUMENTS]
+            saved = [round(100 * point.savings.get(axis, 0.0), 1) for axis in ("tokens", "core", "net")]
+            answers = {str(one.document): [block(one.written, _LONGEST), _rounded(one.correct)] for one in texts}
+            sites = [[round(share, 4) for share in both] for both in zip(point.attention, point.mlp, strict=True)]
+            place["targets"] |= {str(one.document): block(one.target, _LONGEST) for one in texts}
+            points.append([*saved, answers, sites])
+        place["methods"][method] = sorted(points, key=_saved)
     return found
 
 
@@ -120,7 +142,11 @@ def _sites(values: Sequence[Mapping[str, Any]]) -> list[list[float]]:
 
 def _right(line: dict[str, Any]) -> float | None:
     correct = line.get("correct")
-    return None if correct is None else float(f"{_finite(correct):.3g}")
+    return _rounded(None if correct is None else _finite(correct))
+
+
+def _rounded(score: float | None) -> float | None:
+    return None if score is None else float(f"{score:.3g}")
 
 
 def _finite(value: Any) -> float:

@@ -1,52 +1,47 @@
-"""`leaderboard submit`: a finished run as an entry, checked by the same rules that let it into a board."""
+"""`leaderboard submit`: a finished run as an entry of raw measurements."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
+import yaml
+
+from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store import atomic, manifest
-from adaptive_bench.store.packing import pack, pack_run
-from adaptive_bench.store.results import PACKED_RECORDS, TABLES
-from adaptive_bench.store.run_files import check_files, is_entry, is_run, plugins_in, run_command
+from adaptive_bench.runs.outcome.measured import measured_run
+from adaptive_bench.runs.outcome.trained import manifest_of, work_of
+from adaptive_bench.spec import method_name
+from adaptive_bench.store import atomic, entry
+from adaptive_bench.store.results import check_unchanged, read_json
+from adaptive_bench.store.run_files import check_files, is_entry, is_run, plugins_in
 from adaptive_bench.strict_yaml import read_mapping
 
-from .answers import read_answers
-from .claims import OF_A_MACHINE, OF_A_WATCH, config_text
-from .entry import DERIVED, FILE_NAME, FILES, SCHEMA, check_run, check_size, digest_of
-from .evidence import Evidence, examine
+from .entry import ABOUT, CONFIG, METHODS, SUMS, About, read_entry, sums_of
 from .headroom import FILE_NAME as HEADROOM
 from .headroom import for_entry
-from .identity import asked_of
-from .plain import plain
-from .provenance import records_of, versions_of
-from .row import Row
-from .rows import Rejected, checked, read_json
+from .provenance import versions_of
+from .rows import Rejected
 from .steps import FILE_NAME as STEPS
-from .steps import read_steps
 
-_OF_A_RUN = ("state", "methods", "tasks", "model", "seeds", "match_on", "match_phase")
+# Keys of a configuration that are of a machine, or of whoever watched the run.
+_NOT_PASSED_ON = ("out", "data_dir", "device", "preset", "track", "cell_timeout", "stall_warning", "for_models")
 
 
-def submit(run: Path, entries: Path, *, about: Mapping[str, Any], with_records: bool = False) -> Path:
+def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
     """Write a run as an entry: a new folder of `entries` with the run's name.
 
     Args:
-        about: Who made it, see `identity`.
-        with_records: Put the run's records into it, without weights: whoever unpacks them makes the table again, or
-            goes on with more seeds and methods. Table and answers are left out then, as a board makes them of the
-            records.
+        about: Who made it, see `entry.About`.
 
     Nothing of the machine goes along: no path, no name of a machine, no log.
 
     Raises:
-        UsageError: It is no run, or is too large, or there is such an entry already.
-        EnvironmentProblem: The run is not finished, not complete, has no answers, or breaks a rule.
+        UsageError: It is no run, there is such an entry already, or `about` lacks something.
+        EnvironmentProblem: The run is not finished or not complete, or a board would refuse the entry.
     """
     if not is_run(run) or is_entry(run):
         what = "an entry already" if is_entry(run) else "none"
@@ -57,138 +52,81 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any], with_records: 
     target = entries / run.resolve().name
     if target.exists():
         raise UsageError(f"An entry is never changed, but {str(target)!r} exists. Remove it first, or keep it.")
+    config = read_mapping(run / CONFIG)
+    named = [*config.get("tasks", ()), *(config.get("train_on") or ())]
+    if of_a_machine := [task for task in named if PurePath(task.partition(":")[2]).is_absolute()]:
+        raise UsageError(
+            f"Others have the data of an entry's tasks, but {of_a_machine[0]!r} is a file of this machine. Put it into "
+            f"the folder of --data-dir, name it by what it is called there, and give the run's command again."
+        )
+    said = _asked_of(about, config.get("methods", ())) | {
+        "status": "self-reported",
+        "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions_of(run),
+        "plugins": [path.name for path in plugins_in(run)],
+    }
+    if not (run / "run.json").is_file() or read_json(run / "run.json").get("state") != "done":
+        raise EnvironmentProblem(
+            f"An entry is of a run that is done, with nothing failed, but {str(run)!r} is not. Give the run's command "
+            f"again (nothing is computed twice), then submit it."
+        )
+    check_unchanged(run / METHODS)
     try:
-        contents = _contents(run, with_records=with_records)
-        if with_records:
-            contents = {name: one for name, one in contents.items() if name not in DERIVED} | _records(run)
+        with atomic.new_folder(target) as folder:
+            manifest_of(run).check(deep=True)
+            entry.write(folder, measured_run(work_of(run)))
+            write_about(folder, said)
+            (folder / CONFIG).write_text(yaml.safe_dump(_without_machine(config), sort_keys=False), encoding="utf-8")
+            methods = {"methods": read_json(run / METHODS)["methods"]}
+            (folder / METHODS).write_text(json.dumps(methods, indent=2) + "\n", encoding="utf-8")
+            if (run / HEADROOM).is_file():
+                (folder / HEADROOM).write_bytes(for_entry(run / HEADROOM))
+            if (run / STEPS).is_file():
+                (folder / STEPS).write_bytes((run / STEPS).read_bytes())
+            (folder / SUMS).write_text(sums_of(folder), encoding="utf-8")
+            read_entry(folder)
     except Rejected as why:
         raise EnvironmentProblem(
-            f"An entry must pass the checks of a board, but of {str(run)!r} it is said: {why}. Give the run's command "
+            f"A board takes an entry that it can read, but of {str(run)!r} it is said: {why}. Give the run's command "
             f"again (nothing is computed twice), then submit it."
         ) from why
-    said = asked_of(about, read_mapping(run / "config.yaml").get("methods", ()))
-    try:
-        derived = sum(len(content) for name, content in contents.items() if name in DERIVED)
-        check_size(sum(map(len, contents.values())) - derived, derived)
-    except Rejected as why:
-        raise UsageError(
-            f"{str(run)!r} is too large: {why}. "
-            f"{'' if with_records else 'With --records it is smaller: its table is made of them. '}"
-            f"Submit runs of fewer methods, tasks or documents each."
-        ) from why
-    entry = {
-        "schema": SCHEMA,
-        "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
-        "adaptive_bench": version("adaptive-bench"),
-        "environments": versions_of(run),
-        "about": said,
-        "plugins": [path.name for path in plugins_in(run)],
-        "files": {name: digest_of(content) for name, content in contents.items()},
-    }
-    with atomic.new_folder(target) as folder:
-        for name, content in contents.items():
-            (folder / name).write_bytes(content)
-        atomic.write_json(folder / FILE_NAME, entry)
-        _hold(folder, run)
     return target
 
 
-def _hold(entry: Path, run: Path) -> None:
-    """Refuse an entry that a board would refuse."""
+def write_about(folder: Path, said: Mapping[str, Any]) -> None:
+    """Put `about.yaml` into the folder of an entry."""
+    text = yaml.safe_dump(dict(said), sort_keys=False, allow_unicode=True)
+    (folder / ABOUT).write_text(text, encoding="utf-8")
+
+
+def _asked_of(values: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any]:
+    """What an author is asked for, checked."""
+    wanted = (
+        "--about FILE is a YAML file with authors (a list), licence (CC-BY-4.0, say) and, where there are, "
+        "affiliation, links to paper, code and plugin, and package (name==version). --authors 'A. Name; B. Name' and "
+        "--licence CC-BY-4.0 alone are enough for methods of this package."
+    )
     try:
-        examine(entry)
+        found = About.of(values).shown()
     except Rejected as why:
-        raise EnvironmentProblem(
-            f"A board takes an entry that holds, but of {str(run)!r} it is said: {why}. Give the "
-            f"run's command again (nothing is computed twice), then submit it."
-        ) from why
-
-
-def _records(run: Path) -> dict[str, bytes]:
-    listed = manifest.read(run)
-    return {PACKED_RECORDS: pack_run(listed) if listed is not None and listed.seals else pack(records_of(run))}
-
-
-def _contents(run: Path, *, with_records: bool) -> dict[str, bytes]:
-    """The files of an entry by name."""
-    missing = [name for name in FILES if not (run / name).is_file()]
-    if missing:
-        raise Rejected(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
-    about: Any = read_json(run / "run.json")
-    if not isinstance(about, dict) or about.get("state") != "done":
-        raise Rejected("an entry is of a run that is done, with nothing failed")
-    for name in TABLES:
-        check_run(run / name)
-    rows = read_json(run / "table.json")
-    if not isinstance(rows, list) or not rows:
-        raise Rejected("a table is a list of rows")
-    for number, row in enumerate(rows):
-        try:
-            checked(row)
-        except Rejected as why:
-            raise Rejected(f"row {number}: {why}") from why
-    read_answers(run)
-    steps = read_steps(run, (Row.of(checked(row)) for row in rows))
-    config = _without_machine(read_mapping(run / "config.yaml"))
-    said = {key: about[key] for key in _OF_A_RUN if key in about} | {"model": config["model"]}
-    if not with_records:
-        said |= {"warnings": [plain(text) for text in about.get("warnings", [])]}
-    said |= {"records": [folder.name for folder in records_of(run)]}
-    measured = {HEADROOM: for_entry(run / HEADROOM)} if (run / HEADROOM).is_file() else {}
-    return measured | {
-        "table.json": (json.dumps(rows, allow_nan=False, separators=(",", ":")) + "\n").encode(),
-        "answers.json": (run / "answers.json").read_bytes(),
-        "methods.json": (json.dumps({"methods": read_json(run / "methods.json")["methods"]}, indent=2) + "\n").encode(),
-        "run.json": (json.dumps(said, indent=2, allow_nan=False) + "\n").encode(),
-        "config.yaml": config_text(config),
-        **({} if steps is None else {STEPS: (run / STEPS).read_bytes()}),
-        **({manifest.PACKED: manifest.packed(run)} if (run / manifest.FILE).is_file() else {}),
-    }
-
-
-def _without_machine(config: Mapping[str, Any]) -> dict[str, Any]:
-    found = {key: value for key, value in config.items() if key not in (*OF_A_MACHINE, *OF_A_WATCH)}
-    if PurePath(str(found.get("model", ""))).is_absolute():
-        found["model"] = PurePath(found["model"]).name
+        raise UsageError(f"An entry says who made it and how it may be used, but {why}. {wanted}") from why
+    if foreign := sorted(_foreign(methods)) if not {"plugin", "package"} & found.keys() else []:
+        raise UsageError(
+            f"An entry with methods from elsewhere says where others get them, but it has no plugin or package for "
+            f"{', '.join(foreign)}. {wanted}"
+        )
     return found
 
 
-class Claims(NamedTuple):
-    """What `verify` holds an entry (or run) to: its configuration, its answers and, of an entry, what is behind it."""
+def _foreign(methods: Sequence[str]) -> Iterator[str]:
+    known = registry.names("methods")
+    for name in map(method_name, methods):
+        if name in known and registry.is_foreign("methods", name):
+            yield name
 
-    config: dict[str, Any]
-    answers: list[dict[str, Any]]
-    evidence: Evidence | None
 
-
-def claims_of(folder: Path) -> Claims:
-    """What an entry (or run) says, after all checks: of an entry those of a board.
-
-    Raises:
-        UsageError: It is none.
-        EnvironmentProblem: It breaks a rule.
-    """
-    from_entry = is_entry(folder)
-    if not (from_entry or is_run(folder)):
-        raise UsageError(
-            f"What is verified is an entry, which has an {FILE_NAME}, or a run, which has a config.yaml, but "
-            f"{str(folder)!r} has neither. Name a folder that `adaptive-bench leaderboard submit` wrote, or a run of "
-            f"`adaptive-bench list runs`."
-        )
-    try:
-        made_again = from_entry and (folder / PACKED_RECORDS).is_file()
-        needed = ("config.yaml",) if made_again else ("table.json", "answers.json", "config.yaml")
-        if missing := [name for name in needed if not (folder / name).is_file()]:
-            raise Rejected(f"{', '.join(missing)} missing")
-        if from_entry:
-            evidence = examine(folder)
-            return Claims(dict(read_mapping(folder / "config.yaml")), list(evidence.answers["sweeps"]), evidence)
-        read_answers(folder)
-        return Claims(dict(read_mapping(folder / "config.yaml")), read_json(folder / "answers.json")["sweeps"], None)
-    except Rejected as why:
-        what, mend = (
-            ("An entry holds what `leaderboard submit` writes", "Fetch it again, or name another folder.")
-            if from_entry
-            else ("A finished run has its table beside what made it", f"To write both: `{run_command(folder)}`.")
-        )
-        raise EnvironmentProblem(f"{what}, but of {str(folder)!r} it is said: {why}. {mend}") from why
+def _without_machine(config: Mapping[str, Any]) -> dict[str, Any]:
+    found = {key: value for key, value in config.items() if key not in _NOT_PASSED_ON}
+    if PurePath(str(found.get("model", ""))).is_absolute():
+        found["model"] = PurePath(found["model"]).name
+    return found

@@ -152,10 +152,8 @@ def _not_as_left(folder: Path) -> list[str]:
     """What of a run is not what it was when the run ended."""
     from adaptive_bench.errors import AdaptiveBenchError, message_of
     from adaptive_bench.store import manifest
-    from adaptive_bench.store.results import PACKED_RECORDS, RUN, problem_of
+    from adaptive_bench.store.results import RUN, problem_of
 
-    if (folder / PACKED_RECORDS).is_file():  # of an entry, which is checked as such
-        return []
     found = [problem] if (problem := problem_of(folder)) else []
     try:
         listed = manifest.read(folder)

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 
 from adaptive_bench.progress import say
 
-READING_TABLES = (
-    "Reading the tables; that of an entry which is new here is made from its records, a minute for a large one"
-)
+READING_TABLES = "Reading the tables; those of entries are computed from their measurements"
 
 
 @contextmanager

@@ -24,7 +24,6 @@ def figures(records: Path) -> dict[str, str]:
         "axes": charts.axes(steps),
         "ranks": charts.ranks(steps),
         "headroom": charts.headroom(headroom),
-        "entry": schemes.entry(),
         "trials": results.trials(trials),
         "ahead": results.ahead((records.parent / "findings.md").read_text(encoding="utf-8")),
         "speculation": mechanisms.speculation(),

@@ -94,38 +94,3 @@ def shuffled() -> Drawing:
     drawing.text(122, 219, "skips")
     drawing.text(176, 219, "beside a row: how many execute", "faint", size=11)
     return drawing
-
-
-def entry() -> Drawing:
-    """How the numbers of an entry reach a board: made again of its records, never taken from its author."""
-    drawing = Drawing(
-        430,
-        330,
-        "An author's run gives records, which submit packs into an entry. Whoever builds the board unpacks them, "
-        "makes table, answers and facts again, and compares: what is equal becomes rows, else all of it is refused.",
-    )
-    left, wide, high = 30, 160, 30
-    steps = (
-        ("run", "scores, savings, texts"),
-        ("records.tar.xz", "packed by submit"),
-        ("made again", "by whoever builds"),
-    )
-    for number, (name, words) in enumerate(steps):
-        y = 40 + 76 * number
-        drawing.box(left, y, wide, high, "soft", "accent")
-        drawing.text(left + wide / 2, y + 20, name, anchor="middle", bold=True)
-        drawing.text(left + wide + 10, y + 20, words, "faint", size=11)
-        if number:
-            drawing.line([(left + wide / 2, y - 46), (left + wide / 2, y)], "accent", arrow=True)
-    drawing.text(30, 24, "author", "faint", size=11)
-    drawing.line([(8, 166), (424, 166)], "rule", dashed=True)
-    drawing.text(422, 160, "pull request", "faint", anchor="end", size=11)
-    drawing.text(422, 182, "board", "faint", anchor="end", size=11)
-    for x, colour, dashed, name, words in (
-        (30, "accent", False, "rows", "all values equal"), (230, "second", True, "refused", "one value differs"),
-    ):  # fmt: skip
-        drawing.line([(left + wide / 2, 222), (x + wide / 2, 268)], colour, dashed=dashed, arrow=True)
-        drawing.box(x, 268, wide, high, "soft" if name == "rows" else "warm", colour, dashed=dashed)
-        drawing.text(x + wide / 2, 288, name, anchor="middle", bold=True)
-        drawing.text(x + wide / 2, 316, words, "faint", anchor="middle", size=11)
-    return drawing

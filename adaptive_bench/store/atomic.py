@@ -222,27 +222,22 @@ def rows_text(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 @contextmanager
-def new_folder(target: Path, *, lasting: bool = True) -> Iterator[Path]:
+def new_folder(target: Path) -> Iterator[Path]:
     """Give a temporary folder that becomes `target` when the block ends without an error.
 
     If `target` exists by then, somebody else has written the same thing and theirs stays.
-
-    Args:
-        lasting: Whether it is to be there after a loss of power. To wait for the disk takes milliseconds a file.
 
     Raises:
         EnvironmentProblem: The folder cannot be written.
     """
     with temporary_folder(target) as temporary:
         yield temporary
-        if lasting:
-            for file in temporary.rglob("*"):
-                if file.is_file():
-                    _sync(file)
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                _sync(file)
         if not target.exists():
             temporary.rename(target)
-            if lasting:
-                _sync(target.parent)
+            _sync(target.parent)
 
 
 @contextmanager

@@ -65,11 +65,6 @@ def checkpoint_of(
     manifest.check_training(training, record)
     if record.has_result:
         return record.folder / CHECKPOINT, training.target
-    if record.without_weights:
-        raise EnvironmentProblem(
-            f"A model must be there to write, but the record of `{training}` was unpacked without its weights. Remove "
-            f"the folder {str(record.folder)!r} and give the run's command again: it is trained anew."
-        )
     raise EnvironmentProblem(
         f"A model must be trained before it writes, but `{training}` is not finished or its checkpoint was removed. "
         f"Give the run's command again."

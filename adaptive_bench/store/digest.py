@@ -63,23 +63,18 @@ def _stamp(file: Path) -> _Stamp:
 def sealed(text: str) -> str:
     """A JSON object as text, with the digest of that text as its last key."""
     body = text.rstrip().removesuffix("}").rstrip()
-    return body + seal_of(body.encode("utf-8")).decode("ascii")
+    return body + _seal_of(body.encode("utf-8")).decode("ascii")
 
 
-def seal_of(body: bytes) -> bytes:
+def _seal_of(body: bytes) -> bytes:
     """What ends a sealed file after everything else in it."""
     return f'{_SEAL}{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode("ascii")
 
 
-def without_seal(content: bytes) -> bytes | None:
-    """What `seal_of` makes the file of again; `None` of one that is not intact."""
-    body, seal, rest = content.rpartition(_SEAL.encode())
-    return body if seal and seal + rest == seal_of(body) else None
-
-
 def is_intact(content: bytes) -> bool:
     """Whether a file ends with the digest of every byte before it."""
-    return without_seal(content) is not None
+    body, seal, rest = content.rpartition(_SEAL.encode())
+    return bool(seal) and seal + rest == _seal_of(body)
 
 
 def digest_in(content: bytes) -> str:

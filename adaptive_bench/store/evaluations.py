@@ -89,6 +89,11 @@ class Evaluation:
         """
         return token_bytes(self.report.get("counts", {}), self.stored)
 
+    @property
+    def bytes_per_token(self) -> float | None:
+        """What of them is read; `None` where that is not known."""
+        return None if self.token_bytes is None else self.token_bytes.read
+
     def flops_per_token(self, phase: MatchPhase = "all") -> float | None:
         """FLOPs that a token fed in a phase cost on average, all that the method adds included; `None` where the phase
         has no tokens, and in records without counts. The dense model's FLOPs for the same tokens, two a

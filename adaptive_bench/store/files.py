@@ -36,8 +36,7 @@ OURS = (
     r"(?:(?:config|env|status|data|cost|target|timing|dial|calibration|behaviour)\.json|train\.jsonl"
     rf"|{NUMBER}(?:\.json|\.samples\.jsonl))"
 )
-# They hold no result: how long a training took, and that its weights are elsewhere.
-NOT_SEALED = ("timing.json", "without_weights.json")
+NOT_SEALED = ("timing.json",)  # it holds no result: how long a training took
 _MOST_KEPT_BYTES = 10_000_000  # by `read_once`, of texts; what was parsed takes a few times as much
 _LOOKED_AT = 500  # records until it is asked again how much is kept
 

@@ -10,26 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from lzma import LZMAError
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import atomic, seals, timings
-from adaptive_bench.store.digest import sealed, unsealed
+from adaptive_bench.store.digest import sealed
 from adaptive_bench.store.files import files_of, forget, missing_halves, read_file
 from adaptive_bench.store.records import DialEvaluationRecord, Record
 from adaptive_bench.store.run_files import check_files, check_key, output_of, run_command
-from adaptive_bench.store.schema import SCHEMA, check_schema
+from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.store.seals import Seals
-from adaptive_bench.store.xz import compressed, unpacked
 from adaptive_bench.task import DocumentSplit
 
 FILE = "manifest.json"
-PACKED = f"{FILE}.xz"  # of an entry: half of it are names that stand there often
-_LARGEST_BYTES = 50_000_000  # of an entry's, which is untrusted
-_KEYS = {"schema", "run_key", "trainings", "evaluations", "seals", "timings"}
 Variant = Literal["", "shuffled"]  # of an evaluation: the method, or its control of shuffled decisions
 
 
@@ -285,39 +280,6 @@ def read(folder: Path) -> Manifest | None:
         raise EnvironmentProblem(
             f"A run's {FILE} lists its records, but that in {str(folder)!r} does not ({type(error).__name__}: "
             f"{error}). {_anew(folder)}"
-        ) from error
-
-
-def packed(folder: Path) -> bytes:
-    """The manifest of a run as entries have it: without the run's key, which hangs on the folders of its machine.
-
-    Raises:
-        EnvironmentProblem: It is damaged, or another run's.
-    """
-    listed = read(folder)
-    if listed is None:
-        raise EnvironmentProblem(f"A run has a {FILE}, but {str(folder)!r} has none. {_anew(folder)}")
-    return compressed(replace(listed, run_key=None).text.encode("utf-8"))
-
-
-def read_packed(file: Path, out: Path) -> Manifest | None:
-    """The manifest that an entry has, of records in an output folder; `None` where it has none.
-
-    Raises:
-        EnvironmentProblem: It is not what a run wrote.
-    """
-    if not file.is_file():
-        return None
-    try:
-        about = unsealed(unpacked(file, _LARGEST_BYTES))
-        check_schema(about, str(file))
-        if unknown := sorted(about.keys() - _KEYS):
-            raise LookupError(f"{unknown[0][:60]!r} is no key of it")
-        return from_json(about, out)
-    except (LZMAError, EOFError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-        raise EnvironmentProblem(
-            f"An entry's {PACKED} lists its records as its run did, but {str(file)!r} does not "
-            f"({type(error).__name__}: {error}). Submit the run again."
         ) from error
 
 

@@ -30,7 +30,6 @@ from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.schema import SCHEMA
 
 CHECKPOINT = "checkpoint"  # the folder of the trained model
-WITHOUT_WEIGHTS = "without_weights.json"  # of a training unpacked from an archive without weights
 State = Literal["planned", "running", "done", "failed", "partial"]
 # `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as that.
 _NEXT: Mapping[State, set[State]] = {
@@ -66,11 +65,6 @@ class Record:
     def has_result(self) -> bool:
         """Whether what the work is for is there, as far as the folder alone tells."""
         return (self.folder / CHECKPOINT).is_dir()
-
-    @property
-    def without_weights(self) -> bool:
-        """Whether a training was made, but elsewhere: its measured points are here, its weights are not."""
-        return not self.has_result and (self.folder / WITHOUT_WEIGHTS).is_file()
 
     @property
     def reason(self) -> str:

@@ -41,8 +41,7 @@ _KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
     "took_s": ("a number", (int, float)),
 }
 TABLES = ("table.json", "answers.json", "methods.json")
-RUN, ENTRY = "run.json", "entry.json"  # with digests of the tables: of a run, of a run that is passed on
-PACKED_RECORDS = "records.tar.xz"  # of a run that is passed on (`store.packing`)
+RUN = "run.json"  # with digests of the tables
 
 
 def read_json(path: Path) -> Any:
@@ -97,26 +96,26 @@ def write_run(folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def check_unchanged(file: Path) -> None:
-    """Refuse a table, or what lies beside it, that is not what its run wrote. The sealed `run.json` says what that was,
-    or the `entry.json` of a run that is passed on; a table that lies alone is nobody's result.
+    """Refuse a table, or what lies beside it, that is not what its run wrote. The sealed `run.json` says what that was;
+    a table that lies alone is nobody's result.
 
     Raises:
+        UsageError: It is that of an entry, which has none.
         EnvironmentProblem: It, or what stands for it, was changed, has no seal or is not there.
     """
     folder = file.parent
-    check_files(folder, ENTRY, RUN, file.name)
-    about = next((one for name in (ENTRY, RUN) if (one := folder / name).is_file()), None)
-    if about is None:
+    refuse_entry(folder)
+    check_files(folder, RUN, file.name)
+    about = folder / RUN
+    if not about.is_file():
         raise EnvironmentProblem(
             f"A table is read with what its run says of it, but in {str(folder)!r} there is {file.name} and no {RUN}. "
             f"Put it back, or write both again from the records: `{_again(folder)}`."
         )
-    if not file.is_file():
-        refuse_entry(folder)
     for each in (about, file):
         check_readable(each)
     try:
-        said = unsealed(about.read_bytes()) if about.name == RUN else read_json(about)
+        said = unsealed(about.read_bytes())
         different = changed(folder, {file.name: said["files"][file.name]})
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         said, different = {}, [about.name]
@@ -126,8 +125,7 @@ def check_unchanged(file: Path) -> None:
             f"A run's table stays as the run wrote it, but {different[0]} in {str(folder)!r} {how}. "
             f"Write it again from the records: `{_again(folder)}`."
         )
-    key = said.get("run_key") if about.name == RUN else None
-    if key is not None:
+    if (key := said.get("run_key")) is not None:
         check_key(folder, RUN, key, _again(folder))
 
 
@@ -149,12 +147,12 @@ def check_readable(file: Path) -> None:
 
 
 def wrote(file: Path) -> bool:
-    """Whether a run, or an entry, says that it wrote a file beside its table, which may be gone since. Of what says
-    nothing that can be used nobody knows; whoever reads its table refuses it.
+    """Whether a run says that it wrote a file beside its table, which may be gone since. Of what says nothing that can
+    be used nobody knows; whoever reads its table refuses it.
     """
-    about = next((one for name in (ENTRY, RUN) if (one := file.with_name(name)).is_file()), None)
+    about = file.with_name(RUN)
     try:
-        said = None if about is None else read_json(about)
+        said = read_json(about) if about.is_file() else None
     except EnvironmentProblem:
         said = None
     files = said.get("files") if isinstance(said, dict) else None
@@ -163,11 +161,9 @@ def wrote(file: Path) -> bool:
 
 def problem_of(folder: Path) -> str:
     """What of the outputs of a run that has ended is not what the run wrote, as an error says it; else an empty text.
-    Records are not looked at (see `store.manifest`), and entries are checked as such.
+    Records are not looked at (see `store.manifest`).
     """
     try:
-        if (folder / ENTRY).is_file():
-            return ""
         check_files(folder)
         if not (folder / RUN).is_file():
             if (folder / TABLES[0]).is_file():
@@ -181,22 +177,6 @@ def problem_of(folder: Path) -> str:
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         return f"{RUN} cannot be used: {message_of(error)}. Write it again: `{_again(folder)}`."
     return ""
-
-
-def digest_in_entry(file: Path) -> str | None:
-    """What the `entry.json` beside a file says its sha256 is; `None` where there is none.
-
-    Raises:
-        EnvironmentProblem: The `entry.json` is damaged, or has no digest of that file.
-    """
-    about = file.with_name(ENTRY)
-    if not about.is_file():
-        return None
-    said = read_json(about)
-    known = said.get("files", {}).get(file.name) if isinstance(said, dict) else None
-    if not isinstance(known, str):
-        raise _foreign(about, f"the digest of {file.name}")
-    return known
 
 
 def _again(folder: Path) -> str:

@@ -16,7 +16,7 @@ from adaptive_bench.store.shelves import DEFAULT_OUT, is_lost, out_option
 from adaptive_bench.strict_yaml import read_mapping
 
 KEY_DIGITS = 8  # hexadecimal ones of a run's key, at the end of its name
-ENTRY = "entry.json"  # of a run that is passed on, whose table may be left to its records
+ENTRY = "points.parquet"  # of a run that is passed on, whose table is computed from it
 ENDED = ("table.json", "run.json")  # a run that has ended leaves both: where one is alone, the other was lost
 # A run begins with the first two and ends with the third: any of them is left where another was lost.
 BEGUN = ("config.yaml", "manifest.json", "run.json")
@@ -28,7 +28,7 @@ OWN_FILES = frozenset(
 
 
 def is_entry(folder: Path) -> bool:
-    """Whether a folder is a run that is passed on: its records are packed, and its models are elsewhere."""
+    """Whether a folder is a run that is passed on: its measurements alone."""
     return (folder / ENTRY).is_file()
 
 
@@ -36,7 +36,7 @@ def check_run(folder: Path) -> None:
     """Refuse what is no run where one is needed.
 
     Raises:
-        UsageError: It is another folder; or an entry, with what makes a run of it.
+        UsageError: It is another folder, or an entry.
     """
     refuse_entry(folder)
     if not is_run(folder):
@@ -50,14 +50,14 @@ def refuse_entry(folder: Path) -> None:
     """Refuse an entry where what lies beside a run is needed.
 
     Raises:
-        UsageError: With what makes a run of it.
+        UsageError: With what can be had of it.
     """
     if is_entry(folder):
         quoted = shlex.quote(str(folder))
         raise UsageError(
-            f"A run has its records beside it, but {str(folder)!r} is an entry of a board. Give `adaptive-bench "
-            f"leaderboard unpack {quoted}` and the first command that it prints, then name the run; `adaptive-bench "
-            f"leaderboard build {quoted}` makes its board."
+            f"A run has its records beside it, but {str(folder)!r} is an entry of a board. `adaptive-bench leaderboard "
+            f"verify {quoted}` prints its table, `adaptive-bench leaderboard build {quoted}` makes its board, and "
+            f"`adaptive-bench run --config {quoted}/config.yaml` is the run again."
         )
 
 

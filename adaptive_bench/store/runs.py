@@ -158,7 +158,7 @@ def tables(folder: Path) -> list[Path]:
     check_listable(folder)
     if not (begun := run_folders(folder)):
         raise UsageError(
-            f"A board is made of runs, which have a config.yaml, and entries, which have an entry.json, but in "
+            f"A board is made of runs, which have a config.yaml, and entries, which have a {ENTRY}, but in "
             f"{str(folder)!r} there is neither. `adaptive-bench list runs` shows the runs; `adaptive-bench run` makes "
             f"the first."
         )

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.store.evaluations import Evaluation
+from adaptive_bench.store.measured import KNOWN, NAMES, Measurement
 from adaptive_bench.store.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
 from adaptive_bench.store.time_curves import TimeCurve
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_scores import mixed_scores
 from adaptive_bench.tables.matching import Interpolation, Status, mixes
-from adaptive_bench.tables.points import KNOWN, NAMES, saved_time
+from adaptive_bench.tables.points import saved_time
 
 
 class Measured:
@@ -25,7 +25,7 @@ class Measured:
         evaluations: The points, at least one.
     """
 
-    def __init__(self, evaluations: Sequence[Evaluation]) -> None:
+    def __init__(self, evaluations: Sequence[Measurement]) -> None:
         self.evaluations = evaluations
         columns = [
             (
@@ -33,7 +33,7 @@ class Measured:
                 one.time_s,
                 *(one.saved(*known) for known in KNOWN),
                 *map(one.flops_per_token, MATCH_PHASES),
-                None if one.token_bytes is None else one.token_bytes.read,
+                one.bytes_per_token,
             )
             for one in evaluations
         ]

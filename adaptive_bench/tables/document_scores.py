@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.evaluations import Sample
+from adaptive_bench.store.measured import Documents, Measurement
 from adaptive_bench.store.savings import Point
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_values import document_values
@@ -103,8 +104,8 @@ def mixed_scores(found: Sequence[Interpolation], answers: Floats) -> list[Floats
 
 def answers_by_seed(
     metric: str,
-    evaluations: Mapping[int, Sequence[Evaluation]],
-    samples: Mapping[int, Sequence[Sequence[Sample]]],
+    evaluations: Mapping[int, Sequence[Measurement]],
+    samples: Mapping[int, Sequence[Sequence[Sample] | Documents]],
 ) -> dict[int, Floats]:
     """By seed the scores [P, D] of its documents at its measured points. Nothing, if a point has no samples, documents
     differ between points or seeds, or the metric is no mean over documents: then only seeds can be told apart.

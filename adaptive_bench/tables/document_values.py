@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adaptive_bench.store.evaluations import Sample
+from adaptive_bench.store.measured import Documents
 
 if TYPE_CHECKING:  # it imports SciPy, which costs a quarter of a second
     from adaptive_bench.tables.crossed import Floats
@@ -26,7 +26,7 @@ def is_pooled(metric: str) -> bool:
     return metric.split(",")[0] in (_BITS, *_EXPONENTIALS)
 
 
-def document_values(metric: str, samples: Sequence[Sample]) -> dict[int, float]:
+def document_values(metric: str, samples: Sequence[Sample] | Documents) -> dict[int, float]:
     """By document a value such that the metric is their mean, and their spread that of the metric; empty where samples
     do not tell, and for perplexities.
 
@@ -37,49 +37,14 @@ def document_values(metric: str, samples: Sequence[Sample]) -> dict[int, float]:
     Args:
         metric: lm-eval key such as `bits_per_byte,none`.
     """
+    found = samples if isinstance(samples, Documents) else Documents.of(samples)
     if not is_pooled(metric):
-        return {one.doc: one.scores[metric] for one in samples if metric in one.scores}
-    parts = [_part(one) for one in samples] if metric.split(",")[0] == _BITS else []
-    known = np.array([part for part in parts if part is not None], dtype=float)
-    if not parts or len(known) < len(parts):
+        scores = found.scores.get(metric, np.array([]))
+        return {doc: score for doc, score in zip(found.numbers, scores.tolist(), strict=False) if score == score}
+    if metric.split(",")[0] != _BITS or not found.numbers or np.isnan(found.size_bytes).any():
         return {}
-    values = linearised(*known.T)
-    return dict(zip([one.doc for one in samples], values.tolist(), strict=True)) if np.isfinite(values).all() else {}
-
-
-def pooled_value(metric: str, samples: Sequence[Sample]) -> float | None:
-    """A pooled metric, made again from its documents the way lm-eval makes it; `None` where samples do not tell.
-
-    Args:
-        metric: lm-eval key for which `is_pooled` holds.
-    """
-    name = metric.split(",")[0]
-    if name == "perplexity":  # of answers, by the mean of their log-likelihoods
-        values = [one.scores[metric] for one in samples if metric in one.scores]
-        return _exp(-sum(values) / len(values)) if values else None
-    parts = [_part(one) for one in samples]
-    known = [part for part in parts if part is not None]
-    if not parts or len(known) < len(parts):
-        return None
-    bits = sum(lost for lost, _ in known)
-    if name == "word_perplexity":
-        return _exp(bits * math.log(2) / sum(len(re.split(r"\s+", one.target)) for one in samples))
-    per_byte = bits / sum(size for _, size in known)
-    return per_byte if name == _BITS else _exp(per_byte * math.log(2))
-
-
-def _exp(value: float) -> float:
-    try:
-        return math.exp(value)
-    except OverflowError:
-        return math.inf
-
-
-def _part(sample: Sample) -> tuple[float, int] | None:
-    """Bits lost and bytes of a document."""
-    if not isinstance(sample.output, float) or not isinstance(sample.target, str) or not sample.target:
-        return None
-    return -sample.output / math.log(2), len(sample.target.encode())
+    values = linearised(-found.log_likelihood / math.log(2), found.size_bytes)
+    return dict(zip(found.numbers, values.tolist(), strict=True)) if np.isfinite(values).all() else {}
 
 
 def linearised(lost: ArrayLike, sizes: ArrayLike) -> Floats:

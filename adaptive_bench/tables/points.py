@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from adaptive_bench.store.evaluations import Evaluation
-from adaptive_bench.store.savings import MATCH_PHASES, UNTIMED, Point, saving_name
+from adaptive_bench.store.measured import KNOWN, NAMES, Measurement
+from adaptive_bench.store.savings import Point
 from adaptive_bench.store.time_curves import TimeCurve
 
-KNOWN = [(axis, phase) for phase in MATCH_PHASES for axis in UNTIMED]
-NAMES = [saving_name(axis, phase) for axis, phase in KNOWN]
 
-
-def point_of(evaluation: Evaluation, metric: str, curve: TimeCurve | None = None) -> Point:
+def point_of(evaluation: Measurement, metric: str, curve: TimeCurve | None = None) -> Point:
     """One evaluation as a point; `curve` gives its saved time."""
     saved = {name: evaluation.saved(*known) for name, known in zip(NAMES, KNOWN, strict=True)}
     saved["time"] = saved_time(evaluation, curve)
     return Point(evaluation.dial, evaluation.scores[metric], saved, evaluation.time_s)
 
 
-def saved_time(evaluation: Evaluation, curve: TimeCurve | None) -> float | None:
+def saved_time(evaluation: Measurement, curve: TimeCurve | None) -> float | None:
     """The saved time where a timing is given and reaches as far as the saved tokens."""
     tokens = evaluation.saved("tokens")
     return None if curve is None or tokens is None else curve.at(tokens)

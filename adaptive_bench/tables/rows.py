@@ -15,7 +15,8 @@ from typing import Any, TypedDict
 
 from adaptive_bench.metric import Metric, metric_of
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.evaluations import Sample
+from adaptive_bench.store.measured import Documents, Measurement
 from adaptive_bench.store.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
 from adaptive_bench.store.time_curves import TimeCurve
 from adaptive_bench.tables.at_levels import LevelMatches, Measured
@@ -189,11 +190,11 @@ def table_rows(
     spec: MethodSpec,
     task: str,
     metrics: Iterable[str],
-    evaluations: Mapping[int, Sequence[Evaluation]],
+    evaluations: Mapping[int, Sequence[Measurement]],
     levels: Sequence[float],
     curves: Mapping[str, TimeCurve] | None = None,
     about: About | None = None,
-    samples: Mapping[int, Sequence[Sequence[Sample]]] | None = None,
+    samples: Mapping[int, Sequence[Sequence[Sample] | Documents]] | None = None,
     conditions: Conditions | None = None,
 ) -> list[Row]:
     """Rows of one method on one task, on every axis and phase, and on saved time for each setting it was timed in.
@@ -253,7 +254,7 @@ def dial_warnings(
     spec: MethodSpec,
     task: str,
     metric: str,
-    evaluations: Mapping[int, Sequence[Evaluation]],
+    evaluations: Mapping[int, Sequence[Measurement]],
     axis: Axis,
     curve: TimeCurve | None = None,
     phase: MatchPhase = "all",
@@ -283,7 +284,7 @@ def dial_warnings(
     return said
 
 
-def _axes(evaluations: Sequence[Evaluation]) -> list[tuple[Axis, MatchPhase]]:
+def _axes(evaluations: Sequence[Measurement]) -> list[tuple[Axis, MatchPhase]]:
     """Pooled counts in any case, everything else where some evaluation knows it."""
     wanted: list[tuple[Axis, MatchPhase]] = [(axis, phase) for phase in MATCH_PHASES for axis in COUNTED]
     wanted += [("claimed", "all"), ("projected", "all"), ("bytes", "all")]
@@ -303,8 +304,8 @@ def _off_target(about: About, axis: Axis, phase: MatchPhase, level: float) -> tu
 def _scored(
     metric: str,
     found: Sequence[tuple[LevelMatches, list[Row]]],
-    evaluations: Mapping[int, Sequence[Evaluation]],
-    samples: Mapping[int, Sequence[Sequence[Sample]]],
+    evaluations: Mapping[int, Sequence[Measurement]],
+    samples: Mapping[int, Sequence[Sequence[Sample] | Documents]],
 ) -> list[Row]:
     """Rows with the scores of a metric and their intervals."""
     answers = list(answers_by_seed(metric, evaluations, samples).values())

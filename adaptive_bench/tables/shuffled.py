@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from adaptive_bench.metric import metric_of
-from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.evaluations import Sample
+from adaptive_bench.store.measured import Documents, Measurement
 from adaptive_bench.store.savings import Axis, MatchPhase
 from adaptive_bench.store.time_curves import TimeCurve
 from adaptive_bench.tables.at_levels import Measured
@@ -40,8 +41,8 @@ class SeedPoints:
     """
 
     asked: Sequence[float]
-    evaluations: Sequence[Evaluation]
-    samples: Sequence[Sequence[Sample]]
+    evaluations: Sequence[Measurement]
+    samples: Sequence[Sequence[Sample] | Documents]
 
 
 BySeed = Mapping[int, SeedPoints]

@@ -15,7 +15,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from .. import dials
-from ..evidence import REPRODUCED, REPRODUCED_EARLIER, REPRODUCED_NOW, STATES
+from ..entry import REPRODUCED, STATES
 from ..frame import Board
 from ..grid import AXES, COSTS
 from ..groups import RULE as FEATURED
@@ -32,7 +32,6 @@ from ..standing import RULE as OVERALL
 from ..steps import sections
 from ..tables import CELL, FACTS, NONE, SAVED, VALUES, methods_of, packed, tables_of
 from ..verdict import verdict
-from ..verified import UNVERIFIED
 from .methods import method_pages, page_of
 from .ranked import ranked, shown_first, views_of
 
@@ -92,7 +91,7 @@ def files_of(
             data.setdefault(name, {"tables": [], "ranked": []})["ranked"].append(one)
         data[f"{key}-runs"] = {
             "runs": fitting(part.runs),
-            "samples": samples_of(part.group.board.folders, board.recorded),
+            "samples": samples_of(part.group.board.folders, board.entries),
         }
     first = next((part for part in parts if any(one["axis"] == axis for one in part.tables)), None)
     shown = set() if first is None else {view_name(first.group.key, axis, phase)} & set(data)
@@ -113,7 +112,7 @@ def _part(group: Group, *, pages: bool) -> _Part:
         group,
         tables_of(_shown(board.rows)),
         ranked(group),
-        runs_of(board.folders, board.recorded, board.again),
+        runs_of(board.folders, board.entries),
         methods,
     )
 
@@ -244,7 +243,7 @@ def _states(board: Board, specs: Sequence[str]) -> dict[str, tuple[str, str]]:
     for spec in specs:
         told = [
             one
-            for one in board.evidence.values()
+            for one in board.entries.values()
             if any(spec_of(row) == spec and (row.get("backbone"), row.get("recipe")) in here for row in one.rows)
         ]
         states = [row.evidence for row in board.rows if row.spec == spec and row.evidence is not None]
@@ -265,21 +264,10 @@ def _meta(part: _Part) -> str:
     parts += [f"model {name}" for name in sorted({row.conditions.model for row in rows if row.conditions.model})]
     if finished:
         parts.append(f"last run {finished[-1][:10]}")
-    said = [run["facts"]["verified"] for run in runs if "verified" in run["facts"]]
-    again = [text for text in said if text != UNVERIFIED]
-    if len(said) > 1:
-        parts.append(f"{len(again)} of {len(said)} entries measured again{_by_code(rows)}")
-    elif said:
-        parts.append(f"verified {again[0].partition(';')[0]}{_by_code(rows)}" if again else UNVERIFIED)
-    return " · ".join(parts)
-
-
-def _by_code(rows: Sequence[Row]) -> str:
-    """Whether that was another version of the code than this one, in words."""
-    states = {row.evidence for row in rows}
-    if REPRODUCED_EARLIER not in states:
-        return ""
-    return ", in part by earlier code" if states & {REPRODUCED, REPRODUCED_NOW} else ", by earlier code"
+    states = [run["facts"]["status"] for run in runs if "status" in run["facts"]]
+    if len(states) > 1:
+        parts.append(f"{states.count(REPRODUCED)} of {len(states)} entries reproduced")
+    return " · ".join([*parts, *(states if len(states) == 1 else ())])
 
 
 def source(name: str) -> str:

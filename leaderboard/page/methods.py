@@ -15,8 +15,10 @@ from adaptive_bench.spec import method_name
 from ..frame import Board
 from ..links import Links
 from ..method_text import described
+from ..plain import plain
 from ..provenance import records_of
-from ..samples import collected
+from ..rows import spec_of
+from ..samples import collected, of_entry
 from ..tables import NONE
 from .ranked import shown_first
 
@@ -102,7 +104,7 @@ def _standing(part: Any, name: str, axis: str, phase: str) -> dict[str, Any] | N
 
 def _samples(board: Board) -> list[Mapping[str, Any]]:
     return [
-        board.recorded[folder]["samples"] if folder in board.recorded else collected(records_of(folder))
+        of_entry(board.entries[folder].measured) if folder in board.entries else collected(records_of(folder))
         for folder in board.folders
     ]
 
@@ -166,10 +168,12 @@ def _curves(records: Sequence[Mapping[str, Any]], name: str) -> Iterator[dict[st
 
 
 def _entries(board: Board, name: str) -> Iterator[dict[str, Any]]:
-    for run, evidence in board.evidence.items():
-        if any(method_name(str(row["method"])) == name for row in evidence.rows):
-            external = sorted({said for spec, said in evidence.external.items() if method_name(spec) == name})
-            yield {"run": run, "about": evidence.identity, "said": evidence.said(), "external": external}
+    for folder, entry in board.entries.items():
+        specs = {spec_of(row) for row in entry.rows if method_name(str(row["method"])) == name}
+        if specs:
+            external = sorted({said for spec in specs if (said := entry.external(spec)) is not None})
+            about = entry.about.shown()
+            yield {"run": plain(folder.name, 100), "about": about, "said": entry.said(), "external": external}
 
 
 def _source(name: str) -> str:

@@ -297,12 +297,10 @@ PLACES = [
     ),
     (("diff", "{here}", "/dev/null"), USAGE, "got '/dev/null', which is a file"),
     (("diff", "{here}", "{here}"), USAGE, "has none of them. `adaptive-bench list runs` shows the runs."),
-    (("leaderboard", "unpack", "absent"), USAGE, "there is no 'absent'"),
-    (("leaderboard", "unpack", "."), USAGE, "there is no 'records.tar.xz'"),
     (("check", "gateskip", "--family", "typo"), USAGE, "No family is called 'typo'"),
     (("list", "runs", "--methods", "mod"), USAGE, "got `list runs` with --methods mod. Try"),
     *(
-        ((*command, "{entry}", *more), USAGE, "is an entry of a board. Give `adaptive-bench leaderboard unpack")
+        ((*command, "{entry}", *more), USAGE, "is an entry of a board. `adaptive-bench leaderboard verify")
         for command, *more in (
             (("export",),),
             (("samples",),),

@@ -143,22 +143,6 @@ def test_data_files(refused, tmp_path, content, kind, words):
     refused(("run", "--tasks", "gsm8k", *how), kind, words)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("seeds: 3", "has no methods, tasks, model"),
-        ("x: [", "not valid YAML"),
-        ("{methods: [mod], tasks: [t], model: nano, seeds: [a]}", "Its seeds are ['a']"),
-        ("{methods: [mod], tasks: [t], model: nano, seeds: {a: 1}}", "Its seeds are {'a': 1}"),
-    ],
-)
-def test_an_entry_without_its_config_is_not_unpacked(refused, tmp_path, content, words):
-    _write(tmp_path / "entry" / "config.yaml", content)
-    _write(tmp_path / "entry" / "records.tar.xz", "")
-    refused(("leaderboard", "unpack", "entry", "--out", "new"), corpus.ENVIRONMENT, words)
-    assert not (tmp_path / "new").exists()
-
-
 @pytest.mark.parametrize("kind", ["folder", "link"])
 def test_a_data_file_that_is_no_file(refused, tmp_path, kind):
     _write(tmp_path / "data" / "gsm8k" / "train.jsonl", GSM8K_TRAIN)

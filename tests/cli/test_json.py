@@ -24,8 +24,7 @@ COMMANDS = {
     "list-keys": ("list", "keys"),
     "status": ("status",),
     "samples": ("samples", NAME),
-    "verify": ("leaderboard", "verify", f"runs/runs/{NAME}", "--documents", "2", *CHEAP),
-    "verify-from-records": ("leaderboard", "verify", f"entries/{NAME}", "--from-records"),
+    "verify": ("leaderboard", "verify", f"entries/{NAME}"),
     "time": (
         *("time", "--run", NAME, "--methods", "gateskip", "--batch", "1", "--prompt", "4", "--new", "4"),
         *("--savings", "0,0.2", "--rounds", "1", *CHEAP),
@@ -54,21 +53,12 @@ def finished(tmp_path_factory):
 def test_a_command_prints_json_alone(command, finished, tmp_path, name):
     home, called = finished
     shutil.copytree(home / "runs", tmp_path / "runs")
-    if name == "verify-from-records":
+    if name == "verify":
         authors = ("--authors", "A. Name", "--licence", "CC0-1.0")
         assert command("leaderboard", "submit", called, "-o", "entries", *authors).exit_code == 0
     printed = command(*(one.replace(NAME, called) for one in COMMANDS[name]), "--json")
     assert printed.exit_code == 0, printed.stderr
     assert json.loads(printed.stdout, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
-
-
-def test_some_methods_of_a_run_are_verified_alone(command, finished, tmp_path):
-    home, called = finished
-    shutil.copytree(home / "runs", tmp_path / "runs")
-    verify = ("leaderboard", "verify", called, "--documents", "2", *CHEAP, "--json", "--methods")
-    assert {one["method"] for one in json.loads(command(*verify, "gateskip").stdout)} == {"gateskip"}
-    wrong = command(*verify, "mod")
-    assert wrong.exit_code == 2 and "Known: dense" in wrong.stderr
 
 
 def test_every_command_with_json_is_tried():

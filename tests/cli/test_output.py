@@ -2,15 +2,12 @@
 
 import json
 import os
-import shutil
 import threading
-from pathlib import Path
 
 import pytest
 
 from adaptive_bench.store.results import write_run
 
-ENTRY = Path(__file__).parents[1] / "leaderboard" / "old_entries" / "schema_2"
 WRITERS = {
     "export": ("export", "few", "-o"),
     "export as JSON": ("export", "few", "--format", "json", "-o"),
@@ -25,12 +22,14 @@ WRITERS = {
 @pytest.fixture(autouse=True)
 def few(command, tmp_path):
     """A run of few rows, in the folder where commands are given."""
-    rows = json.loads((ENTRY / "table.json").read_text())
-    kept = [row | {"level": 0.15} for row in rows if row["method"] in ("dense", "mod") and row["level"] == 0.1]
+    about = {"semantics": "bench", "task": "nano_math", "metric": "exact_match,strict-match", "axis": "net"}
+    about |= {"level": 0.15, "status": "ok", "seeds": 2}
+    rows = [about | {"method": method, "score": 0.5, "low": 0.4, "high": 0.6} for method in ("dense", "mod")]
     (tmp_path / "few").mkdir()
-    (tmp_path / "few" / "table.json").write_text(json.dumps(kept))
+    (tmp_path / "few" / "table.json").write_text(json.dumps(rows))
     write_run(tmp_path / "few", {})
-    shutil.copy(ENTRY / "config.yaml", tmp_path / "few")
+    config = "methods: [dense, mod]\ntasks: [nano_math]\nmodel: nano\nseeds: [1, 2]\n"
+    (tmp_path / "few" / "config.yaml").write_text(config)
 
 
 @pytest.fixture

@@ -198,8 +198,8 @@ def test_a_curve_is_a_line_of_bars(values, bars):
     assert curve(values) == bars
 
 
-def test_a_packed_entry_is_no_run_and_says_what_to_do(command, folders, tmp_path):
-    """Whatever needs a table, documents or models of a run; after what it says there is a run."""
+def test_an_entry_is_no_run_and_says_what_to_do(command, folders):
+    """Whatever needs a table, documents or models of a run."""
     authors = ("--authors", "A. Name", "--licence", "CC0-1.0")
     assert command("leaderboard", "submit", str(folders[0]), "-o", "entries", *authors).exit_code == 0
     entry = f"entries/{folders[0].name}"
@@ -215,11 +215,9 @@ def test_a_packed_entry_is_no_run_and_says_what_to_do(command, folders, tmp_path
         ("time", "--run", entry),
     ):
         said = command(*arguments)
-        assert said.exit_code == 2 and f"leaderboard unpack {entry}" in " ".join(said.stderr.split()), arguments
-    with pytest.raises(UsageError, match=f"unpack {entry}"):
+        assert said.exit_code == 2 and f"leaderboard verify {entry}" in " ".join(said.stderr.split()), arguments
+    with pytest.raises(UsageError, match=f"verify {entry}"):
         load_results(entry)
-    assert "earlier version" not in command("show", entry).stdout
-    assert command("leaderboard", "unpack", entry, "--out", "again").exit_code == 0
     assert command("leaderboard", "build", entry, "-o", "site").exit_code == 0
 
 

@@ -8,7 +8,7 @@ import typer
 from adaptive_bench.cli import app
 
 _ENTRY = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano"
-# By command, with what else it needs; `show` and boards take entries as well, and so does `unpack`, which takes no run.
+# By command, with what else it needs; `show` and boards take entries as well.
 _MORE = {
     "generate": ("Hi", "--method", "mod"),
     "export-model": ("--method", "mod", "-o", "new"),

@@ -1,19 +1,16 @@
 """Tables and Markdown of the published entries, and of a fresh `smoke` run, in digests and the cells that are read.
 
-`python tests/golden/published.py` writes `published.json`, which takes minutes: entries are made from their records.
+`python tests/golden/published.py` writes `published.json`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 FILE = Path(__file__).with_name("published.json")
 ENTRIES = Path(__file__).parents[2] / "leaderboard" / "entries"
@@ -28,10 +25,9 @@ _DIGITS_TRAINED = 4
 def table_of(name: str, folder: Path) -> list[dict[str, Any]]:
     """The rows of `table.json` of an entry, or of a run of `smoke` in a folder."""
     if name != "smoke":
-        from adaptive_bench.leaderboard.derived import derive
+        from adaptive_bench.leaderboard.entry import read_entry
 
-        entry = ENTRIES / name
-        return list(derive(entry, yaml.safe_load((entry / "config.yaml").read_text(encoding="utf-8")))["rows"])
+        return [dict(row) for row in read_entry(ENTRIES / name).rows]
     from adaptive_bench.config_file import load_config
     from adaptive_bench.runs import run
 
@@ -83,9 +79,8 @@ def _digest(lines: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Write everything down; nothing that was made earlier is taken."""
+    """Write everything down."""
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_CACHE_HOME"] = folder
         values = {name: published(name, Path(folder)) for name in NAMES}
     FILE.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -1,15 +1,32 @@
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from board_page import browser, opened, site
-from forged_entries import entries
+from small_runs import run_config
 from swept_board import board_maker
 
 from adaptive_bench.leaderboard.frame import Board
+from adaptive_bench.leaderboard.submission import submit
+from adaptive_bench.runs import run
 
-__all__ = ["board", "browser", "entries", "make_row", "opened", "site"]
+__all__ = ["board", "browser", "make_row", "opened", "site"]
 MakeRow = Callable[..., dict[str, Any]]
+ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0", "paper": "https://example.org/paper"}
+
+
+@pytest.fixture(scope="session")
+def small_run(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run of seconds."""
+    out = tmp_path_factory.mktemp("run") / "out"
+    return run(run_config(model_folder, out, ("dense", "random_skip", "gateskip"), seeds=(1, 2), shuffled=True)).folder
+
+
+@pytest.fixture(scope="session")
+def small_entry(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """It as an entry, which no test changes."""
+    return submit(small_run, tmp_path_factory.mktemp("entries"), about=ABOUT)
 
 
 @pytest.fixture

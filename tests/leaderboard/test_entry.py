@@ -1,284 +1,192 @@
-"""Entries: submitted, read back in every version, refused where they were changed."""
+"""Entries: written, read back with the numbers of their run, and refused where they do not parse."""
 
 import json
+import re
 import shutil
-from pathlib import Path
 
+import pyarrow
 import pytest
-from forged_entries import point
+import yaml
+from pyarrow import parquet
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.leaderboard.entry import _MIGRATIONS, LARGEST_BYTES, LARGEST_DERIVED_BYTES, SCHEMA, check_size
-from adaptive_bench.leaderboard.evidence import _completed
+from adaptive_bench.leaderboard import entry as entries
+from adaptive_bench.leaderboard.entry import read_entry, sums_of
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.provenance import runs_of
-from adaptive_bench.leaderboard.rows import Rejected
-from adaptive_bench.leaderboard.submission import claims_of, submit
-from adaptive_bench.leaderboard.verified import UNVERIFIED, recorder
-from adaptive_bench.source import code_of
-from adaptive_bench.store.atomic import write_sealed
-from adaptive_bench.store.digest import sealed, unsealed
-from adaptive_bench.store.results import read_table, write_run
+from adaptive_bench.leaderboard.samples import samples_of
+from adaptive_bench.leaderboard.submission import submit
+from adaptive_bench.store.digest import sealed
 
 ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
-OLD = Path(__file__).parent / "old_entries"
 
 
 @pytest.fixture
-def run(tmp_path, make_row):
-    """A finished run's folder with paths and names of a machine in it."""
-    folder = tmp_path / "runs" / "0123456789abcdef"
-    record = tmp_path / "records" / "aaaaaaaaaaaaaaaa"
-    folder.mkdir(parents=True)
-    record.mkdir(parents=True)
-    (record / "env.json").write_text(json.dumps({"machine": "secret-host", "torch": "2.13", "device": "cpu"}))
-    (folder / "table.json").write_text(json.dumps([make_row(), make_row(method="dense")]))
-    (folder / "answers.json").write_text(json.dumps({"schema": 1, "sweeps": []}))
-    (folder / "methods.json").write_text(json.dumps({"schema": 1, "methods": {"gateskip": {"causality": "C0"}}}))
-    about = {"state": "done", "model": "/home/secret/llama", "records": ["aaaaaaaaaaaaaaaa"], "warnings": ["a\x1bb"]}
-    about |= {"methods": ["dense"], "tasks": ["nano_math"], "seeds": [1], "match_on": "net", "match_phase": "all"}
-    write_run(folder, about | {"failures": [], "finished": "2026-01-01T00:00:00+00:00", "took_s": 1.0})
-    config = "methods: [dense]\nmodel: /home/secret/llama\nout: /home/secret/runs\ndata_dir: /home/secret\n"
-    (folder / "config.yaml").write_text(config)
-    return folder
+def changed(small_entry, tmp_path):
+    """`changed(file, change)`: the entry with another content of a file, with sums as whoever changed it writes them.
+    Of a Parquet file the change is given its rows.
+    """
+
+    def make(name, change):
+        folder = shutil.copytree(small_entry, tmp_path / "changed", dirs_exist_ok=True)
+        if name.endswith(".parquet"):
+            table = parquet.read_table(folder / name)
+            rows = table.to_pylist()
+            found = change(rows)
+            parquet.write_table(pyarrow.Table.from_pylist(rows if found is None else found), folder / name)
+        else:
+            (folder / name).write_text(change)
+        (folder / "SHA256SUMS").write_text(sums_of(folder))
+        return folder
+
+    return make
 
 
-def test_a_submitted_run_is_a_board_of_the_same_rows_and_says_nothing_of_the_machine(run, tmp_path):
-    entry = submit(run, tmp_path / "entries", about=ABOUT)
-    of_entry, of_run = (read_board([folder / "table.json"]).lines for folder in (entry, run))
-    assert [line | {"checked": None} for line in of_entry] == of_run
+def test_an_entry_comes_to_the_table_of_its_run_and_says_nothing_of_the_machine(small_run, small_entry):
+    known = read_entry(small_entry)
+    assert list(known.rows) == json.loads((small_run / "table.json").read_text())
+    answers, of_run = known.answers, json.loads((small_run / "answers.json").read_text())
+    assert json.loads(json.dumps(answers)) == of_run
+    said = json.loads((small_run / "run.json").read_text())["warnings"]
+    assert set(known.warnings) <= set(said)
+    of_entry, of_board = (read_board([folder / "table.json"]).lines for folder in (small_entry, small_run))
+    own = ("evidence", "checked", "external")
+    assert [{**line, **dict.fromkeys(own)} for line in of_entry] == [
+        {**line, **dict.fromkeys(own)} for line in of_board
+    ]
     assert {line["evidence"] for line in of_entry} == {"self-reported"}
-    texts = "".join(path.read_text() for path in entry.iterdir())
-    assert "secret" not in texts and "\x1b" not in texts
-    about = json.loads((entry / "entry.json").read_text())
-    assert about["schema"] == SCHEMA and about["environments"] == [{"torch": "2.13", "device": "cpu"}]
-    config, answers, _ = claims_of(entry)
-    assert config == {"methods": ["dense"], "model": "llama"} and answers == []
+    for path in small_entry.iterdir():
+        assert str(small_run.parents[2]).encode() not in path.read_bytes()
 
 
-def test_records_that_do_not_make_the_table_are_not_submitted(run, tmp_path):
-    write_sealed(run.parents[1] / "records" / "aaaaaaaaaaaaaaaa" / "status.json", {"state": "done", "reason": ""})
-    with pytest.raises(EnvironmentProblem, match=r"manifest\.json\.xz is missing.*Give the run's command again"):
-        submit(run, tmp_path / "entries", with_records=True, about=ABOUT)
-    assert not list((tmp_path / "entries").iterdir())
+def test_the_page_of_an_entry_shows_what_that_of_its_run_does(small_run, small_entry):
+    (of_run,), (of_entry,) = (
+        runs_of(board.folders, board.entries)
+        for board in (read_board([folder / "table.json"]) for folder in (small_run, small_entry))
+    )
+    assert of_entry["facts"]["authors"] == "A. Name" and of_entry["facts"]["status"] == "self-reported"
+    assert [one["losses"] for one in of_entry["records"]] == [one["losses"] for one in of_run["records"]]
+    assert [one["methods"] for one in of_entry["records"]] == [one["methods"] for one in of_run["records"]]
+    board = read_board([small_entry / "table.json"])
+    assert samples_of([small_entry], board.entries) == samples_of([small_run])
 
 
-def test_an_entry_says_who_made_it(run, tmp_path):
-    paper = {"paper": "https://arxiv.org/abs/2510.13876"}
-    entry = submit(run, tmp_path / "entries", about=ABOUT | paper)
-    board = read_board([entry / "table.json"])
-    (evidence,) = board.evidence.values()
-    assert evidence.identity == ABOUT | paper and not board.refused
-    about = json.loads((entry / "entry.json").read_text())
-    about["about"]["code"] = "javascript:alert(1)"
-    (entry / "entry.json").write_text(json.dumps(about))
-    assert "code is a link" in read_board([entry / "table.json"]).refused[0]
+def test_sha256sum_reads_the_sums(small_entry):
+    lines = (small_entry / "SHA256SUMS").read_text().splitlines()
+    names = [line.partition("  ")[2] for line in lines]
+    assert names == sorted({path.name for path in small_entry.iterdir()} - {"SHA256SUMS", "about.yaml"})
+    assert all(re.fullmatch(r"[0-9a-f]{64}  \S+", line) for line in lines)
+
+
+def test_a_maintainer_says_that_it_was_reproduced(small_entry, tmp_path):
+    folder = shutil.copytree(small_entry, tmp_path / "entry")
+    about = yaml.safe_load((folder / "about.yaml").read_text())
+    (folder / "about.yaml").write_text(yaml.safe_dump(about | {"status": "reproduced"}))
+    board = read_board([folder / "table.json"])
+    assert not board.problems and {row.evidence for row in board.rows} == {"reproduced"}
+
+
+def first(**values):
+    """Another value in the first row; `...` for none."""
+
+    def change(rows):
+        rows[0].update(values)
+        for name in [name for name, value in values.items() if value is ...]:
+            for row in rows:
+                del row[name]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "why"),
+    [
+        ("points.parquet", first(dial=None), r"points\.parquet, row 0: dial is a finite number"),
+        ("points.parquet", first(saved_net=float("nan")), r"points\.parquet, row 0: saved_net is a finite number"),
+        ("points.parquet", first(seconds=float("inf")), r"points\.parquet, row 0: seconds is a finite number"),
+        ("points.parquet", first(levels=[float("inf")]), r"points\.parquet, row 0: levels, scores and shares"),
+        ("points.parquet", first(method="../x"), r"points\.parquet, row 0: A method spec has the form"),
+        ("points.parquet", first(training="none"), r"points\.parquet, row 0: there is no 'none'"),
+        ("points.parquet", first(task="a\x1b[31m"), r"points\.parquet, .*task is a line"),
+        ("points.parquet", first(dial=...), r"points\.parquet is a Parquet file with the columns"),
+        ("points.parquet", lambda rows: [row | {"seed": "one"} for row in rows], r"points\.parquet is a Parquet file"),
+        ("documents.parquet", lambda rows: rows[5:], r"points\.parquet, row 0: there is no 0|row 1: there is no 1"),
+        ("documents.parquet", lambda rows: [*rows, rows[0]], r"documents\.parquet, row \d+: the documents of a point"),
+        ("texts.parquet", first(point=10**6), r"texts\.parquet, row 0: there is no 1000000"),
+        ("training.parquet", first(base="none"), r"training\.parquet, row 0: there is no 'none'"),
+        ("config.yaml", "- a", r"config\.yaml"),
+        ("about.yaml", "authors: [A]\nlicence: MIT\nonload: x\n", r"about\.yaml: onload"),
+        ("methods.json", "[]", r"methods\.json does not hold"),
+        ("headroom.json", sealed('{"tasks": [3]}\n'), r"headroom\.json is not what"),
+        ("steps.json", "[1]", r"steps\.json: it does not hold"),
+    ],
+)
+def test_an_entry_that_does_not_parse_is_refused_whole_and_named_with_its_row(changed, small_run, file, change, why):
+    folder = changed(file, change)
+    board = read_board([folder / "table.json", small_run / "table.json"])
+    assert len(board.folders) == 1 and len(board.refused) == 1, "the board goes on"
+    assert re.match(rf"changed is left out: .*({why})", board.refused[0]), board.refused[0]
+    with pytest.raises(EnvironmentProblem, match=why):
+        entries.opened(folder)
+
+
+def test_files_that_are_not_what_the_sums_say_are_refused(small_entry, tmp_path, monkeypatch):
+    folder = shutil.copytree(small_entry, tmp_path / "entry")
+    (folder / "config.yaml").write_text((folder / "config.yaml").read_text() + "\n")
+    assert "config.yaml has another digest" in read_board([folder / "table.json"]).refused[0]
+    (folder / "config.yaml").unlink()
+    assert "config.yaml is missing" in read_board([folder / "table.json"]).refused[0]
+    (folder / "config.yaml").symlink_to("/etc/passwd")
+    assert "config.yaml is no file" in read_board([folder / "table.json"]).refused[0]
+    (folder / "config.yaml").unlink()
+    shutil.copy(small_entry / "config.yaml", folder)
+    (folder / "run.sh").write_text("")
+    assert "run.sh is not in it" in read_board([folder / "table.json"]).refused[0]
+    monkeypatch.setattr(entries, "LARGEST_BYTES", 1000)
+    assert "an entry has at most" in read_board([small_entry / "table.json"]).refused[0]
 
 
 @pytest.mark.parametrize(
     ("about", "why"),
     [
-        ({}, "no authors, no licence"),
-        (ABOUT | {"licence": ""}, "no licence"),
-        (ABOUT | {"authors": "A. Name"}, "list of at most"),
-        (ABOUT | {"authors": ["a\x1b[31m"]}, "list of at most"),
-        (ABOUT | {"paper": "http://example.org"}, "https"),
-        (ABOUT | {"package": "own"}, "name==1.2"),
-        (ABOUT | {"licence": "NOSUCH-9.9"}, "SPDX name"),
-        (ABOUT | {"licence": "MIT OR"}, "SPDX name"),
-        (ABOUT | {"phone": "1"}, "are known"),
+        ({}, "authors"),
+        ({"authors": ["A"]}, "licence"),
+        (ABOUT | {"authors": "A. Name"}, "authors"),
+        (ABOUT | {"authors": ["a\x1b[31m"]}, "authors"),
+        (ABOUT | {"paper": "http://example.org"}, "paper"),
+        (ABOUT | {"code": "javascript:alert(1)"}, "code"),
+        (ABOUT | {"package": "own"}, "package"),
+        (ABOUT | {"licence": "NOSUCH-9.9"}, "licence"),
+        (ABOUT | {"phone": "1"}, "phone"),
     ],
 )
-def test_who_made_an_entry_is_asked_for(run, tmp_path, about, why):
-    with pytest.raises(UsageError, match=why):
-        submit(run, tmp_path / "entries", about=about)
+def test_who_made_an_entry_is_asked_for(small_run, tmp_path, about, why):
+    with pytest.raises(UsageError, match=rf"about\.yaml: {why}.*--about FILE"):
+        submit(small_run, tmp_path / "entries", about=about)
     assert not (tmp_path / "entries").exists()
 
 
-def test_headroom_beside_the_table_goes_along(run, tmp_path):
-    (run / "headroom.json").write_text(sealed('{"kind": "headroom", "tasks": []}\n'))
-    entry = submit(run, tmp_path / "entries", about=ABOUT)
-    assert "headroom.json" in json.loads((entry / "entry.json").read_text())["files"]
-    assert not read_board([entry / "table.json"]).problems
-    (entry / "headroom.json").write_text(sealed('{"kind": "headroom", "tasks": [3]}\n'))
-    assert "digest differs" in read_board([entry / "table.json"]).problems[0]
-
-
-def first_version(about):
-    return json.dumps({key: value for key, value in about.items() if key != "content_sha256"} | {"schema": 1})
-
-
-@pytest.mark.parametrize("forged", [first_version, lambda about: None, json.dumps])
-def test_a_table_that_no_sealed_run_vouches_for_is_no_result(run, tmp_path, make_row, forged):
-    (run / "table.json").write_text(json.dumps([make_row(score=0.1)]))
-    about = forged(json.loads((run / "run.json").read_text()))
-    (run / "run.json").unlink() if about is None else (run / "run.json").write_text(about)
-    with pytest.raises(EnvironmentProblem, match=r"run\.json"):
-        submit(run, tmp_path / "entries", about=ABOUT)
-    assert not (tmp_path / "entries").exists()
-    board = read_board([run / "table.json"])
-    assert not board.rows and "table.json is left out" in board.problems[0]
-    with pytest.raises(EnvironmentProblem, match=r"run\.json"):
-        read_table(run / "table.json")
-
-
-def test_answers_that_were_edited_are_neither_submitted_nor_tested(run, tmp_path):
-    (run / "answers.json").write_text('{"sweeps": []}')
-    with pytest.raises(EnvironmentProblem, match=r"answers\.json in .* changed since"):
-        submit(run, tmp_path / "entries", about=ABOUT)
-    board = read_board([run / "table.json"])
-    assert board.rows and any("Paired tests" in text and "answers.json" in text for text in board.problems)
-
-
-def test_an_entry_is_never_overwritten(run, tmp_path):
-    submit(run, tmp_path / "entries", about=ABOUT)
+def test_an_entry_is_of_a_run_that_is_done_and_is_never_overwritten(small_run, small_entry, tmp_path):
     with pytest.raises(UsageError, match="never changed"):
-        submit(run, tmp_path / "entries", about=ABOUT)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "why"),
-    [
-        ("run.json", '{"state": "partial"}', "done"),
-        ("table.json", "[]", "list of rows"),
-        ("table.json", '[{"method": "<b>"}]', "row 0"),
-        ("answers.json", '{"sweeps": 3}', "answers.json"),
-        ("answers.json", None, "missing"),
-        ("answers.json", '{"sweeps": [], "x": "' + "x" * LARGEST_DERIVED_BYTES + '"}', "at most 32 MB"),
-    ],
-)
-def test_what_breaks_a_rule_is_not_submitted(run, tmp_path, name, text, why):
-    (run / name).unlink() if text is None else (run / name).write_text(text)
-    if name != "run.json":
-        write_run(run, unsealed((run / "run.json").read_bytes()))
-    with pytest.raises((EnvironmentProblem, UsageError), match=why):
+        submit(small_run, small_entry.parent, about=ABOUT)
+    with pytest.raises(UsageError, match="an entry already"):
+        submit(small_entry, tmp_path / "entries", about=ABOUT)
+    with pytest.raises(UsageError, match="is none"):
+        submit(tmp_path, tmp_path / "entries", about=ABOUT)
+    home = shutil.copytree(small_run.parents[1], tmp_path / "out")
+    run = home / "runs" / small_run.name
+    (run / "run.json").unlink()
+    with pytest.raises(EnvironmentProblem, match=r"is not\. Give the run's command again"):
         submit(run, tmp_path / "entries", about=ABOUT)
     assert not (tmp_path / "entries").exists()
 
 
-def test_an_entry_that_was_changed_afterwards_is_left_out_and_the_board_goes_on(run, tmp_path, make_row):
-    entry = submit(run, tmp_path / "entries", about=ABOUT)
-    other = tmp_path / "other"
-    shutil.copytree(run, other)
-    (entry / "table.json").write_text(json.dumps([make_row(score=0.95)]))
-    board = read_board([entry / "table.json", other / "table.json"])
-    assert len(board.rows) == 2 and any("digest differs" in text for text in board.problems)
-    with pytest.raises(EnvironmentProblem, match="digest differs"):
-        claims_of(entry)
-
-
-@pytest.mark.parametrize("schema", [0, SCHEMA + 1, "2", None, True, 1.0])
-def test_a_version_that_is_not_known_is_left_out(run, tmp_path, schema):
-    entry = submit(run, tmp_path / "entries", about=ABOUT)
-    about = json.loads((entry / "entry.json").read_text())
-    (entry / "entry.json").write_text(json.dumps(about | {"schema": schema}))
-    board = read_board([entry / "table.json"])
-    assert not board.rows and "schema 1 to" in board.problems[0]
-
-
-def test_an_entry_has_a_size():
-    check_size(LARGEST_BYTES, LARGEST_DERIVED_BYTES)
-    for sizes in ((LARGEST_BYTES + 1, 0), (0, LARGEST_DERIVED_BYTES + 1)):
-        with pytest.raises(Rejected, match="an entry has at most"):
-            check_size(*sizes)
-
-
-def test_every_old_version_has_a_migration_and_a_stored_entry():
-    assert sorted(_MIGRATIONS) == list(range(1, SCHEMA))
-    assert sorted(path.name for path in OLD.iterdir()) == [f"schema_{version}" for version in range(1, SCHEMA)]
-
-
-@pytest.mark.parametrize("folder", sorted(OLD.iterdir()), ids=lambda folder: folder.name)
-def test_a_stored_entry_of_an_old_version_is_read_with_its_numbers(folder):
-    stored = json.loads((folder / "table.json").read_text())
-    board = read_board([folder / "table.json"])
-    assert not board.problems
-    assert [row.score for row in board.rows] == [row["score"] for row in stored]
-    assert {row.phase for row in board.rows} == {"all"}
-
-
-def test_what_was_measured_again_is_said_of_this_entry_alone(run, tmp_path):
-    points = [again(verdict) for verdict in ("holds", "alike", "differs", "unknown")]
-    with pytest.raises(UsageError, match="is none"):
-        recorder(run)(points)
-    entry = submit(run, tmp_path / "entries", about=ABOUT)
-    assert (again_of(run), again_of(entry)) == ([], [UNVERIFIED])
-    recorder(entry)(points[:2])
-    (said,) = again_of(entry)
-    assert said.partition(": ")[2] == (
-        "2 of its 2 points were measured again: 1 holds, 1 more scores as another seed may; 16 of 16 scores of "
-        "documents are the same; 2 of these points are of models trained again"
-    )
-    recorder(entry)(points)
-    file = entry / "verified.json"
-    assert {one["code"] for one in json.loads(file.read_text())["measured"]} == {code_of("gateskip")}
-    assert "points 3, in the entry 2" in read_board([entry / "table.json"]).refused[0]
-    with pytest.raises(UsageError, match=r"5 of 8 are the same\. Give the command without --tolerance"):
-        recorder(entry)([again("holds") | {"equal": 5}])
-    recorder(entry)(points[:2])
-    assert not read_board([entry / "table.json"]).refused
-    (entry / "entry.json").write_text((entry / "entry.json").read_text() + " ")
-    assert "entry_sha256" in read_board([entry / "table.json"]).refused[0]
-
-
-def again_of(folder):
-    """Whether it was measured again, as its page says it."""
-    board = read_board([folder / "table.json"])
-    return [run["facts"]["verified"] for run in runs_of(board.folders, again=board.again) if "verified" in run["facts"]]
-
-
-def again(verdict):
-    place = {"method": "gateskip", "semantics": "bench", "task": "nano_math"}
-    return place | {"verdict": verdict, "documents": 8, "equal": 8, "trained": True}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"points": "<b>"},
-        {"points": 0},
-        {"hold": 3},
-        {"points": 1e300},
-        {"documents": None},
-        {"schema": 4},
-        {"schema": 6},
-        {"measured": []},
-        *(
-            {"measured": [point(method="gateskip", task="nano_math", documents=8, equal=8) | wrong]}
-            for wrong in (
-                {"code": "<b>"},
-                {"task": ["nano_math"]},
-                {"verdict": ["holds"]},
-                {"trained": "yes"},
-                {"equal": 9},
-                {"equal": True},
-                {"documents": None},
-            )
-        ),
-        {"schema": True},
-        {"verified": None},
-        {"measured": 3},
-        {"alike": 1},
-        {"alike": "1"},
-        {"equal": []},
-        {"onload": 1},
-        {"adaptive_bench": "99.0"},
-        {"adaptive_bench": None},
-        {"trained": 0},
-    ],
-)
-def test_a_verification_that_cannot_be_is_none(run, tmp_path, change):
-    entry = submit(run, tmp_path / "entries", about=ABOUT)
-    file = recorder(entry)([again("holds")])
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    assert "verified.json" in read_board([entry / "table.json"]).refused[0]
-    file.write_text("[" * 10_000)
-    assert "verified.json is not readable JSON" in read_board([entry / "table.json"]).refused[0]
-
-
-def test_a_table_of_an_earlier_version_gets_the_columns_that_its_records_know(make_row):
-    now = [make_row(level=0.1, flops_per_token=3.0, score=0.7), make_row(level=0.2, flops_per_token=2.0)]
-    said = [make_row(level=0.1, score=0.5), make_row(level=0.3)]
-    first, second = _completed(said, now)
-    assert (first["flops_per_token"], first["score"]) == (3.0, 0.5)
-    assert "flops_per_token" not in second, "another row's values are not its own"
+def test_headroom_and_steps_go_along(small_run, tmp_path):
+    home = shutil.copytree(small_run.parents[1], tmp_path / "out")
+    run = home / "runs" / small_run.name
+    (run / "headroom.json").write_text(sealed('{"kind": "headroom", "tasks": [], "model": "/home/secret"}\n'))
+    folder = submit(run, tmp_path / "entries", about=ABOUT)
+    assert "secret" not in (folder / "headroom.json").read_text()
+    (run / "headroom.json").write_text("{}")
+    with pytest.raises(EnvironmentProblem, match=r"headroom\.json is not what"):
+        submit(run, tmp_path / "others", about=ABOUT)

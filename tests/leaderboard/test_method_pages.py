@@ -5,29 +5,24 @@ import json
 import re
 
 import pytest
-from small_runs import run_config
 
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
-from adaptive_bench.leaderboard.frame import board_of, read_board
+from adaptive_bench.leaderboard.entry import read_entry
+from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.links import links_of
 from adaptive_bench.leaderboard.method_text import _of_docstring, described
 from adaptive_bench.leaderboard.page import files_of
 from adaptive_bench.leaderboard.rows import checked
+from adaptive_bench.leaderboard.samples import of_entry
 from adaptive_bench.leaderboard.site import build
-from adaptive_bench.leaderboard.submission import submit
-from adaptive_bench.runs import run
-
-ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0", "paper": "https://example.org/paper"}
 
 
 @pytest.fixture(scope="module")
-def pages(model_folder, tmp_path_factory):
-    """The site of an entry, which has its records packed, and of its run."""
-    home = tmp_path_factory.mktemp("run")
-    folder = run(run_config(model_folder, home / "out", ("dense", "random_skip", "gateskip"), seeds=(1, 2))).folder
-    entry = submit(folder, home / "entries", with_records=True, about=ABOUT)
-    for name, place in (("entry", entry), ("run", folder)):
+def pages(small_run, small_entry, tmp_path_factory):
+    """The site of an entry, and of its run."""
+    home = tmp_path_factory.mktemp("pages")
+    for name, place in (("entry", small_entry), ("run", small_run)):
         build([place / "table.json"], home / name, manual="..")
     return home
 
@@ -56,10 +51,9 @@ def test_a_page_has_idea_paper_deviations_layers_curves_and_answers(pages, where
     assert ("A. Name" in page and "https://example.org/paper" in page) == (where == "entry")
 
 
-def test_the_layers_are_those_of_the_record(pages):
-    entry = next((pages / "entries").iterdir())
-    (samples,) = read_board([entry / "table.json"]).recorded.values()
-    (points,) = [there["methods"]["gateskip"] for there in samples["samples"].values()]
+def test_the_layers_are_those_of_the_record(pages, small_entry):
+    samples = of_entry(read_entry(small_entry).measured)
+    (points,) = [there["methods"]["gateskip"] for there in samples.values()]
     nearest = min(points, key=lambda point: abs(point[2] - 15))
     page = (pages / "entry" / "methods" / "gateskip.html").read_text()
     (said,) = re.findall(r'aria-label="Executed share by layer[^:]*: ([^"]*)"', page)

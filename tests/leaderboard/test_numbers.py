@@ -1,4 +1,4 @@
-"""The numbers of page, method pages, Markdown, CSV and ranks against the documents in an archive, read here with
+"""The numbers of page, method pages, Markdown, CSV and ranks against the documents of an entry, read here with
 nothing of the product: what no dial has moved is a mean over documents and seeds.
 """
 
@@ -11,42 +11,36 @@ import re
 from statistics import fmean
 
 import pytest
-from small_runs import run_config
+from pyarrow import parquet
 
 from adaptive_bench.leaderboard.ranks import ranks
 from adaptive_bench.leaderboard.site import build
-from adaptive_bench.leaderboard.submission import submit
-from adaptive_bench.runs import run
-from adaptive_bench.store.archive import files_in
 
 METHODS = ("dense", "random_skip", "gateskip")
 
 
 @pytest.fixture(scope="module")
-def home(model_folder, tmp_path_factory):
-    place = tmp_path_factory.mktemp("numbers")
-    folder = run(run_config(model_folder, place / "out", METHODS, seeds=(1, 2))).folder
-    entry = submit(folder, place / "entries", with_records=True, about={"authors": ["A. Name"], "licence": "MIT"})
-    build([entry / "table.json"], place / "site")
-    return entry, place / "site"
+def home(small_entry, tmp_path_factory):
+    site = tmp_path_factory.mktemp("numbers") / "site"
+    build([small_entry / "table.json"], site)
+    return small_entry, site
 
 
 @pytest.fixture(scope="module")
 def raw(home):
-    """By method the scores and shares of saved tokens of its points, one list for each training, out of the archive."""
+    """By method the saved net FLOPs and scores of its points, one list for each seed, out of the files."""
     entry, _ = home
+    points = parquet.read_table(entry / "points.parquet").to_pylist()
+    documents = {}
+    for row in parquet.read_table(entry / "documents.parquet").to_pylist():
+        documents.setdefault(row["point"], []).append(row)
     found = {}
-    files = {name: content.decode() for name, content in files_in(entry / "records.tar.xz", str)}
-    for name, text in files.items():
-        sweep, _, file = name.rpartition("/")
-        if "/eval/" in name and re.fullmatch(r"[0-9.]+\.json", file):
-            config, point = json.loads(files[f"{sweep}/config.json"]), json.loads(text)
-            if config.get("split", "test") == "test" and not config.get("variant"):
-                documents = [json.loads(line) for line in files[f"{name[:-5]}.samples.jsonl"].splitlines()]
-                metric = next(iter(point["scores"]))
-                score = fmean(one["scores"][metric] for one in documents)
-                assert score == pytest.approx(point["scores"][metric])
-                found.setdefault(config["method"], {}).setdefault(sweep, []).append((point["savings"]["net"], score))
+    for number, point in enumerate(points):
+        if point["split"] == "test" and not point["variant"]:
+            metric, said = point["scores"][0]
+            score = fmean(one[metric] for one in documents[number])
+            assert score == pytest.approx(said)
+            found.setdefault(point["method"], {}).setdefault(point["seed"], []).append((point["saved_net"], score))
     return found
 
 

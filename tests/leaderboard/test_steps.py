@@ -5,16 +5,13 @@ import re
 
 import pytest
 
-from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.site import as_csv, as_markdown
-from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.store.results import write_run
 
 METHODS = {"gateskip@paper": (0.2, 0.9, 0.9), "mod": (0.6, 0.6, 0.6), "dense": (None, None, None)}
 STEPS = (320, 640, 1280)
-ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
 RECIPES = {steps: f"steps {steps}, batch_size 32" for steps in STEPS}
 
 
@@ -141,31 +138,14 @@ def test_of_several_runs_each_record_is_for_its_own_recipe(run_of):
         ("{", "not readable JSON"),
         (record(steps=[0, 1]), "at least one"),
         (record(steps=[320.5, 641]), "whole numbers"),
-        (record(scores=[{**record()["scores"][0], "score": 7.0}]), "lies in"),
-        (record(scores=[{**record()["scores"][0], "method": "<b>"}]), "method has no valid value"),
+        (record(scores=[{**record()["scores"][0], "method": "<b>"}]), "A method spec has the form"),
         (record(doublings=[{**record()["doublings"][0], "not_converged": ["<b>"]}]), "has no score of"),
         (record(doublings=[{**record()["doublings"][0], "reversals": [["mod", "calm"]]}]), "has no score of"),
     ],
 )
-def test_a_record_that_is_damaged_or_of_another_recipe_is_left_out_and_refused(run_of, tmp_path, beside, why):
+def test_a_record_that_is_damaged_or_of_another_recipe_is_left_out(run_of, beside, why):
     folder = run_of(320, beside)
     board = _board(folder)
     assert board.rows and not board.steps and not any(row.not_converged for row in board.rows)
     (said,) = board.problems
     assert said.startswith("steps.json of nano-seed1-320 is left out: ") and why in said
-    with pytest.raises(EnvironmentProblem, match=why):
-        submit(folder, tmp_path / "entries", about=ABOUT)
-
-
-def test_an_entry_takes_the_record_along_and_is_refused_with_another_one(run_of, tmp_path):
-    folder = run_of(320, record())
-    entry = submit(folder, tmp_path / "entries", about=ABOUT)
-    assert _board(entry).steps and any(row.not_converged for row in _board(entry).rows)
-    (entry / "steps.json").write_text(json.dumps(record(enough=320)))
-    assert "steps.json is not what was submitted" in _board(entry).problems[0]
-    (entry / "steps.json").unlink()
-    assert "steps.json is not what was submitted" in _board(entry).problems[0]
-    plain = submit(run_of(640), tmp_path / "entries", about=ABOUT)
-    assert not (plain / "steps.json").exists()
-    (plain / "steps.json").write_text(json.dumps(record()))
-    assert "steps.json has no digest" in _board(plain).problems[0]

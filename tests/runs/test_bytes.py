@@ -6,7 +6,6 @@ from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.leaderboard.terminal import render
 from adaptive_bench.runs import run
-from adaptive_bench.runs.outcome.differences import differences
 
 
 def at(rows, **wanted):
@@ -43,13 +42,6 @@ def test_a_quantized_dense_model_saves_bytes_and_no_flops(config_of):
     plain = run(config_of("dense", **changes | {"evaluation": {}}))
     (full,) = at(plain.rows, level=0.0, metric="exact_match,strict-match", axis="tokens", phase="all")
     assert row["bytes_per_token"] < full["bytes_per_token"] and row["flops_per_token"] > 0
-
-
-def test_tables_of_earlier_versions_lack_the_axis_and_are_compared_without():
-    row = {"method": "m", "semantics": "bench", "task": "t", "metric": "x", "phase": "all", "level": 0.1}
-    older, now = [row | {"axis": "net"}], [row | {"axis": "net"}, row | {"axis": "bytes"}]
-    assert differences(older, now) == [] and differences(now, now) == []
-    assert differences(now, older) and differences([row | {"axis": "bytes"}], now)
 
 
 def test_bytes_have_no_phases():

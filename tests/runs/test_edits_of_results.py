@@ -49,7 +49,6 @@ def of_record(
 
 
 of_record("score", "0.json", halve, "right", False)
-of_record("score", "0.json", halve, "refused: .*made again", True)
 of_record("end of the dial", "dial.json", lambda values: values.update(max_saved_tokens=0.1), "right", False)
 of_record(
     "end of the dial", "dial.json", lambda values: values.update(max_saved_tokens=0.1), r"refused: .*dial\.json", True
@@ -78,14 +77,6 @@ of_record(
     training=True,
 )
 of_record("cost", "cost.json", lambda values: values.update(flops=1.0), r"noted: .*cost\.json", False, training=True)
-of_record(
-    "tokens of the cost",
-    "cost.json",
-    lambda values: values.update(tokens=1),
-    r"refused: .*cost\.json",
-    True,
-    training=True,
-)
 of_record("versions", "env.json", lambda values: values.update(torch="1.0"), "noted: .*same versions", True)
 of_record("versions", "env.json", lambda values: values.update(torch="1.0"), r"noted: .*env\.json", False)
 

@@ -122,11 +122,10 @@ def test_submit_in_five_commands(monkeypatch, tmp_path, capsys, model_folder):
     (folder,) = Path("runs/runs").iterdir()
     submit, verify, push = (line.replace("RUN", folder.name) for line in (submit, verify, push))
     _give(submit, monkeypatch, capsys)
-    _give(verify, monkeypatch, capsys, "--model", str(model_folder))
+    assert "coast" in _give(verify, monkeypatch, capsys)
     _give(build, monkeypatch, capsys)
     assert "coast" in Path("site/board.md").read_text(encoding="utf-8")
     subprocess.run(push, shell=True, check=True, capture_output=True)
     listing = ["git", "--git-dir", "board.git", "ls-tree", "-r", "--name-only", "coast"]
     pushed = subprocess.run(listing, check=True, capture_output=True, text=True).stdout.split()
-    assert f"leaderboard/entries/{folder.name}/entry.json" in pushed
-    assert f"leaderboard/entries/{folder.name}/records.tar.xz" in pushed
+    assert f"leaderboard/entries/{folder.name}/points.parquet" in pushed

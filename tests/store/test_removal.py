@@ -158,7 +158,7 @@ def test_what_is_no_run_of_an_output_folder_is_refused(tmp_path):
     linked.parent.mkdir()
     linked.symlink_to(folder)
     entry = _run(tmp_path, "entry", [], [], {})
-    (entry / "entry.json").write_text("{}")
+    (entry / "points.parquet").touch()
     for path in (folder, linked, entry, tmp_path, Path("nowhere")):
         with pytest.raises(UsageError, match=r"config\.yaml|an entry of a board|no such run"):
             removal.of_run(path)

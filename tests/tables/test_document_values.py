@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.store.evaluations import Sample
-from adaptive_bench.tables.document_values import document_values, is_pooled, linearised, pooled_value
+from adaptive_bench.tables.document_values import document_values, is_pooled, linearised
 from adaptive_bench.tables.intervals import UNBOUNDED, interval
-from adaptive_bench.tables.recomputed import check_point
 
 BITS = "bits_per_byte,none"
 
@@ -50,20 +47,6 @@ def test_what_lm_eval_gives_for_a_text_is_made_up_of_its_documents(model_folder:
     values = {metric: document_values(metric, samples) for metric in done.scores}
     assert [metric for metric, found in values.items() if found] == [BITS] and set(values[BITS]) == {0, 1, 2}
     assert np.mean(list(values[BITS].values())) == pytest.approx(done.scores[BITS], rel=1e-9)
-    made = {metric: pooled_value(metric, samples) for metric in done.scores}
-    assert made == pytest.approx(done.scores, rel=1e-12)
-    check_point(done, samples, tmp_path)
-    for metric in done.scores:
-        forged = replace(done, scores=done.scores | {metric: 0.9 * done.scores[metric]})
-        with pytest.raises(EnvironmentProblem, match=f"{metric}.*made again"):
-            check_point(forged, samples, tmp_path)
-
-
-def test_the_perplexity_of_answers_is_that_of_their_mean_log_likelihood() -> None:
-    samples = [Sample(doc, "a", -1.0, {}, {"perplexity,none": value}, None) for doc, value in enumerate((-1.0, -3.0))]
-    assert pooled_value("perplexity,none", samples) == pytest.approx(math.exp(2))
-    assert pooled_value("perplexity,none", []) is None
-    assert pooled_value("byte_perplexity,none", [_sample(0, "a", 1e6)]) == math.inf
 
 
 @pytest.mark.parametrize(

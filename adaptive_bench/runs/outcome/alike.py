@@ -1,14 +1,13 @@
-"""Are the records of one table comparable: the same documents with the same right answers, and made with what?"""
+"""Are the records of one table comparable: the same documents with the same right answers?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.store.evaluations import Evaluation
-from adaptive_bench.tables import made_with as environments
 
 _CONTENTS = {"documents_sha256": "documents", "gold_sha256": "right answers"}
 
@@ -37,10 +36,3 @@ class SameDocuments:
                     f"changed between the two. Remove the folder of the older one and give the same command again: it "
                     f"is measured anew."
                 )
-
-
-def made_with(sweeps: Iterable[DialEvaluation]) -> str:
-    """Versions and device that some sweeps and their trainings were made with, each combination once."""
-    records = (record for sweep in sweeps for record in (sweep.training.record, sweep.record))
-    found = (record.read("env.json") or {} for record in records)
-    return environments.made_with(one for about in found for one in (*about.get("before", ()), about))

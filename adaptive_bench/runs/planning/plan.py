@@ -50,18 +50,8 @@ class Plan:
 
     @property
     def untrained(self) -> list[TrainingRun]:
-        """Trainings that are left. One whose weights were left out is left where something is to be measured with them
-        or trained from them.
-        """
-        left: list[TrainingRun] = []
-        needed = {one.training.folder for one in self.sweeps if one.training.without_weights and not one.is_complete}
-        for training in reversed(self.trainings):  # what a training starts from comes before it
-            if training.finished or (training.without_weights and training.folder not in needed):
-                continue
-            left.append(training)
-            if training.base is not None:
-                needed.add(training.base.folder)
-        return left[::-1]
+        """Trainings that are left."""
+        return [training for training in self.trainings if not training.finished]
 
 
 def plan(

@@ -79,11 +79,6 @@ class TrainingRun:
             self.record.check_key(self.content)
         return self.checkpoint.is_dir()
 
-    @property
-    def without_weights(self) -> bool:
-        """Whether it was trained, but elsewhere: its measured points are here, its weights are not."""
-        return not self.finished and self.record.without_weights
-
 
 _ROUNDING = 1e-6  # of the savings that points are named by
 

@@ -1,0 +1,370 @@
+"""The measurements of an entry as Parquet files, which whoever has pandas reads.
+
+points.parquet: One row for each seed, method, task and measured dial value, of its control and of validation documents
+    too; with what it is comparable under and what made it.
+documents.parquet: One row for each document at each point, numbered by their rows, with its score in every metric.
+texts.parquet: What was written for a few documents of each point.
+training.parquet: One row for each training, with its cost, its target and its log.
+timings.parquet: One row for each method, setting and timed dial value; where the run was timed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.measured import NAMES, Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
+from adaptive_bench.store.savings import MATCH_PHASES
+from adaptive_bench.store.time_curves import TimeCurve
+
+if TYPE_CHECKING:
+    import pyarrow
+
+POINTS, DOCUMENTS, TEXTS = "points.parquet", "documents.parquet", "texts.parquet"
+TRAINING, TIMINGS = "training.parquet", "timings.parquet"
+_SWEEP = ("method", "task", "seed", "training", "target", "split", "variant")  # what the points of a sweep share
+_CONDITIONS = ("model", "backbone", "recipe", "task_version", "shots", "asked", "contents", "definition")
+_COST = ("tokens", "flops", "parameters_added")
+_FACTS = ("learning_rate", "order_sha256", "seconds", "made_with")
+# Columns by file, each with its type; a value may be missing where that ends with a question mark.
+_COLUMNS: Mapping[str, Mapping[str, str]] = {
+    POINTS: {
+        **dict.fromkeys(("method", "task", "training", "split", "variant", "made_with"), "text"),
+        **dict.fromkeys(("seed", "documents"), "whole"),
+        **dict.fromkeys(("asked_saving", "dial", "seconds"), "number"),
+        **dict.fromkeys(("levels", "attention_executed", "mlp_executed"), "numbers"),
+        "scores": "by name",
+        **dict.fromkeys(("eligible", "projected_shape", "documents_sha256", *_CONDITIONS), "text?"),
+        "shots": "whole?",
+        **dict.fromkeys(("target", "bytes_per_token"), "number?"),
+        **dict.fromkeys((f"saved_{name}" for name in NAMES), "number?"),
+        **dict.fromkeys((f"flops_{phase}" for phase in MATCH_PHASES), "number?"),
+    },
+    DOCUMENTS: {"point": "whole", "document": "whole", "log_likelihood": "number?", "size_bytes": "number?"},
+    TEXTS: {"point": "whole", "document": "whole", "target": "text", "written": "text", "correct": "number?"},
+    TRAINING: {
+        **dict.fromkeys(("training", "method"), "text"),
+        "seed": "whole",
+        **dict.fromkeys(("base", "order_sha256", "made_with", "target_axis"), "text?"),
+        **dict.fromkeys((*_COST, "learning_rate", "seconds", "target_saving", "target_tokens"), "number?"),
+        "target_priced": "by name?",
+        "target_whole_layers": "flag?",
+        **dict.fromkeys(("steps", "losses"), "numbers"),
+    },
+    TIMINGS: {
+        **dict.fromkeys(("method", "setting"), "text"),
+        **dict.fromkeys(("saved_tokens", "saved_time"), "number"),
+        "plain_ms": "number?",
+    },
+}
+_Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Text:
+    """What was written for one document at one point: the right answer, the text and whether it is right."""
+
+    document: int
+    target: str
+    written: str
+    correct: float | None
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What an entry has measured.
+
+    Attributes:
+        sweeps: In the order in which they were made.
+        trainings: Each after the one it starts from.
+        texts: By place of a sweep and of a point in it.
+    """
+
+    sweeps: Sequence[MeasuredSweep]
+    trainings: Sequence[MeasuredTraining]
+    texts: Mapping[tuple[int, int], Sequence[Text]] = field(default_factory=dict)
+
+
+def write(folder: Path, measured: Measurements) -> None:
+    """Put measurements into a folder."""
+    points: list[_Row] = []
+    texts: list[_Row] = []
+    documents: list[Documents] = []
+    for place, sweep in enumerate(measured.sweeps):
+        for number, (one, scored) in enumerate(zip(sweep.points, sweep.documents, strict=True)):
+            texts += [{"point": len(points), **vars(text)} for text in measured.texts.get((place, number), ())]
+            points.append(_point(sweep, one))
+            documents.append(scored)
+    curves = {(sweep.method, name): curve for sweep in measured.sweeps for name, curve in sweep.curves.items()}
+    timings = [
+        {"method": method, "setting": setting, "saved_tokens": saved, "saved_time": time, "plain_ms": curve.plain_ms}
+        for (method, setting), curve in curves.items()
+        for saved, time in curve.points
+    ]
+    _write_rows(folder / POINTS, points)
+    _write_documents(folder / DOCUMENTS, documents)
+    _write_rows(folder / TEXTS, texts)
+    _write_rows(folder / TRAINING, [_training(one) for one in measured.trainings])
+    if timings:
+        _write_rows(folder / TIMINGS, timings)
+
+
+def read(folder: Path) -> Measurements:
+    """The measurements in a folder.
+
+    Raises:
+        EnvironmentProblem: A file is missing, is no Parquet file or lacks a column, or a row does not hold what `write`
+            writes. Files and rows, which count from 0, are named.
+    """
+    trainings: dict[str, MeasuredTraining] = {}
+    for number, row in enumerate(_rows(folder / TRAINING)):
+        with _place(folder / TRAINING, number):
+            trainings[row["training"]] = _training_of(row, trainings)
+    curves: dict[str, dict[str, list[_Row]]] = {}
+    for row in _rows(folder / TIMINGS) if (folder / TIMINGS).is_file() else ():
+        curves.setdefault(row["method"], {}).setdefault(row["setting"], []).append(row)
+    documents = _documents(folder / DOCUMENTS)
+    grouped: dict[tuple[Any, ...], list[_Row]] = {}
+    for number, row in enumerate(_rows(folder / POINTS)):
+        with _place(folder / POINTS, number):
+            MethodSpec.parse(row["method"])
+            if not all(map(math.isfinite, (*row["levels"], *dict(row["scores"]).values(), *_shares(row)))):
+                raise ValueError("levels, scores and shares are finite numbers")
+            about = {"training": trainings[row["training"]], "scored": documents[number], "number": number}
+        grouped.setdefault(tuple(row[name] for name in _SWEEP), []).append(row | about)
+    sweeps = [
+        _sweep(rows, {name: _curve(points) for name, points in curves.get(rows[0]["method"], {}).items()})
+        for rows in grouped.values()
+    ]
+    places = {
+        row["number"]: (place, number) for place, rows in enumerate(grouped.values()) for number, row in enumerate(rows)
+    }
+    texts: dict[tuple[int, int], list[Text]] = {}
+    for number, row in enumerate(_rows(folder / TEXTS)):
+        with _place(folder / TEXTS, number):
+            texts.setdefault(places[row.pop("point")], []).append(Text(**row))
+    return Measurements(sweeps, list(trainings.values()), texts)
+
+
+def _shares(row: _Row) -> list[float]:
+    return [*row["attention_executed"], *row["mlp_executed"]]
+
+
+def _point(sweep: MeasuredSweep, one: MeasuredPoint) -> _Row:
+    return {
+        **{name: getattr(sweep, name) for name in (*_SWEEP, "levels", "eligible", "made_with", "documents_sha256")},
+        "training": sweep.training.key,
+        "asked_saving": one.asked,
+        "dial": one.dial,
+        "seconds": one.time_s,
+        "documents": one.docs,
+        "scores": list(one.scores.items()),
+        **{f"saved_{name}": value for name, value in one.savings.items()},
+        **{f"flops_{phase}": value for phase, value in one.flops.items()},
+        "bytes_per_token": one.bytes_per_token,
+        "projected_shape": one.projected_shape,
+        "attention_executed": one.attention,
+        "mlp_executed": one.mlp,
+        **{name: sweep.conditions[name] for name in _CONDITIONS},
+    }
+
+
+def _sweep(rows: Sequence[_Row], curves: Mapping[str, TimeCurve]) -> MeasuredSweep:
+    first = rows[0]
+    return MeasuredSweep(
+        **{name: first[name] for name in (*_SWEEP, "eligible", "made_with", "documents_sha256")},
+        levels=tuple(first["levels"]),
+        conditions={name: first[name] for name in (*_CONDITIONS, "documents")},
+        points=[_point_of(row) for row in rows],
+        documents=[row["scored"] for row in rows],
+        curves=curves,
+    )
+
+
+def _point_of(row: _Row) -> MeasuredPoint:
+    return MeasuredPoint(
+        asked=row["asked_saving"],
+        dial=row["dial"],
+        time_s=row["seconds"],
+        docs=row["documents"],
+        scores=dict(row["scores"]),
+        savings={name: value for name in NAMES if (value := row[f"saved_{name}"]) is not None},
+        flops={phase: value for phase in MATCH_PHASES if (value := row[f"flops_{phase}"]) is not None},
+        bytes_per_token=row["bytes_per_token"],
+        projected_shape=row["projected_shape"],
+        attention=row["attention_executed"],
+        mlp=row["mlp_executed"],
+    )
+
+
+def _training(one: MeasuredTraining) -> _Row:
+    target = one.target or {}
+    return {
+        "training": one.key,
+        "method": one.method,
+        "seed": one.seed,
+        "base": None if one.base is None else one.base.key,
+        **{name: (one.cost or {}).get(name) for name in _COST},
+        **{f"target_{name}": target.get(name) for name in ("axis", "saving", "tokens", "whole_layers")},
+        "target_priced": list(target["priced"].items()) if target else None,
+        **{name: one.facts.get(name) for name in _FACTS},
+        "steps": one.steps,
+        "losses": one.losses,
+    }
+
+
+def _training_of(row: _Row, known: Mapping[str, MeasuredTraining]) -> MeasuredTraining:
+    cost = {name: row[name] for name in _COST}
+    target = {name: row[f"target_{name}"] for name in ("axis", "saving", "tokens", "whole_layers")}
+    has_target = row["target_priced"] is not None
+    if has_target and (None in (target["axis"], target["saving"], target["tokens"])):
+        raise ValueError("a target has its axis, its saving and its tokens")
+    return MeasuredTraining(
+        key=row["training"],
+        method=row["method"],
+        seed=row["seed"],
+        base=None if row["base"] is None else known[row["base"]],
+        cost=None if None in cost.values() else cost,
+        target=target | {"priced": dict(row["target_priced"])} if has_target else None,
+        facts={name: row[name] for name in _FACTS if row[name] is not None},
+        steps=row["steps"],
+        losses=row["losses"],
+    )
+
+
+def _curve(rows: Sequence[_Row]) -> TimeCurve:
+    return TimeCurve(tuple((row["saved_tokens"], row["saved_time"]) for row in rows), rows[0]["plain_ms"])
+
+
+def _write_documents(file: Path, documents: Sequence[Documents]) -> None:
+    sizes = [len(one.numbers) for one in documents]
+    unknown = [np.full(size, np.nan) for size in sizes]
+    metrics = dict.fromkeys(metric for one in documents for metric in one.scores)
+    columns: dict[str, Any] = {
+        "point": np.repeat(np.arange(len(documents)), sizes),
+        "document": np.concatenate([np.array(one.numbers, dtype=int) for one in documents]),
+        **{
+            name: np.concatenate([getattr(one, name) for one in documents]) for name in ("log_likelihood", "size_bytes")
+        },
+        **{
+            metric: np.concatenate([one.scores.get(metric, none) for one, none in zip(documents, unknown, strict=True)])
+            for metric in metrics
+        },
+    }
+    import pyarrow
+
+    types = {**_schema(_COLUMNS[DOCUMENTS]), **dict.fromkeys(metrics, pyarrow.float64())}
+    arrays = {
+        name: pyarrow.array(values, types[name], mask=np.isnan(values) if values.dtype == float else None)
+        for name, values in columns.items()
+    }
+    _write(file, pyarrow.table(arrays))
+
+
+def _documents(file: Path) -> dict[int, Documents]:
+    """By the row of their point."""
+    table = _table(file)
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    point = columns.pop("point")
+    numbers, log_likelihood, size_bytes = (columns.pop(name) for name in ("document", "log_likelihood", "size_bytes"))
+    starts = np.flatnonzero(np.diff(point, prepend=-1))
+    found: dict[int, Documents] = {}
+    for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(point)], strict=True):
+        here = slice(first, last)
+        with _place(file, first):
+            if int(point[first]) in found:
+                raise ValueError("the documents of a point stand together")
+            found[int(point[first])] = Documents(
+                tuple(numbers[here].tolist()),
+                {name: values[here] for name, values in columns.items()},
+                log_likelihood[here],
+                size_bytes[here],
+            )
+    return found
+
+
+def _schema(columns: Mapping[str, str]) -> dict[str, Any]:
+    import pyarrow
+
+    number = pyarrow.float64()
+    types = {
+        "text": pyarrow.string(),
+        "whole": pyarrow.int64(),
+        "number": number,
+        "numbers": pyarrow.list_(number),
+        "by name": pyarrow.map_(pyarrow.string(), number),
+        "flag": pyarrow.bool_(),
+    }
+    return {name: types[kind.rstrip("?")] for name, kind in columns.items()}
+
+
+def _write_rows(file: Path, rows: Sequence[_Row]) -> None:
+    import pyarrow
+
+    schema = _schema(_COLUMNS[file.name])
+    _write(
+        file,
+        pyarrow.table({name: pyarrow.array([row.get(name) for row in rows], kind) for name, kind in schema.items()}),
+    )
+
+
+def _write(file: Path, table: pyarrow.Table) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(table, file, compression="zstd", compression_level=19)
+
+
+def _rows(file: Path) -> list[_Row]:
+    found: list[_Row] = _table(file).to_pylist()
+    return found
+
+
+def _table(file: Path) -> pyarrow.Table:
+    """A file with the columns that it has to have, of their types and with nothing missing or infinite; those of
+    documents with the metrics beside them.
+    """
+    import pyarrow
+    from pyarrow import compute, parquet
+
+    columns = dict(_COLUMNS[file.name])
+    try:
+        table = parquet.read_table(file)
+        if file.name == DOCUMENTS:
+            columns |= dict.fromkeys(table.column_names, "number?") | columns
+        schema = pyarrow.schema(list(_schema(columns).items()))
+        table = table.select(list(columns)).cast(schema)
+    except (OSError, KeyError, ValueError, pyarrow.ArrowException) as error:
+        raise EnvironmentProblem(
+            f"{file.name} is a Parquet file with the columns {', '.join(columns)}, but it cannot be read as one "
+            f"({one_line(message_of(error), 300)}). Submit the run again."
+        ) from error
+    for name, kind in columns.items():
+        wrong = compute.is_null(table[name], nan_is_null=True)
+        if kind.endswith("?"):
+            wrong = compute.and_not(wrong, compute.is_null(table[name]))
+        if kind.startswith("number") and not kind.startswith("numbers"):
+            wrong = compute.or_(wrong, compute.is_inf(table[name]).fill_null(False))
+        if (row := compute.index(wrong, True).as_py()) >= 0:
+            with _place(file, row):
+                raise ValueError(f"{name} is {'a finite number' if 'number' in kind else 'needed'}")
+    return table
+
+
+@contextmanager
+def _place(file: Path, row: int) -> Iterator[None]:
+    """Within the block an error is one of a row of a file."""
+    try:
+        yield
+    except (AdaptiveBenchError, KeyError, TypeError, ValueError) as error:
+        why = f"there is no {error}" if isinstance(error, KeyError) else message_of(error)
+        raise EnvironmentProblem(
+            f"{file.name}, row {row}: {one_line(why, 300)}. Submit the run again, or correct that row."
+        ) from error

@@ -1,0 +1,194 @@
+"""What was measured: of a method on a task, of a training. A run reads it off its records, a board off an entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.savings import MATCH_PHASES, UNTIMED, Axis, MatchPhase, saving_name
+from adaptive_bench.store.time_curves import TimeCurve
+
+KNOWN = [(axis, phase) for phase in MATCH_PHASES for axis in UNTIMED]
+NAMES = [saving_name(axis, phase) for axis, phase in KNOWN]
+Floats = NDArray[np.float64]
+
+
+class Measurement(Protocol):
+    """What a table asks of a measured point."""
+
+    @property
+    def dial(self) -> float: ...
+    @property
+    def time_s(self) -> float: ...
+    @property
+    def docs(self) -> int: ...
+    @property
+    def scores(self) -> Mapping[str, float]: ...
+    @property
+    def savings(self) -> Mapping[str, float]: ...
+    @property
+    def claimed(self) -> float | None: ...
+    @property
+    def projected_shape(self) -> str | None: ...
+    @property
+    def bytes_per_token(self) -> float | None: ...
+    def saved(self, axis: Axis, phase: MatchPhase = "all") -> float | None: ...
+    def flops_per_token(self, phase: MatchPhase = "all") -> float | None: ...
+
+
+@dataclass(frozen=True)
+class MeasuredPoint:
+    """One method at one dial value on one task: a `Measurement` in plain values.
+
+    Attributes:
+        asked: Share of tokens it was asked to save.
+        savings: By name (see `saving_name`), those that are known.
+        flops: By phase FLOPs of a token, those that are known.
+        attention, mlp: By layer the share of tokens that executed the branch.
+    """
+
+    asked: float
+    dial: float
+    time_s: float
+    docs: int
+    scores: Mapping[str, float]
+    savings: Mapping[str, float]
+    flops: Mapping[str, float]
+    bytes_per_token: float | None = None
+    projected_shape: str | None = None
+    attention: Sequence[float] = ()
+    mlp: Sequence[float] = ()
+
+    @classmethod
+    def of(cls, asked: float, one: Evaluation, metrics: Sequence[str]) -> MeasuredPoint:
+        """From an evaluation, with those of its scores that a table has, in that order."""
+        saved = {name: one.saved(*known) for name, known in zip(NAMES, KNOWN, strict=True)}
+        flops = {phase: one.flops_per_token(phase) for phase in MATCH_PHASES}
+        sites = one.report.get("sites", ())
+        return cls(
+            asked,
+            one.dial,
+            one.time_s,
+            one.docs,
+            {metric: one.scores[metric] for metric in metrics if metric in one.scores},
+            {name: value for name, value in saved.items() if value is not None},
+            {phase: value for phase, value in flops.items() if value is not None},
+            one.bytes_per_token,
+            one.projected_shape,
+            *([site["executed"] for site in sites if site["branch"] == branch] for branch in ("attention", "mlp")),
+        )
+
+    @property
+    def claimed(self) -> float | None:
+        """Share of token-branches that the dial says it skips."""
+        return self.savings.get("claimed")
+
+    def saved(self, axis: Axis, phase: MatchPhase = "all") -> float | None:
+        """The share saved on an axis in a phase; `None` where it is not known."""
+        return self.savings.get(saving_name(axis, phase))
+
+    def flops_per_token(self, phase: MatchPhase = "all") -> float | None:
+        """FLOPs that a token fed in a phase cost on average; `None` where that is not known."""
+        return self.flops.get(phase)
+
+
+@dataclass(frozen=True)
+class Documents:
+    """What every document of a measured point scored, D of them.
+
+    Attributes:
+        numbers: Their indices.
+        scores: By metric, [D]; NaN where a document has none.
+        log_likelihood, size_bytes: [D], of texts that were scored as a whole; NaN for others.
+    """
+
+    numbers: tuple[int, ...]
+    scores: Mapping[str, Floats]
+    log_likelihood: Floats
+    size_bytes: Floats
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> Documents:
+        """From the samples of an evaluation."""
+        texts = [_scored_text(one) for one in samples]
+        metrics = dict.fromkeys(metric for one in samples for metric in one.scores)
+        return cls(
+            tuple(one.doc for one in samples),
+            {metric: _floats(one.scores.get(metric) for one in samples) for metric in metrics},
+            _floats(one.output if text else None for one, text in zip(samples, texts, strict=True)),
+            _floats(len(text.encode()) if text else None for text in texts),
+        )
+
+
+def _scored_text(one: Sample) -> str:
+    """The text whose log-likelihood an output is; empty where it is none."""
+    return one.target if isinstance(one.output, float) and isinstance(one.target, str) else ""
+
+
+def _floats(values: Iterable[Any]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=float)
+
+
+@dataclass(frozen=True)
+class MeasuredTraining:
+    """One training: what it cost, what it aimed at, and its log.
+
+    Attributes:
+        key: Names it, within a run.
+        base: The training it starts from, if it starts from one.
+        cost: `tokens`, `flops`, `parameters_added`, its base's left out; `None` where that is not known.
+        target: Where it aimed at a saving: `axis`, `saving`, and what its dial was found to save at the end of
+            training: `tokens` and by axis `priced`; `whole_layers` where it skips whole layers.
+        facts: Whatever else is known, for the reader.
+        steps, losses: [S] each.
+    """
+
+    key: str
+    method: str
+    seed: int
+    base: MeasuredTraining | None = None
+    cost: Mapping[str, float] | None = None
+    target: Mapping[str, Any] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    steps: Sequence[int] = ()
+    losses: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class MeasuredSweep:
+    """One seed of a method, trained towards one target, over its dial on one task.
+
+    Attributes:
+        method: Its spec, semantics included.
+        target: Saving it was trained towards, where its method was trained towards several.
+        split: `test`, or `validation` for documents that targets are chosen on.
+        variant: `shuffled` for the control of shuffled decisions, else empty.
+        levels: Savings to match at.
+        conditions: What it is comparable under, see `tables.comparable.Conditions`.
+        made_with: Versions and devices it was made with.
+        eligible: Where tokens may skip, in words.
+        documents_sha256: Digest of the documents and their right answers.
+        points: Rising in what they were asked for; each with its `documents`.
+        curves: Saved time by setting.
+    """
+
+    method: str
+    task: str
+    seed: int
+    training: MeasuredTraining
+    target: float | None
+    split: str
+    variant: str
+    levels: tuple[float, ...]
+    conditions: Mapping[str, Any]
+    made_with: str
+    eligible: str | None
+    documents_sha256: str | None
+    points: Sequence[MeasuredPoint]
+    documents: Sequence[Documents]
+    curves: Mapping[str, TimeCurve] = field(default_factory=dict)
