@@ -26,9 +26,11 @@ from adaptive_bench.store.digest import file_digest
 from adaptive_bench.store.measured import MeasuredSweep
 from adaptive_bench.store.run_files import is_entry
 from adaptive_bench.strict_yaml import read_mapping
+from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
 from adaptive_bench.tables.rows import Row as TableRow
 from adaptive_bench.tables.unparsable import unparsable_notes
+from adaptive_bench.task import Task
 from adaptive_bench.validation import rule_of
 
 from .headroom import read_headroom
@@ -217,7 +219,10 @@ def table_of(sweeps: Sequence[MeasuredSweep], config: Mapping[str, Any]) -> tupl
             warnings += said
     plain_rows = [row.to_json() for row in found]
     matched = [row for row in plain_rows if (row["axis"], row["phase"]) == (axis, phase)]
-    return plain_rows, list(dict.fromkeys([*unparsable_notes(matched), *warnings, *version_warnings(found)]))
+    here = (registry.get("tasks", task) for task in tasks if task in registry.names("tasks"))
+    notes = floor_ceiling_notes(plain_rows, (task for task in here if isinstance(task, Task)))
+    notes += unparsable_notes(matched)
+    return plain_rows, list(dict.fromkeys([*notes, *warnings, *version_warnings(found)]))
 
 
 def sums_of(folder: Path) -> str:

@@ -112,10 +112,9 @@ def verify(
     specs = {str(MethodSpec.parse(text)): text for text in known.config["methods"]}
     if (spec := str(MethodSpec.parse(rerun))) not in specs:
         raise UsageError(f"--rerun is a method of the entry, got {rerun!r}. {registry.did_you_mean(spec, specs)}")
-    given = {"methods": [specs[spec]], "seeds": [max(known.config["seeds"]) + 1 if seed is None else seed]}
-    given |= {"shuffled": False, "out": out, "device": device, "data_dir": data_dir} | (
-        {"model": model} if model else {}
-    )
+    fresh = max(known.config["seeds"]) + 1 if seed is None else seed
+    given: dict[str, Any] = {"methods": [specs[spec]], "seeds": [fresh], "shuffled": False}
+    given |= {"out": out, "device": device, "data_dir": data_dir, "model": model or known.config["model"]}
     try:
         config = RunConfig.model_validate({**known.config, **given})
     except ValidationError as error:

@@ -103,8 +103,8 @@ def measured_run(whole: Plan) -> Measurements:
                 )
             samples = [work.record.samples(asked) for asked in points]
             shown = work.split == "test" and not work.variant
-            texts = [[_text(one) for one in some[:SHOWN_DOCUMENTS]] for some in samples] if shown else []
-            found[work.folder] = sweep_of(work, points, samples), texts
+            written = [[_text(one) for one in some[:SHOWN_DOCUMENTS]] for some in samples] if shown else []
+            found[work.folder] = sweep_of(work, points, samples), written
     ordered = [found[work.folder] for work in whole.sweeps]
     texts = {(place, number): some for place, (_, one) in enumerate(ordered) for number, some in enumerate(one)}
     return Measurements([sweep for sweep, _ in ordered], [_logged(work) for work in whole.trainings], texts)
