@@ -32,8 +32,10 @@ def changed(small_entry, tmp_path):
         if name.endswith(".parquet"):
             table = parquet.read_table(folder / name)
             rows = table.to_pylist()
-            found = change(rows)
-            parquet.write_table(pyarrow.Table.from_pylist(rows if found is None else found), folder / name)
+            rows = change(rows) or rows
+            schema = [(one.name, one.type) for one in table.schema if one.name in rows[0]]
+            schema = [(key, pyarrow.string() if isinstance(rows[0][key], str) else kind) for key, kind in schema]
+            parquet.write_table(pyarrow.Table.from_pylist(rows, pyarrow.schema(schema)), folder / name)
         else:
             (folder / name).write_text(change)
         (folder / "SHA256SUMS").write_text(sums_of(folder))
