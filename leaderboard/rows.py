@@ -1,8 +1,9 @@
-"""Rows as they are let in: with values of their kinds, and texts that are a line each."""
+"""Rows as they are let in: with values of their kinds, and texts that are a line each, without markup."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from .plain import plain
 from .row import OF_A_TABLE, Row
 
 _LONGEST_TEXT = 1000
+_MARKUP = re.compile(r'[<>`|\\{}"$]|\]\(|//|www\.')  # of which no name is made
 _LONGEST_REASON = 2000
 
 
@@ -81,8 +83,10 @@ def checked(value: object) -> dict[str, Any]:
     except AdaptiveBenchError as error:
         raise Rejected(plain(message_of(error), 200)) from error
     for name, text in row.items():
-        if isinstance(text, str) and plain(text, _LONGEST_TEXT) != text:
-            raise Rejected(f"{name} is a line of at most {_LONGEST_TEXT} characters, got {plain(text, 40)!r}")
+        if isinstance(text, str) and (plain(text, _LONGEST_TEXT) != text or _MARKUP.search(text)):
+            raise Rejected(
+                f"{name} is a line of at most {_LONGEST_TEXT} characters without markup, got {plain(text, 40)!r}"
+            )
     return row
 
 

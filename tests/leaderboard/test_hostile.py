@@ -60,27 +60,24 @@ REFUSED = ("a\x1b[31mred", "right\u202eleft", "a\nb", "a\x00b", "x" * 5000)
 
 
 @pytest.fixture
-def hostile(small_entry, tmp_path):
-    """`hostile(text)`: an entry with that text in every place that a text may be in."""
+def changed(small_entry, tmp_path):
+    """`changed(change)`: an entry to which something was done, with sums as whoever did it writes them."""
 
-    def make(text):
+    def make(change):
         folder = shutil.copytree(small_entry, tmp_path / "entry", dirs_exist_ok=True)
-        names = (
-            "task",
-            "eligible",
-            "projected_shape",
-            "made_with",
-            "model",
-            "recipe",
-            "task_version",
-            "documents_sha256",
-        )
-        _rows(folder / "points.parquet", dict.fromkeys(names, text), lambda row: row | {"scores": [(text, 0.5)]})
+        change(folder)
+        (folder / "SHA256SUMS").write_text(sums_of(folder))
+        return folder
+
+    return make
+
+
+def free_texts(text):
+    """That text in every place that is shown and is no name of a row."""
+
+    def change(folder):
         _rows(folder / "texts.parquet", {"written": text, "target": text})
         _rows(folder / "training.parquet", {"order_sha256": text, "made_with": text})
-        documents = parquet.read_table(folder / "documents.parquet")
-        names = [text if "," in name else name for name in documents.column_names]
-        parquet.write_table(documents.rename_columns(names), folder / "documents.parquet")
         facts = dict.fromkeys(("causality", "kv_policy", "executor", "code", "variant"), text)
         (folder / "methods.json").write_text(json.dumps({"methods": {"gateskip": facts, text: facts}}))
         for file, values in (
@@ -89,10 +86,21 @@ def hostile(small_entry, tmp_path):
         ):
             known = yaml.safe_load((folder / file).read_text())
             (folder / file).write_text(yaml.safe_dump(known | values))
-        (folder / "SHA256SUMS").write_text(sums_of(folder))
-        return folder
 
-    return make
+    return change
+
+
+def names(text):
+    """That text as every name in a row."""
+
+    def change(folder):
+        columns = ("task", "eligible", "projected_shape", "made_with", "model", "recipe", "task_version")
+        _rows(folder / "points.parquet", dict.fromkeys(columns, text), lambda row: row | {"scores": [(text, 0.5)]})
+        documents = parquet.read_table(folder / "documents.parquet")
+        columns = [text if "," in name else name for name in documents.column_names]
+        parquet.write_table(documents.rename_columns(columns), folder / "documents.parquet")
+
+    return change
 
 
 def _rows(file, values, change=lambda row: row):
@@ -101,14 +109,23 @@ def _rows(file, values, change=lambda row: row):
     parquet.write_table(pyarrow.Table.from_pylist(rows, table.schema), file)
 
 
+def _harmless(site):
+    """Nothing in the files of a board is markup, a formula or a link."""
+    for path in (path for path in site.rglob("*") if path.suffix in (".html", ".js", ".md")):
+        assert not re.search(r"(?<!\\)<(script>document|img src=x)", path.read_text())
+    for path in site.rglob("*.csv.gz"):
+        cells = [cell for row in csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode())) for cell in row]
+        assert not any(re.match(r"[=@\t]|[+-][^\d.]", cell.lstrip()) for cell in cells)
+    assert "](" not in (site / "board.md").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_hostile_string_does_not_act(hostile, browser, tmp_path, text):
-    folder = hostile(text)
-    assert read_board([folder / "table.json"]).rows, "it is shown"
+def test_a_hostile_string_does_not_act(changed, browser, tmp_path, text):
+    folder = changed(free_texts(text))
     site = tmp_path / "site"
-    build([folder / "table.json"], site)
+    assert build([folder / "table.json"], site) == []
     with watched(browser) as opened:
         for path in (site / "index.html", site / "methods" / "gateskip.html"):
             page = opened(path, "file:", "", 1280, "light")
@@ -118,17 +135,22 @@ def test_a_hostile_string_does_not_act(hostile, browser, tmp_path, text):
             assert page.title() != "acted" and not page.query_selector(
                 "iframe, script[src^='//'], a[href^='javascript']"
             )
-    for path in (path for path in site.rglob("*") if path.suffix in (".html", ".js", ".md")):
-        assert "<script>document" not in path.read_text() and "<img src=x" not in path.read_text()
-    for path in site.rglob("*.csv.gz"):
-        cells = [cell for row in csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode())) for cell in row]
-        assert not any(re.match(r"[=@\t]|[+-][^\d.]", cell.lstrip()) for cell in cells)
-    assert "](" not in (site / "board.md").read_text()
+    _harmless(site)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_hostile_name_is_refused_or_harmless(changed, tmp_path, text):
+    folder = changed(names(text))
+    said = build([folder / "table.json"], tmp_path / "site")
+    assert [one for one in said if re.search(r"without markup", one)] == said
+    _harmless(tmp_path / "site")
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=["escape", "direction", "newline", "nothing", "long"])
-def test_what_is_no_line_of_text_is_refused_without_being_repeated(hostile, text):
-    folder = hostile(text)
+@pytest.mark.parametrize("place", [names, free_texts])
+def test_what_is_no_line_of_text_is_refused_without_being_repeated(changed, place, text):
+    folder = changed(place(text))
     board = read_board([folder / "table.json"])
     (said,) = board.refused
     assert not board.rows and said.isprintable() and len(said) < 1200

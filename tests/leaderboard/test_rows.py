@@ -31,6 +31,8 @@ GOOD = {
         ({"seeds": 2.5}, "seeds"),
         ({"beyond_target": "yes"}, "beyond_target"),
         ({"task": "a\x1b[31mred"}, "task is a line"),
+        ({"task": "<script>alert(1)</script>"}, "task is a line of .* without markup"),
+        ({"timing": "[x](javascript:alert(1))"}, "timing is a line of .* without markup"),
         ({"recipe": "x" * 2000}, "recipe is a line of at most 1000"),
     ],
 )
