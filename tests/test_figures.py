@@ -17,7 +17,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 WRITTEN = figures.figures(DOCS / "records")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 OF_CONCEPTS = (
-    "concepts.md", "protocol.md", "statistics.md", "tables.md", "headroom.md", "leaderboard.md",
+    "concepts.md", "protocol.md", "statistics.md", "tables.md", "headroom.md",
     "tuning.md", "speculation.md", "findings.md",
 )  # fmt: skip
 SVG = "{http://www.w3.org/2000/svg}"

@@ -20,7 +20,6 @@ from adaptive_bench.store.run_files import (
     check_run,
     config_in,
     has_ended,
-    is_entry,
     refuse_entry,
     run_command,
 )
@@ -249,8 +248,7 @@ def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
             f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
         )
     for folder in chosen:
-        if not is_entry(folder):
-            check_run(folder)
+        check_run(folder)
         if not has_ended(folder):
             raise EnvironmentProblem(
                 f"A finished run has a table.json, but there is none in {str(folder)!r}. `adaptive-bench list runs` "

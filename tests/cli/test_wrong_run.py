@@ -20,7 +20,6 @@ _TAKE_ENTRIES = (
     "leaderboard findings",
     "leaderboard paper",
     "leaderboard ranks",
-    "leaderboard verify",
 )
 # They take models too, of which not to be here is a problem of the surroundings.
 _TAKE_MODELS = ("inspect", "speculate", "headroom")
@@ -34,7 +33,7 @@ def _takers(group, path=()):
             yield " ".join((*path, name))
 
 
-_TAKERS = {*_takers(typer.main.get_command(app)), "leaderboard verify"} - {*_TAKE_MODELS}
+_TAKERS = {*_takers(typer.main.get_command(app))} - {*_TAKE_MODELS}
 TAKERS = sorted({"time --run" if name == "time" else name for name in _TAKERS})
 # A board leaves out what is damaged and says so; a run is removed and shown whatever it is.
 _GO_ON = ("leaderboard build", "leaderboard paper", "leaderboard ranks", "rm", "show")
