@@ -52,6 +52,12 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
     target = entries / run.resolve().name
     if target.exists():
         raise UsageError(f"An entry is never changed, but {str(target)!r} exists. Remove it first, or keep it.")
+    if not (run / "run.json").is_file() or read_json(run / "run.json").get("state") != "done":
+        raise EnvironmentProblem(
+            f"An entry is of a run that is done, with nothing failed, but {str(run)!r} is not. Give the run's command "
+            f"again (nothing is computed twice), then submit it."
+        )
+    check_unchanged(run / METHODS)
     config = read_mapping(run / CONFIG)
     named = [*config.get("tasks", ()), *(config.get("train_on") or ())]
     if of_a_machine := [task for task in named if PurePath(task.partition(":")[2]).is_absolute()]:
@@ -65,12 +71,6 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
         "versions": versions_of(run),
         "plugins": [path.name for path in plugins_in(run)],
     }
-    if not (run / "run.json").is_file() or read_json(run / "run.json").get("state") != "done":
-        raise EnvironmentProblem(
-            f"An entry is of a run that is done, with nothing failed, but {str(run)!r} is not. Give the run's command "
-            f"again (nothing is computed twice), then submit it."
-        )
-    check_unchanged(run / METHODS)
     try:
         with atomic.new_folder(target) as folder:
             manifest_of(run).check(deep=True)
