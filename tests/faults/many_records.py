@@ -107,7 +107,7 @@ def measure(home: Path, trainings: int, profile: bool) -> None:
     from adaptive_bench.leaderboard.site import build as build_page
     from adaptive_bench.runs import plan, run
     from adaptive_bench.runs.outcome.naming import run_folder
-    from adaptive_bench.runs.outcome.table import make_table
+    from adaptive_bench.runs.outcome.table import outcome_of
     from adaptive_bench.store.overview import pieces
     from adaptive_bench.store.results import load_results
 
@@ -119,7 +119,7 @@ def measure(home: Path, trainings: int, profile: bool) -> None:
     steps: dict[str, Callable[[], Any]] = {
         "plan": lambda: plan(config),
         "status": lambda: list(pieces(config.out)),
-        "table": lambda: make_table(plan(config)),
+        "table": lambda: outcome_of(plan(config)),
         "first run": lambda: run(config, jobs=1),
         "run": lambda: run(config, jobs=1),
         "table again": lambda: run(config, table_only=True),

@@ -10,7 +10,7 @@ from adaptive_bench.cli.diff import compared
 from adaptive_bench.cli.samples import documents
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.outcome.table import outcome_of
 from adaptive_bench.runs.outcome.trained import find_checkpoint, manifest_of, work_of
 from adaptive_bench.runs.work import training
 from adaptive_bench.store import manifest
@@ -53,9 +53,9 @@ def test_readers_need_neither_model_nor_the_code_that_measured(finished, monkeyp
 
 def test_without_a_manifest_records_say_themselves_what_they_are(finished):
     _, outcome = finished
-    rows = plain(make_table(work_of(outcome.folder))[0])
+    rows = plain(outcome_of(work_of(outcome.folder)).rows)
     (outcome.folder / manifest.FILE).unlink()
-    assert plain(make_table(work_of(outcome.folder))[0]) == rows == outcome.rows
+    assert plain(outcome_of(work_of(outcome.folder)).rows) == rows == outcome.rows
 
 
 def test_a_manifest_that_was_edited_is_refused(finished):

@@ -14,7 +14,7 @@ from adaptive_bench.leaderboard.samples import samples_of
 from adaptive_bench.method import Decision
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_name
-from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.outcome.table import outcome_of
 from adaptive_bench.runs.outcome.trained import manifest_of, work_of
 from adaptive_bench.runs.planning.shuffled import follows_method
 from adaptive_bench.runs.rederive import rederive
@@ -108,7 +108,7 @@ def test_rows_say_what_decisions_are_worth_wherever_they_are_made_from(config_of
     answers = json.loads((outcome.folder / "answers.json").read_text())["sweeps"]
     assert len(answers) == 6  # the control's are no answers of the method
     (outcome.folder / manifest.FILE).unlink()
-    plain = json.loads(json.dumps([row.to_json() for row in make_table(work_of(outcome.folder))[0]]))
+    plain = json.loads(json.dumps([row.to_json() for row in outcome_of(work_of(outcome.folder)).rows]))
     assert plain == again.rows
     file = tmp_path / "records.tar.xz"
     file.write_bytes(pack((config.out / "records").iterdir()))

@@ -8,7 +8,7 @@ import pytest
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.checks.model import model_facts
-from adaptive_bench.runs.outcome.table import make_table
+from adaptive_bench.runs.outcome.table import outcome_of
 from adaptive_bench.runs.planning.training_targets import default_target, layer_shares
 
 GATESKIP, MOD, STATIC = "gateskip", "mod[every=1]", "static_depth[trained=true]"
@@ -56,7 +56,7 @@ def test_of_targets_that_do_alike_the_smaller_serves_in_whatever_order_records_a
     config = config_of("random_skip[trained=true]", train={"learning_rate": 1e-30, "target": (0.1, 0.2)})
     assert run(config).exit_code == 0
     whole = plan(config)
-    rows, again = (make_table(one)[0] for one in (whole, replace(whole, sweeps=whole.sweeps[::-1])))
+    rows, again = (outcome_of(one).rows for one in (whole, replace(whole, sweeps=whole.sweeps[::-1])))
     assert {row.target for row in rows if row.score is not None} == {0.1}
     assert {row.target for row in again if row.score is not None} == {0.1}
 

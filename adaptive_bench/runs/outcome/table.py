@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,34 +45,14 @@ class Outcome:
     answers: dict[str, Any]
 
 
-def make_table(whole: Plan) -> tuple[list[Row], list[str]]:
-    """Rows of everything that is measured, and what is wrong with them."""
-    found = outcome_of(whole)
-    return found.rows, found.warnings
-
-
 def outcome_of(whole: Plan, check: Check | None = None) -> Outcome:
     """Everything that is read off records: one pass over them, group by group.
 
     Args:
         check: Is shown each measured point with its documents, and raises where it does not hold.
     """
-    with read_once(), _without_collector():
+    with read_once():
         return _Pass(whole, check).outcome()
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Of thousands of rows and plain values none is part of a circle, and Python's garbage collector would look at all
-    of them again and again.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @dataclass
