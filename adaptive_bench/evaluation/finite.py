@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from torch import Tensor, nn
 
+from adaptive_bench import stopping
 from adaptive_bench.backbone.quantization import plain_parts
 from adaptive_bench.errors import NotFinite
 from adaptive_bench.model.generation import Choose
@@ -23,7 +24,8 @@ class Watched:
         self._finite: Tensor | None = None
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The next token [B] from logits [B, V]."""
+        """The next token [B] from logits [B, V]. Texts take minutes to write: who is asked to stop does so here."""
+        stopping.check()
         chosen = self._choose(logits)
         finite = logits.gather(1, chosen[:, None]).isfinite().all()
         self._finite = finite if self._finite is None else self._finite & finite

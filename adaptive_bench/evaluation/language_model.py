@@ -287,9 +287,6 @@ class AdaptiveLM(TemplateLM):
         longest = max((len(member.token_ids) for member in mine), default=0)
         rows = Room(self.model).rows(self.batch_size, min(longest + settings.max_new_tokens, self.context_length))
 
-        def ended(texts: int) -> None:
-            task.advance(texts * group.count)
-
         def write_part() -> list[tuple[int, list[int]]]:
             choose = Watched(likeliest)
             write = partial(
@@ -301,7 +298,7 @@ class AdaptiveLM(TemplateLM):
                 eos_token_ids=self.end_tokens,
                 stop=stop_after(settings.until, self.tokenizer),
                 choose=choose,
-                ended=ended,
+                ended=lambda texts: task.advance(texts * group.count),
                 documents=[member.document for member in mine],
             )
             written: list[list[int]] = self._timed(write) if mine else []

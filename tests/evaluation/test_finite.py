@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from adaptive_bench import stopping
 from adaptive_bench.errors import NotFinite
 from adaptive_bench.evaluation.finite import Watched, check_metrics, check_scores
 from adaptive_bench.model.generation import likeliest
@@ -23,6 +24,15 @@ def test_a_step_without_numbers_is_remembered(bad):
     choose(fine)
     with pytest.raises(NotFinite, match="here"):
         choose.check("here", MODEL)
+
+
+def test_who_is_asked_to_stop_writes_no_further_token():
+    choose = Watched(likeliest)
+    with stopping.listening():
+        stopping.request()
+        with pytest.raises(stopping.Stopped):
+            choose(torch.zeros(1, 2))
+    assert choose(torch.tensor([[0.0, 1.0]])).tolist() == [1]
 
 
 def test_scores_without_numbers_are_refused():

@@ -180,16 +180,19 @@ def scores(rows):
     return [tuple(getattr(row, key) for key in keys) for row in rows]
 
 
-def looked_at(finished, file, content):
-    """Everything that reads records, with one file replaced; no number may differ from what was measured."""
+def looked_at(finished, file, content, *, sealed=True):
+    """Everything that reads records, with one file replaced; of sealed ones no number may differ from what was
+    measured.
+    """
     whole, out, _ = finished
     before = file.read_bytes()
     right = scores(outcome_of(whole).rows)
     try:
         file.write_bytes(content)
         table = holds(outcome_of, whole)
-        assert table is None or set(scores(table.rows)) <= set(right)
-        assert len(holds(lambda: list(pieces(out))) or []) == 2
+        assert table is None or not sealed or set(scores(table.rows)) <= set(right)
+        found = holds(lambda: list(pieces(out)))
+        assert not sealed or len(found or []) == 2
         for record in (whole.trainings[0].folder, whole.sweeps[0].folder):
             holds(show, record)
     finally:
@@ -209,16 +212,7 @@ def test_records_of_another_hand(data, finished, files):
     """Without the digest at their end, as earlier versions wrote them, and with something else in them."""
     file = data.draw(st.sampled_from([file for file in files if file.suffix == ".json"]))
     values = {key: value for key, value in json.loads(file.read_text()).items() if key != "content_sha256"}
-    whole, out, _ = finished
-    before = file.read_bytes()
-    try:
-        file.write_text(json.dumps(data.draw(altered(values))))
-        holds(outcome_of, whole)
-        holds(lambda: list(pieces(out)))
-        for record in (whole.trainings[0].folder, whole.sweeps[0].folder):
-            holds(show, record)
-    finally:
-        file.write_bytes(before)
+    looked_at(finished, file, json.dumps(data.draw(altered(values))).encode(), sealed=False)
 
 
 @examples(50)

@@ -33,13 +33,13 @@ def test_a_chart_is_read_by_keyboard_and_pointer_and_has_names_that_cover_none(o
     page.keyboard.press("ArrowRight")
     first = readout.inner_text()
     page.keyboard.press("ArrowRight")
-    assert first != readout.inner_text() and "gateskip at 15 %: " in readout.inner_text()
+    assert first != readout.inner_text() and "mod at 15 %: " in readout.inner_text()
     page.keyboard.press("ArrowDown")
-    assert "mod at 15 %: " in readout.inner_text()
-    shown = page.locator("section[data-task=nano_math] tr:has-text('mod') td:nth-child(3)").inner_text().split()
+    assert "gateskip at 15 %: " in readout.inner_text()
+    shown = page.locator("section[data-task=nano_math] tr:has-text('gateskip') td:nth-child(3)").inner_text().split()
     assert shown[0].rstrip("‡≈*") in readout.inner_text()
     page.keyboard.press("Enter")
-    wait(page, "location.hash.includes('pin=mod')")
+    wait(page, "location.hash.includes('pin=gateskip')")
     boxes = figure.locator("text.name").evaluate_all(
         "(all) => all.map((one) => { const box = one.getBoundingClientRect(); return [box.top, box.bottom]; })"
     )

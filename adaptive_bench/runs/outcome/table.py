@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,22 +37,8 @@ class Outcome:
 
 def outcome_of(whole: Plan) -> Outcome:
     """Everything that is read off records: one pass over them, group by group."""
-    with read_once(), _without_collector():
+    with read_once():
         return _Pass(whole).outcome()
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Of thousands of rows and plain values none is part of a circle, and Python's garbage collector would look at all
-    of them again and again.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @dataclass
