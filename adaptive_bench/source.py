@@ -224,7 +224,7 @@ def _mentioned(file: Path) -> tuple[frozenset[str], frozenset[Path]]:
             start = ".." * bool(node.level) + (f"{node.module}." if node.module else "")
             modules |= {f"{start}{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            named.add(file.parent / node.value)
+            named |= set() if os.path.isabs(node.value) else {file.parent / node.value}  # noqa: PTH117
     # Of texts that are no paths it is False.
     return frozenset(modules), frozenset(path for path in named if os.path.isfile(path))  # noqa: PTH113
 
