@@ -202,7 +202,7 @@ def test_what_we_say_of_a_plugins_call_stays_as_it_is(plugin):
 
 
 def test_what_we_refuse_of_a_plugin_is_found_at_its_line(plugin):
-    mine = plugin("def mine():\n    from adaptive_bench.method import DialSpec\n    DialSpec('', 0, 0, 0)\n")
+    mine = plugin("def mine():\n    from adaptive_bench.method import DialSpec\n    DialSpec('share', 0, 1, 2)\n")
     found = faults.explained(raised(mine))
-    assert type(found) is PluginFault and str(found).startswith("A dial has a name")
+    assert type(found) is PluginFault and str(found).startswith("A dial has a range")
     assert "It was given in " in str(found) and "mine.py, line 5, in mine." in str(found)

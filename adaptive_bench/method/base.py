@@ -10,8 +10,6 @@ from pydantic import (
     ConfigDict,
     PydanticUserError,
     ValidationError,
-    ValidationInfo,
-    field_validator,
     model_validator,
 )
 from torch import Tensor, nn
@@ -32,7 +30,7 @@ from adaptive_bench.method.site_view import SiteView
 from adaptive_bench.method.sparing import Sparing
 from adaptive_bench.method.thresholds import Thresholds
 from adaptive_bench.spec import MethodSpec, Semantics
-from adaptive_bench.validation import refuse_truth_for_number, rule_of
+from adaptive_bench.validation import rule_of
 
 CausalityClass = Literal["C0", "C1", "C2"]
 KVPolicy = Literal["recompute", "copy_below", "evict", "defer"]
@@ -57,12 +55,6 @@ class MethodConfig(BaseModel):
     may_agree: ClassVar[frozenset[str]] = frozenset()
     falling: ClassVar[Mapping[str, str]] = {}
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _numbers_are_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        refuse_truth_for_number(value, cls.model_fields[str(info.field_name)].annotation)
-        return value
 
     @model_validator(mode="after")
     def _schedules_fall(self) -> Self:
@@ -147,11 +139,6 @@ class Method(Sparing):
         self.listeners: list[Callable[[SiteView, Decision], None]] = []
         self._progress: tuple[int, int] | None = None
         self.target = DEFAULT_TARGET
-        if not isinstance(self.dial, DialSpec):
-            raise PluginFault(
-                f"The dial of a method is a DialSpec, got {type(self.dial).__name__} of {in_plugin(type(self))}. "
-                f"Correct it in the class."
-            )
         self.value = self.dial.skip_nothing
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -301,11 +288,6 @@ class Method(Sparing):
     def end_training(self) -> None:
         """Called after the last optimizer step: another training has to tell its schedules where it stands."""
         self._progress = None
-
-    @property
-    def progress(self) -> tuple[int, int] | None:
-        """The optimizer step under way and how many there are, as `begin_step` told it."""
-        return self._progress
 
     @property
     def step(self) -> int:

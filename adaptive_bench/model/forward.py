@@ -22,7 +22,6 @@ from adaptive_bench.engine.meter import DecisionMeter
 from adaptive_bench.engine.static_cache import StaticCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Method, Phase, Session
-from adaptive_bench.method.answers import check_losses, check_weight
 from adaptive_bench.method.spread import Spread
 from adaptive_bench.model import forward_arguments as arguments
 from adaptive_bench.spec import MethodSpec
@@ -387,8 +386,6 @@ class ForwardModel(nn.Module):
         terms = {"ce": loss.detach()}
         if self.training:  # the other losses are there to train with
             main, losses = self.method.main_loss_weight(call), self.method.losses(call)
-            check_weight(main, self.method)
-            check_losses(losses, self.method)
             loss = loss * main
             for name, (weight, value) in losses.items():
                 terms[name] = value.detach()

@@ -9,7 +9,6 @@ from typing import Any
 from torch import Tensor
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method.dial import as_number
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.forward_arguments import check_ids, check_like, check_mask
 
@@ -54,9 +53,7 @@ def checked_savings(savings: Any) -> list[float]:
     Raises:
         UsageError: They are no shares.
     """
-    if isinstance(savings, Mapping | str) or not isinstance(savings, Iterable):
-        raise UsageError(f"Savings are a list of shares such as [0.05, 0.1], got {savings!r}. Give a list.")
-    shares = [as_number(saving, "A saving") for saving in savings]
+    shares = [float(saving) for saving in savings]
     if wrong := [share for share in shares if not 0 <= share <= 1]:
         raise UsageError(f"A saving is a share from 0 to 1, got {wrong[0]!r}. Give 0.15 for 15 %.")
     return shares

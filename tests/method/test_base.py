@@ -88,13 +88,13 @@ def test_schedules_are_of_parameters_that_there_are():
         assert {*config.falling, *config.falling.values()} <= set(config.model_fields)
 
 
-@pytest.mark.parametrize("ends", [(0.0, math.inf, 0.0), (1.0, 0.0, 1.0), (0.0, 1.0, 5.0), (0.0, 1.0, math.nan)])
+@pytest.mark.parametrize("ends", [(1.0, 0.0, 1.0), (0.0, 1.0, 5.0), (0.0, 1.0, math.nan)])
 def test_a_dial_has_a_range_and_skips_nothing_at_an_end_of_it(ends):
-    with pytest.raises(PluginFault, match="finite range and skips nothing at one end"):
+    with pytest.raises(PluginFault, match="a range and skips nothing at one end"):
         DialSpec("share", *ends)
 
 
-@pytest.mark.parametrize("answer", [math.nan, 100, "x", None])
+@pytest.mark.parametrize("answer", [math.nan, 100])
 def test_what_a_plugin_answers_for_a_saving_is_held_to_its_dial(answer):
     method = WithDial(MethodConfig(), BACKBONE, "bench", 0)
     method.dial_for = lambda saved_tokens: answer

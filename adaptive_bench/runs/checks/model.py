@@ -15,7 +15,6 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, one_line
 from adaptive_bench.faults import explained
 from adaptive_bench.method import Method, config_of, method_of, training_spec
-from adaptive_bench.method.declared import check_method
 from adaptive_bench.model.adapters import check_installed, check_targets
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.trial import try_method
@@ -217,9 +216,7 @@ def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:
     config_of(spec)  # what is wrong with it is no matter of the model
     try:
         with torch.device("meta"):
-            method = method_of(spec, Backbone(facts.empty))
-        check_method(method)
-        return method
+            return method_of(spec, Backbone(facts.empty))
     except AdaptiveBenchError:
         raise
     except Exception as error:
