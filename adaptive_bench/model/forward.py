@@ -200,7 +200,7 @@ class ForwardModel(nn.Module):
 
         if self.training and labels is not None and not return_logits:
             return CausalLMOutputWithPast(loss=self._loss(call, call.cross_entropy(hidden), share))
-        logits = self._logits(call, hidden, arguments.positions_to_keep(logits_to_keep, call.valid.shape[1]))
+        logits = self._logits(call, hidden, arguments.positions_to_keep(logits_to_keep))
         loss = states = None
         if labels is not None:
             given = {"logits": logits, "labels": call.labels, "vocab_size": self.backbone.vocab_size}
@@ -249,7 +249,7 @@ class ForwardModel(nn.Module):
         call.end()
         if layers.stop < self.backbone.num_layers:
             return hidden
-        return self._logits(call, hidden, arguments.positions_to_keep(0, input_ids.shape[1]))
+        return self._logits(call, hidden, arguments.positions_to_keep(0))
 
     def compute_report(self) -> Report:
         """What all calls saved since the dial was last set (as `dial` or `saving`), or since `reset_ledger`."""
@@ -270,8 +270,11 @@ class ForwardModel(nn.Module):
         requests: Sequence[int] | None,
         documents: Tensor | None,
     ) -> EngineCall:
-        place = self.backbone.decoder.embed_tokens.weight.device
-        input_ids = arguments.checked_call(input_ids, place, attention_mask, cache, continuation_mask, phase, requests)
+        assert input_ids is not None
+        arguments.check_ids(input_ids)
+        arguments.check_cache(cache, input_ids)
+        if attention_mask is not None:
+            arguments.check_mask(attention_mask, input_ids, cache)
         batch, length = input_ids.shape
         executor, policy = self.executor, self.method.kv_policy
         continues = cache is not None and cache.get_seq_length() > 0
