@@ -159,7 +159,9 @@ def verify(
         str | None, typer.Option(help="Only these specs of the entry, where training all takes too long.")
     ] = None,
     documents: Annotated[int, typer.Option(min=1, help="How many documents are asked again.")] = 32,
-    saving: Annotated[float, typer.Option(help="Share of saved tokens: the measured point next to it.")] = 0.15,
+    saving: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of saved tokens: the measured point next to it.")
+    ] = 0.15,
     tolerance: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Share of documents whose score may differ, for rounding.")
     ] = TOLERATED_SHARE,

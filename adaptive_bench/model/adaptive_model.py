@@ -28,7 +28,6 @@ from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_dec
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.checkpoints import find_trained
 from adaptive_bench.store.shelves import DEFAULT_OUT
-from adaptive_bench.validation import as_path
 
 
 class AdaptiveModel(HuggingFaceModel):
@@ -347,7 +346,7 @@ class AdaptiveModel(HuggingFaceModel):
         """
         if isinstance(folder, str) and is_hub_id(folder):
             folder = fetched(folder)
-        folder = as_path(folder, "A saved model is loaded from a folder or by a hub id")
+        folder = Path(folder)
         saved = files.read(folder)
         spec = saved.spec if spec is None else MethodSpec.of(spec)
         alike = spec == saved.spec or trained_alike(spec, saved.spec)
@@ -395,5 +394,5 @@ class AdaptiveModel(HuggingFaceModel):
         if self._forget_what_is_stale():
             raise self._stale()
         measured = stored_calibration.StoredCalibration.of(self.method, dials, text)
-        folder = as_path(folder, "A calibration is stored in a saved model's folder")
+        folder = Path(folder)
         stored_calibration.write(folder, self.spec, name, measured)

@@ -19,7 +19,7 @@ from adaptive_bench.method import config_of
 from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
 from adaptive_bench.model.device import find_device
 from adaptive_bench.probed import Matrix
-from adaptive_bench.progress import Reporter, checked_reporter
+from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.testing.backbones import FAMILIES
 from adaptive_bench.testing.capabilities import capability_matrix
@@ -139,7 +139,7 @@ def check_specs(
     results: list[Result] = []
     behaviours: dict[MethodSpec, str] = {}
     shared: Shared = {}
-    with checked_reporter(reporter).task("check", len(specs) * len(families)) as task:
+    with (reporter or SilentReporter()).task("check", len(specs) * len(families)) as task:
         for spec in specs:
             failed = False
             for family in families:
