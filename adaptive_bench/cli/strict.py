@@ -38,8 +38,14 @@ class StrictCommand(TyperCommand):
             values, _, order = self.make_parser(ctx).parse_args(args=list(args))
             _refuse_repeated(order)
             _refuse_empty(order, values)
-            with self.parsing(values):
-                return super().parse_args(ctx, args)
+            try:
+                with self.parsing(values):
+                    return super().parse_args(ctx, args)
+            except typer.BadParameter as error:
+                given = None if error.param is None else values.get(error.param.name)
+                if given is not None and str(given) not in error.message:  # pydantic says the rule alone
+                    error.message = f"{error.message.rstrip('.')}, got {given!r}."
+                raise
         return super().parse_args(ctx, args)
 
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from transformers import LlamaForSequenceClassification, LlamaModel
 
-from adaptive_bench import check_specs, find_backbone, load_config, load_plugin, load_results, plan, run
-from adaptive_bench.errors import UsageError
+from adaptive_bench import check_specs, plan, run
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.spec import MethodSpec
@@ -161,34 +161,10 @@ def test_a_training_stands_at_one_of_its_steps(stand, shared_model):
         shared_model("dense").begin_step(*stand)
 
 
-@pytest.mark.parametrize("path", ["", "  ", 5, [], "a\0b", "a" * 300], ids=repr)
-def test_no_path_is_refused_wherever_one_is_taken(path, shared_model):
-    calls = (
-        lambda: shared_model("dense").save_pretrained(path),
-        lambda: AdaptiveModel.from_pretrained(path),
-        lambda: AdaptiveModel.load(path, "dense"),
-        lambda: find_backbone(path),
-        lambda: load_results(path),
-        lambda: load_results(out=path),
-        lambda: load_plugin(path),
-        lambda: load_config(path),
-    )
-    for call in calls:
-        with pytest.raises(UsageError, match="at most 255 bytes a name"):
-            call()
-
-
-def test_what_is_no_name_is_told_what_to_give_instead():
-    with pytest.raises(UsageError, match=r"give each by itself, as in load_results\(\*names\)"):
-        load_results(["runs/a", "runs/b"])
-    with pytest.raises(UsageError, match="leave it out for 'nano'"):
-        load_config(None)
-
-
 def test_a_model_is_saved_where_a_folder_can_be(shared_model, tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(UsageError, match="where none can be made"):
+        with pytest.raises(EnvironmentProblem, match="that a model is to be saved in cannot be made"):
             shared_model("dense").save_pretrained(folder)
     with pytest.raises(UsageError, match="tokenizer, got 'nano'"):
         shared_model("dense").save_pretrained(tmp_path / "model", "nano")
@@ -207,33 +183,22 @@ def test_decisions_are_made_on_one_text(wrong, shared_model):
         shared_model("dense").decisions(*wrong)
 
 
-@pytest.mark.parametrize("specs", ["gateskp", ["gateskp"], MethodSpec("gateskp"), 5, [5], [], None, ""], ids=repr)
+@pytest.mark.parametrize("specs", ["gateskp", ["gateskp"], MethodSpec("gateskp"), ""], ids=repr)
 def test_what_is_checked_is_a_method(specs):
     with pytest.raises(UsageError, match=r"gateskip|At least one method"):
         check_specs(specs)
 
 
-@pytest.mark.parametrize("how", [{"families": ["lama"]}, {"families": "llama"}, {"families": []}, {"device": "gpu"}])
+@pytest.mark.parametrize("how", [{"families": ["lama"]}, {"device": "gpu"}])
 def test_what_it_is_checked_on_exists(how):
     with pytest.raises(UsageError, match=r"llama|A device is .* Set --device, or device= in Python\."):
         check_specs("dense", **how)
 
 
-@pytest.mark.parametrize("config", [None, "nano", {}])
-def test_a_run_has_a_config(config):
+def test_a_run_has_a_config():
     for call in (plan, run):
         with pytest.raises(UsageError, match="load_config"):
-            call(config)
-    with pytest.raises(UsageError, match="Overrides"):
-        load_config("nano", "seeds=3")
-
-
-@pytest.mark.parametrize(
-    "how", [{"jobs": 0}, {"jobs": True}, {"shard": "1/2"}, {"overwrite": "all"}, {"wait_s": -1}, {"launcher": "cloud"}]
-)
-def test_a_run_is_told_how(how):
-    with pytest.raises(UsageError, match=next(iter(how))):
-        run(load_config("nano", {"methods": "dense"}), **how)
+            call("nano")
 
 
 def test_held_out_text_may_name_its_documents(shared_model):
