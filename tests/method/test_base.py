@@ -4,7 +4,6 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from pydantic import Field
 
 from adaptive_bench import registry
 from adaptive_bench.errors import PluginFault, UsageError
@@ -44,26 +43,6 @@ def test_what_falls_in_training_does_not_end_above_its_start(text, said):
     with pytest.raises(UsageError, match=said) as refused:
         method_class(spec).parse_config(spec)
     assert "got 0.9 and 0.5" in str(refused.value) and text.partition("[")[0] in str(refused.value)
-
-
-def test_a_config_with_a_type_that_is_not_there_is_the_methods_fault():
-    class Unfinished(WithDial):
-        class Config(MethodConfig):
-            width: "nobody_knows" = 1  # noqa: F821 - that is what it is about
-
-    with pytest.raises(PluginFault, match=r"The Config of 'mine' cannot be used.*nobody_knows"):
-        Unfinished.parse_config(MethodSpec("mine"))
-
-
-def test_a_default_that_is_no_value_of_its_parameter_is_the_methods_fault():
-    class Wide(WithDial):
-        class Config(MethodConfig):
-            width: int = Field("wide", ge=1)
-
-    with pytest.raises(PluginFault, match=r"of 'mine' is a value of it, but that of 'width' is 'wide'"):
-        Wide.parse_config(MethodSpec("mine"))
-    with pytest.raises(UsageError, match=r"mine: width is wrong, got '0'"):
-        Wide.parse_config(MethodSpec("mine", {"width": "0"}))
 
 
 def test_a_parameter_without_a_default_is_asked_for():

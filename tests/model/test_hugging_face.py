@@ -160,8 +160,6 @@ def test_the_context_ends_a_row(shared_model, random_text):
         {"assistant_model": object()},
         {"inputs_embeds": torch.zeros(1, 2, 32)},
         {"no_such_argument": 1},
-        {"max_new_tokens": 0},
-        {"temperature": -1.0, "do_sample": True},
         {"stop_strings": ["x"]},
         {"num_return_sequences": 2},
         {"generator": torch.Generator(), "num_beams": 2},

@@ -75,14 +75,13 @@ def test_positions_are_taken_where_they_are_the_models_own(shared_model, random_
     ("arguments", "wanted"),
     [
         ({"inputs_embeds": torch.zeros(1, 2, 32)}, "inputs_embeds.*input_ids"),
-        ({"input_ids": [1, 2]}, r"got list.*return_tensors='pt'"),
         ({"input_ids": torch.zeros(3, dtype=torch.long)}, r"\[3\]"),
         (
             {"input_ids": torch.zeros(1, 2, dtype=torch.long), "output_attentions": True},
             "output_attentions.*backbone_model",
         ),
     ],
-    ids=["embeddings", "list", "flat", "attentions"],
+    ids=["embeddings", "flat", "attentions"],
 )
 def test_what_cannot_be_honoured_is_refused(arguments, wanted, shared_model):
     with pytest.raises(UsageError, match=wanted):

@@ -238,7 +238,6 @@ def test_a_list_of_weights_stays_in_its_folder(model_copy, name):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"num_hidden_layers": 10**9},
         {"num_hidden_layers": "many"},
         {"vocab_size": 10**12},
         {"hidden_size": 2**20},
