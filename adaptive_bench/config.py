@@ -166,7 +166,7 @@ class RunConfig(Strict):
     @field_validator("out", "data_dir", mode="before")
     @classmethod
     def _a_path(cls, value: Any) -> Any:
-        return Path(value).expanduser() if isinstance(value, str | Path) else value
+        return type(value)(Path(value).expanduser()) if isinstance(value, str | Path) else value  # of JSON a text
 
     @field_validator("seeds", mode="before")
     @classmethod

@@ -23,7 +23,8 @@ def checked_text(batches: Any, least: int = 0) -> list[dict[str, Tensor]]:
     Raises:
         UsageError: They are something else.
     """
-    found = [batches] if isinstance(batches, Mapping) else list(batches)  # one by mistake would be a list of its keys
+    # One batch in place of a list would be a list of its keys.
+    found: list[dict[str, Tensor]] = [dict(batches)] if isinstance(batches, Mapping) else list(batches)
     if len(found) < least:
         raise _no_text(f"{len(found)} batches where one is needed")
     for number, batch in enumerate(found, 1):

@@ -127,7 +127,7 @@ def test_a_config_that_transformers_cannot_build_is_no_defect_of_ours(copied, en
 
 
 def test_a_config_that_asks_for_other_attention_is_refused(copied):
-    with pytest.raises(AdaptiveBenchError, match="flash"):
+    with pytest.raises(AdaptiveBenchError, match=r"(?i)flash.*(Correct the file|attn_implementation)"):
         model_facts(str(copied(attn_implementation="flash_attention_2")))
 
 
