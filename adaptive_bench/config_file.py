@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE, RunConfig, keys
-from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
 from adaptive_bench.recipe import ForModels
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of
@@ -117,8 +117,12 @@ def preset_naming(model: str | None) -> str | None:
 
 
 def preset_file(name: str) -> Path:
-    """The file of a registered config."""
-    return Path(registry.get("configs", name))
+    """The file of a registered config; a plugin that registers something else is at fault."""
+    registered = registry.get("configs", name)
+    if not isinstance(registered, str | Path):
+        got = f"{type(registered).__name__} under {name!r} ({registry.origin('configs', name)})"
+        raise PluginFault(f"What is registered as a config is the path of a YAML file, got {got}. Correct the plugin.")
+    return Path(registered)
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,16 +40,17 @@ def refuse_unsupported(
         )
 
 
-def check_ids(ids: Tensor) -> None:
-    """Refuse token ids that are not [B, S].
+def check_ids(ids: Any) -> None:
+    """Refuse what are no token ids [B, S], such as a text.
 
     Raises:
-        UsageError: They have another shape, or there is none.
+        UsageError: It is no tensor, has another shape, or holds no token.
     """
-    if ids.dim() != 2 or not ids.numel():
+    if not isinstance(ids, Tensor) or ids.dim() != 2 or not ids.numel():
+        got = f"the shape {list(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
         raise UsageError(
-            f"input_ids are a tensor [rows, tokens] of token ids with one token at least, got the shape "
-            f"{list(ids.shape)}. Give those of tokenizer(texts, return_tensors='pt')."
+            f"input_ids are a tensor [rows, tokens] of token ids with one token at least, got {got}. "
+            f"Give those of tokenizer(texts, return_tensors='pt')."
         )
 
 

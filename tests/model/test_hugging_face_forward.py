@@ -102,15 +102,6 @@ def test_a_number_of_another_library_is_a_number(share, shared_model):
     assert model.dial == pytest.approx(0.3, abs=1e-6) and type(model.dial) is float
 
 
-@pytest.mark.parametrize("share", ["0.3", None, True, [0.3], torch.tensor([0.1, 0.3])], ids=repr)
-def test_what_is_no_number_is_no_saving(share, shared_model):
-    model = shared_model("random_skip")
-    for name in ("saving", "dial"):
-        with pytest.raises(UsageError, match=f"number, got .*{type(share).__name__}"):
-            setattr(model, name, share)
-    assert model.saving == 0.0
-
-
 def test_what_is_no_model_is_refused_with_a_next_step(shared_model, shared_backbone):
     with pytest.raises(UsageError, match=r"got 'nano'.*find_backbone\('nano'\)\.load_model\(\)"):
         AdaptiveModel.build("nano", "gateskip")
