@@ -80,6 +80,12 @@ def _facts(source: BackboneSource) -> ModelFacts:
     empty = empty_model(source)
     Backbone(empty)
     facts = ModelFacts(source, empty)
+    if source.weight_bytes and facts.parameters > source.weight_bytes:  # before anybody makes room for them
+        raise EnvironmentProblem(
+            f"The weights of a model have every parameter of its config.json, but that of {source.name!r} describes "
+            f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. Copy or save "
+            f"the model again, or name another one."
+        )
     if source.is_local and source.forms is None:  # of a GGUF file transformers looks at names when it reads weights
         return replace(facts, unused=tuple(check_heads(source.name, Path(source.location), empty)))
     return facts
