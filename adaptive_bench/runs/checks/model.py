@@ -20,7 +20,7 @@ from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.trial import try_method
 from adaptive_bench.runs.cost.estimate import Trait
 from adaptive_bench.runs.planning.backbones import BackboneSource, empty_model, find_backbone
-from adaptive_bench.runs.planning.model_folder import check_heads
+from adaptive_bench.runs.planning.model_folder import AGAIN, check_heads
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.tracking import check_trackers
 
@@ -83,8 +83,7 @@ def _facts(source: BackboneSource) -> ModelFacts:
     if source.weight_bytes and facts.parameters > source.weight_bytes:  # before anybody makes room for them
         raise EnvironmentProblem(
             f"The weights of a model have every parameter of its config.json, but that of {source.name!r} describes "
-            f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. Copy or save "
-            f"the model again, or name another one."
+            f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. {AGAIN}"
         )
     if source.is_local and source.forms is None:  # of a GGUF file transformers looks at names when it reads weights
         return replace(facts, unused=tuple(check_heads(source.name, Path(source.location), empty)))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # What decides how a model computes and reads text; a README beside it does not.
 _FILES = ("*.safetensors", "*.json", "*.model", "*.txt", "*.jinja")
-_AGAIN = "Copy or save the model again; after a clone with Git LFS call `git lfs pull` in its folder."
+AGAIN = "Copy or save the model again; after a clone with Git LFS call `git lfs pull` in its folder."
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -83,7 +83,7 @@ def check_config(file: Path, model: str) -> None:
         config = dict(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise EnvironmentProblem(
-            f"The file {str(file)!r} must describe a model in JSON, but cannot be read: {message_of(error)}. {_AGAIN}"
+            f"The file {str(file)!r} must describe a model in JSON, but cannot be read: {message_of(error)}. {AGAIN}"
         ) from error
     family, known = config.get("model_type"), registry.names("families")
     if family not in known:
@@ -121,7 +121,7 @@ def check_heads(name: str, folder: Path, empty: PreTrainedModel) -> list[str]:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
         raise EnvironmentProblem(
             f"The weights of a model are in model.safetensors, or in the files that model.safetensors.index.json "
-            f"lists, but in {str(folder)!r} they cannot be read: {type(error).__name__}: {message_of(error)}. {_AGAIN} "
+            f"lists, but in {str(folder)!r} they cannot be read: {type(error).__name__}: {message_of(error)}. {AGAIN} "
             f"Weights in another format are converted by save_pretrained."
         ) from error
     # transformers decides what fits: it knows of tied weights, of names that earlier versions wrote, and of
