@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE, RunConfig, keys
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
 from adaptive_bench.recipe import ForModels
 from adaptive_bench.strict_yaml import read_mapping
-from adaptive_bench.validation import as_path, rule_of
+from adaptive_bench.validation import rule_of
 
 DEFAULT_PRESET = "nano"
 
@@ -42,16 +42,9 @@ def load_config(
     Raises:
         UsageError: Unknown preset or key (with a suggestion), or a value out of range.
         EnvironmentProblem: The file or the data folder does not exist or cannot be read.
-        PluginFault: A plugin registered something else than the path of a preset.
     """
-    step = f"Name one, or leave it out for {DEFAULT_PRESET!r}."
-    path = as_path(preset_or_path, "A config is the name of a preset or a YAML file", step).expanduser()
+    path = Path(preset_or_path).expanduser()
     preset = None
-    if overrides is not None and not isinstance(overrides, Mapping):
-        raise UsageError(
-            f"Overrides of a config are keys with values, such as {{'train': {{'steps': 10}}}}, got {overrides!r}. "
-            f"Give a dict, or leave them out."
-        )
     if path.suffix not in {".yaml", ".yml"}:
         if path.exists() and str(preset_or_path) not in registry.names("configs"):
             of_run = path if path.is_dir() else path.parent
@@ -77,25 +70,6 @@ def load_config(
     return config
 
 
-def validated(config: RunConfig) -> RunConfig:
-    """A config as it is, or what its values mean: `model_copy` takes any keys and values.
-
-    Raises:
-        UsageError: They are none that `load_config` would take.
-    """
-    values = _values_of(config)
-    try:
-        found = type(config).model_validate(values)
-    except ValidationError as error:
-        raise UsageError(_Explanation(values, {}, Path()).of(error)) from error
-    return found.with_controls_of(config)
-
-
-def _values_of(part: BaseModel) -> dict[str, Any]:
-    """What stands in a config and its parts, unknown keys too, which `model_dump` leaves out."""
-    return {key: _values_of(value) if isinstance(value, BaseModel) else value for key, value in vars(part).items()}
-
-
 def check_data_folder(folder: Path | None) -> None:
     """Refuse a folder of local data that is not there, also where nothing of it would be read.
 
@@ -115,14 +89,9 @@ def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
     base = values.pop("extends", None)
     if base is None:
         return values
-    if not isinstance(base, str):
+    if not isinstance(base, str) or base.endswith((".yaml", ".yml")):
         raise UsageError(
-            f"The config {str(path)!r} extends one preset, by its name, got {one_line(repr(base), 60)}. Write for "
-            f"example extends: nano."
-        )
-    if base.endswith((".yaml", ".yml")):
-        raise UsageError(
-            f"The config {str(path)!r} extends a preset by its name, not a file, got {one_line(base, 60)}. Write for "
+            f"The config {str(path)!r} extends one preset, by its name, got {one_line(str(base), 60)}. Write for "
             f"example extends: nano, and the keys that differ below it."
         )
     if base in above:
@@ -151,10 +120,8 @@ def preset_file(name: str) -> Path:
     """The file of a registered config; a plugin that registers something else is at fault."""
     registered = registry.get("configs", name)
     if not isinstance(registered, str | Path):
-        raise PluginFault(
-            f"What is registered as a config is the path of a YAML file, got {type(registered).__name__} under "
-            f"{name!r} ({registry.origin('configs', name)}). Correct the plugin."
-        )
+        got = f"{type(registered).__name__} under {name!r} ({registry.origin('configs', name)})"
+        raise PluginFault(f"What is registered as a config is the path of a YAML file, got {got}. Correct the plugin.")
     return Path(registered)
 
 

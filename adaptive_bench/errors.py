@@ -111,11 +111,6 @@ def message_of(error: BaseException) -> str:
     return one_line(text)
 
 
-def is_printable(text: str) -> bool:
-    """Whether a text is one line without characters that a terminal obeys instead of showing them."""
-    return not _UNPRINTABLE.search(text) and not set(text) & set("\n\t")
-
-
 def one_line(text: str, longest: int = _LONGEST) -> str:
     """Foreign text as one printable line of a sane length."""
     line = " ".join(_UNPRINTABLE.sub("", text[: 8 * longest]).split())

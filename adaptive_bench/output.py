@@ -21,8 +21,6 @@ from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic
-from adaptive_bench.store.run_files import OWN_FILES, is_run
-from adaptive_bench.store.shelves import is_output
 
 STDOUT = Path("-")
 _DESCRIPTORS = (Path("/dev/fd"), Path("/proc/self/fd"))
@@ -97,7 +95,6 @@ def check(path: Path) -> None:
             return
         mode = _mode(place)
         _refuse_other(path, mode)
-        _refuse_own(place)
         if mode is None or stat.S_ISREG(mode):  # it comes about beside itself, and takes its name
             folder = next(one for one in place.absolute().parents if one.exists())
             with tempfile.TemporaryFile(dir=folder):  # what is missing below is made
@@ -127,23 +124,10 @@ def write_bytes(path: Path, content: bytes) -> None:
             return
         mode = _mode(place)
         _refuse_other(path, mode)
-        _refuse_own(place)
         if mode is None or stat.S_ISREG(mode):
             atomic.replace_file(place, content, None if mode is None else stat.S_IMODE(mode))
         else:
             _into(os.open(place, os.O_WRONLY | os.O_NOCTTY), content)  # never made anew: it is there
-
-
-def _refuse_own(place: Path) -> None:
-    """Refuse a file that a run wrote, or a place among its records: results are lost there without a word.
-
-    Raises:
-        UsageError: It is one.
-    """
-    place = place.absolute()
-    in_records = any(above.name == "records" and is_output(above.parent) for above in place.parents)
-    if in_records or (is_run(place.parent) and place.name in OWN_FILES):
-        raise UsageError(f"What a run wrote stays as it is, got {str(place)!r} to be written. Name another file.")
 
 
 def followed(path: Path) -> Path | int:

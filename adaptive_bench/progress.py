@@ -18,10 +18,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Self, TextIO
 from uuid import uuid4
-
-from adaptive_bench.errors import UsageError, one_line
 
 Info = float | int | str
 
@@ -204,20 +202,6 @@ class ShownTask:
         """`3/8`, or of seconds `37 %`."""
         is_seconds = isinstance(self.total, float)
         return f"{self.done / self.total if self.total else 1:.0%}" if is_seconds else f"{self.done:.0f}/{self.total}"
-
-
-def checked_reporter(given: Any) -> Reporter:
-    """What to tell how it goes; `None` stands for nobody.
-
-    Raises:
-        UsageError: It is no reporter.
-    """
-    if given is not None and not isinstance(given, Reporter):
-        raise UsageError(
-            f"What a call tells its progress is a Reporter of adaptive_bench.progress, such as PlainReporter(), got "
-            f"{one_line(repr(given), 60)}. Give one, or leave it out."
-        )
-    return SilentReporter() if given is None else given
 
 
 class PlainReporter(Reporter):

@@ -11,7 +11,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -19,7 +18,7 @@ from pydantic import (
 from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store.keys import USUAL
-from adaptive_bench.validation import LARGEST_COUNT, LARGEST_RATE, refuse_truth_for_number
+from adaptive_bench.validation import LARGEST_COUNT, LARGEST_RATE
 from adaptive_bench.weight_forms import Quantization
 
 MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
@@ -77,12 +76,6 @@ class Strict(BaseModel):
     """A part of a configuration: unknown keys and numbers that are not finite are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _numbers_are_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        refuse_truth_for_number(value, cls.model_fields[str(info.field_name)].annotation)
-        return value
 
 
 class LoraRecipe(Strict):

@@ -10,7 +10,6 @@ import difflib
 import hashlib
 import importlib.util
 import sys
-import traceback
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from functools import cache
@@ -20,7 +19,7 @@ from typing import Any, Literal, get_args
 
 from adaptive_bench import faults
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
-from adaptive_bench.validation import NAME, as_path
+from adaptive_bench.validation import NAME
 
 Group = Literal["methods", "tasks", "models", "families", "configs", "leaderboards", "sites", "launchers"]
 DISTRIBUTION = "adaptive-bench"
@@ -180,16 +179,15 @@ def register(group: Group, name: str) -> Callable[[Any], Any]:
     In a package whose entry point names the same object it changes nothing, so one file serves both ways.
 
     Raises:
-        UsageError: The group does not exist, the name has a wrong form or is taken.
-        PluginFault: Likewise, while a plugin file is loaded.
+        PluginFault: The group does not exist, the name has a wrong form or is taken.
     """
     if group not in get_args(Group):
         known = f"A plugin group is one of {', '.join(get_args(Group))}, got {one_line(repr(group), 60)}."
         if isinstance(name, str) and name in get_args(Group):
-            raise _refused(f"{known} The group comes first: register({name!r}, {one_line(repr(group), 60)}).")
-        raise _refused(f"{known} {did_you_mean(str(group), get_args(Group))}")
+            raise PluginFault(f"{known} The group comes first: register({name!r}, {one_line(repr(group), 60)}).")
+        raise PluginFault(f"{known} {did_you_mean(str(group), get_args(Group))}")
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise _refused(
+        raise PluginFault(
             f"A registered name has letters, digits, underscores and hyphens, got {one_line(repr(name), 60)}. Choose "
             "one like 'my_method'."
         )
@@ -199,20 +197,13 @@ def register(group: Group, name: str) -> Callable[[Any], Any]:
         if name in _installed(group) and _installed(group)[name].value == own:
             return thing
         if name in names(group):
-            raise _refused(f"The {one_of(group)} {name!r} exists already ({origin(group, name)}). Choose another name.")
+            raise PluginFault(
+                f"The {one_of(group)} {name!r} exists already ({origin(group, name)}). Choose another name."
+            )
         _registered[group, name] = (thing, str(_loading[-1]) if _loading else _file_of(thing))
         return thing
 
     return put
-
-
-def _refused(text: str) -> AdaptiveBenchError:
-    """The error of a wrong call of `register`, with its line where it stands in the plugin file that is being run."""
-    if not _loading:
-        return UsageError(text)
-    file = str(_loading[-1])
-    call = next(frame for frame in reversed(traceback.extract_stack()) if frame.filename == file)
-    return PluginFault(f"{text} The call stands in {file}, line {call.lineno}, in {call.name}.")
 
 
 def _file_of(thing: object) -> str:
@@ -249,7 +240,7 @@ def load_plugin(path: Path | str) -> None:
         UsageError: The file does not exist, is not a Python file, or registers nothing.
         PluginFault: The file cannot be run to its end; what it has registered by then is taken back.
     """
-    path = as_path(path, "A plugin is a Python file").expanduser().resolve()
+    path = Path(path).expanduser().resolve()
     if not path.exists():
         raise UsageError(f"--plugin takes a Python file, but there is no {str(path)!r}. Check the path.")
     if not path.is_file() or path.suffix != ".py":

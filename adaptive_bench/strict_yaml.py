@@ -1,11 +1,8 @@
-"""Reads YAML files that people write: each key once, few aliases, a sane size, and no word that YAML 1.1 and 1.2 read
-differently. Anything else is said with its line.
-"""
+"""Reads YAML files that people write; a key that stands there twice is refused, where YAML takes the last one."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections import Counter
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
@@ -15,111 +12,32 @@ import yaml
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 
-_MOST_BYTES = 1_000_000
-_MOST_ALIASES = 16  # each may double what it stands for: a few more and a short file is larger than memory
-_MOST_LEVELS = 50
-
-# What means the same to every reader of YAML, by what PyYAML takes it for. It reads YAML 1.1, to which `010` is 8,
-# `1:30` is 90, `no` is false and a day is no text; in YAML 1.2 they are 10 and three texts. `100_000` is what it looks
-# like.
-_SAME = {
-    "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
-    "int": re.compile(r"[-+]?(0|[1-9][0-9]*(_[0-9]+)*)|0x[0-9a-fA-F]+"),
-    "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
-    "timestamp": re.compile(r"(?!)"),
-}
-_INSTEAD = {
-    "bool": "true or false, or ",
-    "int": "a number in plain digits, or ",
-    "float": "a number in plain digits, or ",
-}
-_TAG = "tag:yaml.org,2002:"
 # `[mod, static_depth[trained=true]]`: YAML takes the second bracket for a list that begins behind a word.
 _BRACKETS = "expected ',' or ']', but got '['"
 
 
-class _Refused(yaml.YAMLError):
-    """The file is YAML, but not what a config file may be."""
-
-
 class _StrictLoader(yaml.SafeLoader):
-    aliases = 0
-    level = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            self.aliases += 1
-            if self.aliases > _MOST_ALIASES:
-                raise _Refused(
-                    f"it may use {_MOST_ALIASES} aliases (`*name`), found more in {self._line()}; write the values out"
-                )
-        self.level += 1
-        if self.level > _MOST_LEVELS:
-            raise _Refused(
-                f"it may nest {_MOST_LEVELS} levels deep, found more in {self._line()}; write the values out"
-            )
-        node = super().compose_node(parent, index)
-        self.level -= 1
-        return node
-
-    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
-        is_plain, line = self.peek_event().implicit[0], self._line()
-        node = super().compose_scalar_node(anchor)
-        kind = node.tag.removeprefix(_TAG)
-        if is_plain and kind in _SAME and not _SAME[kind].fullmatch(node.value):
-            text = one_line(node.value, 60)
-            raise _Refused(
-                f"readers of YAML take {text} in {line} for different things; write {_INSTEAD.get(kind, '')}"
-                f"'{text}' in quotes where it is a text"
-            )
-        return node
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key for key, _ in node.value if key.tag != f"{_TAG}merge"]
-        odd = next((key for key in keys if not isinstance(key, yaml.ScalarNode)), None) or key_again(keys)
-        if odd is not None:
-            line = odd.start_mark.line + 1
-            raise _Refused(
-                f"every key is a plain word and stands once, got {one_line(str(odd.value), 60)!r} in line {line}; "
-                f"leave one out"
-            )
+        for key, times in Counter(str(key.value) for key, _ in node.value if key.value != "<<").items():
+            if times > 1:
+                problem = f"every key stands once, got {one_line(key, 60)!r} {times} times"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         return super().construct_mapping(node, deep)
-
-    def _line(self) -> str:
-        return f"line {self.peek_event().start_mark.line + 1}"
-
-
-def key_again(keys: Iterable[yaml.Node]) -> yaml.Node | None:
-    """The first of some keys of a mapping that stood there before."""
-    seen: set[str] = set()
-    for key in keys:
-        if str(key.value) in seen:
-            return key
-        seen.add(str(key.value))
-    return None
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """Keys and values of a YAML file.
 
     Raises:
-        UsageError: Not YAML, not keys and values, a key twice, too many aliases.
+        UsageError: Not YAML, not keys and values, a key twice.
         EnvironmentProblem: The file cannot be read.
     """
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(
-                f"A config file has at most {_MOST_BYTES:,} bytes, got {path.stat().st_size:,} in {str(path)!r}. "
-                "Name another file."
-            )
         text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise EnvironmentProblem(
-            f"A config file is UTF-8, but {str(path)!r} cannot be read: {one_line(str(error))}. Save it as UTF-8."
-        ) from error
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"The config file {str(path)!r} cannot be read: {one_line(str(error))}. Check the path."
+            f"The config file {str(path)!r} cannot be read: {one_line(str(error))}. Check the path; it is text in "
+            f"UTF-8."
         ) from error
     values = parse(text, f"The config file {str(path)!r}")
     if not isinstance(values, dict):
@@ -138,7 +56,7 @@ def parse(text: str, what: str) -> Any:
         what: Subject of the sentence that refuses it.
 
     Raises:
-        UsageError: Not YAML, a key twice, too many aliases.
+        UsageError: Not YAML, or a key twice.
     """
     return deepcopy(_value(text, what))
 
@@ -147,8 +65,6 @@ def parse(text: str, what: str) -> Any:
 def _value(text: str, what: str) -> Any:
     try:
         return yaml.load(text, _StrictLoader)
-    except _Refused as error:
-        raise UsageError(f"{what} is not accepted: {error}.") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"{what} is not valid YAML: {_why(error)}") from error
 

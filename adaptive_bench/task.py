@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal
 
-from adaptive_bench.errors import PluginFault, one_line
-from adaptive_bench.validation import DESCRIPTION, called_as, can_take, is_description, is_utf8
+from pydantic import Field
+from pydantic.dataclasses import dataclass as checked
+
+from adaptive_bench.errors import PluginFault
 
 # Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
 DocumentSplit = Literal["test", "validation"]
-_Kind = Literal["generative", "loglikelihood"]
+_Name = Annotated[str, Field(min_length=1)]
+_Level = Annotated[float, Field(ge=0, lt=1)]
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class ExampleRequest:
     length: int = 1024
 
 
-@dataclass(frozen=True)
+@checked(frozen=True)
 class Task:
     """A task as a plugin registers it (entry-point group `adaptive_bench.tasks`).
 
@@ -71,15 +72,15 @@ class Task:
             then takes these, where of other tasks it draws.
     """
 
-    name: str
+    name: _Name
     description: str
-    kind: _Kind
+    kind: Literal["generative", "loglikelihood"]
     folder: Path
-    metrics: tuple[str, ...]
+    metrics: Annotated[tuple[_Name, ...], Field(min_length=1)]
     chance: float
-    levels: tuple[float, ...]
+    levels: Annotated[tuple[_Level, ...], Field(min_length=1)]
     training: Callable[[ExampleRequest], list[Example]] | None
-    num_fewshot: int = 0
+    num_fewshot: Annotated[int, Field(ge=0)] = 0
     data_folders: tuple[str, ...] | None = None
     validation_split: str | None = None
     source: str = ""
@@ -90,132 +91,22 @@ class Task:
     argument: str = ""
     mixed: bool = False
 
-    def __post_init__(self) -> None:
-        """Refuse what a plugin may have put where something else belongs.
-
-        Raises:
-            PluginFault: A field is of another kind, or there is no metric or no level.
-        """
-        levels = self.levels if isinstance(self.levels, tuple) else ()
-        are_levels = all(_is_number(level) and 0 <= level < 1 for level in levels)
-        most = 1.0 if self.kind == "generative" else sys.float_info.max  # bits per byte are no share
-        has_chance = _is_number(self.chance) and (math.isnan(self.chance) or 0 <= self.chance <= most)
-        split = self.validation_split
-        for name, wanted, holds in (
-            ("kind", "'generative' or 'loglikelihood'", self.kind in get_args(_Kind)),
-            ("folder", "a pathlib.Path", isinstance(self.folder, Path)),
-            (
-                "metrics",
-                "a tuple of one or more different keys of lm-eval, such as 'exact_match,strict-match'",
-                bool(self.metrics) and _are_names(self.metrics) and len(set(self.metrics)) == len(self.metrics),
-            ),
-            ("chance", "the score of guessing, of a generative task at most 1, or nan where nobody can", has_chance),
-            (
-                "levels",
-                "a tuple of one or more different shares from 0 to below 1 (0.05 is 5 %)",
-                levels and are_levels and len(set(levels)) == len(levels),
-            ),
-            ("name", "a name", _is_name(self.name)),
-            *(
-                (name, DESCRIPTION, is_description(getattr(self, name)))
-                for name in ("description", "source", "licence", "text_source", "harness_name", "argument")
-            ),
-            ("other_files", "a tuple of pathlib.Path of files that are there", _are_files(self.other_files)),
-            (
-                "training",
-                "a function of an ExampleRequest, or None",
-                self.training is None or _takes_one(self.training),
-            ),
-            ("num_fewshot", "a whole number from 0 on", type(self.num_fewshot) is int and self.num_fewshot >= 0),
-            (
-                "data_folders",
-                "a tuple of paths below the data folder, or None",
-                self.data_folders is None or (_are_names(self.data_folders) and all(map(_is_below, self.data_folders))),
-            ),
-            ("validation_split", "the name of a split or None", split is None or _is_name(split)),
-            ("mixed", "True or False", isinstance(self.mixed, bool)),
-        ):
-            if not holds:
-                raise _fault("task", self, name, wanted)
-
     def examples(self, request: ExampleRequest) -> list[Example]:
-        """What `training` gives.
-
-        Raises:
-            PluginFault: That is something else than a list of Examples of two texts, the second of them not empty.
-        """
+        """What `training` gives."""
         assert self.training is not None
-        given: object = self.training(request)
-        for one in given if isinstance(given, list | tuple) else [given]:
-            parts = (one.prompt, one.completion) if isinstance(one, Example) else ()
-            if not parts or not all(isinstance(part, str) and is_utf8(part) for part in parts):
-                raise PluginFault(
-                    f"The training text of the task {self.name!r} is a list of Examples of two texts, got "
-                    f"{one_line(repr(one), 60)}. Correct the plugin."
-                )
-            if not parts[1].strip():
-                raise PluginFault(
-                    f"The loss covers the completion of an Example, but the task {self.name!r} gives one without any, "
-                    f"{one_line(repr(one), 60)}. Correct the plugin."
-                )
-        return list(given) if isinstance(given, list | tuple) else []
+        return list(self.training(request))
 
 
-def _are_files(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(one, Path) and one.is_file() for one in value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, tuple) and all(map(_is_name, value))
-
-
-def _takes_one(value: object) -> bool:
-    return callable(value) and can_take(value, 1)
-
-
-def _is_below(path: str) -> bool:
-    parts = Path(path).parts
-    return not Path(path).is_absolute() and ".." not in parts
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and is_description(value)
-
-
-def _fault(what: str, thing: Any, field: str, wanted: str) -> PluginFault:
-    name, said = one_line(repr(thing.name), 60), called_as(field, getattr(thing, field))
-    return PluginFault(f"Of the {what} {name}, {field} is {wanted}, got {said}. Correct the plugin.")
-
-
-@dataclass(frozen=True)
+@checked(frozen=True)
 class TaskGroup:
     """Several tasks under one name, registered like a task; where task names are given, it stands for its members."""
 
-    name: str
+    name: _Name
     description: str
-    members: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        """Refuse what a plugin may have put where something else belongs.
-
-        Raises:
-            PluginFault: A field is of another kind, or the group has no member or itself for one.
-        """
-        are_members = bool(self.members) and _are_names(self.members) and self.name not in self.members
-        for field, wanted, holds in (
-            ("name", "a name", _is_name(self.name)),
-            ("description", DESCRIPTION, is_description(self.description)),
-            ("members", "a tuple of one or more names of other tasks", are_members),
-        ):
-            if not holds:
-                raise _fault("group of tasks", self, field, wanted)
+    members: Annotated[tuple[_Name, ...], Field(min_length=1)]
 
 
-@dataclass(frozen=True)
+@checked(frozen=True)
 class OpenTask:
     """A task that needs an argument, given after a colon (`perplexity:novels`); registered like a task.
 
@@ -226,20 +117,6 @@ class OpenTask:
     name: str
     description: str
     make: Callable[[str], Task]
-
-    def __post_init__(self) -> None:
-        """Refuse what a plugin may have put where something else belongs.
-
-        Raises:
-            PluginFault: A field is of another kind.
-        """
-        for field, wanted, holds in (
-            ("name", "a name", _is_name(self.name)),
-            ("description", DESCRIPTION, is_description(self.description)),
-            ("make", "a function that gives the task of an argument", _takes_one(self.make)),
-        ):
-            if not holds:
-                raise _fault("task", self, field, wanted)
 
 
 def check_registered(name: str, thing: object, origin: str) -> Task | TaskGroup | OpenTask:

@@ -30,7 +30,8 @@ def prepare() -> list[str]:
     if importlib.util.find_spec("pydantic") is None:
         import pydantic_stand_in
 
-        sys.modules["pydantic"] = sys.modules["pydantic.fields"] = pydantic_stand_in
+        for name in ("pydantic", "pydantic.dataclasses", "pydantic.fields"):
+            sys.modules[name] = pydantic_stand_in
         done.append("pydantic is not installed: parameters of methods are read by benchmarks/pydantic_stand_in.py.")
     return done
 

@@ -1,8 +1,8 @@
 """What the configs of methods need of pydantic, for a machine that has PyTorch and transformers and nothing else.
 
 Fields with defaults, types of one word (`Literal`, `bool`, `int`, `float`, `str`, or one of them or `None`) and bounds;
-values may be texts, as in a method spec. Of validators those of a whole model after its fields are obeyed, and those of
-every field's value before it is read; a class with others can be defined here, but not made.
+values may be texts, as in a method spec. Of validators those of a whole model after its fields are obeyed; a class with
+others can be defined here, but not made.
 `bare.prepare` puts this in pydantic's place where that is not installed, and nowhere else.
 """
 
@@ -12,16 +12,12 @@ import inspect
 import operator
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass as dataclass  # in place of pydantic's own
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 _BOUNDS = {"ge": operator.ge, "gt": operator.gt, "le": operator.le, "lt": operator.lt}
 _WORDS = {"true": True, "false": False}
 _MISSING = object()
-
-
-class PydanticUserError(RuntimeError):
-    """A model that cannot be used as it is written; nothing here raises it."""
 
 
 class ValidationError(ValueError):
@@ -81,7 +77,7 @@ def field_validator(*fields: str, mode: str = "after") -> Callable[[Any], Any]:
     """See pydantic."""
 
     def mark(function: Any) -> Any:
-        setattr(_plain(function), "runs_before" if fields == ("*",) and mode == "before" else "needs_pydantic", True)
+        _plain(function).needs_pydantic = True  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -95,13 +91,6 @@ def model_validator(*, mode: str) -> Callable[[Any], Any]:
         return function
 
     return mark
-
-
-@dataclass(frozen=True)
-class ValidationInfo:
-    """What a validator is told of a field."""
-
-    field_name: str
 
 
 class AfterValidator:
@@ -120,7 +109,6 @@ class BaseModel:
 
     model_fields: ClassVar[dict[str, FieldInfo]] = {}
     _beyond: ClassVar[bool] = False
-    _before: ClassVar[tuple[str, ...]] = ()
     _after: ClassVar[tuple[Callable[[Any], Any], ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -129,7 +117,6 @@ class BaseModel:
         infos = {name: one if isinstance(one, FieldInfo) else FieldInfo(one) for name, one in own.items()}
         cls.model_fields = cls.model_fields | {name: info for name, info in infos.items() if _is_field(cls, name)}
         cls._beyond = cls._beyond or any(hasattr(_plain(one), "needs_pydantic") for one in vars(cls).values())
-        cls._before += tuple(name for name, one in vars(cls).items() if hasattr(_plain(one), "runs_before"))
         cls._after += tuple(one for one in vars(cls).values() if hasattr(one, "runs_after"))
 
     def __init__(self, **values: Any) -> None:
@@ -142,20 +129,12 @@ class BaseModel:
             info.annotation = hints[name]
             if name not in values and info.is_required():
                 raise ValidationError(name, "Field required", None)
-            vars(self)[name] = self._read(name, info, values[name]) if name in values else info.default
+            vars(self)[name] = info.read(name, values[name]) if name in values else info.default
         for holds in self._after:
             try:
                 holds(self)
             except ValueError as error:
                 raise ValidationError("", str(error), values) from None
-
-    def _read(self, name: str, info: FieldInfo, value: Any) -> Any:
-        for holds in self._before:
-            try:
-                value = getattr(type(self), holds)(value, ValidationInfo(name))
-            except ValueError as error:
-                raise ValidationError(name, str(error), value) from None
-        return info.read(name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen")

@@ -4,9 +4,8 @@ import pytest
 
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
-from adaptive_bench.config_file import default_presets, load_config, preset_naming, validated
+from adaptive_bench.config_file import default_presets, load_config, preset_naming
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.recipe import EvalRecipe
 
 
 @pytest.mark.parametrize("name", registry.names("configs"))
@@ -56,42 +55,18 @@ def test_the_config_survives_json():
     ("overrides", "message"),
     [
         ({"metods": ["dense"]}, r"No config key is called 'metods'. Did you mean 'methods'\?"),
-        ({"train": {"step": 3}}, r"'train.step'. Did you mean 'steps'\?"),
-        ({"evaluation": {"limits": 3}}, r"'evaluation.limits'. Did you mean 'limit'\?"),
-        ({"limit": 2}, r"called 'limit'. Write it as {'evaluation': {'limit': ...}}\."),
         ({"train.steps": 2}, r"Write it as {'train': {'steps': ...}}\."),
         ({"batch_size": 2}, r"{'train': {'batch_size': ...}} or {'evaluation': {'batch_size': ...}}\."),
-        ({"train": {"seeds": 2}}, r"'train.seeds'. Write it as {'seeds': ...}\."),
         ({"levels": [0, 5]}, r"'levels.1' is wrong: .*got 5. Write 0.05 for 5 %"),
-        ({"levels": [-0.1]}, r"'levels.0'.*got -0.1"),
         ({"match_on": "flops"}, r"'match_on'.*got 'flops'"),
-        ({"train": {"steps": -1}}, r"'train.steps'.*got -1"),
-        ({"train": {"batch_size": 32, "accumulation": 5}}, r"divide train.batch_size, got 5 and 32"),
         ({"train": {"learning_rate": float("nan")}}, r"'train.learning_rate'.*finite"),
-        ({"methods": "gateskip["}, r"'gateskip\['"),
         ({"tasks": []}, r"'tasks'"),
-        ({"seeds": 0}, r"'seeds'"),
         ({"seeds": "many"}, r"'seeds'.*got 'many'"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_was_received(overrides, message):
     with pytest.raises(UsageError, match=message):
         load_config("nano", overrides)
-
-
-def test_a_needed_key_that_is_missing_is_named(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text("tasks: [gsm8k]")
-    with pytest.raises(UsageError, match="'methods' is needed"):
-        load_config(file)
-
-
-@pytest.mark.parametrize("content", ["a: [", "- just\n- a list", ""])
-def test_a_file_that_is_not_a_mapping_is_named(tmp_path, content):
-    file = tmp_path / "mine.yaml"
-    file.write_text(content)
-    with pytest.raises(UsageError, match=r"mine\.yaml"):
-        load_config(file)
 
 
 def test_unknown_preset_gets_a_suggestion():
@@ -124,7 +99,7 @@ def test_a_file_may_extend_a_preset(tmp_path):
     assert found.train.learning_rate == nano.train.learning_rate and found.methods == nano.methods
 
 
-@pytest.mark.parametrize("base", ["[nano, smoke]", "5", "true", "{a: b}"])
+@pytest.mark.parametrize("base", ["[nano, smoke]", "mine.yaml"])
 def test_a_config_extends_one_preset_by_its_name(tmp_path, base):
     (tmp_path / "mine.yaml").write_text(f"extends: {base}\n")
     with pytest.raises(UsageError, match=r"mine\.yaml.*extends one preset.*nano"):
@@ -136,24 +111,3 @@ def test_presets_that_extend_each_other_in_a_circle_are_refused(tmp_path, monkey
     monkeypatch.setitem(registry._registered, ("configs", "mine"), (tmp_path / "mine.yaml", "this test"))
     with pytest.raises(UsageError, match="mine -> mine"):
         load_config("mine")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"seeds": "ab"}, "seeds"),
-        ({"levels": (0, 10, 20)}, "levels.*0.05 for 5 %"),
-        ({"methdos": ("gateskip",)}, "No config key is called 'methdos'. Did you mean 'methods'"),
-        ({"evaluation": EvalRecipe().model_copy(update={"limit": -3})}, "evaluation.limit.*got -3"),
-        ({"evaluation": EvalRecipe().model_copy(update={"limits": 3})}, "'evaluation.limits'. Did you mean 'limit'"),
-    ],
-)
-def test_a_copy_with_what_no_config_has_is_refused(changes, message):
-    with pytest.raises(UsageError, match=message):
-        validated(load_config("nano").model_copy(update=changes))
-
-
-def test_a_copy_that_is_sound_stays_as_it_is():
-    config = load_config("nano", {"methods": "gateskip"}).with_controls(("dense",))
-    assert validated(config) == config and validated(config).controls == config.controls
-    assert validated(config.model_copy(update={"seeds": [1, 2]})).seeds == (1, 2)

@@ -101,5 +101,5 @@ def test_a_file_says_only_what_differs_from_its_base(tmp_path):
     config = load_config(file)
     assert (config.train.steps, config.train.batch_size, config.tasks) == (5, 1, ("lambada",))
     file.write_text("extends: ../else.yaml\n")
-    with pytest.raises(UsageError, match="extends a preset by its name, not a file"):
+    with pytest.raises(UsageError, match="extends one preset, by its name"):
         load_config(file)

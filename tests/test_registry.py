@@ -1,3 +1,4 @@
+import re
 import sys
 import textwrap
 from importlib.metadata import EntryPoint
@@ -74,7 +75,7 @@ def test_plugin_file_registers_and_is_named_as_the_origin(tmp_path):
 
 def test_a_name_is_registered_once(monkeypatch):
     _install(monkeypatch, ("taken", "pathlib:Path"))
-    with pytest.raises(UsageError, match="'taken' exists already"):
+    with pytest.raises(PluginFault, match="'taken' exists already"):
         registry.register("methods", "taken")(object())
 
 
@@ -117,7 +118,7 @@ def test_a_file_that_registers_nothing_is_told_how(tmp_path):
 
 
 def test_unknown_group_is_an_error():
-    with pytest.raises(UsageError, match="got 'metods'"):
+    with pytest.raises(PluginFault, match="got 'metods'"):
         registry.register("metods", "x")
 
 
@@ -154,18 +155,16 @@ def test_the_file_of_a_name_is_found_without_importing_it(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("register('metods', 'mine')", r"got 'metods'\. Did you mean 'methods'\?"),
         ("register('mine', 'methods')", r"got 'mine'\. The group comes first: register\('methods', 'mine'\)"),
         ("register('methods', 'a b')", "got 'a b'. Choose one like 'my_method'"),
-        ("register('methods', 'gateskip')(object)", "'gateskip' exists already"),
     ],
 )
 def test_a_wrong_registration_names_the_line_of_the_plugin_file(tmp_path, call, said):
     file = tmp_path / "mine.py"
     file.write_text(f"from adaptive_bench.registry import register\n\n{call}\n")
-    with pytest.raises(PluginFault, match=rf"{said}.* The call stands in .*mine\.py, line 3, in <module>\.") as caught:
+    with pytest.raises(PluginFault, match=said) as caught:
         registry.load_plugin(file)
-    assert str(faults.explained(caught.value)) == str(caught.value)
+    assert re.search(r"It was given in .*mine\.py, line 3, in <module>\.", str(faults.explained(caught.value)))
 
 
 def test_what_a_plugin_prints_leaves_standard_output_alone(tmp_path, capsys):

@@ -133,10 +133,6 @@ class ConfigCommand(Command):
         place = next(number for number, param in enumerate(own) if param.name == "config")
         return [*own[:place], *self._options.values(), *own[place:]]
 
-    def largest(self, param: Any) -> int:
-        """The config knows how large its own numbers may be."""
-        return 2**63 - 1 if param in self._options.values() else super().largest(param)
-
     def invoke(self, ctx: Any) -> Any:
         """See click."""
         given = {key: ctx.params.pop(option.name) for key, option in self._options.items()}

@@ -152,7 +152,7 @@ def _askable(model: AdaptiveModel, folder: Path, calibration: str) -> str:
     if not method.max_saving:
         return ""
     if not model.needs_calibration:
-        return f"--saving takes a share from 0 to {method.max_saving:.3g}."
+        return f"--saving takes a share from 0 to {method.max_saving:.3g} (0.15 is 15 %)."
     known = stored_calibration.names(folder, model.spec)
     most = {
         name: _rounded_down(max(stored_calibration.read(folder, model.spec, name).dials, default=0)) for name in known

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.strict import Command, keyword, refuse_circle
+from adaptive_bench.cli.strict import Command, keyword
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store.run_files import check_run, plugins_in
 from adaptive_bench.store.runs import LAST, find_run, run_folders
@@ -57,8 +57,6 @@ class RunCommand(Command):
     @contextmanager
     def parsing(self, given: Mapping[str, Any]) -> Iterator[None]:
         """The order of options and names does not matter."""
-        if given.get("out"):
-            refuse_circle("--out", Path(given["out"]))
         if given.get("out") and self.checks_out and not Path(given["out"]).is_dir():
             raise EnvironmentProblem(
                 f"--out is the folder of the runs, but {given['out']!r} does not exist or is no folder. Correct it or "

@@ -62,7 +62,8 @@ def samples(
     run: Run,
     task: Annotated[str | None, typer.Option(help="Which task; needed where the run has several.")] = None,
     level: Annotated[
-        float, typer.Option(help="A saving on the axis of the run's table: the measured point next to it.")
+        float,
+        typer.Option(min=0, max=1, help="A saving on the axis of the run's table: the measured point next to it."),
     ] = 0.15,
     methods: Annotated[str | None, typer.Option(help="Only these specs of the run.")] = None,
     docs: Annotated[int, typer.Option(min=1, help="How many documents.")] = 3,

@@ -94,7 +94,9 @@ def findings(
         typer.Option("--output", "-o", parser=output.file, help="Markdown file to write; - for standard output."),
     ] = Path("findings.md"),
     axis: Annotated[str, typer.Option(metavar="|".join(AXES), help="What the level is a share of.")] = "net",
-    level: Annotated[float, typer.Option(help="The saving on that axis that the sentences are about.")] = 0.15,
+    level: Annotated[
+        float, typer.Option(min=0, max=1, help="The saving on that axis that the sentences are about.")
+    ] = 0.15,
     note: Annotated[str, typer.Option(help="Put this first: what a reader has to know of the runs, in markdown.")] = "",
     out: Out = DEFAULT_OUT,
 ) -> None:

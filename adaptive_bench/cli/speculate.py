@@ -105,7 +105,7 @@ def speculate(
         rounds=rounds,
         num_fewshot=num_fewshot,
         data_dir=root,
-    ).check()
+    )
     if threads is not None:
         torch.set_num_threads(threads)
     drafter = find_drafter(model, method, out=out, tasks=names, precision=precision, device=device)

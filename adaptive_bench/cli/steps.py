@@ -31,7 +31,7 @@ def steps(
         str | None, typer.Option(help="Each twice the one before; default: N, 2N and 4N of the config's train.steps.")
     ] = None,
     level: Annotated[
-        float, typer.Option(help="Saving at which methods are compared, one of the tasks' levels.")
+        float, typer.Option(min=0, max=1, help="Saving at which methods are compared, one of the tasks' levels.")
     ] = 0.15,
     write: Annotated[
         Path | None,

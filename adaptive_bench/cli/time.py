@@ -59,6 +59,8 @@ def time(
     the methods are untrained and read random tokens: the time depends on which tokens are kept, not on how good the
     weights are. Once a model's methods are timed, `run` shows tables by saved time as well.
     """
+    if precision not in ("fp32", "bf16"):
+        raise UsageError(f"--precision is fp32 or bf16, got {precision!r}.")
     rule = "shares of saved tokens from 0 up to but not 1 such as 0,0.25,0.5 (0.25 is 25 %)"
     shares = tuple(sorted(numbers_value(savings, "--savings", float, rule, is_share)))
     batches = numbers_value(batch, "--batch", int, "whole numbers from 1 such as 1,8,32", is_count)

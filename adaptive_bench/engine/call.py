@@ -23,7 +23,6 @@ from adaptive_bench.engine.kept import Kept
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.engine.meter import DecisionMeter
 from adaptive_bench.method import Decision, ForwardCall, KVPolicy, SiteView
-from adaptive_bench.method.answers import check_booked, check_count
 
 Executor = Literal["masked", "packed"]
 
@@ -195,25 +194,21 @@ class EngineCall(ForwardCall):
 
     def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
         """The head was run for the tokens at flat indices [N] in order to decide."""
-        check_booked(layer, tokens, self.backbone.num_layers)
         if self.tally is not None:
             self.tally.book_probe(layer, tokens, among)
 
     def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
         """A cosine of two states was taken for each of the tokens at flat indices [N]."""
-        check_booked(layer, tokens, self.backbone.num_layers)
         if self.tally is not None:
             self.tally.book_cosine(layer, tokens, among)
 
     def book_norm(self, layer: int, tokens: Tensor) -> None:
         """A norm of one state was taken for each of the tokens at flat indices [N]."""
-        check_booked(layer, tokens, self.backbone.num_layers)
         if self.tally is not None:
             self.tally.book_norm(layer, tokens)
 
     def note_rescale(self, states: int) -> None:
         """So many states were multiplied by a number instead of a branch."""
-        check_count(states)
         self.meter.note_rescale(states, self.backbone.hidden_size)
 
     def take_effort(self, runs: int, answers: int) -> Effort:

@@ -15,7 +15,7 @@ from adaptive_bench.engine.otherwise import add_instead
 from adaptive_bench.engine.sparing import pass_over, spared_ahead, with_first
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import EXECUTE_ALL, Decision, Method, SiteView
-from adaptive_bench.method.answers import check_ahead, check_decision, check_untouched, versions
+from adaptive_bench.method.answers import check_ahead, check_decision
 
 _BRANCHES: tuple[Branch, ...] = ("attention", "mlp")
 
@@ -82,13 +82,12 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     not asked.
 
     Raises:
-        PluginFault: It is no decision about these tokens, or the method wrote into what it was shown.
+        PluginFault: It is no decision about these tokens.
         UsageError: It scales the input of a whole layer, which has none of its own, or gives something to tokens that
             do not pass the layer but wait.
     """
     if method.spared and method.is_spared(view.site):
         return pass_over(method, view)
-    shown = versions(view)
     call.meter.take()  # whatever ran since does not count as deciding here
     runs, answers = 0 if call.tally is None else call.tally.runs, len(call.answers)
     device = view.hidden.device.type
@@ -101,8 +100,7 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     if call.tally is not None:
         for reading in call.meter.take():
             call.tally.book_decision(view.site.layer, reading)
-    check_untouched(view, shown, method)
-    check_decision(decision, view.hidden, method, training=call.training)
+    check_decision(decision, view.hidden, method)
     decision = with_first(method, call, decision)
     if call.between is not None:
         decision = with_first(method, call, call.between.pass_on(view, decision, call.take_effort(runs, answers)))

@@ -53,5 +53,5 @@ def _ask(
     if call.tally is not None:
         for reading in readings:
             call.tally.book_instead(view.site.layer, reading, tokens, among)
-    check_instead(update, tokens.numel(), view.hidden, method)
+    check_instead(update, tokens.numel(), view.hidden.shape[-1], method)
     return update.to(view.hidden.dtype)

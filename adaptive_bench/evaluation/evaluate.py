@@ -20,7 +20,6 @@ from lm_eval.api.task import Task as HarnessTask
 from adaptive_bench import processes
 from adaptive_bench.data import revision
 from adaptive_bench.errors import PluginFault
-from adaptive_bench.evaluation.declared import check_values
 from adaptive_bench.evaluation.drawn import ask_only, drawn
 from adaptive_bench.evaluation.finite import check_metrics
 from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
@@ -217,7 +216,6 @@ def _evaluate_once(
         )
     check_metrics(scores, f"the task {task.name!r}")
     samples = samples_of(results["samples"][task.name], task)
-    check_values(task, scores, samples)
     report = model.compute_report()
     evaluation = Evaluation(
         task=task.name,

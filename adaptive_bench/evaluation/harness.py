@@ -73,6 +73,10 @@ class AdaptiveCheckpoint(AdaptiveLM):
             )
         if saving is not None and dial is not None:
             raise UsageError(f"A model has one dial, got saving={saving} and dial={dial}. Give one of them.")
+        try:
+            saving, dial = (None if one is None else float(one) for one in (saving, dial))
+        except ValueError as error:
+            raise UsageError(f"saving and dial are numbers, but {error}. Give 0.15 for 15 %.") from None
         precision = getattr(torch, dtype, None)
         if not isinstance(precision, torch.dtype):
             raise UsageError(f"dtype is a torch type such as float32 or bfloat16, got {dtype!r}.")

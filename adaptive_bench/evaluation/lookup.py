@@ -25,7 +25,7 @@ from adaptive_bench import faults, registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import MissingData, data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
-from adaptive_bench.evaluation.declared import check_alone, check_declared, check_file, is_of_plugin, without_file
+from adaptive_bench.evaluation.declared import check_declared, is_of_plugin, without_file
 from adaptive_bench.evaluation.documents import problem_of
 from adaptive_bench.evaluation.harness_data import (
     files_named,
@@ -122,11 +122,6 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     return loaded
 
 
-def load_anew(task: Task, data_dir: Path | None) -> HarnessTask:
-    """The lm-eval task with its documents, read once more although they were read before."""
-    return _load.__wrapped__(*_asked(task, data_dir)).task
-
-
 def _asked(task: Task, data_dir: Path | None) -> tuple[str, Path, Path | None, str, tuple[tuple[str, str], ...]]:
     root = data_root(data_dir)
     return task.harness_name or task.name, task.folder, root, task.argument, _stamps(task, root)
@@ -191,9 +186,6 @@ def _load(
         if name not in manager.task_index:
             raise without_file(name, folder)
         entry, missing = manager.task_index[name], None
-        if is_of_plugin(folder) and entry.yaml_path is not None:
-            check_file(name, Path(entry.yaml_path))
-            check_alone(name, folder)
         if data_dir is not None and reads_data_set(entry.cfg):
             missing = write_local_task(Path(overrides) / "local.yaml", entry.cfg, entry.yaml_path, data_dir)
             manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)

@@ -6,10 +6,7 @@ the end comes earlier and the rest of the training is spent at it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from adaptive_bench.errors import UsageError
-from adaptive_bench.validation import is_count
 
 REACHED_AT = 0.7  # share of the training's steps after which a target is held
 
@@ -20,13 +17,13 @@ def annealed(start: float, end: float, step: int, total_steps: int) -> float:
     return end if travelled >= 1.0 else start + travelled * (end - start)
 
 
-def check_step(step: Any, total_steps: Any) -> None:
+def check_step(step: int, total_steps: int) -> None:
     """Refuse what is no optimizer step of a training.
 
     Raises:
         UsageError: It is none of 1 .. total_steps.
     """
-    if not (is_count(step) and is_count(total_steps) and step <= total_steps):
+    if not 1 <= step <= total_steps:
         raise UsageError(
             f"A training's optimizer steps go from 1 to total_steps, got step {step!r} of {total_steps!r}. Count from "
             f"1, and give the number of steps of the whole training."

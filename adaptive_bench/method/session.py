@@ -55,18 +55,8 @@ class Session:
         """Say which document each request belongs to, by keys [B], before its first token.
 
         Raises:
-            UsageError: Not one whole number per request, or some request has seen tokens already.
+            UsageError: Some request has seen tokens already.
         """
-        if (
-            not isinstance(documents, Tensor)
-            or documents.shape != self.documents.shape
-            or documents.dtype != torch.long
-        ):
-            got = f"{documents.dtype} of shape {list(documents.shape)}" if isinstance(documents, Tensor) else documents
-            raise UsageError(
-                f"documents holds one 64-bit key for each of the {len(self.documents)} rows, got "
-                f"{got!s}. Make them with document_key(...)."
-            )
         if self.host_lengths.any():
             raise UsageError(
                 "documents are named in the first call of a text and kept with its cache, got them in a later call. "

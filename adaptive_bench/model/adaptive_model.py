@@ -15,8 +15,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from adaptive_bench.backbone import Backbone, Snapshot
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import Site, method_of, trained_alike
-from adaptive_bench.method.declared import check_method, check_told, check_trainable
-from adaptive_bench.method.dial import as_number
 from adaptive_bench.method.schedule import check_step
 from adaptive_bench.model import calibration, dial_solving, fitting, stored_calibration
 from adaptive_bench.model import saving as files
@@ -30,7 +28,6 @@ from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_dec
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.checkpoints import find_trained
 from adaptive_bench.store.shelves import DEFAULT_OUT
-from adaptive_bench.validation import as_path, check_rates, check_seed
 
 
 class AdaptiveModel(HuggingFaceModel):
@@ -55,16 +52,14 @@ class AdaptiveModel(HuggingFaceModel):
             keep_first: The first token of a text executes everything. Both are for methods with `spares`.
 
         Raises:
-            UsageError: Unknown method or parameter, unsupported backbone, no model, no spec, no seed or no such site.
+            UsageError: Unknown method or parameter, unsupported backbone, no model, no spec or no such site.
         """
         if not isinstance(backbone_model, PreTrainedModel):
             raise UsageError(why_no_backbone(backbone_model))
         spec = MethodSpec.of(spec)
-        check_seed(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             method = method_of(spec, Backbone(backbone_model), seed)
-        check_method(method)
         method.set_spared(spared, keep_first)
         return cls(backbone_model, method.to(backbone_model.device), spec)
 
@@ -94,7 +89,7 @@ class AdaptiveModel(HuggingFaceModel):
 
     @saving.setter
     def saving(self, share: float) -> None:
-        maximum, share = self.method.max_saving, as_number(share, "A saving")
+        maximum, share = self.method.max_saving, float(share)
         if not 0.0 <= share <= maximum + 1e-9:
             raise UsageError(
                 f"{self.spec} can save from 0 to {maximum:.3g} of all token-branches, got saving {share!r}. "
@@ -121,7 +116,6 @@ class AdaptiveModel(HuggingFaceModel):
         """
         check_step(step, total_steps)
         self.method.begin_step(step, total_steps)
-        check_told(self.method, step, total_steps)
         self.forget_calibration()
 
     def forget_calibration(self) -> None:
@@ -164,11 +158,15 @@ class AdaptiveModel(HuggingFaceModel):
 
     def parameter_groups(self, learning_rate: float, method_learning_rate: float | None = None) -> list[dict[str, Any]]:
         """Trainable parameters for an optimizer, each once: the backbone's, then those the method adds."""
-        rates = check_rates(learning_rate, method_learning_rate or learning_rate)
+        rates = learning_rate, method_learning_rate or learning_rate
         groups = [self.backbone_model.parameters(), self.method.parameters()]
         trainable = [[parameter for parameter in group if parameter.requires_grad] for group in groups]
         found = [{"params": part, "lr": rate} for part, rate in zip(trainable, rates, strict=True) if part]
-        check_trainable(self.method, found)
+        if not found:
+            raise UsageError(
+                f"A training changes some parameter, got a {self.spec} of which all are frozen. Call "
+                f"requires_grad_(True) on what is to train; a method that needs no training says trains = False."
+            )
         return found
 
     @property
@@ -348,7 +346,7 @@ class AdaptiveModel(HuggingFaceModel):
         """
         if isinstance(folder, str) and is_hub_id(folder):
             folder = fetched(folder)
-        folder = as_path(folder, "A saved model is loaded from a folder or by a hub id")
+        folder = Path(folder)
         saved = files.read(folder)
         spec = saved.spec if spec is None else MethodSpec.of(spec)
         alike = spec == saved.spec or trained_alike(spec, saved.spec)
@@ -396,5 +394,5 @@ class AdaptiveModel(HuggingFaceModel):
         if self._forget_what_is_stale():
             raise self._stale()
         measured = stored_calibration.StoredCalibration.of(self.method, dials, text)
-        folder = as_path(folder, "A calibration is stored in a saved model's folder")
+        folder = Path(folder)
         stored_calibration.write(folder, self.spec, name, measured)

@@ -19,7 +19,6 @@ from torch import Tensor
 from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.faults import in_plugin
 from adaptive_bench.method import Method, Thresholds
-from adaptive_bench.method.declared import checked_skip_share
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.held_out import after_prompts, unbooked
 
@@ -40,7 +39,7 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
         `ok`, `warn` (off by more than 1 point) or `fail` (more than 3).
 
     Raises:
-        PluginFault: The method's `skip_share` is none, or its decisions do not hang on its thresholds.
+        PluginFault: The method's `skip_share` or its decisions do not hang on dial and thresholds.
     """
     thresholds = model.method.thresholds
     assert thresholds is not None
@@ -51,7 +50,7 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
         with unbooked(model):
             for dial in sorted({model.method.dial.check(dial) for dial in dials}, reverse=True):
                 model.dial = dial
-                share = checked_skip_share(model.method)
+                share = _skip_share(model.method)
                 if share <= 0.0:
                     _check_skip_nothing(model.method, dial)
                     continue
@@ -65,6 +64,11 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
         model.method.value = dial_before
         model.train(training_before)
     return points
+
+
+def _skip_share(method: Method) -> float:
+    """The share to skip at the current dial; what is computed from a dial may miss 0 or 1 by a rounding."""
+    return min(max(method.skip_share, 0.0), 1.0)
 
 
 def _check_skip_nothing(method: Method, dial: float) -> None:
@@ -93,10 +97,9 @@ def check_ready(method: Method, saving: float) -> None:
 
     Raises:
         UsageError: It was not.
-        PluginFault: The method's `skip_share` is none.
     """
     thresholds = method.thresholds
-    if thresholds is not None and (share := checked_skip_share(method)) > thresholds.largest + 1e-9:
+    if thresholds is not None and (share := _skip_share(method)) > thresholds.largest + 1e-9:
         known = f"savings up to {thresholds.largest * saving / share:.3g}" if thresholds.largest else "nothing"
         raise UsageError(
             f"Thresholds must be calibrated for a saving before use, got saving {saving:g} with {known} calibrated. "

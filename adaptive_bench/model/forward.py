@@ -22,7 +22,6 @@ from adaptive_bench.engine.meter import DecisionMeter
 from adaptive_bench.engine.static_cache import StaticCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Method, Phase, Session
-from adaptive_bench.method.answers import check_losses, check_weight
 from adaptive_bench.method.spread import Spread
 from adaptive_bench.model import forward_arguments as arguments
 from adaptive_bench.spec import MethodSpec
@@ -201,7 +200,7 @@ class ForwardModel(nn.Module):
 
         if self.training and labels is not None and not return_logits:
             return CausalLMOutputWithPast(loss=self._loss(call, call.cross_entropy(hidden), share))
-        logits = self._logits(call, hidden, arguments.positions_to_keep(logits_to_keep, call.valid.shape[1]))
+        logits = self._logits(call, hidden, arguments.positions_to_keep(logits_to_keep))
         loss = states = None
         if labels is not None:
             given = {"logits": logits, "labels": call.labels, "vocab_size": self.backbone.vocab_size}
@@ -250,7 +249,7 @@ class ForwardModel(nn.Module):
         call.end()
         if layers.stop < self.backbone.num_layers:
             return hidden
-        return self._logits(call, hidden, arguments.positions_to_keep(0, input_ids.shape[1]))
+        return self._logits(call, hidden, arguments.positions_to_keep(0))
 
     def compute_report(self) -> Report:
         """What all calls saved since the dial was last set (as `dial` or `saving`), or since `reset_ledger`."""
@@ -271,8 +270,11 @@ class ForwardModel(nn.Module):
         requests: Sequence[int] | None,
         documents: Tensor | None,
     ) -> EngineCall:
-        place = self.backbone.decoder.embed_tokens.weight.device
-        input_ids = arguments.checked_call(input_ids, place, attention_mask, cache, continuation_mask, phase, requests)
+        assert input_ids is not None
+        arguments.check_ids(input_ids)
+        arguments.check_cache(cache, input_ids)
+        if attention_mask is not None:
+            arguments.check_mask(attention_mask, input_ids, cache)
         batch, length = input_ids.shape
         executor, policy = self.executor, self.method.kv_policy
         continues = cache is not None and cache.get_seq_length() > 0
@@ -387,8 +389,6 @@ class ForwardModel(nn.Module):
         terms = {"ce": loss.detach()}
         if self.training:  # the other losses are there to train with
             main, losses = self.method.main_loss_weight(call), self.method.losses(call)
-            check_weight(main, self.method)
-            check_losses(losses, self.method)
             loss = loss * main
             for name, (weight, value) in losses.items():
                 terms[name] = value.detach()

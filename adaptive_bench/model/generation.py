@@ -17,10 +17,8 @@ from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.forward_arguments import check_ids, check_mask
-from adaptive_bench.model.generation_arguments import check_settings
 from adaptive_bench.model.padding import padded
 from adaptive_bench.model.static_decode import StaticSteps
-from adaptive_bench.validation import check_seed
 
 Choose = Callable[[Tensor], Tensor]
 
@@ -96,13 +94,7 @@ def likeliest(logits: Tensor) -> Tensor:
 
 
 def sampler(temperature: float, top_p: float, seed: int, device: torch.device) -> Choose:
-    """Draws the next token [B] from logits [B, V], with a random generator of its own.
-
-    Raises:
-        UsageError: What is no temperature, no share or no seed.
-    """
-    check_settings({"temperature": temperature, "top_p": top_p, "do_sample": True})
-    check_seed(seed)
+    """Draws the next token [B] from logits [B, V], with a random generator of its own."""
     generator = torch.Generator(device=device).manual_seed(seed)
     processors = LogitsProcessorList([TemperatureLogitsWarper(float(temperature))])
     if top_p < 1.0:
@@ -150,21 +142,8 @@ def generate_queue(
         New token ids of each prompt.
 
     Raises:
-        UsageError: The model is in `train()` mode, a prompt is empty or longer than the context, there is no room for a
-            row, or rows cannot join.
+        UsageError: The model is in `train()` mode, a prompt is longer than the context, or rows cannot join.
     """
-    if not isinstance(rows, int) or rows < 1 or not isinstance(max_new_tokens, int) or max_new_tokens < 0:
-        raise UsageError(
-            f"Prompts are continued 1 row or more at a time, by 0 tokens or more, got rows={rows!r} and "
-            f"max_new_tokens={max_new_tokens!r}. Give whole numbers."
-        )
-    if not all(
-        isinstance(prompt, Sequence) and prompt and all(isinstance(one, int) for one in prompt) for prompt in prompts
-    ):
-        raise UsageError(
-            "Prompts are lists of one token id or more each, got an empty one or something else. Give "
-            "tokenizer(text).input_ids."
-        )
     _check_mode_and_length(model, max(map(len, prompts), default=0))
     context = model.backbone.context_length
     keys = [0] * len(prompts) if documents is None else documents

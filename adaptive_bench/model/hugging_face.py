@@ -23,7 +23,6 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.generation_arguments import no_assistance
 from adaptive_bench.model.hugging_face_generation import generate
-from adaptive_bench.validation import is_count
 
 # Where `pipeline` looks the class name up; without it every pipeline complains that the model is not supported.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["adaptive_bench"] = "AdaptiveModel"
@@ -174,14 +173,7 @@ class HuggingFaceModel(ForwardModel):
         """Give the backbone another vocabulary, with the arguments of Hugging Face's `resize_token_embeddings`.
 
         The weights are others then: what was calibrated before is of no use any more.
-
-        Raises:
-            UsageError: It is no number of tokens.
         """
-        if new_num_tokens is not None and not is_count(new_num_tokens):
-            raise UsageError(
-                f"A vocabulary has a whole number of tokens of at least 1, got {new_num_tokens!r}. Give len(tokenizer)."
-            )
         return self.backbone_model.resize_token_embeddings(new_num_tokens, **kwargs)
 
     def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any:

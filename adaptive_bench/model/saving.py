@@ -35,7 +35,6 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.checkpoints import make_again
 from adaptive_bench.store.digest import changed, digests, sealed, unsealed
 from adaptive_bench.store.run_files import is_run
-from adaptive_bench.validation import as_path
 
 _SCHEMA = 1
 _ABOUT, _TENSORS, _BACKBONE, _ADAPTERS = "adaptive.json", "method.safetensors", "backbone", "adapters"
@@ -209,13 +208,14 @@ def _weights_in(folder: Path) -> tuple[dict[str, str], str]:
     return digests(folder, files), hashlib.sha256(to_bytes(own)).hexdigest()
 
 
-def checked_folder(folder: Any, tokenizer: Any) -> Path:
+def checked_folder(folder: Path | str, tokenizer: Any) -> Path:
     """The folder, made if need be, that a model and its tokenizer are to be saved in.
 
     Raises:
-        UsageError: It cannot be one, or the tokenizer is none.
+        UsageError: The tokenizer is none.
+        EnvironmentProblem: There can be no such folder.
     """
-    path = as_path(folder, "A model is saved in a folder")
+    path = Path(folder)
     if tokenizer is not None and not hasattr(tokenizer, "save_pretrained"):
         raise UsageError(
             f"What is saved beside a model is a loaded tokenizer, got {tokenizer!r}. Give that of "
@@ -223,11 +223,6 @@ def checked_folder(folder: Any, tokenizer: Any) -> Path:
         )
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:  # a file is in the way, or `/proc`
-        raise UsageError(
-            f"A model is saved in a folder, got {str(path)!r}, where none can be made: {message_of(error)}. Name "
-            f"another."
-        ) from error
     except OSError as error:
         raise EnvironmentProblem(
             f"The folder {str(path)!r} that a model is to be saved in cannot be made: {message_of(error)}. Correct "

@@ -20,7 +20,6 @@ from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.inference import inference
 from adaptive_bench.model.recording import recorded_decisions
 from adaptive_bench.model.tokens import without_appended_end
-from adaptive_bench.validation import as_path
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -107,7 +106,7 @@ class TextDecisions:
         title = f"{self.method}, dial {self.dial:g}: {100 * self.saved:.1f} % of token-branches skipped"
         figure = drawn(self.keep, [visible(piece) for piece in self.pieces], self.prompt_tokens, title)
         if path is not None:
-            written(figure, as_path(path, "A picture is written to a .svg, .pdf or .png"))
+            written(figure, Path(path))
         return figure
 
 

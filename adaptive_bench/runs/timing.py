@@ -72,24 +72,6 @@ class TimingRequest:
     run: RunConfig | None = None
     again: bool = False
 
-    def check(self) -> TimingRequest:
-        """The request itself, if it can be carried out.
-
-        Raises:
-            UsageError: A number is out of range.
-        """
-        counts = {"--batch": min(self.batches, default=0), "--prompt": self.prompt, "--new": self.new}
-        for option, value in {**counts, "--rounds": self.rounds}.items():
-            if value < 1:
-                raise UsageError(f"{option} takes whole numbers from 1, got {value}.")
-        if not self.savings or not all(0 <= saving < 1 for saving in self.savings):
-            raise UsageError(
-                f"--savings takes shares of saved tokens from 0 up to but not 1, such as 0,0.25, got {self.savings}."
-            )
-        if self.precision not in PRECISIONS:
-            raise UsageError(f"--precision is {' or '.join(PRECISIONS)}, got {self.precision!r}.")
-        return self
-
 
 def time_specs(request: TimingRequest, reporter: Reporter | None = None) -> list[dict[str, Any]]:
     """Time every spec at every batch size, and write a record for each; what is on disk already is read.
@@ -102,7 +84,7 @@ def time_specs(request: TimingRequest, reporter: Reporter | None = None) -> list
         EnvironmentProblem: The model cannot be reached, or a training of the run is not finished.
     """
     reporter = reporter or SilentReporter()
-    bench = _Bench(request.check())
+    bench = _Bench(request)
     records = []
     with reporter.task("time", len(request.batches) * len(request.specs)) as task:
         for batch in request.batches:

@@ -49,32 +49,13 @@ class Settings:
     num_fewshot: int | None = None
     data_dir: Path | None = None
 
-    def check(self) -> Settings:
-        """The settings themselves, if they can be carried out.
-
-        Raises:
-            UsageError: A number is out of range.
-        """
-        counts = {"--batch": min(self.batches, default=0), "--draft-length": self.drafts, "--limit": self.limit}
-        for option, value in {**counts, "--rounds": self.rounds}.items():
-            if value < 1:
-                raise UsageError(f"{option} takes whole numbers from 1, got {value}.")
-        if self.new < 2:
-            raise UsageError(
-                f"The first new token comes from reading the prompt: --max-new-tokens is at least 2, got {self.new}."
-            )
-        if not self.savings or not all(0 <= saving <= 1 for saving in self.savings):
-            raise UsageError(f"--savings takes shares from 0 to 1 such as 0.25,0.5, got {self.savings}.")
-        return self
-
 
 def study(drafter: Drafter, settings: Settings, reporter: Reporter) -> dict[str, Any]:
     """Measure, and put the record together: plain values.
 
     Raises:
-        UsageError: A setting is out of range, the method cannot save that much, or there are fewer texts than rows.
+        UsageError: The method cannot save that much, or there are fewer texts than rows.
     """
-    settings.check()
     model = drafter.model
     prompts = prompts_of(
         model,

@@ -14,7 +14,6 @@ from adaptive_bench.store.records import CHECKPOINT, Record
 from adaptive_bench.store.run_files import check_run
 from adaptive_bench.store.runs import find_run
 from adaptive_bench.store.shelves import DEFAULT_OUT
-from adaptive_bench.validation import as_path
 
 
 def is_of_run(folder: Path) -> bool:
@@ -94,7 +93,7 @@ def find_trained(
         UsageError: No such run, or no method of it.
         EnvironmentProblem: Not trained yet.
     """
-    folder = find_run(run, as_path(out, "Runs are looked for in a folder"))
+    folder = find_run(run, Path(out))
     if (listed := manifest.read(folder)) is None:
         check_run(folder)
         raise EnvironmentProblem(

@@ -25,7 +25,6 @@ from adaptive_bench.store.run_files import (
 )
 from adaptive_bench.store.runs import find_run, retry_command, run_name, tables_below
 from adaptive_bench.store.shelves import check_listable
-from adaptive_bench.validation import as_path
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -237,7 +236,7 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
 
 def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
     """The folders of some runs, or of all finished ones in `out`; see `load_results`."""
-    place = as_path(out, "Runs are looked for in a folder")
+    place = Path(out)
     chosen = [find_run(folder, place) for folder in folders] or [file.parent for file in tables_below(place)]
     places = [folder.resolve() for folder in chosen]
     if twice := next((folder for folder, place in zip(chosen, places, strict=True) if places.count(place) > 1), None):

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 from adaptive_bench.store.run_files import BEGUN, ENDED, ENTRY, has_ended, is_entry
 from adaptive_bench.store.shelves import DEFAULT_OUT, check_home, check_listable, folders_in, is_lost
-from adaptive_bench.validation import as_path
 
 LAST = "last"  # stands for the name of the run that was begun last
 _MOST_NAMED = 5
@@ -30,7 +29,7 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
     Raises:
         UsageError: No run is called so, or several are.
     """
-    path = _path(text)
+    path = Path(text).expanduser()
     if path.is_dir():
         return path
     is_name = path.name == str(path)
@@ -59,24 +58,6 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
     there = f"`adaptive-bench list runs --out {home}` shows the runs." if named else "Give `adaptive-bench run` first."
     hint = f"Did you mean {close[0]!r}?" if close else there
     raise UsageError(f"{rule}, but there is no such folder and no such run in {str(home)!r}. {hint}")
-
-
-def _path(text: str | Path) -> Path:
-    """A path that can be looked at; no file system has others.
-
-    Raises:
-        UsageError: It names a user who is not known, or is too long.
-    """
-    step = "Name one, or `last`; of several give each by itself, as in load_results(*names)."
-    try:
-        path = as_path(text, "A run is named by its folder or its name", step).expanduser()
-        path.exists()
-    except PermissionError:
-        raise
-    except (OSError, RuntimeError) as error:
-        said = one_line(str(text), 100)
-        raise UsageError(f"A run is named by its folder or its name, got {said!r}: {message_of(error)}") from error
-    return path
 
 
 def _runs_of(home: Path, *, deep: bool) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, UsageError, is_printable, message_of, one_line
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.store import atomic
 from adaptive_bench.store.digest import unsealed
 from adaptive_bench.tuning.seconds import EVALUATION, TRAINING
@@ -153,7 +153,7 @@ def study_folder(name: str, out: Path) -> Path:
     Raises:
         UsageError: It is no name, but would lead to another place.
     """
-    if not is_printable(name) or Path(name).name != name or name.startswith(".") or len(name) > _LONGEST_NAME:
+    if Path(name).name != name or name.startswith(".") or len(name) > _LONGEST_NAME:
         raise UsageError(
             f"A study has a name of at most {_LONGEST_NAME} characters, which is no path, got {one_line(name, 100)!r}. "
             f"Give --study another one; --out says where studies are."

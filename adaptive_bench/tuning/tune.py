@@ -16,7 +16,7 @@ from adaptive_bench import spawn
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.progress import Reporter, checked_reporter
+from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.work.resources import useful_processes
 from adaptive_bench.spec import MethodSpec
@@ -74,7 +74,7 @@ def tune(
         raise UsageError(f"Trials are compared at one target, got train.target={list(config.train.target)}. Give one.")
     if name is not None:
         study_folder(name, config.out)  # before minutes go by
-    reporter = checked_reporter(reporter)
+    reporter = reporter or SilentReporter()
     specs = [MethodSpec.parse(text) for text in config.methods]
     check_owned(specs, params)
     spaces = [Space.of(spec, params) for spec in dict.fromkeys(specs)]

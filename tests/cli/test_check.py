@@ -57,7 +57,7 @@ def test_a_plugin_that_forgets_the_base_class_is_told_its_line(check, tmp_path):
     result = check("lazy", "--plugin", "lazy.py", "--family", "llama")
     assert result.exit_code == 1
     said = " ".join(result.stdout.split())
-    assert "lazy.py, line 14, in __init__" in said and "Begin it with super().__init__(config, backbone" in said
+    assert "lazy.py, line 14, in __init__" in said and "before Module.__init__() call" in said
 
 
 def test_the_last_line_is_the_verdict(check):

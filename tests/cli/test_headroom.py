@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.cli.headroom_table import verdict
-from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom import asked
-from adaptive_bench.headroom.askings import Asking, askings, why_asked_once
-from adaptive_bench.spec import parse_specs
 from adaptive_bench.store.digest import is_intact
 
 PLUGIN = """
@@ -207,11 +203,7 @@ def test_whole_texts_cannot_be_asked_again(measure):
 @pytest.mark.parametrize(
     ("arguments", "kind", "words"),
     [
-        (("toy_wrong",), "Usage error", "No task is called 'toy_wrong'"),
-        ((",",), "Usage error", "--tasks names at least one task"),
-        (("toy_write", "--limit", "0"), "Usage", "--limit"),
         (("toy_write", "--levels", "1.5"), "Usage error", "--levels takes savings between 0 and 1"),
-        (("toy_write", "--levels", "half"), "Usage error", "--levels takes"),
         (("toy_write", "--kv", "defer"), "Usage error", "--kv is one of recompute, copy_below, evict"),
         (("toy_odd",), "Usage error", "a metric that is a mean over documents"),
         (("toy_untested",), "Usage error", "validation documents"),
@@ -223,117 +215,3 @@ def test_bad_input_is_named(measure, arguments, kind, words):
     assert found.exit_code == (2 if kind.startswith("Usage") else 1)
     assert kind in found.stderr
     assert words in " ".join(found.stderr.split())
-
-
-def test_a_model_that_is_none_is_named(command, plugin, tmp_path):
-    found = command("headroom", "nanno", "--tasks", "nano_math")
-    assert found.exit_code == 1
-    assert "Did you mean 'nano'?" in " ".join(found.stderr.split())
-    (tmp_path / "empty").mkdir()
-    found = command("headroom", str(tmp_path / "empty"), "--tasks", "nano_math")
-    assert found.exit_code == 1
-    assert "config.json" in found.stderr
-
-
-@pytest.mark.parametrize("spec", ["dense", "gateskip"])
-def test_a_checkpoint_is_measured_where_it_is_dense(command, model_folder, plugin, tmp_path, spec):
-    from adaptive_bench.model import AdaptiveModel
-    from adaptive_bench.runs.planning.backbones import find_backbone
-
-    source = find_backbone(str(model_folder))
-    AdaptiveModel.build(source.load_model(), spec).save_pretrained(
-        tmp_path / "saved" / "checkpoint", source.load_tokenizer()
-    )
-    given = ("--tasks", "toy_choose", "--plugin", str(plugin), "--device", "cpu", "--json")
-    found = command("headroom", str(tmp_path / "saved"), *given)
-    if spec != "dense":
-        assert found.exit_code == 2
-        assert "runs all of its layers" in found.stderr
-        return
-    assert found.exit_code == 0, found.stderr
-    plain = command("headroom", str(model_folder), *given)
-    assert json.loads(found.stdout)["tasks"] == json.loads(plain.stdout)["tasks"]
-
-
-def test_a_run_is_that_of_the_output_folder_that_is_named(tmp_path, monkeypatch):
-    from adaptive_bench.headroom.subject import saved_folder
-
-    monkeypatch.chdir(tmp_path)
-    for home in ("runs", "other"):
-        (Path(home) / "runs" / f"in-{home}").mkdir(parents=True)
-        (Path(home) / "runs" / f"in-{home}" / "config.yaml").write_text(
-            "model: nano\nmethods: [dense]\ntasks: [csqa]\n"
-        )
-    assert saved_folder("last").name == "in-runs"
-    assert {saved_folder(name, Path("other")).name for name in ("last", "in-o", "other/last")} == {"in-other"}
-    assert {saved_folder(name).name for name in ("other/last", "other/in-other")} == {"in-other"}
-    assert saved_folder("owner/last") is saved_folder("other/elsewhere") is None
-
-
-def test_an_oracle_is_no_method():
-    """T-OR9: nobody can name one, so that no run has it and no table ranks it."""
-    from adaptive_bench.method import method_class
-    from adaptive_bench.model.prescribed import Prescribed, StaticSet
-
-    for name in registry.names("methods"):
-        assert not issubclass(registry.get("methods", name), (Prescribed, StaticSet))
-    for name in ("oracle", "exit_oracle_recompute", "all_layers", "without_layers_1"):
-        with pytest.raises(UsageError, match="No method is called"):
-            method_class(parse_specs(name)[0])
-
-
-def test_ways_of_asking_differ():
-    assert [way.prefix for way in askings(5, 0)] == ["", "\n", " ", "\n\n", "\n "]
-    assert len(set(askings(40, 0))) == 40
-    assert [way.prefix for way in askings(3, 2)] == [""] * 3
-    assert len({way.seed for way in askings(3, 2)}) == 3
-    assert askings(1, 0) == [Asking()]
-    assert why_asked_once("multiple_choice", 0, list) is None
-    assert "white space" in why_asked_once("multiple_choice", 0, str.split)
-    assert why_asked_once("multiple_choice", 3, str.split) is None
-
-
-def _level(level, *differences):
-    known = [None if holds is None else {"holds_0": holds} for holds in differences]
-    return {"level": level, "reached": True, "headroom": known[0], "headroom_of_exits": known[1]}
-
-
-@pytest.mark.parametrize(
-    ("levels", "words"),
-    [
-        (
-            [_level(0.1, True, True), _level(0.2, True, None)],
-            "no attainable oracle lies above the best static sets at any",
-        ),
-        (
-            [_level(0.1, True, True), _level(0.2, False, True)],
-            "no attainable oracle lies above the best static sets at 10 % saved",
-        ),
-        ([_level(0.1, True, False)], "there is something to decide"),
-        ([_level(0.1, None, None)], "not known"),
-        ([{"level": 0.9, "reached": False}], "not known"),
-    ],
-)
-def test_the_verdict_is_that_of_the_intervals(levels, words):
-    task = {"task": "toy", "levels": levels, "asked_once": None, "unit": "share", "chance": 0.25}
-    task["exit_oracle"] = {"online": {"headroom": None}}
-    assert words in verdict({**task, "dense": {"low": 0.9}})
-    assert "no better at toy than guessing" in verdict({**task, "dense": {"low": 0.2}})
-
-
-def test_exits_alone_do_not_say_that_there_is_nothing_to_decide():
-    asked_once = "it scores whole texts"
-    task = {"task": "toy", "levels": [_level(0.1, None, True), _level(0.2, None, False)], "asked_once": asked_once}
-    task |= {"unit": "bits", "chance": None, "dense": {"low": 0.9}, "exit_oracle": {"online": {"headroom": None}}}
-    told = verdict(task)
-    assert told.startswith("Whether there is anything to decide on toy at 10 % saved is not known: it scores")
-    assert "no attainable oracle" not in told
-    assert "there is something to decide" in verdict(task | {"levels": [_level(0.2, None, False)]})
-
-
-def test_exits_that_lie_above_the_sets_between_two_levels_are_said():
-    task = {"task": "toy", "levels": [_level(0.1, True, True), _level(0.2, True, None)], "asked_once": None}
-    task |= {"unit": "share", "chance": 0.25, "dense": {"low": 0.9}}
-    for holds, also in ((False, "lie above them at what they save themselves, 17.0 %"), (True, "at any saving")):
-        told = verdict(task | {"exit_oracle": {"online": {"saved": 0.17, "headroom": {"holds_0": holds}}}})
-        assert also in told and ("at any saving" in told) == holds

@@ -86,14 +86,11 @@ def test_documents_of_a_task_and_the_papers_gate_analysis(inspect, tmp_path):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ((), "got neither"),
         (("--text", "text.txt", "--tasks", "nano_math"), "got both"),
         (("--tasks", "nano_math", "--answer", "text.txt"), "--answer is the answer to --text"),
         (("--text", "text.txt", "--paper"), "--paper takes statistics over tasks"),
         (("--tasks", "nano_math", "--paper", "--savings", "0.1"), "got --savings '0.1' as well"),
         (("--tasks", "nano_math", "--paper", "-o", "page.html"), "written as .json"),
-        (("--text", "text.txt", "-o", "page.txt"), "ends in one of .html"),
-        (("--text", "text.txt", "--savings", "2"), "--savings takes shares"),
         (("--text", "text.txt", "--methods", "free"), "got --methods 'free'"),
         (("--text", "text.txt", "-o", "map.svg", "--max-new-tokens", "1"), "A picture shows one method"),
         (("--tasks", "nano_math", "--limit", "1", "--paper", "--methods", "mod"), "decides by none"),

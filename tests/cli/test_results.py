@@ -234,18 +234,6 @@ def test_a_table_that_may_not_be_read_is_not_called_changed(command, folders, mo
         load_results(folders[0])
 
 
-def test_no_output_takes_the_place_of_what_a_run_wrote(command, folders):
-    """Its table, its configuration, and its models."""
-    weights = next((folders[0].parent.parent / "records").glob("*/checkpoint/method.safetensors"))
-    for place in (folders[0] / "table.json", folders[0] / "config.yaml", weights, weights.with_name("new.csv")):
-        before = place.read_bytes() if place.exists() else None
-        form = ("--format", "csv") if place.suffix in (".yaml", ".safetensors") else ()
-        said = command("export", str(folders[0]), "-o", str(place), *form)
-        assert said.exit_code == 2 and "What a run wrote stays as it is" in " ".join(said.stderr.split())
-        assert (place.read_bytes() if place.exists() else None) == before
-    assert command("export", str(folders[0]), "-o", str(folders[0] / "mine.csv")).exit_code == 0
-
-
 def test_a_run_is_read_once(command, folders):
     said = command("export", str(folders[0]), str(folders[1]), str(folders[0]))
     assert said.exit_code == 2 and "read once" in said.stderr

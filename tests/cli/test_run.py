@@ -236,17 +236,8 @@ def test_a_plugin_file_is_loaded_before_anything_else(command, runs, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--config", "nanno"], "Did you mean 'nano'?"),
-        (["--seeds", "x"], "--seeds takes"),
-        (["--levels", "a,b"], "--levels takes"),
-        (["--levels", "5,10"], "Write 0.05 for 5 %"),
-        (["--axis", "watts"], "--axis is wrong"),
         (["--phase", "both"], "--phase is wrong"),
         (["--axis", "claimed", "--phase", "decode"], "match_phase is for savings"),
-        (["--limit", "0"], "--limit is wrong"),
-        (["--methods", "gateskip@papr"], "Semantics must be one of"),
-        (["--method", "mod"], "--methods"),
-        (["--limit", "many"], "--limit"),
     ],
 )
 def test_bad_usage_ends_with_exit_code_2_and_no_traceback(command, runs, arguments, message):

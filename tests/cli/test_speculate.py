@@ -169,9 +169,7 @@ def test_a_defect_ends_with_exit_code_1(speculate, monkeypatch):
     ("more", "message"),
     [
         (("--precision", "fp8"), "--precision is fp32 or bf16, got 'fp8'"),
-        (("--savings", "25"), "--savings takes shares from 0 to 1"),
         (("--method", "gateskip"), "calibrated on held-out training text"),
-        (("--method", "modd"), "Did you mean 'mod'?"),
         (("--batch", "8"), "--limit 4 has 4. Raise --limit or lower --batch"),
         (("--max-new-tokens", "512"), "leave room for a prompt in the context of 512 tokens"),
     ],

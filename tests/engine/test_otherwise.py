@@ -216,10 +216,8 @@ def test_other_tokens_decisions_get_it_too(patterned, ids):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda view, one: Decision(otherwise=one.otherwise), "keep=None outside of training"),
         (lambda view, one: Decision(one.keep, otherwise=lambda at: one.otherwise(at)[:1]), r"of shape \(\d+, 32\)"),
         (lambda view, one: Decision(one.keep, otherwise=lambda at: None), "got NoneType"),
-        (lambda view, one: Decision(one.keep, soft=True), "got soft outside of training"),
     ],
 )
 @torch.no_grad()

@@ -45,11 +45,7 @@ def test_settings_default_to_greedy_and_to_the_length_of_lm_eval() -> None:
     "wrong",
     [
         {"until": 5},
-        {"until": [5]},
-        {"max_gen_toks": 0},
         {"max_gen_toks": "many"},
-        {"temperature": float("nan")},
-        {"temperature": -1},
         {"temperature": "hot"},
         {"top_p": 2},
     ],

@@ -12,13 +12,10 @@ from lm_eval.models.huggingface import HFLM
 from tokenizers.processors import TemplateProcessing
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
-from adaptive_bench import registry
-from adaptive_bench.errors import NotFinite, PluginFault, UsageError
+from adaptive_bench.errors import NotFinite, UsageError
 from adaptive_bench.evaluation import batches
 from adaptive_bench.evaluation.batches import OutOfMemory
 from adaptive_bench.evaluation.language_model import AdaptiveLM
-from adaptive_bench.method import EXECUTE_ALL
-from adaptive_bench.methods.dense import Dense
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.text_decisions import encoded
@@ -339,33 +336,3 @@ def test_logits_that_are_no_numbers_are_a_failure(dense: AdaptiveModel, tokenize
         lm.loglikelihood(_requests("loglikelihood", PAIRS[:2]))
     with pytest.raises(NotFinite, match=r"model\.norm\.weight"):
         lm.generate_until(_writing())
-
-
-class Writes(Dense):
-    def decide(self, view):
-        with torch.no_grad():
-            self.written(view).mul_(1)
-        return EXECUTE_ALL
-
-
-@pytest.mark.parametrize(
-    ("name", "written"),
-    [
-        ("view.hidden", lambda view: view.hidden),
-        ("view.call.input_ids", lambda view: view.call.input_ids),
-        ("view.call.positions", lambda view: view.call.positions),
-    ],
-)
-def test_a_plugin_that_writes_into_what_it_is_shown_has_no_score(backbone, tokenizer, monkeypatch, name, written):
-    monkeypatch.setattr(registry, "_registered", {})
-    registry.register("methods", "writes")(type("Odd", (Writes,), {"written": staticmethod(written)}))
-    model = AdaptiveModel.build(backbone, "writes").eval()
-    lm = AdaptiveLM(model, tokenizer, batch_size=2)
-    said = f"changes nothing of what it is shown, but decide of Odd writes into {name}\\."
-    for ask in (
-        lambda: model.decisions("Tom", tokenizer),
-        lambda: lm.loglikelihood(_requests("loglikelihood", PAIRS[:2])),
-        lambda: lm.generate_until(_writing()),
-    ):
-        with pytest.raises(PluginFault, match=said):
-            ask()

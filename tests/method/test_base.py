@@ -4,7 +4,6 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from pydantic import Field
 
 from adaptive_bench import registry
 from adaptive_bench.errors import PluginFault, UsageError
@@ -46,26 +45,6 @@ def test_what_falls_in_training_does_not_end_above_its_start(text, said):
     assert "got 0.9 and 0.5" in str(refused.value) and text.partition("[")[0] in str(refused.value)
 
 
-def test_a_config_with_a_type_that_is_not_there_is_the_methods_fault():
-    class Unfinished(WithDial):
-        class Config(MethodConfig):
-            width: "nobody_knows" = 1  # noqa: F821 - that is what it is about
-
-    with pytest.raises(PluginFault, match=r"The Config of 'mine' cannot be used.*nobody_knows"):
-        Unfinished.parse_config(MethodSpec("mine"))
-
-
-def test_a_default_that_is_no_value_of_its_parameter_is_the_methods_fault():
-    class Wide(WithDial):
-        class Config(MethodConfig):
-            width: int = Field("wide", ge=1)
-
-    with pytest.raises(PluginFault, match=r"of 'mine' is a value of it, but that of 'width' is 'wide'"):
-        Wide.parse_config(MethodSpec("mine"))
-    with pytest.raises(UsageError, match=r"mine: width is wrong, got '0'"):
-        Wide.parse_config(MethodSpec("mine", {"width": "0"}))
-
-
 def test_a_parameter_without_a_default_is_asked_for():
     class Narrow(WithDial):
         class Config(MethodConfig):
@@ -88,13 +67,13 @@ def test_schedules_are_of_parameters_that_there_are():
         assert {*config.falling, *config.falling.values()} <= set(config.model_fields)
 
 
-@pytest.mark.parametrize("ends", [(0.0, math.inf, 0.0), (1.0, 0.0, 1.0), (0.0, 1.0, 5.0), (0.0, 1.0, math.nan)])
+@pytest.mark.parametrize("ends", [(1.0, 0.0, 1.0), (0.0, 1.0, 5.0), (0.0, 1.0, math.nan)])
 def test_a_dial_has_a_range_and_skips_nothing_at_an_end_of_it(ends):
-    with pytest.raises(PluginFault, match="finite range and skips nothing at one end"):
+    with pytest.raises(PluginFault, match="a range and skips nothing at one end"):
         DialSpec("share", *ends)
 
 
-@pytest.mark.parametrize("answer", [math.nan, 100, "x", None])
+@pytest.mark.parametrize("answer", [math.nan, 100])
 def test_what_a_plugin_answers_for_a_saving_is_held_to_its_dial(answer):
     method = WithDial(MethodConfig(), BACKBONE, "bench", 0)
     method.dial_for = lambda saved_tokens: answer

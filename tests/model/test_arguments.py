@@ -7,40 +7,17 @@ import torch
 from torch import nn
 from transformers import LlamaForSequenceClassification, LlamaModel
 
-from adaptive_bench import check_specs, find_backbone, load_config, load_plugin, load_results, plan, run
-from adaptive_bench.errors import UsageError
+from adaptive_bench import check_specs, plan, run
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.generation import generate_queue, new_tokens, sampler
+from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import VOCABULARY
 
 IDS = torch.arange(3, 9).view(2, 3)
 ONES = torch.ones_like(IDS)
-NO_IDS = {
-    "list": [[1, 2]],
-    "float": IDS.float(),
-    "bool": IDS.bool(),
-    "flat": IDS[0],
-    "deep": IDS[None],
-    "rows": IDS[:0],
-    "tokens": IDS[:, :0],
-    "beyond": IDS + VOCABULARY,
-    "negative": IDS - 50,
-    "numpy": IDS.numpy(),
-    "sparse": IDS.to_sparse(),
-}
-NO_MASK = {
-    "wide": torch.ones(2, 5),
-    "narrow": torch.ones(2, 2),
-    "rows": torch.ones(3, 3),
-    "row": torch.ones(1, 3),
-    "flat": torch.ones(3),
-    "deep": torch.ones(2, 1, 3, 3),
-    "list": [[1, 1, 1]] * 2,
-    "added": torch.tensor([[0.0, 0.0, -1e9]] * 2),
-    "nan": torch.full((2, 3), float("nan")),
-    "sparse": torch.ones(2, 3).to_sparse(),
-}
+NO_IDS = {"flat": IDS[0], "deep": IDS[None], "tokens": IDS[:, :0], "beyond": IDS + VOCABULARY, "negative": IDS - 50}
+NO_MASK = {"wide": torch.ones(2, 5), "rows": torch.ones(3, 3), "deep": torch.ones(2, 1, 3, 3)}
 
 
 def text(**changes):
@@ -55,10 +32,9 @@ def test_what_is_no_text_is_refused_wherever_one_is_read(ids, shared_model):
         lambda: model.residual_stream(ids),
         lambda: model.generate(ids, max_new_tokens=2),
         lambda: new_tokens(model, ids, max_new_tokens=2),
-        lambda: model.calibrate([text(input_ids=ids)], [0.1]),
     )
     for call in calls:
-        with pytest.raises(UsageError, match=r"input_ids|Token ids|has the shape"):
+        with pytest.raises(UsageError, match=r"input_ids|Token ids"):
             call()
 
 
@@ -69,7 +45,6 @@ def test_a_mask_is_one_of_the_same_tokens(mask, shared_model):
         lambda: model(IDS, mask),
         lambda: model.generate(IDS, attention_mask=mask, max_new_tokens=2),
         lambda: new_tokens(model, IDS, mask, max_new_tokens=2),
-        lambda: model.calibrate([text(attention_mask=mask)], [0.1]),
     )
     for call in calls:
         with pytest.raises(UsageError, match="attention_mask"):
@@ -90,29 +65,8 @@ def test_masks_that_fit_are_taken(shared_model):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("labels", IDS[:, :2]),
-        ("labels", IDS[0]),
-        ("labels", IDS.float()),
-        ("labels", IDS + VOCABULARY),
-        ("labels", IDS * 0 - 5),
-        ("labels", [[1, 2, 3]] * 2),
-        ("labels", IDS.to_sparse()),
-        ("attention_mask", ONES.to("meta")),
         ("past_key_values", ((1, 2),)),
-        ("past_key_values", True),
-        ("continuation_mask", torch.ones(3)),
-        ("continuation_mask", "yes"),
-        ("logits_to_keep", -1),
-        ("logits_to_keep", True),
-        ("logits_to_keep", 1.5),
-        ("logits_to_keep", torch.tensor([7])),
-        ("logits_to_keep", torch.zeros(1, 1, 1, dtype=torch.long)),
-        ("phase", "reading"),
-        ("requests", [1]),
-        ("requests", [-1, 1]),
-        ("documents", [1, 2]),
-        ("position_ids", [0, 1, 2]),
-        ("position_ids", torch.arange(3).expand(3, 3)),
+        ("position_ids", torch.arange(3).expand(2, 3) + 1),
     ],
 )
 def test_other_arguments_of_a_call(name, value, shared_model):
@@ -177,57 +131,11 @@ def test_a_cache_is_of_the_same_rows(shared_model):
         model(IDS, past_key_values=cache)
 
 
-@pytest.mark.parametrize(
-    "argument",
-    [
-        {"num_beams": 0},
-        {"num_beams": 1.5},
-        {"max_new_tokens": -1},
-        {"max_new_tokens": 2.5},
-        {"num_return_sequences": 0},
-        {"top_p": 3.0},
-        {"top_p": float("nan"), "do_sample": True},
-        {"top_k": -1},
-        {"temperature": -1.0},
-        {"temperature": 0.0, "do_sample": True},
-        {"typical_p": 5.0},
-        {"repetition_penalty": -1.0},
-        {"length_penalty": "long"},
-        {"eos_token_id": 1.5},
-        {"max_time": -1.0},
-        {"do_sample": "yes"},
-        {"streamer": 5},
-        {"generator": 5},
-        {"stopping_criteria": [5]},
-        {"stop_strings": 5},
-        {"generation_config": {"max_new_tokens": 3}},
-    ],
-    ids=str,
-)
-def test_settings_of_generation_are_in_range_whether_or_not_they_are_used(argument, shared_model):
-    with pytest.raises(
-        UsageError, match=next(reversed(argument)) if "do_sample" not in argument else "top_p|temp|do_s"
-    ):
-        shared_model("dense").generate(IDS, **{"max_new_tokens": 2} | argument)
-
-
 def test_greedy_with_a_temperature_of_zero_is_what_lm_eval_asks_for(shared_model):
     assert shared_model("dense").generate(IDS, temperature=0.0, do_sample=False, max_new_tokens=2).shape == (2, 5)
 
 
-@pytest.mark.parametrize("how", [(-1.0, 0.9, 0), (1.0, 3.0, 0), (1.0, "most", 0), (1.0, 0.9, -1), (1.0, 0.9, 1.5)])
-def test_sampling_takes_a_temperature_a_share_and_a_seed(how):
-    with pytest.raises(UsageError, match=r"temperature|top_p|seed"):
-        sampler(*how, torch.device("cpu"))
-
-
-@pytest.mark.parametrize("how", [{"rows": 0}, {"max_new_tokens": -1}, {"prompts": [[]]}, {"prompts": ["text"]}])
-def test_a_queue_has_prompts_and_room(how, shared_model):
-    with pytest.raises(UsageError, match=r"rows=|Prompts"):
-        generate_queue(shared_model("dense"), **{"prompts": [[3, 4]], "rows": 1, "max_new_tokens": 2} | how)
-
-
-@pytest.mark.parametrize("savings", [[2], [-1], [float("nan")], ["0.1"], "0.1", 0.1, None, [True]], ids=repr)
+@pytest.mark.parametrize("savings", [[2], [-1], [float("nan")]], ids=repr)
 @pytest.mark.parametrize("spec", ["gateskip", "random_skip", "calm"])
 def test_savings_are_shares_for_every_method(spec, savings, shared_model):
     with pytest.raises(UsageError, match=r"[Ss]aving"):
@@ -236,57 +144,27 @@ def test_savings_are_shares_for_every_method(spec, savings, shared_model):
 
 @pytest.mark.parametrize(
     "batches",
-    [None, 5, "text", text(), [1], [{"input_ids": IDS}], [text(continuation_mask=ONES[0])]],
-    ids=["none", "number", "text", "batch", "numbers", "parts", "shape"],
+    [[{"input_ids": IDS}], [{}]],
+    ids=["parts", "nothing"],
 )
 @pytest.mark.parametrize("spec", ["gateskip", "static_depth[trained=true]"])
 def test_held_out_text_is_a_list_of_batches(spec, batches, shared_model):
     model = shared_model(spec)
     for call in (lambda: model.calibrate(batches, [0.1]), lambda: model.prepare_training(batches)):
-        with pytest.raises(UsageError, match=r"Held-out text|continuation_mask"):
+        with pytest.raises(UsageError, match="Held-out text is a list of batches with input_ids"):
             call()
 
 
-@pytest.mark.parametrize("stand", [(9, 5), (0, 5), (1, 0), (True, 5), (1.5, 5), ("1", 5), (None, None)])
+@pytest.mark.parametrize("stand", [(9, 5), (0, 5), (1, 0)])
 def test_a_training_stands_at_one_of_its_steps(stand, shared_model):
     with pytest.raises(UsageError, match="from 1 to total_steps"):
         shared_model("dense").begin_step(*stand)
 
 
-@pytest.mark.parametrize("seed", [-1, 2**40, 1.5, True, None, "1"])
-def test_a_seed_is_a_whole_number(seed, shared_backbone):
-    with pytest.raises(UsageError, match="A seed is"):
-        AdaptiveModel.build(shared_backbone("llama"), "dense", seed=seed)
-
-
-@pytest.mark.parametrize("path", ["", "  ", 5, [], "a\0b", "a" * 300], ids=repr)
-def test_no_path_is_refused_wherever_one_is_taken(path, shared_model):
-    calls = (
-        lambda: shared_model("dense").save_pretrained(path),
-        lambda: AdaptiveModel.from_pretrained(path),
-        lambda: AdaptiveModel.load(path, "dense"),
-        lambda: find_backbone(path),
-        lambda: load_results(path),
-        lambda: load_results(out=path),
-        lambda: load_plugin(path),
-        lambda: load_config(path),
-    )
-    for call in calls:
-        with pytest.raises(UsageError, match="at most 255 bytes a name"):
-            call()
-
-
-def test_what_is_no_name_is_told_what_to_give_instead():
-    with pytest.raises(UsageError, match=r"give each by itself, as in load_results\(\*names\)"):
-        load_results(["runs/a", "runs/b"])
-    with pytest.raises(UsageError, match="leave it out for 'nano'"):
-        load_config(None)
-
-
 def test_a_model_is_saved_where_a_folder_can_be(shared_model, tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(UsageError, match="where none can be made"):
+        with pytest.raises(EnvironmentProblem, match="that a model is to be saved in cannot be made"):
             shared_model("dense").save_pretrained(folder)
     with pytest.raises(UsageError, match="tokenizer, got 'nano'"):
         shared_model("dense").save_pretrained(tmp_path / "model", "nano")
@@ -305,33 +183,22 @@ def test_decisions_are_made_on_one_text(wrong, shared_model):
         shared_model("dense").decisions(*wrong)
 
 
-@pytest.mark.parametrize("specs", ["gateskp", ["gateskp"], MethodSpec("gateskp"), 5, [5], [], None, ""], ids=repr)
+@pytest.mark.parametrize("specs", ["gateskp", ["gateskp"], MethodSpec("gateskp"), ""], ids=repr)
 def test_what_is_checked_is_a_method(specs):
     with pytest.raises(UsageError, match=r"gateskip|At least one method"):
         check_specs(specs)
 
 
-@pytest.mark.parametrize("how", [{"families": ["lama"]}, {"families": "llama"}, {"families": []}, {"device": "gpu"}])
+@pytest.mark.parametrize("how", [{"families": ["lama"]}, {"device": "gpu"}])
 def test_what_it_is_checked_on_exists(how):
     with pytest.raises(UsageError, match=r"llama|A device is .* Set --device, or device= in Python\."):
         check_specs("dense", **how)
 
 
-@pytest.mark.parametrize("config", [None, "nano", {}])
-def test_a_run_has_a_config(config):
+def test_a_run_has_a_config():
     for call in (plan, run):
         with pytest.raises(UsageError, match="load_config"):
-            call(config)
-    with pytest.raises(UsageError, match="Overrides"):
-        load_config("nano", "seeds=3")
-
-
-@pytest.mark.parametrize(
-    "how", [{"jobs": 0}, {"jobs": True}, {"shard": "1/2"}, {"overwrite": "all"}, {"wait_s": -1}, {"launcher": "cloud"}]
-)
-def test_a_run_is_told_how(how):
-    with pytest.raises(UsageError, match=next(iter(how))):
-        run(load_config("nano", {"methods": "dense"}), **how)
+            call("nano")
 
 
 def test_held_out_text_may_name_its_documents(shared_model):

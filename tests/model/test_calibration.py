@@ -222,14 +222,7 @@ def asks_at_one_site(self, view):
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        (
-            {"skip_share": property(lambda self: 20 - 20 * self.value)},
-            r"skip_share at kept 0\.8 is a share .*, got 4",
-        ),
-        ({"skip_share": property(lambda self: self.value - 1)}, "skip_share at kept 0.8 is a share from 0 to 1"),
-        ({"skip_share": property(lambda self: "0.2")}, "skip_share at kept 0.8 is a share .*, got '0.2'"),
         ({"skip_share": 0.0}, "is above 0 where its dial skips, but that of Odd is 0 at kept 0.8, and 1 skips nothing"),
-        ({"dial_for": lambda self, saving: saving}, r"dial_for\(0\.0\) is the dial value that skips nothing, 1, got 0"),
         ({"decide": lambda self, view: EXECUTE_ALL}, "decide of Odd does not call .* at 8 of 8 sites .* the number 0"),
         ({"decide": asks_at_one_site}, "at 7 of 8 sites"),
         ({"asked": 100}, "Thresholds are asked for a share from 0 to 1"),

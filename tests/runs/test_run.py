@@ -242,18 +242,6 @@ def test_a_wrong_request_is_refused_before_anything_is_done(config_of, changes, 
         run(config_of(**changes))
 
 
-@pytest.mark.parametrize("begin", [run, plan])
-def test_a_reporter_is_one(begin, config_of):
-    with pytest.raises(UsageError, match=r"a Reporter .* such as PlainReporter\(\), got <built-in function print>"):
-        begin(config_of(), print)
-
-
-def test_a_config_that_was_changed_to_none_is_refused(config_of):
-    for begin in (run, plan):
-        with pytest.raises(UsageError, match="levels"):
-            begin(config_of().model_copy(update={"levels": (0, 10, 20)}))
-
-
 def test_an_output_folder_that_cannot_be_written_is_an_error(config_of, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="--out"):

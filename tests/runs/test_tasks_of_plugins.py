@@ -1,11 +1,11 @@
 """Tasks of plugins: what does not fit is refused before the run."""
 
-import math
 import re
 from copy import copy
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from adaptive_bench import faults, registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
@@ -13,10 +13,7 @@ from adaptive_bench.evaluation.documents import answer_of
 from adaptive_bench.evaluation.harness_data import files_of
 from adaptive_bench.evaluation.lookup import find_task, load_task, setting_up
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.preflight import preflight as look_at
-from adaptive_bench.runs.checks.tasks import check_training_text
-from adaptive_bench.task import Example
 
 
 def test_runs_beside_the_files_of_a_task_are_none_of_them(tmp_path):
@@ -34,29 +31,10 @@ def test_runs_beside_the_files_of_a_task_are_none_of_them(tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [
-        ("training", lambda: []),
-        ("training", lambda request, more: []),
-        ("folder", "a text"),
-        ("metrics", ()),
-        ("metrics", "acc,none"),
-        ("training", 5),
-        ("kind", "nope"),
-        ("levels", ()),
-        ("levels", (0, 5)),
-        ("levels", (0.3, 0.3)),
-        ("levels", 0.3),
-        ("chance", "a"),
-        ("chance", math.inf),
-        ("num_fewshot", -1),
-        ("data_folders", "squad"),
-        ("data_folders", ("../squad",)),
-        ("data_folders", ("/squad",)),
-        ("validation_split", 5),
-    ],
+    [("kind", "nope"), ("metrics", ()), ("levels", (0, 5)), ("training", 5), ("num_fewshot", "many")],
 )
-def test_a_field_that_is_something_else_is_the_plugins_fault(field, value):
-    with pytest.raises(PluginFault, match=f"Of the task 'nano_qa_ll', {field} is .*, got "):
+def test_a_field_that_is_something_else_is_refused_by_its_name(field, value):
+    with pytest.raises(ValidationError, match=f"(?s)for Task\n{field}.*"):
         replace(find_task("nano_qa_ll"), **{field: value})
 
 
@@ -64,16 +42,6 @@ def test_choices_on_the_tested_documents_are_the_plugins_fault():
     task = replace(find_task("nano_qa_ll"), validation_split="test")
     with pytest.raises(PluginFault, match=r"'nano_qa_ll', validation_split names .*, got 'test'"):
         load_task(task, None, None)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [["a text"], [Example("a question", None)], None, [("a", "b")], (one for one in ()), [Example("a", "\udcff")]],
-)
-def test_training_text_that_is_no_text_is_the_plugins_fault(given, config_of):
-    task = replace(find_task("nano_qa_ll"), training=lambda request: given)
-    with pytest.raises(PluginFault, match="'nano_qa_ll' is a list of Examples of two texts"):
-        check_training_text(task, config_of(), None, 64, Findings())
 
 
 def test_an_error_in_the_code_of_a_task_names_its_line(tmp_path, monkeypatch):
@@ -86,7 +54,7 @@ def test_an_error_in_the_code_of_a_task_names_its_line(tmp_path, monkeypatch):
         exec(compile("import nothing_there", installed, "exec"))
 
 
-@pytest.mark.parametrize("right", [-1, 2, [0, -1], [], "c", None, 0.5])
+@pytest.mark.parametrize("right", [-1, 2, [], "c"])
 def test_a_right_answer_that_is_no_choice_is_refused(right):
     task = find_task("nano_qa_ll")
     harness = copy(load_task(task, None, None))
@@ -95,36 +63,12 @@ def test_a_right_answer_that_is_no_choice_is_refused(right):
         answer_of(harness, next(iter(harness.eval_docs)), "document 1 of 1 of 'nano_qa_ll'")
 
 
-@pytest.mark.parametrize("right", [0, 1, "b", [0, 1], ["a"]])
+@pytest.mark.parametrize("right", [0, "b", [0, 1]])
 def test_a_right_answer_is_a_number_a_text_or_several(right):
     task = find_task("nano_qa_ll")
     harness = copy(load_task(task, None, None))
     harness.doc_to_choice, harness.doc_to_target = lambda doc: ["a", "b"], lambda doc: right
     assert answer_of(harness, next(iter(harness.eval_docs)), "document 1 of 1 of 'nano_qa_ll'") == ("a", "b")
-
-
-def test_the_same_text_for_every_choice_is_no_choice():
-    harness = copy(load_task(find_task("nano_qa_ll"), None, None))
-    harness.doc_to_choice, harness.doc_to_target = lambda doc: ["a", "a"], lambda doc: 0
-    with pytest.raises(EnvironmentProblem, match="choices that differ, but document 3"):
-        answer_of(harness, next(iter(harness.eval_docs)), "document 3")
-
-
-def test_a_value_that_is_missing_is_named_where_the_question_shows_none():
-    harness = copy(load_task(find_task("nano_math"), None, None))
-    document = {"question": "None of the above?", "hint": None, "answer": "4"}
-    harness.doc_to_target = lambda doc: doc["answer"]
-    harness.doc_to_text = lambda doc: doc["question"] + (doc["hint"] or "")
-    assert answer_of(harness, document, "document 3") == ("4",)
-    harness.doc_to_text = lambda doc: f"{doc['question']} ({doc['hint']})"
-    with pytest.raises(EnvironmentProblem, match=r"document 3 has no value \(null\) in 'hint'"):
-        answer_of(harness, document, "document 3")
-
-
-def test_training_text_without_a_completion_is_the_plugins_fault():
-    task = replace(find_task("nano_qa_ll"), training=lambda request: [Example("a question", " ")])
-    with pytest.raises(PluginFault, match="gives one without any"):
-        task.examples(None)
 
 
 OWN = """
@@ -218,30 +162,8 @@ def test_nothing_is_said_of_examples_of_another_split(preflight):
     [
         ({"named": "another"}, r"says `task: another`"),
         ({"tested": "exam"}, "names the test_split 'exam', but its documents have 'test', 'validation'"),
-        ({"load": "return None"}, "a datasets.Dataset for each split, got NoneType"),
-        ({"load": "return PARTS"}, "a datasets.Dataset for each split, got list for 'test'"),
-        ({"load": "PARTS['test'] = []"}, "the split 'test', on which it is tested, has no documents"),
-        ({"choice": "{{[]}}"}, r"its first document has 0 for \[\]"),
         ({"choice": "{{missing}}"}, "'missing' is undefined in a template"),
-        ({"load": "random.shuffle(PARTS['test'])"}, "the same documents each time .* give its draws a seed"),
-        ({"metadata": "hello"}, "metadata of a task are keys and values, got 'hello'"),
-        ({"more": "test_split: validation"}, "says 'test_split' again in line 11"),
-        ({"aggregation": "meen"}, "`aggregation: meen`"),
-        ({"higher": "false"}, "Of the metric 'acc' higher is better"),
-        ({"chance": 50}, "from 0 to 1 for 'acc,none', but the chance .* is 50"),
-        ({"split": "dev"}, "splits of its documents, 'test', 'validation', got 'dev'"),
-        ({"load": "PARTS['validation'] = ROWS[:20]"}, "20 of 20 documents of the validation_split .* are tested"),
-        (
-            {"more": "filter_list: [{name: none, filter: [{function: no_such}]}]"},
-            "names the filter 'no_such', and lm-eval has none",
-        ),
-        (
-            {"more": "filter_list: [{name: none, filter: [{function: regex, regex_patern: a}]}]"},
-            "of 'none' in that of 'own' one cannot: TypeError: .*regex_patern",
-        ),
         ({"drawn": "[]"}, "'own' .*own.py.* gave none for 'calibration'"),
-        ({"drawn": "PARTS['test']"}, "20 of 20 training examples .* are questions that it is tested on"),
-        ({"drawn": "PARTS['train']"}, "20 of 20 training examples .* are in its calibration text"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_computed(preflight, changes, said):

@@ -64,11 +64,9 @@ def test_a_tensor_that_is_missing(edited, name):
     refused(edited(without(name)), rf"lack 1 \(the first: {name}\)")
 
 
-@pytest.mark.parametrize(
-    ("prefix", "whose"), [("module.", "DataParallel"), ("_orig_mod.", r"torch\.compile"), ("student.", "")]
-)
-def test_a_prefix_that_all_tensors_have(edited, prefix, whose):
-    refused(edited(prefixed(prefix)), f"all begin with '{prefix}' .*{whose}.* rename the tensors without")
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod."])
+def test_a_prefix_that_all_tensors_have(edited, prefix):
+    refused(edited(prefixed(prefix)), rf"lack \d+ .* and have \d+ others \(the first: {prefix}")
 
 
 def test_a_decoder_without_its_prefix_is_read_all_the_same(edited):
@@ -84,19 +82,11 @@ def test_a_tensor_of_another_shape(edited):
 
 def test_a_model_that_is_cut_short_is_not_measured_as_the_whole_one(edited, model_folder):
     layers = json.loads((model_folder / "config.json").read_text())["num_hidden_layers"]
-    said = (
-        rf"num_hidden_layers {layers - 1} and its weights go on to layer {layers - 1}, counted from 0 \(model\.layers"
-    )
+    said = rf"{layers - 1} layers\) has no place for \d+ of them \(the first: mod"
     refused(edited(num_hidden_layers=layers - 1), said)
 
 
-def test_a_stray_layer_is_none_that_may_be_left_out(edited):
-    refused(edited(with_one("model.layers.9.mlp.up_proj.weight")), r"layer 9, .*\(model\.layers\.9\.mlp\.up_proj")
-
-
-@pytest.mark.parametrize(
-    "name", ["model.layers.0.self_attn.q_proj.bias", "model.layers.0.mlp.up_proj.lora_A.weight", "layers.0.norm.weight"]
-)
+@pytest.mark.parametrize("name", ["model.layers.0.self_attn.q_proj.bias", "model.layers.0.mlp.up_proj.lora_A.weight"])
 def test_what_would_change_the_decoder_is_not_left_aside(edited, name):
     refused(edited(with_one(name)), "no place for 1 of them")
 
@@ -115,5 +105,5 @@ def test_files_in_the_layout_of_others_are_not_read(edited):
     save_file({"tok_embeddings.weight": torch.zeros(2)}, folder / "consolidated.safetensors")
     assert model_facts(str(folder)).unused == ()
     (folder / "model.safetensors").rename(folder / "weights.safetensors")
-    with pytest.raises(EnvironmentProblem, match=r"from model\.safetensors, or from .* neither"):
+    with pytest.raises(EnvironmentProblem, match=r"in model\.safetensors, or in the files that .* they cannot be read"):
         model_facts(str(folder))

@@ -78,18 +78,9 @@ def test_settings_are_never_mixed_and_the_newest_record_counts(tmp_path):
         timings.choose(curves, "batch 9")
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"batches": (0,)}, "--batch"),
-        ({"savings": (1.0,)}, "--savings"),
-        ({"precision": "fp8"}, "--precision"),
-        ({"prompt": 510}, "context of 512"),
-    ],
-)
-def test_what_cannot_be_timed_is_refused(request_of, changes, named):
-    with pytest.raises(UsageError, match=named):
-        time_specs(request_of("dense", **changes))
+def test_what_cannot_be_timed_is_refused(request_of):
+    with pytest.raises(UsageError, match="context of 512"):
+        time_specs(request_of("dense", prompt=510))
 
 
 def test_matching_on_time_without_a_timing_names_the_command(config_of):

@@ -15,13 +15,12 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, one_line
 from adaptive_bench.faults import explained
 from adaptive_bench.method import Method, config_of, method_of, training_spec
-from adaptive_bench.method.declared import check_method
 from adaptive_bench.model.adapters import check_installed, check_targets
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.trial import try_method
 from adaptive_bench.runs.cost.estimate import Trait
 from adaptive_bench.runs.planning.backbones import BackboneSource, empty_model, find_backbone
-from adaptive_bench.runs.planning.tensors import check_heads
+from adaptive_bench.runs.planning.model_folder import AGAIN, check_heads
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.tracking import check_trackers
 
@@ -81,11 +80,10 @@ def _facts(source: BackboneSource) -> ModelFacts:
     empty = empty_model(source)
     Backbone(empty)
     facts = ModelFacts(source, empty)
-    if source.weight_bytes is not None and facts.parameters > source.weight_bytes:  # before anybody makes room for them
+    if source.weight_bytes and facts.parameters > source.weight_bytes:  # before anybody makes room for them
         raise EnvironmentProblem(
             f"The weights of a model have every parameter of its config.json, but that of {source.name!r} describes "
-            f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. Copy or save "
-            f"the model again, or name another one."
+            f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. {AGAIN}"
         )
     if source.is_local and source.forms is None:  # of a GGUF file transformers looks at names when it reads weights
         return replace(facts, unused=tuple(check_heads(source.name, Path(source.location), empty)))
@@ -217,9 +215,7 @@ def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:
     config_of(spec)  # what is wrong with it is no matter of the model
     try:
         with torch.device("meta"):
-            method = method_of(spec, Backbone(facts.empty))
-        check_method(method)
-        return method
+            return method_of(spec, Backbone(facts.empty))
     except AdaptiveBenchError:
         raise
     except Exception as error:

@@ -23,7 +23,6 @@ from adaptive_bench.evaluation.shots import are_of_tested
 from adaptive_bench.model.chat import conversation
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import EvalRecipe
-from adaptive_bench.runs.checks.apart import check_apart, check_same, check_validation
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.training.encoding import encode_examples
@@ -58,8 +57,6 @@ def check_task(
         every = _documents(task, harness)
         numbers = drawn(task, len(every), config.evaluation.limit)
         documents = [every[number] for number in numbers]
-        check_same(task, config, every, numbers)
-        check_validation(task, config, findings)
         answers = [
             answer_of(harness, document, f"document {number + 1} of {len(every)} of {name!r}")
             for number, document in zip(numbers, documents, strict=True)
@@ -89,7 +86,6 @@ def check_training_text(
         return
     request = ExampleRequest("train", _TRAINING, config.seeds[0], config.data_dir)
     examples = task.examples(request)
-    check_apart(task, config, examples, findings)
     length = min(config.train.max_length, context)
     chat = config.chat_template
     encoded = encode_examples(examples, tokenizer, length, SilentReporter(), chat_template=chat)

@@ -16,11 +16,9 @@ from adaptive_bench.faults import explained, place
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.device import find_device as find_device
 from adaptive_bench.runs.planning.gguf_file import SUFFIX, alone, as_plain, read_facts
-from adaptive_bench.runs.planning.model_folder import check_config, check_folder, files_of
-from adaptive_bench.runs.planning.tensors import check_loaded
+from adaptive_bench.runs.planning.model_folder import check_config, check_folder, check_loaded, files_of
 from adaptive_bench.store.keys import files_fingerprint
 from adaptive_bench.training.memory import ran_out_of_memory
-from adaptive_bench.validation import as_path, called_as, can_take
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -115,10 +113,8 @@ def find_backbone(name: str | Path) -> BackboneSource:
     """Locate a model without loading it.
 
     Raises:
-        UsageError: What is given is neither a name nor a path.
         EnvironmentProblem: Neither a registered name nor a folder nor a hub id that can be reached or is in the cache.
     """
-    as_path(name, "A model is a registered name, a folder in Hugging Face layout, a GGUF file, or a hub id")
     name = str(name)  # as it was written: `./nano` is a folder
     if name in registry.names("models"):
         folder = _registered(name)
@@ -198,14 +194,11 @@ def is_hub_id(name: str) -> bool:
 
 
 def _registered(name: str) -> Path:
-    given = registry.get("models", name)
-    is_called = callable(given) and can_take(given, 0)
-    folder = given() if is_called else given
-    if not is_called or not isinstance(folder, str | Path) or not Path(folder).is_dir():
-        got = called_as(name, given) if callable(given) and not is_called else one_line(repr(folder), 100)
+    folder = registry.get("models", name)()
+    if not isinstance(folder, str | Path) or not Path(folder).is_dir():
         raise PluginFault(
-            f"What is registered as a model is a function without arguments that gives the path of a folder, got {got} "
-            f"from {name!r} ({registry.origin('models', name)}). Correct the plugin."
+            f"What is registered as a model is a function without arguments that gives the path of a folder, got "
+            f"{one_line(repr(folder), 100)} from {name!r} ({registry.origin('models', name)}). Correct the plugin."
         )
     return Path(folder)
 
