@@ -55,8 +55,13 @@ class Session:
         """Say which document each request belongs to, by keys [B], before its first token.
 
         Raises:
-            UsageError: Some request has seen tokens already.
+            UsageError: Not one whole number per request, or some request has seen tokens already.
         """
+        if documents.shape != self.documents.shape or documents.dtype != self.documents.dtype:
+            raise UsageError(
+                f"documents holds one 64-bit key for each of the {len(self.documents)} rows, got {documents.dtype} of "
+                f"shape {list(documents.shape)}. Make them with document_key(...)."
+            )
         if self.host_lengths.any():
             raise UsageError(
                 "documents are named in the first call of a text and kept with its cache, got them in a later call. "
