@@ -114,6 +114,7 @@ class Entry:
         config: Of its run.
         measured: All that it holds.
         rows, answers: As in a run's `table.json` and `answers.json`.
+        let_in: The rows as a board lets them in, see `rows.checked`.
         warnings: What a reader of the table should know.
     """
 
@@ -122,6 +123,7 @@ class Entry:
     config: Mapping[str, Any]
     measured: entry.Measurements
     rows: Sequence[Mapping[str, Any]]
+    let_in: Sequence[dict[str, Any]]
     answers: Mapping[str, Any]
     warnings: Sequence[str]
 
@@ -159,8 +161,7 @@ def read_entry(folder: Path) -> Entry:
         about, config = About.of(read_mapping(folder / ABOUT)), read_mapping(folder / CONFIG)
         measured = entry.read(folder)
         rows, warnings = table_of(measured.sweeps, config)
-        tested = [one for one in measured.sweeps if one.split == "test" and not one.variant]
-        answers = answers_file([answers_of(one) for one in tested])
+        answers = answers_file([answers_of(one) for one in measured.sweeps if one.split == "test" and not one.variant])
     except AdaptiveBenchError as error:
         raise Rejected(plain(message_of(error), _LONGEST_REASON).removesuffix(".")) from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -168,9 +169,10 @@ def read_entry(folder: Path) -> Entry:
             raise
         # A value that no rule looks at before it is computed with: what a stranger wrote ends no build.
         raise Rejected(f"its measurements make no table ({plain(type(error).__name__)}: {plain(error)})") from error
+    let_in = []
     for row in rows:
         try:
-            checked(row)
+            let_in.append(checked(row))
         except Rejected as why:
             where = ", ".join(str(row[name]) for name in ("method", "task", "metric"))
             raise Rejected(f"{entry.POINTS}, {plain(where, 200)}: {why}") from why
@@ -179,10 +181,10 @@ def read_entry(folder: Path) -> Entry:
         raise Rejected(f"{METHODS} does not hold what a run writes")
     read_headroom(folder)
     try:
-        read_steps(folder, (Row.of(checked(row)) for row in rows))
+        read_steps(folder, map(Row.of, let_in))
     except Rejected as why:
         raise Rejected(f"{STEPS}: {why}") from why
-    return Entry(folder, about, config, measured, rows, answers, warnings)
+    return Entry(folder, about, config, measured, rows, let_in, answers, warnings)
 
 
 def opened(folder: Path) -> Entry:
@@ -218,10 +220,9 @@ def table_of(sweeps: Sequence[MeasuredSweep], config: Mapping[str, Any]) -> tupl
             found += rows
             warnings += said
     plain_rows = [row.to_json() for row in found]
-    matched = [row for row in plain_rows if (row["axis"], row["phase"]) == (axis, phase)]
     here = (registry.get("tasks", task) for task in tasks if task in registry.names("tasks"))
     notes = floor_ceiling_notes(plain_rows, (task for task in here if isinstance(task, Task)))
-    notes += unparsable_notes(matched)
+    notes += unparsable_notes([row for row in plain_rows if (row["axis"], row["phase"]) == (axis, phase)])
     return plain_rows, list(dict.fromkeys([*notes, *warnings, *version_warnings(found)]))
 
 

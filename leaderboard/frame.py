@@ -116,7 +116,7 @@ def _entry_rows(folder: Path, entries: dict[Path, Entry]) -> tuple[list[dict[str
         found = entries[folder] = read_entry(folder)
     except Rejected as why:
         return [], [f"{plain(folder.name)} is left out: {why}."]
-    return [checked(row) | found.of_row(row) for row in found.rows], []
+    return [row | found.of_row(row) for row in found.let_in], []
 
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:

@@ -20,7 +20,7 @@ from adaptive_bench.store.results import check_unchanged, read_json
 from adaptive_bench.store.run_files import check_files, is_entry, is_run, plugins_in
 from adaptive_bench.strict_yaml import read_mapping
 
-from .entry import ABOUT, CONFIG, METHODS, SUMS, About, read_entry, sums_of
+from .entry import ABOUT, CONFIG, METHODS, SELF_REPORTED, SUMS, About, read_entry, sums_of
 from .headroom import FILE_NAME as HEADROOM
 from .headroom import for_entry
 from .provenance import versions_of
@@ -66,7 +66,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             f"the folder of --data-dir, name it by what it is called there, and give the run's command again."
         )
     said = _asked_of(about, config.get("methods", ())) | {
-        "status": "self-reported",
+        "status": SELF_REPORTED,
         "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions_of(run),
         "plugins": [path.name for path in plugins_in(run)],
@@ -77,8 +77,8 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             entry.write(folder, measured_run(work_of(run)))
             write_about(folder, said)
             (folder / CONFIG).write_text(yaml.safe_dump(_without_machine(config), sort_keys=False), encoding="utf-8")
-            methods = {"methods": read_json(run / METHODS)["methods"]}
-            (folder / METHODS).write_text(json.dumps(methods, indent=2) + "\n", encoding="utf-8")
+            methods = json.dumps({"methods": read_json(run / METHODS)["methods"]}, indent=2)
+            (folder / METHODS).write_text(methods + "\n", encoding="utf-8")
             if (run / HEADROOM).is_file():
                 (folder / HEADROOM).write_bytes(for_entry(run / HEADROOM))
             if (run / STEPS).is_file():
