@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from covering import covering
 from pretended_accelerator import DEVICE, Mixed, pretended
 
 from adaptive_bench import registry
@@ -36,8 +37,8 @@ FAMILIES = registry.names("families")
 SPECS = [str(spec) for name in NAMES for spec in method_specs(name)]
 SPECS += ["gateskip[rule=text]@paper", "free[kv=recompute]@paper"]
 TRAINED = [spec for spec in SPECS if not spec.startswith("base")]
-# Every method on every family, and its variants on one of them.
-ON_FAMILIES = [(name, family) for name in NAMES for family in FAMILIES]
+# And the variants of methods on one family each.
+ON_FAMILIES = covering(NAMES, FAMILIES)
 ON_FAMILIES += [(spec, FAMILIES[number % len(FAMILIES)]) for number, spec in enumerate(SPECS) if spec not in NAMES]
 TWO_READS = {"random_skip", "position_skip", "prompt_router", "free@paper", "free[kv=defer]"}
 SAVED = 0.3

@@ -5,22 +5,16 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import datasets
-import pytest
 from safetensors.torch import load_file, save_file
 
 from adaptive_bench import registry, source
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import AdaptiveBenchError, Defect
 from adaptive_bench.evaluation import lookup
-from adaptive_bench.runs import plan, run
 from adaptive_bench.testing.model_folder import write_model_folder
 
 TASK_YAML = """
@@ -129,13 +123,11 @@ def rows_of(count: int, start: int = 0, gold: int = 0) -> str:
 
 
 class World:
-    """Everything a run of two methods on two tasks rests on, in one folder, and its output."""
+    """Everything a run of two methods on two tasks rests on, in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.patch = pytest.MonkeyPatch()
         self.master = folder.with_name("master")
-        self.base_rows: list[dict[str, Any]] = []
 
     def build(self) -> None:
         write_model_folder(self.folder / "model")
@@ -163,8 +155,6 @@ class World:
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / name).write_text(text)
         self.load()
-        self.base_rows = run(self.config(), jobs=1).rows
-        run(self.config(**self.local), jobs=1)
         shutil.copytree(self.folder, self.master)
 
     def restore(self) -> None:
@@ -213,20 +203,8 @@ class World:
         """What a run with a folder of local data differs in."""
         return {"data_dir": self.folder / "data", "tasks": ("edited",), "methods": "dense"}
 
-    @property
-    def trainings(self) -> dict[str, Path]:
-        found = (self.folder / "out" / "records").iterdir()
-        return {json.loads((training / "config.json").read_text())["method"]: training for training in found}
-
-    def sweep(self, method: str = "mine", task: str = "edited") -> Path:
-        return next((self.trainings[method] / "eval").glob(f"{task}-*"))
-
     def change(self, name: str, old: str, new: str, *, keep_time: bool = False) -> None:
         self.write(name, (self.folder / name).read_text().replace(old, new, 1), keep_time=keep_time)
-
-    def work_in_this_process(self) -> None:
-        """What is patched here holds for jobs of plugins, too, which else have processes of their own."""
-        self.patch.setattr("adaptive_bench.jobs.run_groups.plugins_of", lambda job: set())
 
     def write(self, name: str, text: str, *, keep_time: bool = False) -> None:
         file = self.folder / name
@@ -238,82 +216,9 @@ class World:
             os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in row.items() if key not in ("seconds", "made_with")} for row in rows]
-
-
-def measured(config: RunConfig) -> dict[str, Any]:
-    """Every point of a run, with its samples, but for times."""
-    found: dict[str, Any] = {}
-    for sweep in plan(config).sweeps:
-        for saving in sweep.finished() or ():
-            values = sweep.record.read(f"{saving:g}.json") or {}
-            kept = {key: value for key, value in values.items() if "time" not in key and key != "wall_s"}
-            found[f"{sweep.folder.name}/{saving:g}"] = kept | {"report": None, "savings": values["savings"]}
-    return found
-
-
 def other_weights(world: World) -> None:
     file = world.folder / "model/model.safetensors"
     before = file.stat()
     save_file({name: -value for name, value in load_file(file).items()}, file, {"format": "pt"})
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert file.stat().st_size == before.st_size
-
-
-Change = dict[str, Any] | None
-
-
-class Edits(dict[str, tuple[Callable[[World], Change], str, str]]):
-    """By name what is done, its kind and what is expected. An edit gets the world and gives what the config of the
-    second run differs in.
-    """
-
-    def edit(self, name: str, kind: str = "input", expected: str = "right") -> Callable[[Any], Any]:
-        """`input`: of what a run rests on, in the same process. `code`: another process follows. `record`: of
-        a result.
-        """
-
-        def put(make: Callable[[World], Change]) -> Callable[[World], Change]:
-            assert name not in self
-            self[name] = make, kind, expected
-            return make
-
-        return put
-
-    def replaced(
-        self, name: str, file: str, old: str, new: str, kind: str = "input", expected: str = "right", **how: Any
-    ) -> None:
-        """An edit that puts a text in place of another one."""
-        self.edit(name, kind, expected)(lambda world: world.change(file, old, new, **how))
-
-    def outcome(self, world: World, name: str) -> str:
-        """What came of an edit: right, refused or noted with the message, or what must not be."""
-        make, kind, _ = self[name]
-        world.restore()
-        plan(world.config())  # the process has read everything before
-        for task in ("edited", "of_file"):
-            lookup.load_task(lookup.find_task(task), None, None)
-        with pytest.MonkeyPatch.context() as world.patch:
-            config = world.config(**(make(world) or {}))
-            if kind == "code":
-                world.load()
-            try:
-                found = run(config, jobs=1)
-            except Defect as error:
-                return f"DEFECT: {error}"
-            except AdaptiveBenchError as error:
-                return f"refused: {error}"
-            if found.failures:
-                return f"refused: {found.failures[0]}"
-            fresh = config.model_copy(update={"out": world.folder / "fresh"})
-            is_base = kind == "record" and config == world.config()
-            kept = measured(config)
-            world.load()  # the other table is made by a process that knows of nothing earlier
-            world.patch.setattr(datasets.config, "HF_DATASETS_CACHE", world.folder / "cache")
-            same = plain(found.rows) == plain(world.base_rows if is_base else run(fresh, jobs=1).rows)
-            same = same and (is_base or kept == measured(fresh))
-        said = [text for text in found.warnings if re.search("changed since|same versions", text)]
-        if said:
-            return f"noted: {said[0]}"
-        return "right" if same else "OLD NUMBER KEPT"
