@@ -78,7 +78,7 @@ def refuses(command, tmp_path, monkeypatch):
         told = " ".join(result.stderr.split())
         assert result.exit_code in (1, 2), (result.exit_code, result.stdout, told)
         assert "Defect" not in told and "Traceback" not in told, told
-        assert any(kind in told for kind in ("Usage", "Environment problem", "Plugin fault")), told
+        assert any(kind in told for kind in ("Usage", "─ Error ─", "Environment problem", "Plugin fault")), told
         assert not set(result.stderr) & set("\x1b\x07\x00"), "a terminal would obey it"
         assert len(result.stderr) < 6000
         assert sorted(tmp_path.iterdir()) == before, "something was written"
