@@ -10,6 +10,7 @@ from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.checks.model import model_facts
 from adaptive_bench.runs.outcome.table import outcome_of
 from adaptive_bench.runs.planning.training_targets import default_target, layer_shares
+from adaptive_bench.runs.work import target as pricing
 
 GATESKIP, MOD, STATIC = "gateskip", "mod[every=1]", "static_depth[trained=true]"
 
@@ -35,6 +36,22 @@ def test_the_target_reaches_the_training_and_is_kept(config_of):
     found = [json.loads((training.folder / "target.json").read_text()) for training in whole.trainings]
     assert all(one["axis"] == "net" and one["priced"]["net"] == pytest.approx(0.1, abs=0.01) for one in found)
     assert found[0]["tokens"] > found[1]["tokens"] + 0.02  # a vector gate has to skip more for the same saving
+
+
+def test_a_target_is_priced_on_a_few_thousand_tokens_at_most(config_of, monkeypatch):
+    """A real model's texts are long, and reading all of them would take as long as the training."""
+    tokens = []
+    price = pricing.price
+
+    def counted(model, batches, *arguments):
+        tokens.append(sum(int(batch["attention_mask"].sum()) for batch in batches))
+        return price(model, batches, *arguments)
+
+    monkeypatch.setattr(pricing, "price", counted)
+    assert run(config_of(MOD, match_on="net", levels=(0.0, 0.1)), jobs=1).exit_code == 0
+    monkeypatch.setattr(pricing, "_PRICING_TOKENS", tokens[0] // 3)
+    assert run(config_of(MOD, match_on="net", levels=(0.0, 0.1), seeds=(2,)), jobs=1).exit_code == 0
+    assert tokens[0] < 5_000 and 0.2 * tokens[0] < tokens[1] < 0.45 * tokens[0]
 
 
 def test_of_several_targets_each_is_trained_and_asked_on_validation(config_of):
