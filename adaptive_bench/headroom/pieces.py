@@ -31,10 +31,8 @@ class Pieces:
         try:
             found: dict[str, Any] = json.loads(file.read_bytes())
             return found
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):
             pass
-        except ValueError:
-            atomic.remove(file)
         except OSError as error:
             raise EnvironmentProblem(
                 f"What was measured before must be readable, but {str(file)!r} is not: {error.strerror}. Correct its "

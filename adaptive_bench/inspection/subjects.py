@@ -73,8 +73,7 @@ def _deciding(folder: Path) -> list[MethodSpec]:
     if not (folder / "config.yaml").is_file():
         return [read_saved(find_checkpoint(folder, None)).spec]
     known = dict.fromkeys(one.method for one in manifest.of_run(folder).evaluations)
-    specs = [MethodSpec.parse(each) for each in known]
-    found = [spec for spec in specs if method_class(spec).adapts]
+    found = [spec for spec in map(MethodSpec.parse, known) if method_class(spec).adapts]
     if not found:
         raise UsageError(
             f"What is looked into are methods that decide token by token, but the run has {', '.join(known)}. Name "

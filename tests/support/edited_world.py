@@ -21,6 +21,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, Defect
 from adaptive_bench.evaluation import lookup
 from adaptive_bench.runs import plan, run
+from adaptive_bench.store.records import Record
 from adaptive_bench.testing.model_folder import write_model_folder
 
 TASK_YAML = """
@@ -216,7 +217,7 @@ class World:
     @property
     def trainings(self) -> dict[str, Path]:
         found = (self.folder / "out" / "records").iterdir()
-        return {json.loads((training / "config.json").read_text())["method"]: training for training in found}
+        return {Record(training).read("config")["method"]: training for training in found}
 
     def sweep(self, method: str = "mine", task: str = "edited") -> Path:
         return next((self.trainings[method] / "eval").glob(f"{task}-*"))
@@ -247,7 +248,7 @@ def measured(config: RunConfig) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for sweep in plan(config).sweeps:
         for saving in sweep.finished() or ():
-            values = sweep.record.read(f"{saving:g}.json") or {}
+            values = sweep.record.read("points")[f"{saving:g}"]
             kept = {key: value for key, value in values.items() if "time" not in key and key != "wall_s"}
             found[f"{sweep.folder.name}/{saving:g}"] = kept | {"report": None, "savings": values["savings"]}
     return found
@@ -313,7 +314,7 @@ class Edits(dict[str, tuple[Callable[[World], Change], str, str]]):
             world.patch.setattr(datasets.config, "HF_DATASETS_CACHE", world.folder / "cache")
             same = plain(found.rows) == plain(world.base_rows if is_base else run(fresh, jobs=1).rows)
             same = same and (is_base or kept == measured(fresh))
-        said = [text for text in found.warnings if re.search("changed since|same versions", text)]
+        said = [text for text in found.warnings if re.search("cannot be read|same versions", text)]
         if said:
             return f"noted: {said[0]}"
         return "right" if same else "OLD NUMBER KEPT"
