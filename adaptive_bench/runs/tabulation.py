@@ -16,15 +16,12 @@ from adaptive_bench.runs.outcome.run_json import kept_table, notes_before
 from adaptive_bench.runs.outcome.run_outcome import RunOutcome
 from adaptive_bench.runs.outcome.table_files import write_table
 from adaptive_bench.runs.preparation import prepare_table
-from adaptive_bench.runs.work.left import absent, left
+from adaptive_bench.runs.work.left import left
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import run_key
-from adaptive_bench.store.manifest import FILE as MANIFEST
 from adaptive_bench.store.results import ending_of, read_table
 from adaptive_bench.store.run_files import KEY_DIGITS
-
-_UNLISTED = f"the run asks for it, but its {MANIFEST} has no record of it. Re-run the command to find or to do it."
 
 
 def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float | None) -> RunOutcome:
@@ -44,8 +41,7 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
 
 
 def _tabulated(known: Preflight, folder: Path, start_s: float) -> RunOutcome:
-    failures = [Failure(f"evaluate {what}", _UNLISTED, "Not listed") for what in absent(known.plan)]
-    failures += left(known.plan, folder)
+    failures = left(known.plan, folder)
     if (kept := kept_table(folder, failures)) is not None:
         raise EnvironmentProblem(
             f"{kept} Put the records back, or give the command without --table-only: it computes what is missing."

@@ -96,7 +96,12 @@ class Manifest:
         return next(one for one in self.trainings if one.record == evaluation.training)
 
     def record_of(self, evaluation: EvaluationEntry) -> DialEvaluationRecord:
-        """State, log and measured points of an evaluation: of a finished one those that the run asked for."""
+        """State, log and measured points of an evaluation: of a finished one those that the run asked for.
+
+        Raises:
+            EnvironmentProblem: The run lies apart from all records.
+        """
+        self.check_home()
         return DialEvaluationRecord(self.out / "records" / evaluation.record, evaluation.asked or None)
 
     def check_home(self) -> None:
