@@ -17,7 +17,7 @@ from adaptive_bench.cli.named_run import named, run_names
 from adaptive_bench.cli.program import pasteable
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
-from adaptive_bench.store.run_files import check_run, has_ended, is_run, plugins_in, read_json, run_command
+from adaptive_bench.store.run_files import check_run, is_run, plugins_in, read_json, run_command
 from adaptive_bench.store.runs import retry_command, run_name
 from adaptive_bench.store.shelves import out_option
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # characters of a curve
+_SHOWN = 3  # evaluations that lack something
 _DIAL_SAVINGS = {"tokens": "tokens", "net": "net", "prefill": "prefill_net", "decode": "decode_net"}
 _SETTINGS = ("model", "methods", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "data_dir")
 
@@ -145,20 +146,15 @@ def _dial_row(name: str, line: DialLine) -> dict[str, str]:
 
 
 def _lost(folder: Path) -> list[str]:
-    """What a run that has ended lists and has no more."""
+    """What a run has no more of what it measured."""
     from adaptive_bench.store import manifest
 
     try:
         listed = manifest.read(folder)
+        lost = [] if listed is None else listed.lost()
     except EnvironmentProblem as error:
         return [message_of(error)]
-    if listed is None or not has_ended(folder):
-        return []
-    gone = [name for name in listed.records if not (listed.out / "records" / name / "record.json").is_file()]
-    if not gone:
-        return list(listed.unfinished(listed.evaluations))
-    more = f" and {len(gone) - 1} more" if gone[1:] else ""
-    return [f"the record {gone[0]}{more} is missing in {listed.out / 'records'}. The run's command makes it again."]
+    return lost if len(lost) <= _SHOWN else [*lost[:_SHOWN], f"{len(lost) - _SHOWN} more evaluations lack points."]
 
 
 def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:

@@ -120,11 +120,16 @@ class Manifest:
     def unfinished(self, evaluations: Iterable[EvaluationEntry]) -> Iterator[str]:
         """Which of some evaluations are not done, or have lost measured points: sentences."""
         for one in evaluations:
-            record, what = self.record_of(one), f"`evaluate {one.method} on {one.task}`"
+            what = f"`evaluate {one.method} on {one.task}`"
+            record = self.record_of(one)
             if lost := len(one.asked) - len(record.savings()) if one.asked else 0:
-                yield f"{what} has lost {lost} measured point(s) in {record.folder}: give the run's command again."
+                yield f"{what} lacks {lost} of {len(one.asked)} points in {record.folder}: give the run's command again."
             elif not one.asked and record.state != "done":
                 yield f"{what} is {record.state}: give the run's command again."
+
+    def lost(self) -> list[str]:
+        """What finished evaluations have no more: sentences."""
+        return list(self.unfinished(one for one in self.evaluations if one.asked))
 
     def write(self, folder: Path) -> None:
         """Put the list into the folder of its run."""

@@ -12,7 +12,6 @@ from typing import Any
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of
 from adaptive_bench.store import manifest
 from adaptive_bench.store.records import FILE, DialEvaluationRecord
-from adaptive_bench.store.run_files import has_ended
 from adaptive_bench.store.runs import run_folders
 
 
@@ -43,8 +42,8 @@ class RecordStatus:
 
 
 def pieces(out: Path) -> Iterator[RecordStatus]:
-    """Every training and sweep in an output folder, each training before its sweeps, then those that a run lists and
-    that are not there; no plan is needed.
+    """Every training and sweep in an output folder, each training before its sweeps, then those that a run
+    ended with and that are not there; no plan is needed.
     """
     home = out / "records"
     for cell in _folders(home):
@@ -52,20 +51,21 @@ def pieces(out: Path) -> Iterator[RecordStatus]:
         yield training
         for folder in _folders(cell / "eval"):
             yield _piece(folder, training)
-    for record, run in _listed(out).items():
+    for record, run in _finished(out).items():
         training_of, _, sweep = record.partition("/")
         if not (home / record).is_dir() and (not sweep or (home / training_of).is_dir()):
-            reason = f"The record is missing, which {run} lists; the command of that run makes it again."
+            reason = f"The record is missing, with which {run} ended; the command of that run makes it again."
             yield RecordStatus("?" if sweep else "train", "?", None, "damaged", "", "", reason, home / record)
 
 
-def _listed(out: Path) -> dict[str, str]:
-    """By record the name of a run that has ended with it."""
+def _finished(out: Path) -> dict[str, str]:
+    """By record of a finished evaluation, or of its training, the name of a run that lists it."""
     found: dict[str, str] = {}
     for folder in run_folders(out / "runs"):
         with suppress(AdaptiveBenchError):  # `show` says it
-            listed = manifest.read(folder) if has_ended(folder) else None
-            found |= dict.fromkeys(() if listed is None else listed.records, folder.name)
+            listed = manifest.read(folder)
+            for one in () if listed is None else listed.evaluations:
+                found |= dict.fromkeys((one.training, one.record) if one.asked else (), folder.name)
     return found
 
 

@@ -2,7 +2,8 @@
 
     python tests/faults/many_records.py --cells 10000 --home /tmp/many        # the folder is used again if it is there
 
-One small training is done and evaluated; every other record has the same files and a configuration of its own. Time is that of the processor, without the import of the libraries.
+One small training is done and evaluated; every other record has the same files and a configuration of its own. Time is
+that of the processor, without the import of the libraries.
 """
 
 from __future__ import annotations
