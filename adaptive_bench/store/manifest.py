@@ -123,7 +123,8 @@ class Manifest:
             what = f"`evaluate {one.method} on {one.task}`"
             record = self.record_of(one)
             if lost := len(one.asked) - len(record.savings()) if one.asked else 0:
-                yield f"{what} lacks {lost} of {len(one.asked)} points in {record.folder}: give the run's command again."
+                of_all = f"{lost} of its {len(one.asked)} measured points"
+                yield f"{what} lacks {of_all} in {record.folder}: give the run's command again."
             elif not one.asked and record.state != "done":
                 yield f"{what} is {record.state}: give the run's command again."
 

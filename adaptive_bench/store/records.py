@@ -185,13 +185,9 @@ class DialEvaluationRecord(Record):
         return sorted(float(text) for text in self._listed() if self._own is None or text in self._own)
 
     def point(self, saving: float) -> Evaluation | None:
-        """A measured point, or `None`.
-
-        Raises:
-            EnvironmentProblem: As `read`, or it lacks something.
-        """
+        """A measured point, or `None`."""
         values = self._listed().get(f"{saving:g}")
-        return None if values is None else Evaluation.from_json(values, str(self.folder / FILE))
+        return None if values is None else Evaluation.from_json(values)
 
     def points(self) -> dict[float, Evaluation]:
         """Every measured point by what it was asked for, rising."""

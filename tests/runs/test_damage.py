@@ -63,7 +63,7 @@ def test_documents_that_are_half_written_or_lost_are_measured_again(finished, lo
         assert read(folder) == texts
     elif lose == "half a line is missing":
         file.write_bytes(file.read_bytes()[:-20])
-        assert "lacks 1 of 2 points" in " ".join(shown(folder).split())
+        assert "lacks 1 of its 2 measured points" in " ".join(shown(folder).split())
     else:
         file.unlink()
     assert run(config, jobs=1).exit_code == 0
@@ -99,7 +99,7 @@ def test_a_whole_record_that_is_gone_is_missed_by_name_and_made_again(finished):
     with pytest.raises(EnvironmentProblem, match="no measured point"):
         read(folder)
     assert [piece.folder for piece in pieces(config.out) if piece.state == "damaged"] == [sweep]
-    assert "lacks 2 of 2 points" in " ".join(shown(folder).split())
+    assert "lacks 2 of its 2 measured points" in " ".join(shown(folder).split())
     assert run(config, jobs=1).exit_code == 0 and untimed(rows_of(folder)) == untimed(rows)
 
 
