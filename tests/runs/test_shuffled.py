@@ -15,7 +15,7 @@ from adaptive_bench.method import Decision
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_name
 from adaptive_bench.runs.outcome.table import outcome_of
-from adaptive_bench.runs.outcome.trained import manifest_of, work_of
+from adaptive_bench.runs.outcome.trained import work_of
 from adaptive_bench.runs.planning.shuffled import follows_method
 from adaptive_bench.runs.work import evaluation
 from adaptive_bench.store import manifest
@@ -143,8 +143,8 @@ def test_a_manifest_knows_which_method_a_control_follows_and_older_controls_foll
 
 def test_answers_of_the_control_can_be_read_and_compared(config_of):
     outcome = run(config_of("gateskip", shuffled=True), jobs=1)
-    tests = [one for one in manifest_of(outcome.folder).evaluations if one.split == "test"]
-    (first, *_) = documents(manifest_of(outcome.folder), tests, 0.3)
+    tests = [one for one in manifest.of_run(outcome.folder).evaluations if one.split == "test"]
+    (first, *_) = documents(manifest.of_run(outcome.folder), tests, 0.3)
     assert [answer.method for answer in first.answers] == ["gateskip", "gateskip, shuffled"]
     found = compared(outcome.folder, outcome.folder)
     assert {row["method"] for row in found} == {"gateskip", "gateskip, shuffled"}
@@ -159,7 +159,7 @@ def test_answers_of_the_control_can_be_read_and_compared(config_of):
 
 def test_a_record_of_another_variant_than_is_listed_is_refused(config_of):
     outcome = run(config_of("gateskip", shuffled=True), jobs=1)
-    known = manifest_of(outcome.folder)
+    known = manifest.of_run(outcome.folder)
     (one,) = (one for one in known.evaluations if one.variant)
     with pytest.raises(EnvironmentProblem, match="variant '' listed, 'shuffled' recorded"):
         known.record_of(replace(one, variant=""))
