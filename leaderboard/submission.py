@@ -56,7 +56,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             f"An entry is of a run that is done, with nothing failed, but {str(run)!r} is not. Give the run's command "
             f"again (nothing is computed twice), then submit it."
         )
-    config = read_mapping(run / CONFIG)
+    config, methods = read_mapping(run / CONFIG), read_json(run / METHODS)["methods"]
     named = [*config.get("tasks", ()), *(config.get("train_on") or ())]
     if of_a_machine := [task for task in named if PurePath(task.partition(":")[2]).is_absolute()]:
         raise UsageError(
@@ -74,8 +74,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             entry.write(folder, measured_run(work_of(run)))
             write_about(folder, said)
             (folder / CONFIG).write_text(yaml.safe_dump(_without_machine(config), sort_keys=False), encoding="utf-8")
-            methods = json.dumps({"methods": read_json(run / METHODS)["methods"]}, indent=2)
-            (folder / METHODS).write_text(methods + "\n", encoding="utf-8")
+            (folder / METHODS).write_text(json.dumps({"methods": methods}, indent=2) + "\n", encoding="utf-8")
             if (run / HEADROOM).is_file():
                 (folder / HEADROOM).write_bytes(for_entry(run / HEADROOM))
             if (run / STEPS).is_file():
