@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.store.results import wrote
 from adaptive_bench.store.savings import Point, saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, matched_scores
 from adaptive_bench.tables.matching import mixes
 
 from .row import Row
-from .rows import Rejected, check_run, read_json
+from .rows import Rejected, read_of_run
 
 FILE_NAME = "answers.json"
 _Place = tuple[str, str, str, Any]  # method, semantics, task, target
@@ -134,13 +133,12 @@ def read_answers(folder: Path) -> Answers:
     """The answers beside a table; empty where its run wrote none.
 
     Raises:
-        Rejected: The file is gone, is damaged or breaks a rule.
+        Rejected: The file is damaged or breaks a rule.
     """
     path = folder / FILE_NAME
-    if not path.is_file() and not wrote(path):
+    if not path.is_file():
         return Answers()
-    check_run(path)
-    return answers_of(read_json(path))
+    return answers_of(read_of_run(path))
 
 
 def answers_of(value: Any) -> Answers:

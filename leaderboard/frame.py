@@ -17,9 +17,8 @@ from .curves import add_curves
 from .entry import SELF_REPORTED, Entry, read_entry
 from .paired import Comparisons, Measured, add_tests
 from .plain import plain
-from .provenance import not_as_left
 from .row import Row
-from .rows import Rejected, check_run, checked, read_json
+from .rows import Rejected, checked, read_of_run
 from .steps import FILE_NAME as STEPS
 from .steps import StepsRecord, read_steps
 
@@ -92,7 +91,6 @@ def read_board(tables: Iterable[Path]) -> Board:
     answers: dict[str, Answers] = {}
     steps: dict[str, StepsRecord] = {}
     for folder, shown in zip(by_folder, named, strict=True):
-        problems += not_as_left(folder)
         try:
             known = entries.get(folder)
             answers[names[shown]] = read_answers(folder) if known is None else answers_of(known.answers)
@@ -122,8 +120,9 @@ def _entry_rows(folder: Path, entries: dict[Path, Entry]) -> tuple[list[dict[str
 def _read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     name = plain(f"{path.parent.name}/{path.name}")
     try:
-        check_run(path)
-        values = read_json(path)
+        if (about := path.with_name("run.json")).is_file():
+            read_of_run(about)
+        values = read_of_run(path)
         if not isinstance(values, list):
             raise Rejected(f"a table is a list of rows, got {type(values).__name__}")
     except Rejected as why:

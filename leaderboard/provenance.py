@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
-from adaptive_bench.store import manifest
-from adaptive_bench.store.files import files_of
-from adaptive_bench.store.results import wrote
+from adaptive_bench.store.records import Record
 from adaptive_bench.store.run_files import is_entry, output_of
 from adaptive_bench.strict_yaml import read_mapping
 
 from .entry import CONFIG, VERSIONS, Entry
 from .plain import block, plain
-from .rows import Rejected, check_run, read_json
+from .rows import Rejected, read_json
 
 _KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 BUDGET_BYTES = 300_000  # of a page, for all runs together
 _LARGEST_TEXT_BYTES = 1_000_000
 _POINTS = 40  # of a training curve
 _MOST_ITEMS = 50
-_MOST_RECORDS = 1000  # of a run: more never fit, and so many are held to their seals
+_MOST_RECORDS = 1000  # of a run: more never fit
 
 
 def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> list[dict[str, Any]]:
@@ -118,77 +115,15 @@ def variants_of(folders: Sequence[Path]) -> dict[str, str]:
 def _methods(folders: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What each run says of its methods, by spec."""
     for folder in folders:
-        methods = {} if _lost(folder / "methods.json") else _object(folder / "methods.json").get("methods")
+        methods = _object(folder / "methods.json").get("methods")
         for spec, facts in methods.items() if isinstance(methods, dict) else ():
             if isinstance(facts, dict):
                 yield spec, facts
 
 
-def _lost(file: Path) -> str:
-    """Why a file that a run wrote cannot be used, as a sentence without its full stop; else an empty text. Those of an
-    entry are checked with its table.
-    """
-    if is_entry(file.parent) or not (file.is_file() or wrote(file)):
-        return ""
-    try:
-        check_run(file)
-    except Rejected as why:
-        return str(why)
-    return ""
-
-
-def not_as_left(folder: Path) -> Iterator[str]:
-    """What beside the table of a run is not what it was when the run ended, one sentence each."""
-    name = plain(folder.name, 100)
-    if why := _lost(folder / "methods.json"):
-        yield f"What methods.json of {name} says of methods is left out: {why}."
-    if is_entry(folder):
-        return
-    try:
-        listed = manifest.read(folder)
-        some = [] if listed is None else _looked_at(listed)
-        found = [] if listed is None else list(listed.broken(*some, deep=True))
-        found += [] if listed is None or not some else listed.broken_timings()
-    except AdaptiveBenchError as error:
-        yield f"The list of the records of {name} cannot be used: {plain(message_of(error))}"
-        return
-    if found:
-        place = plain(found[0].removeprefix(f"{folder.resolve().parent.parent}/"), 300)
-        yield (
-            f"{len(found)} file(s) of the records of {name} are not what they were when it ended, the first: {place}. "
-            f"Answers and curves of the page are those that are there now; the rows are those of the run."
-        )
-
-
-def _looked_at(listed: manifest.Manifest) -> list[str]:
-    """Of a large run the records of as many trainings as take little time, evenly spread; none of another, which stands
-    for all.
-    """
-    trainings = list(dict.fromkeys(record.partition("/")[0] for record in listed.seals))
-    if len(trainings) <= _MOST_RECORDS:
-        return []
-    some = set(trainings[:: math.ceil(len(trainings) / _MOST_RECORDS)])
-    return [record for record in listed.seals if record.partition("/")[0] in some]
-
-
-def _not_looked_at(folder: Path) -> list[str]:
-    """What the page says of a run of which it looked at some records alone."""
-    try:
-        listed = manifest.read(folder)
-    except AdaptiveBenchError:  # `not_as_left` says it
-        return []
-    looked_at = [] if listed is None else _looked_at(listed)
-    if listed is None or not looked_at:
-        return []
-    return [
-        f"{len(looked_at)} of the {len(listed.seals)} records, evenly spread, were held to what they were when the run "
-        f"ended. `adaptive-bench status` looks at all of them."
-    ]
-
-
 def versions_of(folder: Path) -> list[dict[str, str]]:
     """With what the records of a run were made, each combination once."""
-    found = (_object(record / "env.json") for record in records_of(folder))
+    found = (_section(record, "env") for record in records_of(folder))
     texts = [{key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")} for one in found]
     return [one for place, one in enumerate(texts) if one and one not in texts[:place]]
 
@@ -200,7 +135,7 @@ def _run(folder: Path) -> dict[str, Any]:
         **_began(folder, _texts(_object(folder / "command.json").get("plugins"))),
         "facts": _facts(about, ("state", "model", "match_on", "match_phase", "finished")),
         "environments": [],  # with its records
-        "warnings": [*_not_looked_at(folder), *_texts(about.get("warnings"))],
+        "warnings": _texts(about.get("warnings")),
         "failures": _texts(about.get("failures")),
         "records": [_record(record) for record in records] if len(records) <= _MOST_RECORDS else [],
         **({"cut": True} if len(records) > _MOST_RECORDS else {}),
@@ -251,17 +186,16 @@ def _began(folder: Path, plugins: Sequence[str]) -> dict[str, Any]:
 
 
 def _record(folder: Path) -> dict[str, Any]:
-    config, data = _object(folder / "config.json"), _object(folder / "data.json")
-    environment = _object(folder / "env.json")
+    config, data, environment = (_section(folder, section) for section in ("config", "data", "env"))
     return {
         "record": folder.name,
         "methods": sorted({plain(str(sweep.get("method")), 200) for _, sweep in sweeps_of(folder)}),
         "facts": {
             **_facts(config, ("method", "seed", "backbone", "code", "method_learning_rate")),
             **_facts(data, ("tokens", "order_sha256")),
-            **_facts(_object(folder / "timing.json"), ("train_s",)),
+            **_facts(_section(folder, "timing"), ("train_s",)),
             **_facts(environment, VERSIONS),
-            **_facts(_object(folder / "status.json"), ("state", "reason")),
+            **_facts(_section(folder, "status"), ("state", "reason")),
         },
         "losses": _losses(folder / "train.jsonl"),
     }
@@ -270,7 +204,7 @@ def _record(folder: Path) -> dict[str, Any]:
 def sweeps_of(record: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Folders and configs of a record's sweeps."""
     for folder in sorted((record / "eval").glob("*-*")):
-        config = _object(folder / "config.json")
+        config = _section(folder, "config")
         if config and not folder.is_symlink():
             yield folder, config
 
@@ -313,9 +247,14 @@ def _texts(values: object) -> list[str]:
 
 def _object(path: Path) -> Mapping[str, Any]:
     try:
-        value = (
-            {} if path.is_symlink() else read_json(path) if path.is_file() else files_of(path.parent).read(path.name)
-        )
-    except (Rejected, EnvironmentProblem):
+        value = {} if path.is_symlink() else read_json(path)
+    except Rejected:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _section(record: Path, name: str) -> Mapping[str, Any]:
+    try:
+        return Record(record).read(name) or {}
+    except EnvironmentProblem:
+        return {}

@@ -13,15 +13,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from adaptive_bench.errors import AdaptiveBenchError, message_of
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.results import check_unchanged
+from adaptive_bench.store import run_files
 from adaptive_bench.validation import rule_of
 
 from .plain import plain
 from .row import OF_A_TABLE, Row
 
 _LONGEST_TEXT = 1000
-_MARKUP = re.compile(r'[<>`|\\{}"$]|\]\(|//|www\.')  # of which no name is made
 _LONGEST_REASON = 2000
+_MARKUP = re.compile(r'[<>`|\\{}"$]|\]\(|//|www\.')  # of which no name is made
 
 
 class Rejected(ValueError):
@@ -40,16 +40,16 @@ def read_json(path: Path) -> Any:
         raise Rejected(f"{path.name} is not readable JSON ({type(error).__name__})") from error
 
 
-def check_run(file: Path) -> None:
-    """Check the digest of a run's table, or of what lies beside it.
+def read_of_run(path: Path) -> Any:
+    """A JSON file that a run wrote.
 
     Raises:
-        Rejected: It does not hold, or there is none.
+        Rejected: It cannot be read; with the command that writes it again.
     """
     try:
-        check_unchanged(file)
+        return run_files.read_json(path)
     except AdaptiveBenchError as error:
-        # It names paths, the command that makes it again among them: longer than what a table says of itself may be.
+        # It names paths, the command among them: longer than what a table says of itself may be.
         raise Rejected(plain(message_of(error), _LONGEST_REASON).removesuffix(".")) from error
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store.entry import Measurements
-from adaptive_bench.store.files import DOCUMENTS as SAMPLES
-from adaptive_bench.store.files import Files, files_of
+from adaptive_bench.store.records import DialEvaluationRecord
 
 from .entry import Entry
 from .plain import block, plain
@@ -20,7 +19,6 @@ from .provenance import records_of, sweeps_of
 
 DOCUMENTS = 6
 _LONGEST = 240  # characters of an answer
-_LARGEST_LINE = 100_000
 _MOST_LAYERS = 200
 BUDGET_BYTES = 350_000
 
@@ -65,17 +63,11 @@ def collected(records: Iterable[Path]) -> dict[str, Any]:
             task, method = plain(task, 200), plain(method, 200)
             place = found.setdefault(task, {"targets": {}, "methods": {}})
             if method not in place["methods"]:
-                files = files_of(sweep)
-                names = [name for name in files.names() if name.endswith(SAMPLES)]
-                points = [point for name in names if (point := _point(files, name))]
-                place["methods"][method] = sorted(
-                    ([*saved, answers, sites] for saved, answers, _, sites in points), key=_saved
-                )
+                points = _points(DialEvaluationRecord(sweep), place["targets"])
+                place["methods"][method] = sorted(points, key=_saved)
                 size_bytes += len(json.dumps(_cut(place["methods"][method], 1)))
                 if size_bytes > BUDGET_BYTES:
                     return {}
-                for _, _, targets, _ in points[:1]:
-                    place["targets"].update(targets)
     return found
 
 
@@ -114,21 +106,17 @@ def _saved(point: Sequence[Any]) -> float:
     return float(point[2])
 
 
-def _point(
-    files: Files, name: str
-) -> tuple[list[float], dict[str, list[Any]], dict[str, str], list[list[float]]] | None:
-    try:
-        about = files.read(name.removesuffix(SAMPLES) + ".json") or {}
-        savings = about["savings"]
-        saved = [round(100 * _finite(savings[axis]), 1) for axis in ("tokens", "core", "net")]
-        content = (files.content(name) or b"").split(b"\n", DOCUMENTS)[:DOCUMENTS]
-        lines = [json.loads(line[:_LARGEST_LINE].decode(errors="replace")) for line in content if line]
-        answers = {str(int(line["doc"])): [block(line["output"], _LONGEST), _right(line)] for line in lines}
-        targets = {str(int(line["doc"])): block(line["target"], _LONGEST) for line in lines}
-        sites = _sites(about["report"].get("sites", ()) if isinstance(about.get("report"), dict) else ())
-    except (EnvironmentProblem, ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        return None  # a damaged sample is not shown; the scores do not come from here
-    return saved, answers, targets, sites
+def _points(record: DialEvaluationRecord, targets: dict[str, str]) -> Iterator[list[Any]]:
+    """The points of a sweep; right answers are added to the others. What is damaged is not shown: scores do not come
+    from here.
+    """
+    with suppress(EnvironmentProblem):
+        for saving, point in record.points().items():
+            some = record.samples(saving, DOCUMENTS)
+            answers = {str(one.doc): [block(one.output, _LONGEST), _rounded(one.correct)] for one in some}
+            targets |= {str(one.doc): block(one.target, _LONGEST) for one in some}
+            saved = [round(100 * point.savings[axis], 1) for axis in ("tokens", "core", "net")]
+            yield [*saved, answers, _sites(point.report.get("sites", ()))]
 
 
 def _sites(values: Sequence[Mapping[str, Any]]) -> list[list[float]]:
@@ -136,22 +124,9 @@ def _sites(values: Sequence[Mapping[str, Any]]) -> list[list[float]]:
     found: dict[int, list[float]] = {}
     for one in values[: 2 * _MOST_LAYERS]:
         layer, branch = int(one["layer"]), ("attention", "mlp").index(one["branch"])
-        found.setdefault(layer, [1.0, 1.0])[branch] = round(_finite(one["executed"]), 4)
+        found.setdefault(layer, [1.0, 1.0])[branch] = round(one["executed"], 4)
     return [found[layer] for layer in sorted(found)]
-
-
-def _right(line: dict[str, Any]) -> float | None:
-    correct = line.get("correct")
-    return _rounded(None if correct is None else _finite(correct))
 
 
 def _rounded(score: float | None) -> float | None:
     return None if score is None else float(f"{score:.3g}")
-
-
-def _finite(value: Any) -> float:
-    """The number; a page cannot hold any other."""
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"a number of a record is finite, got {number}")
-    return number

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, tidy
-from adaptive_bench.store.files import read_once
 
 from . import dials
 from .answer import answer
@@ -70,14 +69,13 @@ def build(
     """
     check_place(out, "-o")
     links = links_of(manual)
-    with read_once():
-        board = read_board(tables)
-        axis, phase = first_view(board, axis, phase)
-        said = list(board.problems)
-        for name, content in downloads(board).items():
-            atomic.write_bytes(out / name, content)
-        drawn = write_figures(board.rows, out / "figures", axis, phase) if figures else []
-        pages = files_of(board, axis, phase, drawn, one_file=one_file, links=links)
+    board = read_board(tables)
+    axis, phase = first_view(board, axis, phase)
+    said = list(board.problems)
+    for name, content in downloads(board).items():
+        atomic.write_bytes(out / name, content)
+    drawn = write_figures(board.rows, out / "figures", axis, phase) if figures else []
+    pages = files_of(board, axis, phase, drawn, one_file=one_file, links=links)
     for name, text in pages.items():
         if (size := len(text.encode())) > LARGEST_PAGE_BYTES:
             said.append(

@@ -13,11 +13,11 @@ import yaml
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs.outcome.measured import measured_run
-from adaptive_bench.runs.outcome.trained import manifest_of, work_of
+from adaptive_bench.runs.outcome.trained import work_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import atomic, entry
-from adaptive_bench.store.results import check_unchanged, read_json
-from adaptive_bench.store.run_files import check_files, is_entry, is_run, plugins_in
+from adaptive_bench.store.results import ending_of
+from adaptive_bench.store.run_files import is_entry, is_run, plugins_in, read_json
 from adaptive_bench.strict_yaml import read_mapping
 
 from .entry import ABOUT, CONFIG, METHODS, SELF_REPORTED, SUMS, About, read_entry, sums_of
@@ -48,17 +48,15 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
         raise UsageError(
             f"An entry is made of a run, but {str(run)!r} is {what}. `adaptive-bench list runs` shows the runs."
         )
-    check_files(run)
     target = entries / run.resolve().name
     if target.exists():
         raise UsageError(f"An entry is never changed, but {str(target)!r} exists. Remove it first, or keep it.")
-    if not (run / "run.json").is_file() or read_json(run / "run.json").get("state") != "done":
+    if ending_of(run).get("state") != "done":
         raise EnvironmentProblem(
             f"An entry is of a run that is done, with nothing failed, but {str(run)!r} is not. Give the run's command "
             f"again (nothing is computed twice), then submit it."
         )
-    check_unchanged(run / METHODS)
-    config = read_mapping(run / CONFIG)
+    config, methods = read_mapping(run / CONFIG), read_json(run / METHODS)["methods"]
     named = [*config.get("tasks", ()), *(config.get("train_on") or ())]
     if of_a_machine := [task for task in named if PurePath(task.partition(":")[2]).is_absolute()]:
         raise UsageError(
@@ -73,12 +71,10 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
     }
     try:
         with atomic.new_folder(target) as folder:
-            manifest_of(run).check(deep=True)
             entry.write(folder, measured_run(work_of(run)))
             write_about(folder, said)
             (folder / CONFIG).write_text(yaml.safe_dump(_without_machine(config), sort_keys=False), encoding="utf-8")
-            methods = json.dumps({"methods": read_json(run / METHODS)["methods"]}, indent=2)
-            (folder / METHODS).write_text(methods + "\n", encoding="utf-8")
+            (folder / METHODS).write_text(json.dumps({"methods": methods}, indent=2) + "\n", encoding="utf-8")
             if (run / HEADROOM).is_file():
                 (folder / HEADROOM).write_bytes(for_entry(run / HEADROOM))
             if (run / STEPS).is_file():

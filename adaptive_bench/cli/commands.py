@@ -69,7 +69,7 @@ COMMANDS = {
     "status": Source(
         "status",
         "status",
-        "Show what runs, what stopped, what failed and why, and what is not what a finished run ended with.",
+        "Show what runs, what stopped, what failed and why, and what is damaged or missing.",
         _LOOK,
     ),
     "show": Source(

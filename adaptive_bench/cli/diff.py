@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
 _IGNORED |= {"cell_timeout", "stall_warning"}
-_IGNORED |= {"state", "began", "directory", "command", "run_key", "files", "schema", "content_sha256"}
+_IGNORED |= {"state", "began", "directory", "command", "run_key", "schema"}
 _SHOWN = 8  # documents of one row
 
 
@@ -132,7 +132,6 @@ def _scores(known: Manifest) -> _Scores:
             continue
         record, training = known.record_of(one), known.training_of(one)
         for saving in record.savings():
-            record.measured(saving)  # it is of this saving, and what it says of its documents holds
             scores = document_values(one.metric, record.samples(saving))
             variant = f", {one.variant}" if one.variant else ""
             method = f"{one.method}{target_text(training.target, training.only_target)}{variant}"

@@ -45,7 +45,7 @@ def headroom(
     ] = Path("runs"),
     to: Annotated[
         Path | None,
-        typer.Option("--output", "-o", parser=output.file, help="Write the record as sealed JSON, - for stdout."),
+        typer.Option("--output", "-o", parser=output.file, help="Write the record as JSON, - for stdout."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead.")] = False,
     plugin: Annotated[
@@ -77,7 +77,6 @@ def headroom(
     from adaptive_bench.headroom.subject import find_subject
     from adaptive_bench.live_display import open_reporter
     from adaptive_bench.store.atomic import json_text
-    from adaptive_bench.store.digest import sealed
 
     check_data_folder(root := data_root(data_dir))
     names = expand_tasks(wanted)
@@ -98,7 +97,7 @@ def headroom(
     with open_reporter() as reporter:
         record: dict[str, Any] = study(subject, names, settings, out, reporter)
     if to is not None:
-        output.write_text(to, sealed(json_text(record)))
+        output.write_text(to, json_text(record))
     if as_json and not output.is_stdout(to):
         typer.echo(json_text(record), nl=False)
     elif not output.is_stdout(to):

@@ -11,7 +11,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.named_run import Out, Runs
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.results import read_json, read_table
+from adaptive_bench.store.results import ending_of, read_table
 from adaptive_bench.store.runs import newest, tables
 from adaptive_bench.store.shelves import DEFAULT_OUT
 from adaptive_bench.tables.finished import Row, joined, made_by_other_rules, not_to_be_quoted, phase_of
@@ -90,11 +90,8 @@ def _matched(folders: list[Path], rows: list[Row]) -> tuple[str, str]:
 
 
 def _said(folder: Path) -> tuple[str, str] | None:
-    path = folder / "run.json"
-    if not path.is_file():
-        return None
-    about = read_json(path)
-    if not isinstance(about, dict) or not {"match_on", "match_phase"} <= about.keys():
+    about = ending_of(folder)
+    if not {"match_on", "match_phase"} <= about.keys():
         return None
     return str(about["match_on"]), str(about["match_phase"])
 

@@ -16,7 +16,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.strict import Command, keyword
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.run_files import check_run, plugins_in
+from adaptive_bench.store.run_files import plugins_in
 from adaptive_bench.store.runs import LAST, find_run, run_folders
 from adaptive_bench.store.shelves import DEFAULT_OUT
 
@@ -115,10 +115,4 @@ def manifest_of(run: Path) -> Manifest:
     """
     from adaptive_bench.store import manifest  # with it comes NumPy, which no help needs
 
-    if (found := manifest.read(run)) is not None:
-        return found
-    check_run(run)
-    # A run of an earlier version left no manifest: what belongs to it is asked of its config, and of its tasks.
-    from adaptive_bench.runs.outcome.trained import manifest_of as of_any_version
-
-    return of_any_version(run)
+    return manifest.of_run(run)

@@ -10,8 +10,8 @@ from typing import Any
 
 from adaptive_bench import registry
 from adaptive_bench.cli.tables import fits, fitting, terminal_width, wrapped
-from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of
-from adaptive_bench.store.results import problem_of, read_run
+from adaptive_bench.errors import UsageError
+from adaptive_bench.store.results import read_run
 from adaptive_bench.store.runs import run_folders, run_name
 
 STATES = ("done", "partial", "unfinished", "damaged")
@@ -78,12 +78,6 @@ def shown(runs: Iterable[Mapping[str, Any]], width: int | None = None) -> str:
 def _run(folder: Path) -> dict[str, Any]:
     """A run as it is listed."""
     about = read_run(folder / "config.yaml")
-    if "problem" not in about and (problem := problem_of(folder) or _of_its_list(folder)):
-        about |= {"state": "damaged", "problem": problem}
-    return _row(folder, about)
-
-
-def _row(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     measuring, training = about.get("evaluation", {}), about.get("train", {})
     return {
         "run": run_name(folder),
@@ -99,17 +93,6 @@ def _row(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
         "problem": about.get("problem", ""),
         "folder": str(folder),
     }
-
-
-def _of_its_list(folder: Path) -> str:
-    """What is wrong with the run's list of its records; an empty text where nothing is."""
-    from adaptive_bench.store import manifest  # with it comes NumPy, of which other lists need nothing
-
-    try:
-        manifest.read(folder)
-    except AdaptiveBenchError as error:
-        return message_of(error)
-    return ""
 
 
 def _text(key: str, value: Any) -> str:

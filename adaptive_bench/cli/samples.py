@@ -165,7 +165,7 @@ def documents(
             )
         if 0.0 in savings and not any(sample.prompt for sample in prompts.values()):
             prompts = {sample.doc: sample for sample in record.samples(0.0)}
-        saved = {point: _saved(record.measured(point), axis) for point in savings}
+        saved = {asked: _saved(point, axis) for asked, point in record.points().items()}
         asked = min(savings, key=lambda point: abs(saved[point] - saving))
         for sample in record.samples(asked):
             targets.setdefault(sample.doc, sample.target)

@@ -16,9 +16,8 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import named, run_names
 from adaptive_bench.cli.program import pasteable
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
-from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.files import Files, missing_halves
-from adaptive_bench.store.run_files import check_files, check_run, is_run, plugins_in, run_command
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.store.run_files import check_run, is_run, plugins_in, read_json, run_command
 from adaptive_bench.store.runs import retry_command, run_name
 from adaptive_bench.store.shelves import out_option
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # characters of a curve
-_SHOWN = 3  # files that are not as they were
+_SHOWN = 3  # evaluations that lack something
 _DIAL_SAVINGS = {"tokens": "tokens", "net": "net", "prefill": "prefill_net", "decode": "decode_net"}
 _SETTINGS = ("model", "methods", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "data_dir")
 
@@ -54,12 +53,12 @@ def show(
         typer.echo(_dials(folder))
     elif is_run(folder):
         typer.echo(_run(folder))
-    elif "config.json" in Files(folder).names():
+    elif (folder / "record.json").is_file():
         typer.echo(_cell(folder))
     else:
         where = out_option(folder)
         raise UsageError(
-            f"A run has a config.yaml and a record a config.json, but {str(folder)!r} has neither. "
+            f"A run has a config.yaml and a record a record.json, but {str(folder)!r} has neither. "
             f"`adaptive-bench list runs{where}` and `adaptive-bench status --all{where}` show the folders."
         )
 
@@ -95,7 +94,7 @@ def _run(folder: Path) -> str:
         parts += [wrapped(f"environment: {text}", indent="  ") for text in sorted(environments)]
         parts.append(fitting(_filled([_row(record) for record in records])))
         parts.append(paragraph("text: digest of the training text in its order; where it is the same, so are both."))
-    parts += [paragraph(f"Not as the run left it: {text}") for text in _not_as_left(folder)]
+    parts += [paragraph(f"Not as the run left it: {text}") for text in _lost(folder)]
     parts += [paragraph(f"Failed: {failure}") for failure in about.get("failures", [])]
     parts += [paragraph(f"Note: {warning}") for warning in about.get("warnings", [])]
     return "\n\n".join(parts)
@@ -103,18 +102,16 @@ def _run(folder: Path) -> str:
 
 def _dials(folder: Path) -> str:
     """Of every task a table of dial values, and what a dial cannot move."""
-    from adaptive_bench.store.results import check_unchanged, read_json, read_table
+    from adaptive_bench.store.results import read_table
     from adaptive_bench.tables.dials import dial_tables, immovable
 
     answers = folder / "answers.json"
-    check_files(folder, answers.name)
     if not answers.is_file():
         check_run(folder)
         raise EnvironmentProblem(
             f"Dial values are read from a finished run's answers.json, but there is none in {str(folder)!r}. "
             f"`{retry_command(folder)}` finishes the run."
         )
-    check_unchanged(answers)
     metrics: dict[str, str] = {}
     for row in read_table(folder / "table.json"):
         metrics.setdefault(row["task"], row["metric"])
@@ -148,26 +145,16 @@ def _dial_row(name: str, line: DialLine) -> dict[str, str]:
     }
 
 
-def _not_as_left(folder: Path) -> list[str]:
-    """What of a run is not what it was when the run ended."""
-    from adaptive_bench.errors import AdaptiveBenchError, message_of
+def _lost(folder: Path) -> list[str]:
+    """What a run has no more of what it measured."""
     from adaptive_bench.store import manifest
-    from adaptive_bench.store.results import RUN, problem_of
 
-    found = [problem] if (problem := problem_of(folder)) else []
     try:
         listed = manifest.read(folder)
-        broken = [] if listed is None else list(listed.broken(deep=True))
-    except AdaptiveBenchError as error:
-        return [*found, message_of(error)]
-    if broken:
-        more = f", and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
-        found.append(f"{'; '.join(broken[:_SHOWN])}{more}. The run's command makes its table of what is there.")
-    if (folder / RUN).is_file() and (listed is None or not listed.seals):
-        found.append(
-            "nobody can tell. It has no seals of its records: an earlier version made it, or it is not finished."
-        )
-    return found
+        lost = [] if listed is None else listed.lost()
+    except EnvironmentProblem as error:
+        return [message_of(error)]
+    return lost if len(lost) <= _SHOWN else [*lost[:_SHOWN], f"{len(lost) - _SHOWN} more evaluations lack points."]
 
 
 def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
@@ -183,22 +170,19 @@ def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
 
 
 def _cell(folder: Path) -> str:
-    from adaptive_bench.store.records import Record
+    from adaptive_bench.store.records import FILE, Record
 
     record = Record(folder)
     parts = [
         f"record {folder}: {record.state}" + (f", {record.reason}" if record.reason else ""),
-        _yaml(record.read("config.json") or {}),
+        _yaml(record.read("config") or {}),
     ]
     for place in (folder, *sorted((folder / "eval").glob("*"))):
-        files = Files(place)
-        if files.damaged():
-            parts.append(paragraph(f"Changed since it was written: {', '.join(files.damaged())} in {place}."))
-        if halves := missing_halves(files.names()):
-            parts.append(paragraph(f"Missing in {place}: {', '.join(halves)}."))
-    for name in ("target.json", "cost.json", "env.json", "dial.json"):
-        if (values := record.read(name)) is not None:
-            parts.append(f"{name.removesuffix('.json')}:\n{_yaml(values)}")
+        if Record(place).is_damaged:
+            parts.append(paragraph(f"{place / FILE} cannot be read; the command of its run makes it again."))
+    for section in ("target", "cost", "env", "dial"):
+        if (values := record.read(section)) is not None:
+            parts.append(f"{section}:\n{_yaml(values)}")
     losses = _losses(folder)
     if losses:
         parts.append(
@@ -220,9 +204,9 @@ def _row(folder: Path) -> dict[str, str]:
     from adaptive_bench.store.records import Record
 
     record = Record(folder)
-    content = record.read("config.json") or {}
+    content = record.read("config") or {}
     losses = _losses(folder)
-    order = (record.read("data.json") or {}).get("order_sha256", "")
+    order = (record.read("data") or {}).get("order_sha256", "")
     return {
         "record": folder.name,
         "method": str(content.get("method", "?")),
@@ -236,8 +220,7 @@ def _row(folder: Path) -> dict[str, str]:
 def _environment(folder: Path) -> dict[str, Any]:
     from adaptive_bench.store.records import Record
 
-    found = Record(folder).read("env.json") or {}
-    return {key: value for key, value in found.items() if key != "schema"}
+    return Record(folder).read("env") or {}
 
 
 def _losses(folder: Path) -> list[float]:
@@ -259,19 +242,18 @@ def _points(folder: Path) -> list[dict[str, str]]:
 
     record = DialEvaluationRecord(folder)
     rows = []
-    for saving in record.savings():
-        if (point := record.point(saving)) is not None:
-            scores = ", ".join(f"{name.split(',')[0]} {value:.4f}" for name, value in point.scores.items())
-            rows.append(
-                {
-                    "sweep": folder.name,
-                    "asked": f"{saving:.1%}",
-                    "saved tokens": f"{point.savings['tokens']:.1%}",
-                    "saved net": f"{point.savings['net']:.1%}",
-                    "documents": str(point.docs),
-                    "scores": scores,
-                }
-            )
+    for saving, point in record.points().items():
+        scores = ", ".join(f"{name.split(',')[0]} {value:.4f}" for name, value in point.scores.items())
+        rows.append(
+            {
+                "sweep": folder.name,
+                "asked": f"{saving:.1%}",
+                "saved tokens": f"{point.savings['tokens']:.1%}",
+                "saved net": f"{point.savings['net']:.1%}",
+                "documents": str(point.docs),
+                "scores": scores,
+            }
+        )
     return rows
 
 

@@ -55,7 +55,7 @@ def speculate(
     out: Out = DEFAULT_OUT,
     to: Annotated[
         Path | None,
-        typer.Option("--output", "-o", parser=output.file, help="Write the record as sealed JSON, - for stdout."),
+        typer.Option("--output", "-o", parser=output.file, help="Write the record as JSON, - for stdout."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead.")] = False,
     plugin: Annotated[
@@ -87,7 +87,6 @@ def speculate(
     from adaptive_bench.speculation.drafter import find_drafter
     from adaptive_bench.speculation.study import Settings, defects, study
     from adaptive_bench.store.atomic import json_text
-    from adaptive_bench.store.digest import sealed
 
     check_data_folder(root := data_root(data_dir))
     names = expand_tasks(wanted)
@@ -115,7 +114,7 @@ def speculate(
     except KeyboardInterrupt:
         raise Interrupted("Stopped. Nothing was written; give the command again.") from None
     if to is not None:
-        output.write_text(to, sealed(json_text(record)))
+        output.write_text(to, json_text(record))
     if as_json and not output.is_stdout(to):
         typer.echo(json_text(record), nl=False)
     elif not output.is_stdout(to):

@@ -15,7 +15,7 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.store.runs import check_output
 
-_ORDER = ("running", "stopped", "partial", "failed", "damaged", "changed", "planned", "done")
+_ORDER = ("running", "stopped", "partial", "failed", "damaged", "planned", "done")
 
 
 def status(
@@ -24,7 +24,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Look again every five seconds until Ctrl-C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """Show what runs, what stopped, what failed and why, and what is not what a finished run ended with.
+    """Show what runs, what stopped, what failed and why, and what is damaged or missing.
 
     `stopped` is work whose process is gone, `partial` work that was interrupted: the command of its run goes on with
     both.
@@ -55,7 +55,7 @@ def status(
             if rows:
                 typer.echo("\n" + fitting(rows))
             for piece in found:
-                if piece.state in ("failed", "damaged", "changed"):
+                if piece.state in ("failed", "damaged"):
                     typer.echo("\n" + paragraph(f"{piece.work} {piece.method}: {piece.reason} See {piece.folder}"))
         if not watch:
             return

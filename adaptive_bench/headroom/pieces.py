@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import atomic
-from adaptive_bench.store.digest import unsealed
 
 
 class Pieces:
-    """A folder of sealed JSON files.
+    """A folder of JSON files.
 
     Args:
         folder: Named after everything the pieces depend on.
@@ -22,23 +22,22 @@ class Pieces:
         self._folder = folder
 
     def get(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """A piece from disk, else made and kept; one that changed since it was written is made again.
+        """A piece from disk, else made and kept; one that cannot be parsed is made again.
 
         Raises:
             EnvironmentProblem: The folder cannot be read or written.
         """
         file = self._folder / f"{name}.json"
         try:
-            return unsealed(file.read_bytes())
-        except FileNotFoundError:
+            found: dict[str, Any] = json.loads(file.read_bytes())
+            return found
+        except (FileNotFoundError, ValueError):
             pass
-        except ValueError:
-            atomic.remove(file)
         except OSError as error:
             raise EnvironmentProblem(
                 f"What was measured before must be readable, but {str(file)!r} is not: {error.strerror}. Correct its "
                 f"permissions or choose another folder with --out."
             ) from error
         made = make()
-        atomic.write_sealed(file, made)
+        atomic.write_json(file, made)
         return made

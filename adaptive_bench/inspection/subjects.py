@@ -15,9 +15,10 @@ from adaptive_bench.model.device import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.model.text_decisions import check_readable
-from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing, manifest_of
+from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import manifest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -71,9 +72,8 @@ def _deciding(folder: Path) -> list[MethodSpec]:
     """Of a run the methods that decide by the token; of a saved model its own."""
     if not (folder / "config.yaml").is_file():
         return [read_saved(find_checkpoint(folder, None)).spec]
-    known = dict.fromkeys(one.method for one in manifest_of(folder).evaluations)
-    specs = [MethodSpec.parse(each) for each in known]
-    found = [spec for spec in specs if method_class(spec).adapts]
+    known = dict.fromkeys(one.method for one in manifest.of_run(folder).evaluations)
+    found = [spec for spec in map(MethodSpec.parse, known) if method_class(spec).adapts]
     if not found:
         raise UsageError(
             f"What is looked into are methods that decide token by token, but the run has {', '.join(known)}. Name "

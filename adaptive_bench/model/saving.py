@@ -33,7 +33,7 @@ from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.checkpoints import make_again
-from adaptive_bench.store.digest import changed, digests, sealed, unsealed
+from adaptive_bench.store.digest import changed, digests
 from adaptive_bench.store.run_files import is_run
 
 _SCHEMA = 1
@@ -192,7 +192,7 @@ def save(
         about["pretrained"] = pretrained.to_json()
     parts = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.*")]
     about["sha256"] = digests(folder, [folder / _TENSORS, *parts])
-    (folder / _ABOUT).write_text(sealed(json.dumps(about, indent=2)), encoding="utf-8")
+    (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     if before is not None and before != _weights_in(folder):
         stored_calibration.remove(folder)
 
@@ -291,7 +291,7 @@ def read(folder: Path) -> SavedModel:
             )
         raise EnvironmentProblem(f"A saved adaptive model has a file {_ABOUT}, not found in {folder}. {hint}")
     try:
-        about = unsealed((folder / _ABOUT).read_bytes())
+        about = json.loads((folder / _ABOUT).read_bytes())
         if about["schema"] != _SCHEMA:
             raise EnvironmentProblem(
                 f"This version reads saved models of schema {_SCHEMA}, got {about['schema']!r} in {folder / _ABOUT}. "

@@ -17,8 +17,7 @@ from adaptive_bench.runs.planning.manifest import manifest_of, plan_on_disk
 from adaptive_bench.runs.planning.plan import plan, without_groups
 from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.runs.work.overwrite import Overwrite, remove_results
-from adaptive_bench.store.files import read_once
-from adaptive_bench.store.manifest import Manifest, read
+from adaptive_bench.store.manifest import read
 
 
 def prepare(
@@ -46,45 +45,23 @@ def prepare_table(config: RunConfig, reporter: Reporter, folder: Path, *, from_m
     Args:
         from_manifest: Whether the run's own list of its records is asked before anything is planned.
     """
-    with read_once():
-        known = plan_on_disk(folder, config, reporter) if from_manifest else None
-        whole = known or plan(config, reporter)
-    return _begun(folder, config, reporter, Preflight(whole), Overwrite.only_cache)
+    known = plan_on_disk(folder, config, reporter) if from_manifest else None
+    return _begun(folder, config, reporter, Preflight(known or plan(config, reporter)), Overwrite.only_cache)
 
 
 def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight, overwrite: Overwrite) -> Preflight:
-    """Write down what the run is."""
+    """Write down what the run is; the list of a finished run stays until there is another whole table."""
     for note in known.notes:
         reporter.line(f"Note: {note}")
     write_beginning(folder, config, computes=overwrite is not Overwrite.only_cache)
-    looks = overwrite is not Overwrite.only_cache  # else whoever writes the table does
-    before, broken = _listed(folder, reporter, looks=looks)
-    if before is None or not holds_finished_table(folder):
-        listed = manifest_of(known.plan)
-    elif not looks or not before.seals:
-        return known  # the list of a finished run stays until there is another whole table
-    else:  # and so does this one, but what is about to change is not held to what it was
-        if overwrite is not Overwrite.always and broken:
-            reporter.line(
-                f"{len(broken)} file(s) of the records are not what they were when the run ended: {broken[0]}. The "
-                f"table is made of what is there, and of what is made anew."
-            )
-        left = [work.folder for work in known.plan.untrained]
-        left += [sweep.folder for sweep in known.plan.sweeps if not sweep.is_complete]
-        named = {folder.relative_to(config.out / "records").as_posix() for folder in left}
-        listed = before.still_sealed(lambda record: overwrite is not Overwrite.always and record not in named)
-    if not listed.stands_in(folder):
-        listed.write(folder)
+    if not (holds_finished_table(folder) and _has_list(folder, reporter)):
+        manifest_of(known.plan).write(folder)
     return known
 
 
-def _listed(folder: Path, reporter: Reporter, *, looks: bool) -> tuple[Manifest | None, list[str]]:
-    """The run's list on disk, and what is not as it says, if that is looked at; `None` where there is none, or none
-    that is its own.
-    """
+def _has_list(folder: Path, reporter: Reporter) -> bool:
     try:
-        found = read(folder)
-        return found, list(found.broken()) if looks and found is not None else []
+        return read(folder) is not None
     except EnvironmentProblem as problem:
         reporter.line(f"{message_of(problem)} That is done now.")
-        return None, []
+        return False

@@ -18,7 +18,6 @@ from adaptive_bench.runs.planning.shard import WHOLE, Shard
 from adaptive_bench.runs.tabulation import finished_elsewhere, tabulate
 from adaptive_bench.runs.work.overwrite import Overwrite
 from adaptive_bench.runs.work.worker import work_as_worker
-from adaptive_bench.store.run_files import check_files
 
 
 def run(
@@ -62,7 +61,6 @@ def run(
     if not world.is_main_process:
         work_as_worker()
         return RunOutcome([], folder, [], [], is_main_process=False)
-    check_files(folder)  # before what it is to hold takes hours
     try:
         with redirect_stdout(StdoutForwarder(reporter)):
             if table_only or overwrite is Overwrite.only_cache:

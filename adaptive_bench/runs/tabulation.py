@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -16,19 +15,13 @@ from adaptive_bench.runs.launching import wait
 from adaptive_bench.runs.outcome.run_json import kept_table, notes_before
 from adaptive_bench.runs.outcome.run_outcome import RunOutcome
 from adaptive_bench.runs.outcome.table_files import write_table
-from adaptive_bench.runs.planning.manifest import manifest_of, sealed_manifest_of
 from adaptive_bench.runs.preparation import prepare_table
-from adaptive_bench.runs.work.left import absent, left
+from adaptive_bench.runs.work.left import left
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.store.files import read_file, read_once
 from adaptive_bench.store.keys import run_key
-from adaptive_bench.store.manifest import FILE as MANIFEST
-from adaptive_bench.store.manifest import read as read_manifest
-from adaptive_bench.store.results import RUN, TABLES, check_unchanged
+from adaptive_bench.store.results import ending_of, read_table
 from adaptive_bench.store.run_files import KEY_DIGITS
-
-_UNLISTED = f"the run asks for it, but its {MANIFEST} has no record of it. Re-run the command to find or to do it."
 
 
 def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float | None) -> RunOutcome:
@@ -44,30 +37,25 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
         known = prepare_table(config, reporter, folder, from_manifest=False)
         wait(known.plan, folder, reporter, wait_s)
         return _tabulated(known, folder, start_s)
-    with read_once():
-        known = prepare_table(config, reporter, folder, from_manifest=True)
-        return _tabulated(known, folder, start_s)
+    return _tabulated(prepare_table(config, reporter, folder, from_manifest=True), folder, start_s)
 
 
 def _tabulated(known: Preflight, folder: Path, start_s: float) -> RunOutcome:
-    failures = [Failure(f"evaluate {what}", _UNLISTED, "Not listed") for what in absent(known.plan)]
-    failures += left(known.plan, folder)
+    failures = left(known.plan, folder)
     if (kept := kept_table(folder, failures)) is not None:
         raise EnvironmentProblem(
             f"{kept} Put the records back, or give the command without --table-only: it computes what is missing."
         )
-    if (listed := read_manifest(folder)) is not None:
-        listed.check()
     return write_outcome(known, folder, failures, start_s)
 
 
 def finished_elsewhere(config: RunConfig) -> RunOutcome | None:
-    """What a finished run ended with, where a plugin of it is not here: its table, if that and all records are what
-    they were. `None` where every plugin is here, which makes the table of the records.
+    """What a finished run ended with, where a plugin of it is not here: its table. `None` where every plugin is here,
+    which makes the table of the records.
 
     Raises:
         UsageError: The plugin is needed: there is no such finished run.
-        EnvironmentProblem: The table or a record is not what it was.
+        EnvironmentProblem: The table cannot be read.
     """
     parsed = [MethodSpec.parse(text).name for text in config.methods]
     missing = [name for name in parsed if name not in registry.names("methods")]
@@ -75,17 +63,12 @@ def finished_elsewhere(config: RunConfig) -> RunOutcome | None:
         return None
     key = run_key(config.model_dump(mode="json"))
     folder = next((config.out / "runs").glob(f"*-{key[:KEY_DIGITS]}"), None)
-    listed = None if folder is None else read_manifest(folder)
-    if folder is None or listed is None or not listed.seals:
+    about = {} if folder is None else ending_of(folder)
+    if about.get("state") != "done":
         registry.check_name("methods", missing[0])
-    assert folder is not None and listed is not None
-    listed.check()
-    for name in TABLES:
-        check_unchanged(folder / name)
-    about = read_file(folder / RUN) or {}
-    kept = f"The plugin of {missing[0]!r} is not here: the table stays as it is, as all records are what they were."
-    rows = json.loads((folder / TABLES[0]).read_text(encoding="utf-8"))
-    return RunOutcome(rows, folder, [*about["warnings"], kept], [])
+    assert folder is not None
+    kept = f"The plugin of {missing[0]!r} is not here: the table stays as it is."
+    return RunOutcome(read_table(folder / "table.json"), folder, [*about["warnings"], kept], [])
 
 
 def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start_s: float) -> RunOutcome:
@@ -93,8 +76,5 @@ def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start
     notes = known.notes if known.facts is not None else notes_before(folder)
     if (kept := kept_table(folder, failures)) is not None:
         return RunOutcome([], folder, [*notes, kept], failures)
-    # Seals and table are of the same bytes: they are read once.
-    with read_once():
-        listed = manifest_of(known.plan) if failures else sealed_manifest_of(known.plan)
-        rows, warnings = write_table(known.plan, listed, folder, failures, notes, start_s)
+    rows, warnings = write_table(known.plan, folder, failures, notes, start_s)
     return RunOutcome(rows, folder, warnings, failures)

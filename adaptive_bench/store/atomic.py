@@ -21,7 +21,6 @@ from typing import Any, TextIO
 from safetensors import SafetensorError
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
-from adaptive_bench.store.digest import sealed
 from adaptive_bench.store.temporary import temporary_name
 
 _OF_THE_SYSTEM = re.compile(r"\(os error \d+\)")  # how libraries written in Rust end what the system refused
@@ -200,11 +199,6 @@ def update_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write indented JSON atomically. NaN and infinity are refused: they are not JSON."""
     write_text(path, json_text(value))
-
-
-def write_sealed(path: Path, values: Mapping[str, Any]) -> None:
-    """Write a JSON object that knows when it was changed (see `digest.sealed`)."""
-    write_text(path, sealed(json_text(values)))
 
 
 def json_text(value: Any) -> str:

@@ -11,14 +11,13 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
 from adaptive_bench.store.records import CHECKPOINT, Record
-from adaptive_bench.store.run_files import check_run
 from adaptive_bench.store.runs import find_run
 from adaptive_bench.store.shelves import DEFAULT_OUT
 
 
 def is_of_run(folder: Path) -> bool:
     """Whether the folder of a saved model is the checkpoint of a record."""
-    return folder.name == CHECKPOINT and Record(folder.parent).read("config.json") is not None
+    return folder.name == CHECKPOINT and Record(folder.parent).read("config") is not None
 
 
 def make_again(folder: Path) -> str:
@@ -61,7 +60,6 @@ def checkpoint_of(
     training = listed.training_of(found)
     listed.check_home()
     record = Record(listed.out / "records" / training.record)
-    manifest.check_training(training, record)
     if record.has_result:
         return record.folder / CHECKPOINT, training.target
     raise EnvironmentProblem(
@@ -81,7 +79,7 @@ def sparing_of(listed: manifest.Manifest, method: str) -> dict[str, Any]:
     spec = str(MethodSpec.parse(method))
     found = next((one for one in listed.evaluations if one.method == spec), None)
     record = None if found is None else Record(listed.out / "records" / found.record)
-    return sparing((record and record.read("config.json")) or {})
+    return sparing((record and record.read("config")) or {})
 
 
 def find_trained(
@@ -94,10 +92,5 @@ def find_trained(
         EnvironmentProblem: Not trained yet.
     """
     folder = find_run(run, Path(out))
-    if (listed := manifest.read(folder)) is None:
-        check_run(folder)
-        raise EnvironmentProblem(
-            f"A run says in its {manifest.FILE} where its models are, but there is none in {str(folder)!r}. Load a "
-            f"saved model's folder with AdaptiveModel.from_pretrained, or give the run's command again."
-        )
+    listed = manifest.of_run(folder)
     return *checkpoint_of(listed, method, folder, asked="the method"), sparing_of(listed, method)

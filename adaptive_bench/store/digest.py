@@ -1,4 +1,4 @@
-"""Digests of files, so that a byte that changes on disk is noticed before a number depends on it."""
+"""Digests of files: of what a key depends on, and of the weights of a saved model."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
-
-_SEAL = ',\n  "content_sha256": "'
+from typing import NamedTuple
 
 
 def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
@@ -58,55 +56,3 @@ _TICK_S = 2.0
 def _stamp(file: Path) -> _Stamp:
     found = file.stat()
     return _Stamp(found.st_size, found.st_mtime_ns, found.st_ctime, found.st_ino, found.st_dev)
-
-
-def sealed(text: str) -> str:
-    """A JSON object as text, with the digest of that text as its last key."""
-    body = text.rstrip().removesuffix("}").rstrip()
-    return body + _seal_of(body.encode("utf-8")).decode("ascii")
-
-
-def _seal_of(body: bytes) -> bytes:
-    """What ends a sealed file after everything else in it."""
-    return f'{_SEAL}{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode("ascii")
-
-
-def is_intact(content: bytes) -> bool:
-    """Whether a file ends with the digest of every byte before it."""
-    body, seal, rest = content.rpartition(_SEAL.encode())
-    return bool(seal) and seal + rest == _seal_of(body)
-
-
-def digest_in(content: bytes) -> str:
-    """The digest that an intact file ends with."""
-    return content[-len('"\n}\n') - 64 : -len('"\n}\n')].decode("ascii")
-
-
-def unsealed(content: bytes) -> dict[str, Any]:
-    """What a sealed file says, without its seal.
-
-    Raises:
-        ValueError: It has no seal or another content than when it was sealed, is not UTF-8, or holds NaN or infinity.
-    """
-    if not is_intact(content):
-        sealed_once = _SEAL.strip(",\n ").encode() in content
-        raise ValueError("it changed since it was written" if sealed_once else "it has no digest of its content")
-    values = parsed(content.decode())
-    del values["content_sha256"]
-    return values
-
-
-def parsed(text: str) -> Any:
-    """What JSON says.
-
-    Raises:
-        ValueError: It is none, or holds NaN or infinity.
-    """
-    return _JSON.decode(text)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
-
-
-_JSON = json.JSONDecoder(parse_constant=_refuse)  # made once: records are many small files

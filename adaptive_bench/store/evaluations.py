@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from functools import cache, cached_property
-from typing import Annotated, Any, get_type_hints
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from adaptive_bench.errors import EnvironmentProblem, one_line
 from adaptive_bench.store.counts import TokenBytes, token_bytes
 from adaptive_bench.store.savings import Axis, MatchPhase
-from adaptive_bench.validation import rule_of
 
 
 @dataclass(frozen=True)
@@ -112,54 +108,9 @@ class Evaluation:
         return asdict(self) | {"time_per_token_s": self.time_per_token_s}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any], source: str = "an evaluation record") -> Evaluation:
-        """Read back what `to_json` gave, now or in an older version.
-
-        Args:
-            source: What the values were read from, for the error.
-
-        Raises:
-            EnvironmentProblem: A value is missing that no older version left out.
-        """
-        needed = [field.name for field in fields(cls) if field.default is MISSING]
-        if missing := [name for name in needed if name not in values]:
-            raise EnvironmentProblem(
-                f"A measured point has {', '.join(needed)}, but {', '.join(missing)} is missing in {source}. Remove "
-                f"the file and give the same `adaptive-bench run` again: it measures this point anew."
-            )
-        try:
-            _form().model_validate(values)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise EnvironmentProblem(
-                f"A measured point is as it was written, but in {source} {'.'.join(map(str, first['loc']))} is wrong: "
-                f"{rule_of(first)}, got {one_line(repr(first['input']), 60)}. Remove the file and give the same "
-                f"`adaptive-bench run` again: it measures this point anew."
-            ) from error
+    def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
+        """Read back what `to_json` gave, whatever stands beside it."""
         return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
-
-
-_RANGES: Mapping[str, Any] = {
-    **{name: {"ge": 1} for name in ("docs", "batch_size")},
-    **{name: {"ge": 0} for name in ("time_s", "prompt_tokens", "generated_tokens", "num_fewshot")},
-    "claimed": {"le": 1},
-}
-
-
-@cache
-def _form() -> type[BaseModel]:
-    """The fields of a point, none of which is turned into another type. What is projected is worked out anew."""
-    from pydantic import create_model  # where there is a stand-in for pydantic (`benchmarks/gpu.py`) no point is read
-
-    types = get_type_hints(Evaluation) | {"projected": None, "projected_shape": None}
-    known: dict[str, Any] = {
-        one.name: (
-            Annotated[types[one.name], Field(**_RANGES.get(one.name, {}))],
-            ... if one.default is MISSING else one.default,
-        )
-        for one in fields(Evaluation)
-    }
-    return create_model("Evaluation", __config__=ConfigDict(strict=True), **known)
 
 
 @dataclass(frozen=True)
@@ -195,5 +146,5 @@ class Sample:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Sample:
-        """Read back what `to_json` gave, now or in an earlier version."""
+        """Read back what `to_json` gave."""
         return cls(**dict(values) | {"choices": tuple(values.get("choices", ()))})

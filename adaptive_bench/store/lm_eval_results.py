@@ -13,11 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import manifest
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.store.results import read_run
-from adaptive_bench.store.run_files import check_run
 
 
 def lm_eval_files(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -30,20 +28,14 @@ def lm_eval_files(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         UsageError: It is no run.
         EnvironmentProblem: It has no manifest, or a record is damaged.
     """
-    check_run(run)
-    if (listed := manifest.read(run)) is None:
-        raise EnvironmentProblem(
-            f"A run says in its {manifest.FILE} what it measured, but there is none in {str(run)!r}. Give the run's "
-            f"command again."
-        )
+    listed = manifest.of_run(run)
     about = read_run(run / "config.yaml")
     found: dict[tuple[str, float], dict[str, Any]] = {}
     for entry in listed.evaluations:
         if entry.split != "test" or entry.variant:  # choices are made on the others, and controls are no models
             continue
         record, training = listed.record_of(entry), listed.training_of(entry)
-        for saving in record.savings():
-            point = record.measured(saving)
+        for saving, point in record.points().items():
             name = f"{entry.method}{manifest.target_text(training.target, training.only_target)}, seed {training.seed}"
             contents = found.setdefault((name, saving), _empty(name, entry.method, training.seed, saving, about))
             _add(contents, point, record.samples(saving))

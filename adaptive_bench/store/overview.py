@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of
-from adaptive_bench.store import attempts, manifest, seals
-from adaptive_bench.store.files import DOCUMENTS, POINT, Files, missing_halves
+from adaptive_bench.store import manifest
+from adaptive_bench.store.records import FILE, DialEvaluationRecord
 from adaptive_bench.store.runs import run_folders
 
 
@@ -24,11 +24,10 @@ class RecordStatus:
         method: Its spec.
         seed: Of the training.
         state: That of its record; `stopped` for one that says it is running but that no process holds, `damaged` for
-            one that cannot be read or lacks a file, and `changed` for one that is not what it was when a run that it
-            belongs to ended.
+            one that cannot be read or is not there.
         since: When it got there.
         progress: What is done of it: steps logged, or points measured.
-        reason: Why it failed, or what is damaged or changed.
+        reason: Why it failed, or what is damaged.
         folder: Its record.
     """
 
@@ -42,35 +41,31 @@ class RecordStatus:
     folder: Path
 
 
-_Sealed = Mapping[str, Sequence[tuple[str, seals.Seals]]]  # by record: names of runs, and what they ended with
-
-
 def pieces(out: Path) -> Iterator[RecordStatus]:
-    """Every training and sweep in an output folder, each training before its sweeps; no plan is needed."""
+    """Every training and sweep in an output folder, each training before its sweeps, then those that a run
+    ended with and that are not there; no plan is needed.
+    """
     home = out / "records"
-    sealed = _sealed(out)
-    cells = _folders(home)
-    for cell in cells:
-        training = _piece(cell, None, sealed.get(cell.name, ()))
+    for cell in _folders(home):
+        training = _piece(cell, None)
         yield training
         for folder in _folders(cell / "eval"):
-            yield _piece(folder, training, sealed.get(f"{cell.name}/eval/{folder.name}", ()))
-    gone = sealed.keys() - {cell.name for cell in cells}
-    for record in sorted(gone):
+            yield _piece(folder, training)
+    for record, run in _finished(out).items():
         training_of, _, sweep = record.partition("/")
-        if not (home / record).is_dir() and (not sweep or training_of not in gone):
-            runs = ", ".join(name for name, _ in sealed[record])
-            reason = f"The record is missing, with which {runs} ended; the command of that run makes it again."
-            yield RecordStatus((sweep and "?") or "train", "?", None, "damaged", "", "", reason, home / record)
+        if not (home / record).is_dir() and (not sweep or (home / training_of).is_dir()):
+            reason = f"The record is missing, with which {run} ended; the command of that run makes it again."
+            yield RecordStatus("?" if sweep else "train", "?", None, "damaged", "", "", reason, home / record)
 
 
-def _sealed(out: Path) -> _Sealed:
-    found: dict[str, list[tuple[str, seals.Seals]]] = {}
+def _finished(out: Path) -> dict[str, str]:
+    """By record of a finished evaluation, or of its training, the name of a run that lists it."""
+    found: dict[str, str] = {}
     for folder in run_folders(out / "runs"):
-        with suppress(AdaptiveBenchError, ValueError, LookupError, TypeError):  # `show` and `list runs` say it
-            known = manifest.read(folder)
-            for record, text in ({} if known is None else known.seals).items():
-                found.setdefault(record, []).append((folder.name, seals.from_text(text)))
+        with suppress(AdaptiveBenchError):  # `show` says it
+            listed = manifest.read(folder)
+            for one in () if listed is None else listed.evaluations:
+                found |= dict.fromkeys((one.training, one.record) if one.asked else (), folder.name)
     return found
 
 
@@ -81,51 +76,30 @@ def _folders(above: Path) -> list[Path]:
         return [above / name for name in sorted(entry.name for entry in entries if entry.is_dir())]
 
 
-def _piece(folder: Path, training: RecordStatus | None, sealed: Sequence[tuple[str, seals.Seals]] = ()) -> RecordStatus:
+def _piece(folder: Path, training: RecordStatus | None) -> RecordStatus:
     try:
-        return _described(folder, training, sealed)
+        return _described(folder, training)
     except EnvironmentProblem as error:  # of a newer version, or not to be read
         work = "?" if training else "train"
         seed = None if training is None else training.seed
         return RecordStatus(work, "?", seed, "damaged", "", "", message_of(error), folder)
 
 
-def _described(folder: Path, training: RecordStatus | None, sealed: Sequence[tuple[str, seals.Seals]]) -> RecordStatus:
-    files = Files(folder)
-    names, damaged = files.names(), files.damaged()
-    about, status = files.read("config.json") or {}, files.read("status.json") or {}
-    said = about.get("seed")
-    seed = (said if type(said) is int else None) if training is None else training.seed
+def _described(folder: Path, training: RecordStatus | None) -> RecordStatus:
+    record = DialEvaluationRecord(folder)
+    about, status = record.read("config") or {}, record.read("status") or {}
+    seed = about.get("seed") if training is None else training.seed
     method, task = str(about.get("method", "?")), str(about.get("task", "?"))
-    state, since, reason = (str(status.get(key, "")) for key in ("state", "since", "reason"))
-    if state == "running" and not attempts.is_held(folder):
-        # A process may be killed between its result and its last word.
-        state = "done" if (folder / "checkpoint").is_dir() else "stopped"
-    if damaged:
-        state, reason = "damaged", f"{', '.join(damaged)} cannot be read; the command of its run makes it again."
-    elif state == "done" and (halves := missing_halves(names)):
-        state, reason = "damaged", f"{', '.join(halves)} is missing; the command of its run makes it again."
-    elif state in ("done", ""):
-        state, reason = _held_to(files, sealed, state)
+    state, reason = str(record.state), str(status.get("reason", ""))
+    if record.is_damaged:
+        state, reason = "damaged", f"{FILE} cannot be read; the command of its run makes it again."
+    elif state == "partial" and status.get("state") == "running":
+        state = "stopped"
     which = about.get("split", about.get("variant"))
     work = "train" if training is None else task + ("" if which is None else f" ({which})")
-    progress = _steps(folder, about, state) if training is None else _points(names)
-    return RecordStatus(work, method, seed, state or "planned", since, progress, reason, folder)
-
-
-def _held_to(files: Files, sealed: Sequence[tuple[str, seals.Seals]], state: str) -> tuple[str, str]:
-    """State and reason of a record that nobody is at, held to what runs ended with."""
-    for run, known in sealed:
-        if found := next(seals.broken(files, known), None):
-            state = "damaged" if found.how == "is missing" else "changed"
-            return state, f"{found.name} {found.how} since {run} ended; the command of that run takes what is there."
-    return state, ""
-
-
-def _points(names: list[str]) -> str:
-    known = set(names)
-    measured = sum(f"{name.removesuffix('.json')}{DOCUMENTS}" in known for name in known if POINT.fullmatch(name))
-    return f"{measured} point{'' if measured == 1 else 's'}"
+    points = len(record.savings())
+    progress = _steps(folder, about, state) if training is None else f"{points} point{'' if points == 1 else 's'}"
+    return RecordStatus(work, method, seed, state, str(status.get("since", "")), progress, reason, folder)
 
 
 def _steps(folder: Path, about: dict[str, Any], state: str) -> str:

@@ -1,34 +1,41 @@
-"""Records on disk: one folder per trained cell, one folder in it per sweep of the dial. Complete files or none.
+"""Records on disk: one folder per trained cell, one folder in it per sweep of the dial.
 
 <out>/records/<cell key>/
-    config.json env.json status.json log.txt .attempts/
-    data.json train.jsonl timing.json checkpoint/     written by the training
+    record.json     sections: config, status, env, and of the training data, target, timing and cost
+    train.jsonl     a line a step
+    log.txt         where there was something to say
+    checkpoint/     the trained model; before it is there, `resume/`
     eval/<task>-<sweep key>/
-        config.json status.json log.txt dial.json calibration.json behaviour.json
-        0.15.json 0.15.samples.jsonl                  one measured point: the share of tokens it was asked to save
-    eval/<task>-shuffled-<sweep key>/                 the same of the control of shuffled decisions, without behaviour
+        record.json         config, status, env, dial, calibration, behaviour, and points: the measured ones by the
+                            share of tokens they were asked to save, each with the bytes of its documents
+        documents.jsonl     a line a document, point after point
+    eval/<task>-shuffled-<sweep key>/       the same of the control of shuffled decisions, without behaviour
 
-In a run of many records those of a finished one are folded into a `result.json` (see `files`).
+A `record.json` is replaced as a whole, by whoever holds the record. One that cannot be parsed counts as none: it is put
+aside when the work begins again. Documents are appended before their point is listed; what lies behind those of the
+last point was left by a process that was killed in between.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 import traceback
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.progress import SilentReporter
 from adaptive_bench.store import atomic, attempts
 from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.files import DOCUMENTS, POINT, Files, files_of, fold, forget
 from adaptive_bench.store.holder import Holder
-from adaptive_bench.store.keys import key_of
-from adaptive_bench.store.schema import SCHEMA
+from adaptive_bench.store.schema import SCHEMA, check_schema
 
+FILE = "record.json"
+DOCUMENTS = "documents.jsonl"
 CHECKPOINT = "checkpoint"  # the folder of the trained model
 State = Literal["planned", "running", "done", "failed", "partial"]
 # `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as that.
@@ -48,10 +55,25 @@ class Record:
         self.folder = folder
         self._begun = False
 
+    def read(self, section: str) -> dict[str, Any] | None:
+        """A section of the record, or `None` if it is not there, or the record cannot be parsed: then the work is not
+        done. What is given back is shared and not to be changed.
+
+        Raises:
+            EnvironmentProblem: A newer version wrote it, or it may not be read.
+        """
+        values: dict[str, Any] | None = (_content(self.folder / FILE) or {}).get(section)
+        return values
+
+    def write(self, section: str, values: Mapping[str, Any]) -> None:
+        """Put a section in its place, by whoever holds the record."""
+        known = _content(self.folder / FILE) or {"schema": SCHEMA}
+        atomic.write_json(self.folder / FILE, {**known, section: values})
+
     @property
-    def files(self) -> Files:
-        """What is in the folder now."""
-        return files_of(self.folder)
+    def is_damaged(self) -> bool:
+        """Whether it cannot be parsed."""
+        return (self.folder / FILE).is_file() and _content(self.folder / FILE) is None
 
     @property
     def state(self) -> State:
@@ -85,39 +107,36 @@ class Record:
             EnvironmentProblem: The record is gone.
         """
         before = self._status()["state"]
-        if self._begun and not (self.folder / "config.json").is_file():
+        if self._is_gone:
             raise EnvironmentProblem(
                 f"The folder of a record must stay while work goes on, but {str(self.folder)!r} was removed or "
                 "emptied. What was done there is lost; give the same command again."
             )
         if state not in _NEXT[before]:
             raise ValueError(f"A record cannot go from {before} to {state} ({self.folder}).")
-        self._write(state, reason)
+        self._write_status(state, reason)
 
     def mark_done(self) -> None:
         """The work is finished, whatever the last process that was at it had time to write and to remove."""
         attempts.tidy(self.folder)
-        if self._status()["state"] != "done" and not attempts.is_held(self.folder):
+        if self._status()["state"] == "done" or attempts.is_held(self.folder):
+            return
+        with attempts.exclusive(self.folder, str(self.folder), SilentReporter()):
             atomic.remove(self.folder / "resume")
-            self._write("done")
-
-    def _write(self, state: State, reason: str = "") -> None:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        status = {"state": state, "since": now, "reason": reason}
-        self.write("status.json", status)
+            self._write_status("done")
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        """Write what the work is and mark it running. What is damaged is put aside, to be made again."""
-        for name in self.damaged():
-            atomic.move(self.folder / name, self.folder / f"{name}.damaged")
-            self.log(f"{name} could not be read and is now {name}.damaged; it is made again.")
-        self.write("config.json", config)
+        """Write what the work is and mark it running. A record that cannot be parsed is put aside, to be made again."""
+        if self.is_damaged:
+            atomic.move(self.folder / FILE, self.folder / f"{FILE}.damaged")
+            self.log(f"{FILE} could not be read and is now {FILE}.damaged; it is made again.")
+        self.write("config", config)
         self.move("running")
         self._begun = True
 
     def fail(self, error: BaseException) -> None:
         """Keep the traceback in the log and the message in the status; of a record that is gone nothing."""
-        if self._begun and not (self.folder / "config.json").is_file():
+        if self._is_gone:
             return
         self.log("".join(traceback.format_exception(error)))
         self.move("failed", f"{type(error).__name__}: {message_of(error)}")
@@ -131,159 +150,129 @@ class Record:
             with path.open("a", encoding="utf-8") as stream:
                 stream.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text.rstrip()}\n")
 
-    def write(self, name: str, values: Mapping[str, Any]) -> None:
-        """A JSON file of the record, with the version of its form and a digest of what it says."""
-        # What a record is named after is its `config.json`; every other file says to which record it belongs.
-        belongs = {} if name == "config.json" else {"record": self.folder.name}
-        forget(self.folder)
-        atomic.write_sealed(self.folder / name, {"schema": SCHEMA, **belongs, **values})
-
-    def read(self, name: str) -> dict[str, Any] | None:
-        """A JSON file of the record, or `None` if it is not there or damaged: then the work is not done.
-
-        Raises:
-            EnvironmentProblem: A newer version wrote it, it may not be read, or it is of another record.
-        """
-        values = self.files.read(name)
-        if values is None or "record" not in values:
-            return values
-        if values["record"] != self.folder.name:
-            raise EnvironmentProblem(
-                f"A file belongs to one record, but {str(self.folder / name)!r} was written for {values['record']!r}. "
-                f"Give the folder that name back if it was renamed; else remove the file, of a measured point its "
-                f"documents as well, and give the same command again."
-            )
-        return {key: value for key, value in values.items() if key != "record"}
-
-    def fold(self) -> None:
-        """Put what the finished work left behind into one file."""
-        fold(self.folder)
-
-    def point_files(self) -> list[str]:
-        """Names of the files of measured points."""
-        return [name for name in self.files.names() if POINT.fullmatch(name)]
-
-    def check_key(self, content: Mapping[str, Any] | None = None) -> None:
-        """Refuse a record that is not the one its name says: it was moved or copied here, or says something else.
-
-        Args:
-            content: What has the name as its key, where that is known; if the record says so, no key is worked out.
-
-        Raises:
-            EnvironmentProblem: What its `config.json` says has another key.
-        """
-        said = self.read("config.json")
-        if said is None:  # nothing yet, or damaged, which is told where a table is made
-            return
-        plain = {name: value for name, value in said.items() if name != "schema"}
-        if content is not None and content in (said, plain):
-            return
-        # The version is part of the key of a training and not of that of an evaluation, which names its training.
-        forms = (plain, said) if "cell" in said else (said, plain)
-        if not any(self.folder.name.rpartition("-")[2] == key_of(one) for one in forms):
-            raise EnvironmentProblem(
-                f"The name of a record is the key of what it says of itself, but config.json in {str(self.folder)!r} "
-                f"is of another one ({said.get('method')!r}, seed {said.get('seed')!r}, task {said.get('task')!r}): "
-                f"the folder was moved or its file changed. Remove the folder and give the same command again."
-            )
-
-    def damaged(self) -> list[str]:
-        """Names of the JSON files that cannot be read, or say something else than was written."""
-        return self.files.damaged()
+    @property
+    def _is_gone(self) -> bool:
+        return self._begun and not (self.folder / FILE).is_file()
 
     def _status(self) -> dict[str, Any]:
-        return self.read("status.json") or {"state": "planned", "reason": ""}
+        return self.read("status") or {"state": "planned", "reason": ""}
+
+    def _write_status(self, state: State, reason: str = "") -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.write("status", {"state": state, "since": now, "reason": reason})
 
 
 class DialEvaluationRecord(Record):
     """The folder of one sweep: its measured points by the share of saved tokens they were asked for.
 
     Args:
-        own: Names of files: of the points that lie there, only those among them are this record's. A sweep may be
-            shared with a run that asked for others. By default all are.
+        own: Of the points that lie there only those asked for these savings are this record's: a sweep may be shared
+            with a run that asked for others. By default all are.
     """
 
-    def __init__(self, folder: Path, own: Collection[str] | None = None) -> None:
+    def __init__(self, folder: Path, own: Collection[float] | None = None) -> None:
         super().__init__(folder)
-        self._own = own
+        self._own = None if own is None else {f"{saving:g}" for saving in own}
 
     @property
     def max_saved_tokens(self) -> float | None:
         """End of the method's dial; `None` until a model has been asked."""
-        dial = self.read("dial.json")
+        dial = self.read("dial")
         return None if dial is None else dial["max_saved_tokens"]
-
-    def point(self, saving: float) -> Evaluation | None:
-        """A measured point, or `None`; see `read`.
-
-        Raises:
-            EnvironmentProblem: As `read`, or the point was asked for another saving.
-        """
-        name = f"{saving:g}.json"
-        values = self.read(name)
-        if values is None:
-            return None
-        if (asked := values.get("asked", saving)) != saving:  # of earlier versions it is not known
-            raise EnvironmentProblem(
-                f"A measured point is named after the share of saved tokens it was asked for, but "
-                f"{str(self.folder / name)!r} was asked for {asked:g}. Remove it with its documents and give the run's "
-                f"command again: it measures this point anew."
-            )
-        return Evaluation.from_json(values, f"{self.folder}/{name}")
-
-    def measured(self, saving: float) -> Evaluation:
-        """A point of `savings`.
-
-        Raises:
-            EnvironmentProblem: As `point`, or it is damaged.
-        """
-        found = self.point(saving)
-        if found is None:
-            raise EnvironmentProblem(
-                f"A measured point stays as it was written, but {str(self.folder / f'{saving:g}.json')!r} changed "
-                f"since. Give the run's command again: it measures this point anew."
-            )
-        return found
 
     def savings(self) -> list[float]:
         """Shares of saved tokens that measured points were asked for, rising."""
-        names = set(self.files.names())
-        names &= names if self._own is None else set(self._own)
-        asked = (found[1] for name in names if (found := POINT.fullmatch(name)) is not None)
-        return sorted(float(text) for text in asked if f"{text}{DOCUMENTS}" in names)
+        return sorted(float(text) for text in self._listed() if self._own is None or text in self._own)
 
-    def samples(self, saving: float) -> list[Sample]:
+    def point(self, saving: float) -> Evaluation | None:
+        """A measured point, or `None`."""
+        values = self._listed().get(f"{saving:g}")
+        return None if values is None else Evaluation.from_json(values)
+
+    def points(self) -> dict[float, Evaluation]:
+        """Every measured point by what it was asked for, rising."""
+        return {saving: found for saving in self.savings() if (found := self.point(saving)) is not None}
+
+    def measuring_s(self, saving: float) -> float:
+        """Seconds that a point took, calibration left out."""
+        return float(self._listed()[f"{saving:g}"]["wall_s"])
+
+    def samples(self, saving: float, most: int | None = None) -> list[Sample]:
         """The documents of a measured point, in their order; none where there is no such point. Prompts are known at
         saving 0.
+
+        Args:
+            most: How many, from the first; by default all.
 
         Raises:
             EnvironmentProblem: The file is damaged.
         """
-        path = self.folder / f"{saving:g}{DOCUMENTS}"
-        if (content := self.files.content(path.name)) is None:
+        if (known := self._listed().get(f"{saving:g}")) is None:
             return []
+        path, (start, end) = self.folder / DOCUMENTS, known["documents"]
         try:
-            # Split at line feeds alone: what a model wrote may hold other characters that count as line ends.
-            known = (self.read(f"{saving:g}.json") or {}).get("samples_sha256")
-            if known != hashlib.sha256(content).hexdigest():
-                raise ValueError("its content changed since it was written")
-            lines = [line for line in content.decode("utf-8").split("\n") if line]
+            with path.open("rb") as stream:
+                stream.seek(start)
+                # Split at line feeds alone: what a model wrote may hold other characters that count as line ends.
+                lines = stream.read(end - start).decode("utf-8").split("\n")[:-1][:most]
             found = json.loads(f"[{','.join(lines)}]")  # one call takes a third of the time of one for each line
-            if len(found) != len(lines):
-                raise ValueError("a line is a document")
             return [Sample.from_json(one) for one in found]
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise EnvironmentProblem(
-                f"The samples of a measured point must be readable, got {type(error).__name__} in {path}: {error}. "
-                f"Delete {path.name} and its {saving:g}.json and give the run's command again."
+                f"The documents of a measured point must be readable, but {str(path)!r} is not from byte {start} to "
+                f"{end}: {type(error).__name__}, {message_of(error)}. Remove the folder {str(self.folder)!r} and give "
+                f"the run's command again: it is measured anew."
             ) from error
 
     def add_point(self, saving: float, evaluation: Evaluation, samples: Sequence[Sample], *, wall_s: float) -> None:
-        """Write a point. Its samples come first: where there is a point, it is complete."""
+        """Write a point. Its documents come first: where a point is listed, it is complete."""
+        known, path = self._listed(), self.folder / DOCUMENTS
+        start = max((one["documents"][1] for one in known.values()), default=0)
         texts = (sample.to_json(with_prompt=saving == 0) for sample in samples)
-        lines = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
-        forget(self.folder)
-        atomic.write_text(self.folder / f"{saving:g}{DOCUMENTS}", lines)
-        digest = hashlib.sha256(lines.encode("utf-8")).hexdigest()
-        about: dict[str, Any] = {"asked": saving, "samples_sha256": digest, "wall_s": wall_s}
-        self.write(f"{saving:g}.json", about | evaluation.to_json())
+        content = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts).encode("utf-8")
+        atomic.check_stage()
+        with atomic.writable(path), path.open("ab") as stream:
+            stream.truncate(start)
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        about = {"wall_s": wall_s, "documents": [start, start + len(content)], **evaluation.to_json()}
+        self.write("points", {**known, f"{saving:g}": about})
+
+    def _listed(self) -> dict[str, Any]:
+        """The points that the record lists, but for those whose documents are not there."""
+        points = self.read("points")
+        if not points:
+            return {}
+        try:
+            size_bytes = (self.folder / DOCUMENTS).stat().st_size
+        except FileNotFoundError:
+            size_bytes = 0
+        return {text: values for text, values in points.items() if values["documents"][1] <= size_bytes}
+
+
+def _content(path: Path) -> dict[str, Any] | None:
+    """What a `record.json` says; `None` where there is none, or it cannot be parsed."""
+    try:
+        found = path.stat()
+        return _parsed(path, (found.st_ino, found.st_size, found.st_mtime_ns))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"A record must be readable, but {str(path)!r} is not: {error.strerror or error}. Change its permissions, "
+            "or choose another --out."
+        ) from error
+
+
+@lru_cache(maxsize=64)  # a section is read at a time, and a record that says what 20 points counted has 300 kB
+def _parsed(path: Path, stamp: tuple[int, ...]) -> dict[str, Any] | None:
+    """As `_content`, of a file as it was at some time."""
+    try:
+        values = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, dict):
+        return None
+    check_schema(values, path)
+    return values

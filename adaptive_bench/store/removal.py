@@ -13,10 +13,9 @@ from pathlib import Path
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store import atomic, attempts, manifest
-from adaptive_bench.store.files import forget
 from adaptive_bench.store.records import Record
-from adaptive_bench.store.run_files import OWN_FILES, check_run, is_run, output_of
-from adaptive_bench.store.runs import retry_command, run_folders, run_name
+from adaptive_bench.store.run_files import check_run, is_run
+from adaptive_bench.store.runs import run_name
 
 
 @dataclass(frozen=True)
@@ -47,20 +46,16 @@ def of_run(run: Path) -> list[Removable]:
             f"A run that is removed is a folder with its config.yaml in the `runs` of an output folder, got "
             f"{str(run)!r}, which is a link or lies elsewhere. Remove that one itself."
         )
+    found, out = [Removable(run, "run", _size(run))], run.resolve().parent.parent
     try:
         listed = manifest.read(run)
-    except AdaptiveBenchError:  # its folder is all that is known of it; `clean` finds its records
+    except AdaptiveBenchError:
         listed = None
-    found = [Removable(run, "run", _size(run))]
-    if listed is None or listed.out.resolve() != run.resolve().parent.parent:
+    if listed is None:  # its folder is all that is known of it; `clean` finds its records
         return found
     own = set(listed.records)
-    if held := [record for record in sorted(own) if attempts.is_held(listed.out / "records" / record)]:
-        raise EnvironmentProblem(
-            f"A run is removed when nobody is at it, but {len(held)} record(s) of {run_name(run)!r} are under way, the "
-            f"first: {held[0]}. Stop it first, or wait until it is done."
-        )
-    return [*found, *_unreferenced(listed.out, _referred_to(listed.out, but=run), own)]
+    _check_free(out, sorted(own))
+    return [*found, *_unreferenced(out, _referred_to(out, but=run), own)]
 
 
 def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
@@ -74,12 +69,7 @@ def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
         EnvironmentProblem: A record is under way, or what a run refers to cannot be told.
     """
     records = dict(_records(out))
-    for record in (*records, *(name for names in records.values() for name in names)):
-        if attempts.is_held(out / "records" / record):
-            raise EnvironmentProblem(
-                f"Records are removed when nobody is at any, but {record} in {str(out)!r} is under way. Wait until it "
-                f"is done; `adaptive-bench status` shows it."
-            )
+    _check_free(out, [record for training, some in records.items() for record in (training, *some)])
     asked = {
         record
         for training, evaluations in records.items()
@@ -98,9 +88,17 @@ def remove(found: Iterable[Removable]) -> int:
     total = 0
     for one in found:
         atomic.remove(one.folder)
-        forget(one.folder)
         total += one.size_bytes
     return total
+
+
+def _check_free(out: Path, records: Iterable[str]) -> None:
+    held = [record for record in records if attempts.is_held(out / "records" / record)]
+    if held:
+        raise EnvironmentProblem(
+            f"Records are removed when nobody is at any of them, but {held[0]} in {str(out)!r} is under way. Stop it, "
+            f"or wait until it is done; `adaptive-bench status` shows it."
+        )
 
 
 def _records(out: Path) -> Iterator[tuple[str, list[str]]]:
@@ -126,7 +124,7 @@ def _is_trial(out: Path, evaluations: Collection[str]) -> bool:
 
 
 def _said(out: Path, record: str) -> dict[str, object]:
-    return Record(out / "records" / record).read("config.json") or {}
+    return Record(out / "records" / record).read("config") or {}
 
 
 def _referred_to(out: Path, but: Path | None = None) -> set[str]:
@@ -138,70 +136,38 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
     Raises:
         EnvironmentProblem: Nobody can tell what one refers to.
     """
-    _check_listed(out)
-    found: set[str] = set()
-    for run in run_folders(out):
-        if but is not None and run.resolve() == but.resolve():
-            continue
-        try:
-            if output_of(run).resolve() != out.resolve():
+    home, found = out / "runs", set[str]()
+    try:
+        for run in sorted(home.iterdir()) if home.is_dir() or home.is_symlink() else ():
+            if run.is_symlink() and not run.exists():
+                raise EnvironmentProblem(
+                    f"What a run refers to is kept, but {str(run)!r} is a link that leads nowhere. Put back what it "
+                    f"led to, or remove the link if what that refers to may go."
+                )
+            if not is_run(run) or (but is not None and run.resolve() == but.resolve()):
                 continue
-            listed, why = manifest.read(run), "it has no manifest.json, as an earlier version made it."
-        except AdaptiveBenchError as error:
-            listed, why = None, message_of(error)
-        if listed is None:
-            raise EnvironmentProblem(
-                f"What a run refers to is kept, but of {run_name(run)!r} nobody can tell what that is: {why} Give its "
-                f"command again, which writes that down, or remove it with `adaptive-bench rm`."
-            )
-        if (lost := _misplaced(listed)) is not None:
-            raise EnvironmentProblem(
-                f"What a run refers to is kept, but {lost} of {run_name(run)!r} is not where it ended, and may lie "
-                f"under another name. `{retry_command(run)}` makes it again; "
-                f"`adaptive-bench rm` removes the run."
-            )
-        found |= set(listed.records) | {one.training for one in listed.evaluations}
-        found |= {one.base for one in listed.trainings if one.base is not None}
+            found |= _records_of(run)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"What a run refers to is kept, but the runs in {str(home)!r} cannot be read: {message_of(error)}. Correct "
+            f"that first."
+        ) from error
     return found
 
 
-def _misplaced(listed: manifest.Manifest) -> str | None:
-    """An evaluation that a finished run ended with, and that is not beside its training any more."""
-    for record in listed.seals:
-        training, _, evaluation = record.partition("/")
-        place = listed.out / "records" / training
-        if evaluation and place.is_dir() and not (place / evaluation).is_dir():
-            return record
-    return None
-
-
-def _check_listed(out: Path) -> None:
-    """Refuse an output folder with what is left out of lists of runs: here it would lose what it refers to.
-
-    Raises:
-        EnvironmentProblem: A folder of runs is a link, which may lead to another disk, may not be read, or has lost
-            what tells that it is one.
-    """
-    runs = out / "runs"
-    kept = "What a run refers to is kept, but"
-    for folder in (runs, *(sorted(runs.iterdir()) if os.access(runs, os.R_OK | os.X_OK) and runs.is_dir() else ())):
-        if folder.is_symlink():
-            raise EnvironmentProblem(
-                f"{kept} {str(folder)!r} is a link, which may lead to another disk. Put the folder itself there, or "
-                f"remove the link if what it refers to may go."
-            )
-        if not folder.is_dir():
-            continue
-        if not os.access(folder, os.R_OK | os.X_OK):
-            raise EnvironmentProblem(
-                f"{kept} {str(folder)!r} may not be read, so nobody can tell what that is. Ask its owner for the right "
-                f"to read it."
-            )
-        if not is_run(folder) and (left := [name for name in sorted(OWN_FILES) if (folder / name).exists()]):
-            raise EnvironmentProblem(
-                f"{kept} {str(folder)!r} has {left[0]} and nothing that lists its records. Put its manifest.json "
-                f"back, or remove the folder if they may go."
-            )
+def _records_of(run: Path) -> set[str]:
+    """Records that one run refers to."""
+    try:
+        listed, why = manifest.read(run), "it has no manifest.json."
+    except AdaptiveBenchError as error:
+        listed, why = None, message_of(error)
+    if listed is None:
+        raise EnvironmentProblem(
+            f"What a run refers to is kept, but of {run_name(run)!r} nobody can tell what that is: {why} Give its "
+            f"command again, which writes that down, or remove it with `adaptive-bench rm`."
+        )
+    bases = {one.base for one in listed.trainings if one.base is not None}
+    return {*listed.records, *(one.training for one in listed.evaluations), *bases}
 
 
 def _unreferenced(out: Path, kept: set[str], asked: Collection[str]) -> Iterator[Removable]:

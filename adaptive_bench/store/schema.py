@@ -7,7 +7,7 @@ from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
 
-SCHEMA = 2  # 1 took files without a digest of their content
+SCHEMA = 3  # 2 had a file for each section of a record
 
 
 def check_schema(values: Any, path: Path | str) -> None:

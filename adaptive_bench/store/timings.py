@@ -6,13 +6,13 @@ different settings are never compared.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store import atomic
-from adaptive_bench.store.digest import digest_in, is_intact, unsealed
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.schema import check_schema
 from adaptive_bench.store.time_curves import TimeCurve, TimeCurves
@@ -39,7 +39,7 @@ def path_of(out: Path, content: Mapping[str, Any]) -> Path:
 def write(out: Path, content: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     """Write a record: what it depends on, and what was measured."""
     record = {**content, **result}
-    atomic.write_sealed(path_of(out, content), record)
+    atomic.write_json(path_of(out, content), record)
     return record
 
 
@@ -52,7 +52,7 @@ def read(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        record = unsealed(path.read_bytes())
+        record = json.loads(path.read_bytes())
         _curve(record), label(record["setting"])  # it is one
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise EnvironmentProblem(
@@ -61,28 +61,6 @@ def read(path: Path) -> dict[str, Any] | None:
         ) from error
     check_schema(record, path)
     return record
-
-
-def seals_in(out: Path) -> dict[str, str]:
-    """By name of every timing's file the digest it ends with; empty for one that is not as it was written."""
-    contents = {path.name: path.read_bytes() for path in sorted((out / FOLDER).glob("*.json"))}
-    return {name: digest_in(content) if is_intact(content) else "" for name, content in contents.items()}
-
-
-def find_used(out: Path, fingerprint: str, curves: Mapping[str, Mapping[str, TimeCurve]]) -> list[Path]:
-    """The files of the timings that some curves by setting and method may come from.
-
-    Args:
-        fingerprint: Of the model.
-    """
-    found = []
-    for path in sorted((out / FOLDER).glob("*.json")):
-        record = read(path)
-        if record is not None and record["model_fingerprint"] == fingerprint:
-            known = curves.get(label(record["setting"]), {}).get(record["method"])
-            if known == _curve(record):
-                found.append(path)
-    return found
 
 
 def find_curves(

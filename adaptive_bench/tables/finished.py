@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.source import TABLES
-from adaptive_bench.store.results import RUN, read_json
+from adaptive_bench.store.results import ending_of
 from adaptive_bench.tables.comparable import conditions_of
 from adaptive_bench.tables.made_with import both
 
@@ -58,8 +58,7 @@ def not_to_be_quoted(folders: Iterable[Path]) -> list[str]:
     """Of runs that were a first look (`run --quick`), one sentence each."""
     found = []
     for folder in folders:
-        about = read_json(folder / RUN) if (folder / RUN).is_file() else {}
-        warnings = about.get("warnings", []) if isinstance(about, dict) else []
+        warnings = ending_of(folder).get("warnings", [])
         found += [f"{folder.name}: {text}" for text in warnings if str(text).startswith(QUICK_NOTE)]
     return found
 
@@ -70,8 +69,7 @@ def made_by_other_rules(folders: Iterable[Path]) -> list[str]:
     """
     found = []
     for folder in folders:
-        about = read_json(folder / RUN) if (folder / RUN).is_file() else {}
-        version = about.get("tables", 1) if isinstance(about, dict) else 1  # tables before the first version have none
+        version = ending_of(folder).get("tables", 1)  # tables before the first version have none
         if version != TABLES:
             version = version if isinstance(version, int) else "unknown"
             found.append(

@@ -5,6 +5,7 @@ A checkpoint is a folder `step-00000050` that appears by one rename; the newest 
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.store.atomic import new_folder, remove, write_sealed
-from adaptive_bench.store.digest import changed, digests, unsealed
+from adaptive_bench.store.atomic import new_folder, remove, write_json
+from adaptive_bench.store.digest import changed, digests
 from adaptive_bench.training.distributed import like, whole
 
 _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"
@@ -30,14 +31,13 @@ class Progress:
     Attributes:
         step: Optimizer steps done.
         accumulation: Micro-batches each step is split into.
-        macs: Multiply-accumulates of all steps done, in all processes; `None` where nobody counted them, as in
-            checkpoints of earlier versions.
+        macs: Multiply-accumulates of all steps done, in all processes.
         usable: Bytes that micro-batches were cut to; `None` where nobody knew.
     """
 
     step: int
     accumulation: int
-    macs: int | None = None
+    macs: int
     usable: int | None = None
 
 
@@ -61,7 +61,7 @@ def save(
         save_file({**moments, **_torch_random_state()}, temporary / _OPTIMIZER)
         numbers = asdict(progress) | {"random": _python_random_state()}
         numbers["sha256"] = digests(temporary, [temporary / _WEIGHTS, temporary / _OPTIMIZER])
-        write_sealed(temporary / _PROGRESS, numbers)
+        write_json(temporary / _PROGRESS, numbers)
     for other in list(folder.iterdir()):
         if other != target:
             remove(other)
@@ -108,14 +108,14 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
             states.setdefault(int(index), {})[name] = value
     _shard_states(states, optimizer)
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
-    return Progress(numbers["step"], numbers["accumulation"], numbers.get("macs"), numbers.get("usable"))
+    return Progress(numbers["step"], numbers["accumulation"], numbers["macs"], numbers.get("usable"))
 
 
 def _progress(checkpoint: Path) -> dict[str, Any]:
     """What `save` wrote beside the tensors."""
     try:
-        numbers = unsealed((checkpoint / _PROGRESS).read_bytes())
-        if not {"step", "accumulation", "random", "sha256"} <= numbers.keys():
+        numbers = json.loads((checkpoint / _PROGRESS).read_bytes())
+        if not {"step", "accumulation", "macs", "random", "sha256"} <= numbers.keys():
             raise ValueError("it is not one")
     except (OSError, ValueError, RecursionError) as error:
         raise EnvironmentProblem(

@@ -25,6 +25,7 @@ from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.progress import Reporter, SilentReporter, TrainingStep
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.store import atomic
+from adaptive_bench.store.records import Record
 from adaptive_bench.task import Example
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.cost import FlopCount, TrainingCost, parameters_added
@@ -60,9 +61,9 @@ def train(
 ) -> None:
     """Train a model on the device it is on, from the start or from the newest checkpoint in `folder`.
 
-    Writes `data.json` (what is trained on, with the digest of the order), `train.jsonl` (one line a step, the same
-    bytes for the same seed), `timing.json`, `cost.json` (`TrainingCost`), resumable state in `resume/`, and at the end
-    `checkpoint/`, which exists only when the training is complete. On a CPU a resumed training ends in the
+    Writes the sections `data` (what is trained on, with the digest of the order), `timing` and `cost` (`TrainingCost`)
+    of the record, `train.jsonl` (one line a step, the same bytes for the same seed), resumable state in `resume/`, and
+    at the end `checkpoint/`, which exists only when the training is complete. On a CPU a resumed training ends in the
     same bytes as an uninterrupted one. A recipe of no steps writes the model as it is.
 
     Several processes share a training (`processes.Processes.sharing`) if all of them call this with the same arguments;
@@ -90,7 +91,7 @@ def train(
     if processes.current_group().is_main_process:
         with atomic.writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        atomic.write_sealed(folder / "data.json", _describe(encoded, order))
+        Record(folder).write("data", _describe(encoded, order))
     set_seed(seed)
     training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, folder, reporter)
     try:
@@ -152,7 +153,6 @@ class _Training:
         self.parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         self.accumulation, self.micro_batches = recipe.accumulation, MicroBatches(model)
         self.count = FlopCount(model, model.backbone)
-        self.counted_from_the_start = True
         self.log_path = folder / "train.jsonl"
 
     def run(self, curves: Tracking, pretrained: Pretrained | None) -> None:
@@ -256,22 +256,15 @@ class _Training:
                 f"train.warmup_steps{', or set train.precision=fp32' if bf16 else ''}."
             )
 
-    def _macs(self) -> int | None:
-        """MACs of all processes since the first step; `None` where those of the first ones are not known."""
-        total = sum(self.processes.gather(self.count.macs))
-        return total if self.counted_from_the_start else None
+    def _macs(self) -> int:
+        """MACs of all processes since the first step."""
+        return sum(self.processes.gather(self.count.macs))
 
-    def _write_cost(self, macs: int | None) -> None:
-        """What the training took, unless a version that did not count began it."""
-        path = self.folder / "cost.json"
-        if macs is None:
-            path.unlink(missing_ok=True)
-            return
+    def _cost(self, macs: int) -> TrainingCost:
         tokens = sum(
             len(self.encoded[index].token_ids) for step in range(len(self.order)) for index in self.order[step]
         )
-        cost = TrainingCost(tokens, 2.0 * macs, parameters_added(self.model.method))
-        atomic.write_sealed(path, asdict(cost))
+        return TrainingCost(tokens, 2.0 * macs, parameters_added(self.model.method))
 
     def _resume(self) -> tuple[int, str]:
         """Steps already done according to the newest checkpoint, and their lines of the log."""
@@ -281,8 +274,7 @@ class _Training:
         progress = checkpoint.restore(newest, self.model, self.optimizer)
         self.accumulation = progress.accumulation
         self.micro_batches.keep_to(progress.usable)
-        self.counted_from_the_start = progress.macs is not None
-        self.count.macs = (progress.macs or 0) if self.processes.is_main_process else 0
+        self.count.macs = progress.macs if self.processes.is_main_process else 0
         text = self.log_path.read_text(encoding="utf-8") if self.processes.is_main_process else ""
         lines = text.splitlines(keepends=True)
         self.reporter.line(f"train {self.model.spec}: resumed after step {progress.step} of {len(self.order)}")
@@ -303,8 +295,9 @@ class _Training:
         if not self.processes.is_main_process:
             return
         timing = {"steps": steps, "train_s": elapsed_s, "device": str(self.device), "threads": torch.get_num_threads()}
-        atomic.write_json(self.folder / "timing.json", timing)
-        self._write_cost(macs)
+        record = Record(self.folder)
+        record.write("timing", timing)
+        record.write("cost", asdict(self._cost(macs)))
         self.model.eval()
         named = None if self.adapters is None else pretrained
         if self.adapters is not None and named is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,7 +14,6 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.store import atomic
-from adaptive_bench.store.digest import unsealed
 from adaptive_bench.tuning.seconds import EVALUATION, TRAINING
 
 SCHEMA = 1
@@ -116,7 +116,7 @@ class StudyResult:
         best = {method: trial.spec for method, trial in self.best.items()}
         trials = {name: [asdict(trial) for trial in getattr(self, name)] for name in ("trials", "confirmed")}
         more = {"exhausted": list(self.exhausted)} if self.exhausted else {}
-        atomic.write_sealed(folder / "result.json", {**plain, "best": best, **trials, **more})
+        atomic.write_json(folder / "result.json", {**plain, "best": best, **trials, **more})
 
     @classmethod
     def read(cls, file: Path) -> StudyResult:
@@ -126,7 +126,7 @@ class StudyResult:
             EnvironmentProblem: It cannot be read, is not what the study wrote, or of another version.
         """
         try:
-            values = unsealed(file.read_bytes())
+            values = json.loads(file.read_bytes())
             if values["schema"] != SCHEMA:
                 raise EnvironmentProblem(
                     f"A study's result is read in version {SCHEMA}, got version {values['schema']} in {str(file)!r}. "

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
+from adaptive_bench.runs.planning.works import DialEvaluation
 
 TRAINING, EVALUATION = "training", "evaluation"
 
@@ -17,15 +16,8 @@ def seconds_of(sweeps: Sequence[DialEvaluation]) -> dict[str, float]:
     training starts from is in it. Calibration is in neither.
     """
     trainings = {training.folder: training for sweep in sweeps for training in sweep.training.chain}
-    points = [sweep.record.read(f"{saving:g}.json") or {} for sweep in sweeps for saving in sweep.record.savings()]
+    records = [sweep.record for sweep in sweeps]
     return {
-        TRAINING: sum(map(_training_s, trainings.values())),
-        EVALUATION: float(sum(point.get("wall_s", 0.0) for point in points)),
+        TRAINING: sum((one.record.read("timing") or {}).get("train_s", 0.0) for one in trainings.values()),
+        EVALUATION: sum(record.measuring_s(saving) for record in records for saving in record.savings()),
     }
-
-
-def _training_s(training: TrainingRun) -> float:
-    file = training.folder / "timing.json"  # not sealed: two trainings that are equal differ in it
-    if not file.is_file():  # nothing was trained
-        return 0.0
-    return float(json.loads(file.read_text(encoding="utf-8"))["train_s"])

@@ -113,7 +113,7 @@ def _points(sweep: DialEvaluation) -> list[Point] | None:
 
 def _behaviour(sweeps: Sequence[DialEvaluation]) -> str:
     """Digest of what the models of some sweeps do with held-out text; empty where one has none."""
-    found = [(sweep.record.read("behaviour.json") or {}).get("sha256") for sweep in sweeps]
+    found = [(sweep.record.read("behaviour") or {}).get("sha256") for sweep in sweeps]
     return key_of(found) if all(found) else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -21,7 +22,6 @@ from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.work.resources import useful_processes
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.store.digest import unsealed
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.tuning.causes import Causes, causes_of
 from adaptive_bench.tuning.helpers import helped
@@ -176,9 +176,9 @@ def _begin(folder: Path, definition: dict[str, Any]) -> None:
     """Write what the study is, or compare with what it was begun with."""
     file = folder / "study.json"
     if not file.is_file():
-        return atomic.write_sealed(file, definition)
+        return atomic.write_json(file, definition)
     try:
-        begun_with = unsealed(file.read_bytes())
+        begun_with = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise EnvironmentProblem(
             f"The study's definition {str(file)!r} must be what was written when it was begun, but {error}. Give "

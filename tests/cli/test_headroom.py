@@ -9,7 +9,6 @@ import pytest
 
 from adaptive_bench import registry
 from adaptive_bench.headroom import asked
-from adaptive_bench.store.digest import is_intact
 
 PLUGIN = """
 from pathlib import Path
@@ -116,9 +115,7 @@ def test_the_record_and_the_table(measure, tmp_path):
     assert found.exit_code == 0, found.stderr
     assert [line for line in found.stdout.splitlines() if len(line) > 80 and "record.json" not in line] == []
     assert "Oracles bound what methods can do on this model. They are no methods." in found.stdout
-    content = (tmp_path / "record.json").read_bytes()
-    assert is_intact(content)
-    record = json.loads(content)
+    record = json.loads((tmp_path / "record.json").read_bytes())
     assert [task["task"] for task in record["tasks"]] == ["toy_write", "toy_choose"]
     for task in record["tasks"]:
         (level,) = task["levels"]
@@ -177,12 +174,13 @@ def test_an_interruption_keeps_what_was_measured(measure, monkeypatch, tmp_path)
     assert measured[: len(before)] == before
 
 
-def test_a_piece_that_changed_is_measured_again(measure, tmp_path):
+def test_a_piece_that_cannot_be_read_is_measured_again(measure, tmp_path):
     first = measure("toy_write", "--json").stdout
     (file,) = (tmp_path / "runs" / "headroom").glob("*/sites.json")
-    file.write_text(file.read_text().replace("0.", "1.", 1))
+    before = file.read_text()
+    file.write_text(before[:-9])
     assert measure("toy_write", "--json").stdout == first
-    assert is_intact(file.read_bytes())
+    assert file.read_text() == before
 
 
 def test_whole_texts_cannot_be_asked_again(measure):

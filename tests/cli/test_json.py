@@ -9,7 +9,6 @@ import typer
 from adaptive_bench.cli import app
 from adaptive_bench.config_file import load_config
 from adaptive_bench.runs import run
-from adaptive_bench.store.digest import sealed
 
 NAME = "RUN"  # stands for the run's name
 CHEAP = ("--device", "cpu")
@@ -73,12 +72,3 @@ def _with_json(group, path=()):
             yield from _with_json(each, (*path, name))
         elif any("--json" in param.opts for param in each.params):
             yield (*path, name)
-
-
-@pytest.mark.parametrize("seed", ["1", 1.5, None, [1]])
-def test_a_record_without_a_seed_has_null(command, tmp_path, seed):
-    folder = tmp_path / "runs" / "records" / "0123456789abcdef"
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(sealed(json.dumps({"method": "mod", "seed": seed}, indent=2)))
-    rows = json.loads(command("status", "--json").stdout)
-    assert [row["seed"] for row in rows] == [None]

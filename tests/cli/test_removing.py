@@ -2,8 +2,8 @@
 
 import pytest
 
-from adaptive_bench.store.atomic import write_sealed
 from adaptive_bench.store.manifest import Manifest, TrainingEntry
+from adaptive_bench.store.records import Record
 
 
 @pytest.fixture(autouse=True)
@@ -11,7 +11,7 @@ def out(command, tmp_path):
     """A run with a record, and a record of nobody."""
     for name in ("own", "free", "free/eval/test"):
         (tmp_path / "runs" / "records" / name).mkdir(parents=True)
-        write_sealed(tmp_path / "runs" / "records" / name / "config.json", {"method": "mod"})
+        Record(tmp_path / "runs" / "records" / name).write("config", {"method": "mod"})
     folder = tmp_path / "runs" / "runs" / "nano-mod-seed1-00112233"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text("model: nano\n")
@@ -51,38 +51,8 @@ def test_what_a_stopped_study_goes_on_with_stays_until_trials_are_named(command,
     """Trainings it was stopped at or had not evaluated yet, and an evaluation that had not even written what it is."""
     for name in ("stopped", "begun/eval/one"):
         (out / "records" / name).mkdir(parents=True)
-    write_sealed(out / "records" / "stopped" / "config.json", {"method": "mod"})
+    Record(out / "records" / "stopped").write("config", {"method": "mod"})
     command("clean", "-y")
     assert _left(out) == ["begun", "nano-mod-seed1-00112233", "own", "stopped"]
     assert command("clean", "-y", "--trials").exit_code == 0
     assert _left(out) == ["nano-mod-seed1-00112233", "own"]
-
-
-def _linked(out, run):
-    run.rename(out / "elsewhere")
-    run.symlink_to(out / "elsewhere")
-
-
-def _dangling(out, run):
-    _linked(out, run)
-    (out / "elsewhere").rename(out / "gone")
-
-
-def _all_runs_elsewhere(out, run):
-    (out / "runs").rename(out / "elsewhere")
-    (out / "runs").symlink_to("gone")
-
-
-def _no_list(out, run):
-    for file in run.iterdir():
-        file.unlink()
-    (run / "table.json").write_text("[]")
-
-
-@pytest.mark.parametrize("lose", [_linked, _dangling, _all_runs_elsewhere, _no_list])
-def test_nothing_goes_while_a_run_is_not_among_those_that_are_listed(command, out, lose):
-    lose(out, out / "runs" / "nano-mod-seed1-00112233")
-    before = sorted(path.name for path in (out / "records").iterdir())
-    done = command("clean", "-y", "--trials")
-    assert done.exit_code == 1 and "What a run refers to is kept, but" in " ".join(done.stderr.split())
-    assert sorted(path.name for path in (out / "records").iterdir()) == before

@@ -15,8 +15,7 @@ from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs import run
 from adaptive_bench.store import manifest
-from adaptive_bench.store.atomic import write_sealed
-from adaptive_bench.store.digest import unsealed
+from adaptive_bench.store.records import Record
 from adaptive_bench.store.results import write_run
 
 
@@ -40,15 +39,14 @@ def test_status_lists_what_is_not_done(command, folders):
     assert "8 done" in command("status", "--out", "out").stdout
     records = sorted((folders[0].parent.parent / "records").glob("*"))
     one, other, third = (next((record / "eval").glob("*")) for record in records[:3])
-    about = json.loads((one / "status.json").read_text())
-    about.pop("content_sha256", None)
+    about = Record(one).read("status")
     for killed in (one, records[0]):  # the training was done before its process was killed
-        write_sealed(killed / "status.json", about | {"state": "running"})
-    write_sealed(other / "status.json", about | {"state": "failed", "reason": "the router is on fire"})
-    (third / "dial.json").write_text('{"max')
+        Record(killed).write("status", about | {"state": "running"})
+    Record(other).write("status", about | {"state": "failed", "reason": "the router is on fire"})
+    (third / "record.json").write_text('{"dial": {"max')
     said = command("status", "--out", "out").stdout
     assert "1 stopped, 1 failed, 1 damaged, 5 done" in said
-    assert "on fire" in said and "dial.json cannot be read" in said
+    assert "on fire" in said and "record.json cannot be read" in said
     listed = json.loads(command("status", "--out", "out", "--json").stdout)
     assert len(listed) == 8 and {"stopped", "failed", "damaged", "done"} == {one["state"] for one in listed}
 
@@ -60,21 +58,6 @@ def test_show_tells_where_numbers_come_from(command, folders):
     cell_text = command("show", str(record)).stdout
     assert "loss" in cell_text and "saved" in cell_text and "tokens" in cell_text
     assert command("show", "nowhere").exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [("command.json", "directory"), ("command.json", "began"), ("run.json", "took_s"), ("run.json", "warnings")],
-)
-def test_values_of_another_kind_are_named(command, folders, name, key):
-    first, second = folders
-    file = first / name
-    file.write_text(json.dumps(json.loads(file.read_text()) | {key: [1]}))
-    for arguments in (["show", first], ["diff", first, second], ["list", "runs", "--out", first.parents[1]]):
-        done = command(*map(str, arguments))
-        said = " ".join((done.stdout + done.stderr).split())
-        assert "Defect" not in said
-        assert arguments[0] == "list" or (key in said and "[1]" in said)
 
 
 def test_show_leaves_out_what_is_damaged_of_a_log_of_losses(command, folders):
@@ -125,7 +108,7 @@ def test_an_export_is_what_python_loads(command, folders, tmp_path):
 def test_a_run_in_which_everything_failed_says_so_where_its_rows_are_read(command, folders, monkeypatch):
     monkeypatch.setattr("adaptive_bench.store.lm_eval_results.lm_eval_files", lambda run: [])
     (folders[0] / "table.json").write_text("[]")
-    about = unsealed((folders[0] / "run.json").read_bytes())
+    about = json.loads((folders[0] / "run.json").read_bytes())
     write_run(folders[0], about | {"failures": ["train dense, seed 1: Memory ran out."]})
     with pytest.warns(UserWarning, match=r"has no results: 1 piece.* with train dense, seed 1: Memory ran out\. `adap"):
         assert load_results(folders[0]).empty
@@ -150,7 +133,7 @@ def test_an_export_in_the_layout_of_lm_eval(command, folders, tmp_path):
     read = [json.loads(file.read_text()) for file in (tmp_path / "results").glob("*/results_*.json")]
     listed = manifest.read(folders[0])
     points = {
-        (entry.method, saving): (record.measured(saving), record.samples(saving))
+        (entry.method, saving): (record.point(saving), record.samples(saving))
         for entry in listed.evaluations
         if entry.split == "test" and not entry.variant
         for record in [listed.record_of(entry)]
@@ -174,10 +157,11 @@ def test_an_export_in_the_layout_of_lm_eval(command, folders, tmp_path):
 def test_retry_makes_again_what_is_damaged(command, folders, monkeypatch):
     table = (folders[0] / "table.json").read_text()
     used = json.loads((folders[0] / "run.json").read_text())["records"]
-    (point, *_) = sorted((folders[0].parent.parent / "records" / used[0]).glob("eval/*/0.json"))
-    point.write_text(point.read_text()[:40])
+    (file, *_) = sorted((folders[0].parent.parent / "records" / used[0]).glob("eval/*/record.json"))
+    file.write_text(file.read_text()[:-40])
     assert command("retry", str(folders[0])).exit_code == 0
-    assert json.loads(point.read_text())["docs"] == 4 and point.with_name("0.json.damaged").is_file()
+    assert Record(file.parent).read("points")["0"]["docs"] == 4 and file.with_name("record.json.damaged").is_file()
+    assert "record.json could not be read and is now record.json.damaged" in file.with_name("log.txt").read_text()
     assert _untimed((folders[0] / "table.json").read_text()) == _untimed(table)
 
 

@@ -2,8 +2,8 @@
 
     python tests/faults/many_records.py --cells 10000 --home /tmp/many        # the folder is used again if it is there
 
-One small training is done and evaluated; every other record has the same files (linked, so that this takes seconds) and
-a configuration of its own. Time is that of the processor, without the import of the libraries.
+One small training is done and evaluated; every other record has the same files and a configuration of its own. Time is
+that of the processor, without the import of the libraries.
 """
 
 from __future__ import annotations
@@ -48,33 +48,21 @@ def make_config(out: Path, home: Path, trainings: int) -> Any:
 
 
 def fill(whole: Any, template: Path) -> None:
-    """Give every piece of work of a plan the files of a finished one, as a run of so many records leaves them."""
-    from adaptive_bench.store.digest import sealed
-    from adaptive_bench.store.files import FOLDED, NOT_SEALED, Files, folded_text
-    from adaptive_bench.store.schema import SCHEMA
-
+    """Give every piece of work of a plan the record and the files of a finished one."""
     sweep_template = next((template / "eval").iterdir())
-    for works, source in ((whole.trainings, template), (whole.sweeps, sweep_template)):
-        files = Files(source)
-        texts = {
-            name: (files.content(name) or b"").decode() for name in files.names() if name.endswith((".json", ".jsonl"))
-        }
-        loose = [name for name in texts if name in NOT_SEALED or name == "train.jsonl"]
+    for works, source, beside in (
+        (whole.trainings, template, "train.jsonl"),
+        (whole.sweeps, sweep_template, "documents.jsonl"),
+    ):
+        about = json.loads((source / "record.json").read_text())
         for work in works:
-            if (work.folder / FOLDED).exists():
+            if (work.folder / "record.json").exists():
                 continue
             work.folder.mkdir(parents=True, exist_ok=True)
-            own = {name: text for name, text in texts.items() if name not in loose}
-            own["config.json"] = sealed(json.dumps({"schema": SCHEMA, **work.content}, indent=2))
-            behaviour = {"schema": SCHEMA, "sha256": hashlib.sha256(str(work.spec).encode()).hexdigest()}
-            own["behaviour.json"] = sealed(json.dumps(behaviour, indent=2))
-            for name, text in own.items():
-                if "record" in (point := json.loads(text) if name.endswith(".json") else {}):
-                    del point["content_sha256"]
-                    own[name] = sealed(json.dumps(point | {"record": work.folder.name}, indent=2))
-            (work.folder / FOLDED).write_text(folded_text(own))
-            for name in loose:
-                os.link(source / name, work.folder / name)
+            behaviour = {"sha256": hashlib.sha256(str(work.spec).encode()).hexdigest()}
+            text = json.dumps({**about, "config": work.content, "behaviour": behaviour}, indent=2)
+            (work.folder / "record.json").write_text(text)
+            os.link(source / beside, work.folder / beside)
     for training in whole.trainings:
         (training.folder / "checkpoint").mkdir(exist_ok=True)
 

@@ -1,7 +1,7 @@
 """What a run leaves on disk, in a form in which two runs can be compared byte for byte, and what should not be there.
 
-Left aside: how long things took and when (`TIMES`, `timing.json`), logs, who was at it, and the path of the folder.
-All else must be equal.
+Left aside: how long things took and when (`TIMES`), logs, who was at it, and the path of the folder. All else must be
+equal.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# The last three are digests of files with such times in them.
 TIMES = {"seconds", "since", "began", "finished", "took_s", "wall_s", "time_s", "time_per_token_s"}
-TIMES |= {"content_sha256", "files", "seals"}
-# What a run remembers stands under digests of records, with their times; tests of it hold it to them.
-_ASIDE = {"log.txt", "timing.json", "remembered.json", "remembered.jsonl"}
+TIMES |= {"timing"}  # of a training
+_ASIDE = {"log.txt"}
 _ATTEMPTS = ".attempts"  # who was at it: more of them after a kill
 
 
@@ -37,8 +35,8 @@ def leftovers(out: Path) -> list[str]:
     traces = [path.as_posix() for path in found if leftover(path)]
     running = [
         f"{file.relative_to(out).as_posix()} says running"
-        for file in sorted(out.rglob("status.json"))
-        if json.loads(file.read_text())["state"] == "running"
+        for file in sorted(out.rglob("record.json"))
+        if json.loads(file.read_text()).get("status", {}).get("state") == "running"
     ]
     return traces + running
 

@@ -14,6 +14,7 @@ from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.records import Record
 from adaptive_bench.task import Example
 from adaptive_bench.testing.model_folder import write_model_folder
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, Subject, spread
@@ -56,10 +57,8 @@ def of_training(folder: Path) -> dict[str, Any]:
         place, recipe = folder / str(number), _RECIPE.model_copy(update=settings)
         train(model, _examples(), source.load_tokenizer(), recipe, 3e-3, seed=7, folder=place)
         log = [json.loads(line) for line in (place / "train.jsonl").read_text(encoding="utf-8").splitlines()]
-        files = [json.loads((place / name).read_text(encoding="utf-8")) for name in ("data.json", "cost.json")]
-        for values in files:
-            values.pop("content_sha256")
-        found[name] = {"log": log, "data": files[0], "cost": files[1], "weights": _weights(model)}
+        data, cost = (Record(place).read(section) for section in ("data", "cost"))
+        found[name] = {"log": log, "data": data, "cost": cost, "weights": _weights(model)}
     return found
 
 

@@ -16,7 +16,6 @@ from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.provenance import runs_of
 from adaptive_bench.leaderboard.samples import samples_of
 from adaptive_bench.leaderboard.submission import submit
-from adaptive_bench.store.digest import sealed
 
 ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
 
@@ -119,7 +118,7 @@ def first(**values):
         ("config.yaml", "- a", r"config\.yaml"),
         ("about.yaml", "authors: [A]\nlicence: MIT\nonload: x\n", r"about\.yaml: onload"),
         ("methods.json", "[]", r"methods\.json does not hold"),
-        ("headroom.json", sealed('{"tasks": [3]}\n'), r"headroom\.json is not what"),
+        ("headroom.json", '{"tasks": [3]}', r"headroom\.json is not what"),
         ("steps.json", "[1]", r"steps\.json: it does not hold"),
     ],
 )
@@ -186,7 +185,7 @@ def test_an_entry_is_of_a_run_that_is_done_and_is_never_overwritten(small_run, s
 def test_headroom_and_steps_go_along(small_run, tmp_path):
     home = shutil.copytree(small_run.parents[1], tmp_path / "out")
     run = home / "runs" / small_run.name
-    (run / "headroom.json").write_text(sealed('{"kind": "headroom", "tasks": [], "model": "/home/secret"}\n'))
+    (run / "headroom.json").write_text('{"kind": "headroom", "tasks": [], "model": "/home/secret"}')
     folder = submit(run, tmp_path / "entries", about=ABOUT)
     assert "secret" not in (folder / "headroom.json").read_text()
     (run / "headroom.json").write_text("{}")

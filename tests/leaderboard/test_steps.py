@@ -8,6 +8,7 @@ import pytest
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.site import as_csv, as_markdown
+from adaptive_bench.store.records import Record
 from adaptive_bench.store.results import write_run
 
 METHODS = {"gateskip@paper": (0.2, 0.9, 0.9), "mod": (0.6, 0.6, 0.6), "dense": (None, None, None)}
@@ -60,7 +61,7 @@ def run_of(tmp_path, make_row):
         (folder / "methods.json").write_text(json.dumps({"schema": 1, "methods": {}}))
         (folder / "config.yaml").write_text("methods: [mod]\nmodel: nano\n")
         (place := folder.parents[1] / "records" / "aaaaaaaaaaaaaaaa").mkdir(parents=True, exist_ok=True)
-        (place / "env.json").write_text(json.dumps({"device": "cpu"}))
+        Record(place).write("env", {"device": "cpu"})
         write_run(folder, {"state": "done", "failures": [], "warnings": [], "records": [place.name]})
         if beside is not None:
             (folder / "steps.json").write_text(beside if isinstance(beside, str) else json.dumps(beside))

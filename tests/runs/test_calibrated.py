@@ -1,6 +1,5 @@
 """A training as it is evaluated: calibrated for each task on text of its own, of the size and kind the recipe says."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -15,9 +14,7 @@ TASKS = ("nano_math", "nano_qa_ll")
 
 def _calibrations(config):
     return {
-        sweep.task: json.loads((sweep.folder / "calibration.json").read_text())
-        for sweep in plan(config).sweeps
-        if str(sweep.spec) == "gateskip"
+        sweep.task: sweep.record.read("calibration") for sweep in plan(config).sweeps if str(sweep.spec) == "gateskip"
     }
 
 
@@ -33,8 +30,7 @@ def test_each_task_has_text_of_its_own(config_of):
 def test_pooled_text_is_the_same_for_all(config_of):
     config = config_of("gateskip", tasks=TASKS, evaluation={"calibration": "pooled"})
     assert run(config).exit_code == 0
-    of_record = {"record": None, "content_sha256": None}
-    found = {task: about | of_record for task, about in _calibrations(config).items()}
+    found = _calibrations(config)
     assert found["nano_math"] == found["nano_qa_ll"]
 
 

@@ -1,7 +1,5 @@
 """Sites that a model cannot do without are measured before a run is planned; who may spare them does."""
 
-import json
-
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -116,7 +114,7 @@ def test_a_run_spares_what_was_measured(config_of, lopsided):
     outcome = run(config)
     assert outcome.exit_code == 0
     for sweep in plan(config).sweeps:
-        said = json.loads((sweep.folder / "dial.json").read_text())
+        said = sweep.record.read("dial")
         assert said["eligible"] == "attention of layers 0, 1, MLP of layer 1"
         model = AdaptiveModel.from_pretrained(sweep.training.checkpoint, sweep.spec, **sparing(sweep.content))
         assert model.method.spared == SPARED

@@ -15,6 +15,7 @@ from adaptive_bench.runs.cost.estimate import Estimator, Trait, describe
 from adaptive_bench.runs.cost.speed import Speed, measure_rates
 from adaptive_bench.runs.planning.backbones import BackboneSource
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.records import Record
 
 
 def work_of(config):
@@ -52,9 +53,10 @@ def test_means_of_records_win(config_of):
     run(config, jobs=1)
     trained, measured = [], []
     for record in (config.out / "records").iterdir():
-        timing = json.loads((record / "timing.json").read_text())
+        timing = Record(record).read("timing")
         trained.append(timing["train_s"] / timing["steps"] / 2)
-        measured += [json.loads(file.read_text())["wall_s"] / 3 for file in record.glob("eval/*/0*.json")]
+        points = [one for sweep in record.glob("eval/*") for one in Record(sweep).read("points").values()]
+        measured += [point["wall_s"] / 3 for point in points]
     other = plan(config_of("gateskip"))
     estimator = Estimator(config.out)
     assert estimator.training(other.trainings[0]).seconds == pytest.approx(3 * 2 * fmean(trained))
@@ -70,13 +72,12 @@ def test_a_forecast_that_fails_prevents_no_run(config_of, lines, monkeypatch, er
 
     monkeypatch.setattr(preflight, "forecast", fail)
     config = config_of("dense")
-    for name, text in (("a", "["), ("b", "[]"), ("c", '{"machine": 3}'), ("d", '"x"')):
+    for name, text in (("a", "["), ("b", "[]"), ("c", '{"env": {"machine": 3}}'), ("d", '"x"')):
         (config.out / "records" / name).mkdir(parents=True)
-        for file in ("env.json", "config.json", "timing.json"):
-            (config.out / "records" / name / file).write_text(text)
-    empty = {"backbone": "b", "method": "dense", "recipe": {"batch_size": 0}, "machine": platform.node()}
-    for file, values in (("env.json", empty), ("config.json", empty), ("timing.json", {"steps": 1, "train_s": 1})):
-        (config.out / "records" / "a" / file).write_text(json.dumps(values))
+        (config.out / "records" / name / "record.json").write_text(text)
+    empty = {"backbone": "b", "method": "dense", "recipe": {"batch_size": 0}}
+    sections = {"env": {"machine": platform.node()}, "config": empty, "timing": {"steps": 1, "train_s": 1}}
+    (config.out / "records" / "a" / "record.json").write_text(json.dumps(sections))
     assert run(config, lines, jobs=1).exit_code == 0
     assert [line for line in lines.lines if "is not known: the forecast failed" in line]
 

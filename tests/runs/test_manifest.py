@@ -10,11 +10,9 @@ from adaptive_bench.cli.diff import compared
 from adaptive_bench.cli.samples import documents
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.outcome.table import outcome_of
-from adaptive_bench.runs.outcome.trained import find_checkpoint, manifest_of, work_of
+from adaptive_bench.runs.outcome.trained import find_checkpoint, work_of
 from adaptive_bench.runs.work import training
 from adaptive_bench.store import manifest
-from adaptive_bench.store.atomic import write_sealed
 
 
 @pytest.fixture
@@ -27,12 +25,8 @@ def finished(config_of, model_folder, tmp_path):
 
 def read(folder):
     """What the methods of a run wrote near 10 %."""
-    known = manifest_of(folder)
+    known = manifest.of_run(folder)
     return documents(known, [one for one in known.evaluations if one.split == "test"], 0.1)
-
-
-def plain(rows):
-    return json.loads(json.dumps([row.to_json() for row in rows]))
 
 
 def test_readers_need_neither_model_nor_the_code_that_measured(finished, monkeypatch):
@@ -51,58 +45,12 @@ def test_readers_need_neither_model_nor_the_code_that_measured(finished, monkeyp
     assert again.rows == outcome.rows and again.exit_code == 0
 
 
-def test_without_a_manifest_records_say_themselves_what_they_are(finished):
-    _, outcome = finished
-    rows = plain(outcome_of(work_of(outcome.folder)).rows)
-    (outcome.folder / manifest.FILE).unlink()
-    assert plain(outcome_of(work_of(outcome.folder)).rows) == rows == outcome.rows
-
-
-def test_a_manifest_that_was_edited_is_refused(finished):
-    _, outcome = finished
-    file = outcome.folder / manifest.FILE
-    file.write_text(file.read_text().replace('"gateskip"', '"dense"'))
-    with pytest.raises(EnvironmentProblem, match="changed since"):
-        work_of(outcome.folder)
-
-
-@pytest.mark.parametrize("group", ["evaluations", "trainings"])
-def test_a_sealed_manifest_with_two_methods_swapped_is_refused(finished, group):
-    config, outcome = finished
-    file = outcome.folder / manifest.FILE
-    about = json.loads(file.read_text())
-    about.pop("content_sha256")
-    swapped = {"gateskip": "dense", "dense": "gateskip"}
-    for entry in about[group]:
-        entry["method"] = swapped.get(entry["method"], entry["method"])
-    write_sealed(file, about)
-    both = "method '(gateskip|dense)' listed, '(gateskip|dense)' recorded"
-    for reader in (work_of, read, lambda folder: list(compared(folder, folder))):
-        with pytest.raises(EnvironmentProblem, match=both):
-            reader(outcome.folder)
-    with pytest.raises(EnvironmentProblem, match=both):
-        run(config, table_only=True)
-
-
 def test_a_finished_table_is_not_replaced_by_a_poorer_one(finished):
     config, outcome = finished
     shutil.rmtree(work_of(outcome.folder).sweeps[0].folder)
     with pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
         run(config, table_only=True)
     assert json.loads((outcome.folder / "table.json").read_text()) == outcome.rows
-
-
-@pytest.mark.parametrize("is_listed", [lambda one: one["method"] != "dense", lambda one: False])
-def test_nor_by_that_of_a_list_from_which_somebody_took_evaluations(finished, is_listed):
-    config, outcome = finished
-    file = outcome.folder / manifest.FILE
-    about = json.loads(file.read_text())
-    about.pop("content_sha256")
-    write_sealed(file, about | {"evaluations": list(filter(is_listed, about["evaluations"]))})
-    with pytest.raises(EnvironmentProblem, match=r"not replaced by a poorer one.*evaluate (dense|gateskip) on"):
-        run(config, table_only=True)
-    assert json.loads((outcome.folder / "table.json").read_text()) == outcome.rows
-    assert run(config).rows == outcome.rows and run(config, table_only=True).rows == outcome.rows
 
 
 def test_nor_by_a_run_that_fails(finished, monkeypatch):
@@ -131,3 +79,15 @@ def test_a_refused_table_leaves_the_list_of_the_finished_one(finished, monkeypat
     with pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
         run(config, table_only=True, wait_s=0.01)
     assert (outcome.folder / manifest.FILE).read_bytes() == listed
+
+
+def test_a_run_of_an_earlier_version_is_told_how_to_make_it_again(finished):
+    config, outcome = finished
+    file = outcome.folder / manifest.FILE
+    file.write_text(file.read_text().replace('"schema": 3', '"schema": 2'))
+    for reader in (work_of, read, lambda folder: run(config, table_only=True)):
+        with pytest.raises(
+            EnvironmentProblem, match=r"earlier version, .*make it again: `adaptive-bench run --config "
+        ):
+            reader(outcome.folder)
+    assert run(config).exit_code == 0 and read(outcome.folder)

@@ -1,7 +1,5 @@
 """What a run does with results that are there already."""
 
-import json
-
 import pytest
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
@@ -9,10 +7,11 @@ from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.work import evaluation, training
 from adaptive_bench.store import attempts
+from adaptive_bench.store.records import Record
 
 
 def points(config):
-    return {file: file.stat().st_ino for file in config.out.rglob("*.samples.jsonl")}
+    return {file: file.stat().st_ino for file in config.out.rglob("documents.jsonl")}
 
 
 @pytest.fixture
@@ -40,10 +39,10 @@ def test_always_computes_again_what_the_run_names_and_nothing_else(config_of):
     config = config_of("dense")
     first = run(config)
     (mine,) = (sweep.folder for sweep in plan(config).sweeps)
-    measured = [json.loads(file.read_text())["wall_s"] for file in sorted(mine.glob("[0-9]*.json"))]
+    measured = Record(mine).read("points")
     again = run(config, overwrite="always")
     assert untimed(again.rows) == untimed(first.rows) and again.exit_code == 0
-    assert measured != [json.loads(file.read_text())["wall_s"] for file in sorted(mine.glob("[0-9]*.json"))]
+    assert measured.keys() == Record(mine).read("points").keys() and measured != Record(mine).read("points")
     assert kept.items() <= points(config).items()
 
 

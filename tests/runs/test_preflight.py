@@ -19,7 +19,7 @@ from adaptive_bench.errors import EnvironmentProblem, PluginFault, SeveralProble
 from adaptive_bench.hub import OutOfReach
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.recipe import EvalRecipe, ForModels
-from adaptive_bench.runs import about, preflight, run
+from adaptive_bench.runs import about, plan, preflight, run
 from adaptive_bench.runs.checks import memory
 from adaptive_bench.runs.checks.findings import Findings
 from adaptive_bench.runs.checks.recipes import preset_by_size
@@ -145,8 +145,9 @@ def test_a_run_counts_the_documents_it_leaves_out(config_of, changed_model):
     outcome = run(config)
     (note,) = [text for text in outcome.warnings if "left out, for every method alike (" in text]
     (documents,) = {
-        tuple(json.loads(line)["doc"] for line in path.read_text().splitlines())
-        for path in config.out.glob("records/*/eval/nano_math-*/*.samples.jsonl")
+        tuple(one.doc for one in sweep.record.samples(saving))
+        for sweep in plan(config).sweeps
+        for saving in sweep.record.savings()
     }
     assert 0 < len(documents) < 12 and note.startswith(f"{12 - len(documents)} of 12 documents of nano_math")
     assert {row["documents"] for row in outcome.rows} == {len(documents)}

@@ -1,12 +1,12 @@
 """A whole run by two processes that torchrun starts: the results of one process, written once."""
 
-import json
 import subprocess
 import sys
 
 import pytest
 
 from adaptive_bench.runs import plan, run
+from adaptive_bench.store.records import Record
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ for line in Path(sys.argv[1]).read_text().splitlines():
     sys.stdout.flush()
 torch.distributed.destroy_process_group()
 """
-TIMES = {"wall_s", "time_s", "time_per_token_s", "content_sha256"}  # and the digest of them all
+TIMES = {"wall_s", "time_s", "time_per_token_s"}
 OF_TOKENS = ("tokens", "core", "net")
 
 
@@ -47,10 +47,9 @@ def points(config):
     """Every measured point and its samples, times aside."""
     found = {}
     for sweep in plan(config).sweeps:
-        for file in sorted(sweep.folder.glob("*.samples.jsonl")):
-            point = json.loads((sweep.folder / f"{file.name.removesuffix('.samples.jsonl')}.json").read_text())
+        for saving, point in sweep.record.read("points").items():
             about = {key: value for key, value in point.items() if key not in TIMES}
-            found[str(sweep), file.name] = about, file.read_text()
+            found[str(sweep), saving] = about, sweep.record.samples(float(saving))
     return found
 
 
@@ -88,9 +87,9 @@ def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
     assert names(tmp_path / "one") == [name for name in names(tmp_path / "two") if (tmp_path / "one" / name).exists()]
     states, steps = {}, {}
     for record in (tmp_path / "two" / "records").iterdir():
-        about = json.loads((record / "config.json").read_text())
+        about = Record(record).read("config")
         if about["recipe"]["steps"]:
-            states[about["method"]] = json.loads((record / "status.json").read_text())["state"]
+            states[about["method"]] = Record(record).read("status")["state"]
             log = record / "train.jsonl"
             steps[about["method"]] = len(log.read_text().splitlines()) if log.is_file() else 0
     assert states == {"gateskip": "done", picked: "done", "mine": "failed", "dense": "done"}

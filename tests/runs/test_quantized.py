@@ -1,7 +1,5 @@
 """Quantized models are measured beside the others: with the same trainings, under keys of their own."""
 
-import json
-
 import pytest
 
 from adaptive_bench.backbone import quantization
@@ -10,20 +8,20 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.stored_calibration import names
 from adaptive_bench.recipe import EvalRecipe
-from adaptive_bench.runs import run
-from adaptive_bench.runs.planning.manifest import of_records
+from adaptive_bench.runs import plan, run
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import run_key
+from adaptive_bench.store.records import Record
 from adaptive_bench.weight_forms import QUANTIZED
 
 
 def sweeps_of(outcome):
     """By the form, the points of every sweep on disk."""
     found = {}
-    for path in sorted(outcome.folder.parent.parent.glob("records/*/eval/*/config.json")):
-        how = json.loads(path.read_text()).get("quantize", "none")
-        points = [json.loads(file.read_text()) for file in sorted(path.parent.glob("[0-9]*.json"))]
-        found.setdefault(how, []).append((path.parent, points))
+    for sweep in sorted(outcome.folder.parent.parent.glob("records/*/eval/*")):
+        record = Record(sweep)
+        how = record.read("config").get("quantize", "none")
+        found.setdefault(how, []).append((record, list(record.read("points").values())))
     return found
 
 
@@ -42,13 +40,13 @@ def test_a_quantized_run_trains_nothing_anew_and_calibrates_for_itself(config_of
     found = sweeps_of(plain)
     assert found.keys() == {"none", "int8"}
     ((own, points),), ((other, now),) = found["none"], found["int8"]
-    assert own != other and points != now
+    assert own.folder != other.folder and points != now
     for here, there in zip(points, now, strict=True):
         counts = [one["report"]["counts"]["prefill"] for one in (here, there)]
         assert counts[0]["dense_macs"] == pytest.approx(counts[1]["dense_macs"], rel=1e-9)
         assert counts[1]["weight_bytes"] < counts[0]["weight_bytes"]
-    assert json.loads((other / "env.json").read_text())["torchao"]
-    assert "torchao" not in json.loads((own / "env.json").read_text())
+    assert other.read("env")["torchao"]
+    assert "torchao" not in own.read("env")
     assert {"quantize" in row["recipe"] for row in plain.rows} == {False}
     assert {row["recipe"].endswith("quantize int8") for row in small.rows} == {True}
 
@@ -58,9 +56,7 @@ def test_the_same_command_finds_what_was_measured_and_other_forms_do_not(config_
     config = config_of("dense", evaluation={"quantize": "int8"})
     first = run(config)
     assert run(config).rows == first.rows
-    keys = [path.name for path in (config.out / "records").iterdir()]
-    assert len(of_records(config, keys).evaluations) == 1
-    assert not of_records(config_of("dense"), keys).evaluations
+    assert plan(config).sweeps[0].is_complete and not plan(config_of("dense")).sweeps[0].is_complete
 
 
 @pytest.mark.parametrize("how", ["int4", "nf4"])

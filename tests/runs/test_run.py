@@ -96,11 +96,10 @@ def test_a_run_leaves_a_table_and_complete_records(config_of):
     assert "gateskip" in (outcome.folder / "leaderboard.md").read_text()
     assert json.loads((outcome.folder / "run.json").read_text())["state"] == "done"
     for training in plan(config).trainings:
-        names = {"config.json", "env.json", "data.json", "train.jsonl", "timing.json", "status.json", "checkpoint"}
-        assert names <= {path.name for path in training.folder.iterdir()}
+        assert {"record.json", "train.jsonl", "checkpoint"} <= {path.name for path in training.folder.iterdir()}
+        assert all(map(training.record.read, ("config", "status", "env", "data", "timing", "cost")))
     for sweep in plan(config).sweeps:
-        samples = (sweep.folder / "0.samples.jsonl").read_text().splitlines()
-        assert len(samples) == json.loads((sweep.folder / "0.json").read_text())["docs"] == 3
+        assert len(sweep.record.samples(0.0)) == sweep.record.point(0.0).docs == 3
 
 
 def test_the_second_run_computes_nothing(config_of, nothing_may_be_computed):
@@ -145,7 +144,7 @@ def test_a_level_out_of_the_grid_adds_points_only(config_of, monkeypatch):
     outcome = run(config_of("random_skip", levels=(0.0, 0.5)))
     assert [row["status"] for row in outcome.rows if row["axis"] == "claimed"] == ["ok", "ok"]
     (sweep,) = plan(config_of("random_skip")).sweeps
-    assert len(list(sweep.folder.glob("*.samples.jsonl"))) >= 3
+    assert len(sweep.record.savings()) >= 3
 
 
 def test_specs_that_train_alike_share_one_training(config_of):

@@ -1,7 +1,5 @@
 """Sampled answers are measured beside greedy ones: with the same trainings, under keys of their own."""
 
-import json
-
 import pytest
 
 from adaptive_bench.config_file import load_config
@@ -10,6 +8,7 @@ from adaptive_bench.leaderboard.terminal import render
 from adaptive_bench.recipe import EvalRecipe
 from adaptive_bench.runs import run
 from adaptive_bench.store.keys import run_key
+from adaptive_bench.store.records import DialEvaluationRecord
 from adaptive_bench.tables.finished import joined
 
 HOT = {"evaluation": {"temperature": 5.0}}
@@ -17,8 +16,8 @@ HOT = {"evaluation": {"temperature": 5.0}}
 
 def _outputs(outcome, task):
     found = {}
-    for path in sorted(outcome.folder.parent.parent.glob(f"records/*/eval/{task}-*/0.samples.jsonl")):
-        found[path.parent.name] = [json.loads(line)["output"] for line in path.read_text().splitlines()]
+    for sweep in sorted(outcome.folder.parent.parent.glob(f"records/*/eval/{task}-*")):
+        found[sweep.name] = [one.output for one in DialEvaluationRecord(sweep).samples(0.0)]
     return found
 
 

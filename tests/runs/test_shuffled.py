@@ -15,7 +15,7 @@ from adaptive_bench.method import Decision
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.naming import run_name
 from adaptive_bench.runs.outcome.table import outcome_of
-from adaptive_bench.runs.outcome.trained import manifest_of, work_of
+from adaptive_bench.runs.outcome.trained import work_of
 from adaptive_bench.runs.planning.shuffled import follows_method
 from adaptive_bench.runs.work import evaluation
 from adaptive_bench.store import manifest
@@ -93,19 +93,18 @@ def test_rows_say_what_decisions_are_worth_wherever_they_are_made_from(config_of
     assert run(config, jobs=1).rows == outcome.rows and not counted
     whole = plan(config)
     control = next(sweep for sweep in whole.sweeps if sweep.variant)
-    point = control.folder / "0.3.json"
-    before = (control.folder / "0.3.samples.jsonl").read_bytes(), json.loads(point.read_text())["savings"]
-    point.unlink()
+    before = control.record.samples(0.3), control.record.point(0.3).savings
+    points = control.record.read("points")
+    control.record.write("points", {saving: one for saving, one in points.items() if saving != "0.3"})
     again = run(config, jobs=1)
     assert counted == [str(control)]
-    assert before == ((control.folder / "0.3.samples.jsonl").read_bytes(), json.loads(point.read_text())["savings"])
+    assert before == (control.record.samples(0.3), control.record.point(0.3).savings)
     assert [{**row, "seconds": None} for row in again.rows] == [{**row, "seconds": None} for row in outcome.rows]
 
     written = json.loads((outcome.folder / manifest.FILE).read_text())["evaluations"]
     assert [one.get("variant", "") for one in written].count("shuffled") == 2
     answers = json.loads((outcome.folder / "answers.json").read_text())["sweeps"]
     assert len(answers) == 6  # the control's are no answers of the method
-    (outcome.folder / manifest.FILE).unlink()
     plain = json.loads(json.dumps([row.to_json() for row in outcome_of(work_of(outcome.folder)).rows]))
     assert plain == again.rows
 
@@ -144,8 +143,8 @@ def test_a_manifest_knows_which_method_a_control_follows_and_older_controls_foll
 
 def test_answers_of_the_control_can_be_read_and_compared(config_of):
     outcome = run(config_of("gateskip", shuffled=True), jobs=1)
-    tests = [one for one in manifest_of(outcome.folder).evaluations if one.split == "test"]
-    (first, *_) = documents(manifest_of(outcome.folder), tests, 0.3)
+    tests = [one for one in manifest.of_run(outcome.folder).evaluations if one.split == "test"]
+    (first, *_) = documents(manifest.of_run(outcome.folder), tests, 0.3)
     assert [answer.method for answer in first.answers] == ["gateskip", "gateskip, shuffled"]
     found = compared(outcome.folder, outcome.folder)
     assert {row["method"] for row in found} == {"gateskip", "gateskip, shuffled"}
@@ -160,7 +159,7 @@ def test_answers_of_the_control_can_be_read_and_compared(config_of):
 
 def test_a_record_of_another_variant_than_is_listed_is_refused(config_of):
     outcome = run(config_of("gateskip", shuffled=True), jobs=1)
-    known = manifest_of(outcome.folder)
+    known = manifest.of_run(outcome.folder)
     (one,) = (one for one in known.evaluations if one.variant)
     with pytest.raises(EnvironmentProblem, match="variant '' listed, 'shuffled' recorded"):
         known.record_of(replace(one, variant=""))

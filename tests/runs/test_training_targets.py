@@ -1,6 +1,5 @@
 """The target rule and the rate rule: what trainings aim at, and what that makes of a plan."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -33,7 +32,7 @@ def test_the_target_reaches_the_training_and_is_kept(config_of):
     whole = plan(config)
     assert [training.target for training in whole.trainings] == [0.1, 0.1]
     assert run(config).exit_code == 0
-    found = [json.loads((training.folder / "target.json").read_text()) for training in whole.trainings]
+    found = [training.record.read("target") for training in whole.trainings]
     assert all(one["axis"] == "net" and one["priced"]["net"] == pytest.approx(0.1, abs=0.01) for one in found)
     assert found[0]["tokens"] > found[1]["tokens"] + 0.02  # a vector gate has to skip more for the same saving
 
@@ -123,7 +122,7 @@ def test_rows_say_which_number_of_layers_their_model_was_trained_without(config_
     outcome = run(config, jobs=1)
     assert outcome.exit_code == 0
     for training in plan(config).trainings:
-        found = json.loads((training.folder / "target.json").read_text())
+        found = training.record.read("target")
         assert found["tokens"] == found["saving"] == training.target and found["whole_layers"]
         assert found["priced"]["tokens"] == pytest.approx(training.target)
     rows = [row for row in outcome.rows if row["axis"] == "tokens" and row["phase"] == "all"]

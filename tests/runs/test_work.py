@@ -49,7 +49,7 @@ def test_what_a_worker_finished_is_done_although_it_was_killed_before_it_said_so
     def killed_at_the_end(*arguments):
         failures = run_groups(*arguments)
         for sweep in plan(config).sweeps:
-            sweep.record.write("status.json", {"state": "running", "since": "", "reason": ""})
+            sweep.record.write("status", {"state": "running", "since": "", "reason": ""})
         return failures
 
     with monkeypatch.context() as patch:

@@ -280,11 +280,11 @@ def test_what_nobody_is_at_never_reads_running(tmp_path, finished, expected):
         assert record.state == "running"
         if finished:
             (tmp_path / "checkpoint").mkdir()
-    assert json.loads((tmp_path / "status.json").read_text())["state"] == "running"  # as after a kill
+    assert record.read("status")["state"] == "running"  # as after a kill
     assert record.state == expected
     if finished:
         record.mark_done()
-        assert json.loads((tmp_path / "status.json").read_text())["state"] == "done"
+        assert record.read("status")["state"] == "done"
 
 
 def test_a_process_never_waits_for_an_attempt_of_its_own_that_an_error_ended(tmp_path, monkeypatch):

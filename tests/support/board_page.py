@@ -8,9 +8,9 @@ from shutil import which
 import pytest
 
 from adaptive_bench.leaderboard.site import build
-from adaptive_bench.store.digest import sealed
+from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.records import DialEvaluationRecord
 from adaptive_bench.store.results import write_run
-from adaptive_bench.store.schema import SCHEMA
 
 CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
 
@@ -49,11 +49,12 @@ def site(tmp_path_factory) -> Path:
         rows.append(other | {"method": method, "level": level, "score": score, "low": 0.0, "high": score})
     (run / "table.json").write_text(json.dumps(rows))
     (run / "config.yaml").write_text("methods: [dense, gateskip]\n")
-    (sweep / "config.json").write_text(json.dumps({"task": "nano_math", "method": "gateskip"}))
-    about = {"schema": SCHEMA, "savings": {"tokens": 0.1, "core": 0.1, "net": 0.1}}
-    (sweep / "0.1.json").write_text(sealed(json.dumps(about)))
-    sample = {"doc": 0, "target": "56", "output": "<img src=x onerror=document.title='acted'> 56", "correct": 1.0}
-    (sweep / "0.1.samples.jsonl").write_text(json.dumps(sample) + "\n")
+    record = DialEvaluationRecord(sweep)
+    record.write("config", {"task": "nano_math", "method": "gateskip"})
+    saved = {"tokens": 0.1, "core": 0.1, "net": 0.1}
+    point = Evaluation("nano_math", 0.1, {"acc,none": 1.0}, 1, saved, {}, 1.0, 1, 1, 1, 0, 0)
+    sample = Sample(0, "56", "<img src=x onerror=document.title='acted'> 56", {}, {}, 1.0)
+    record.add_point(0.1, point, [sample], wall_s=1.0)
     metric, sweeps = "exact_match,strict-match", []
     for place, method in enumerate(("random_skip", "gateskip", "mod"), 1):
         for seed in (1, 2):

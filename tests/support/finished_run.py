@@ -1,6 +1,5 @@
 """A finished run that a test may damage, and what reads it: fixtures and helpers."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -10,9 +9,7 @@ from adaptive_bench.cli.diff import compared
 from adaptive_bench.cli.samples import documents
 from adaptive_bench.runs import run
 from adaptive_bench.store import manifest
-from adaptive_bench.store.atomic import write_sealed
-
-HELD_TO = "as they were when it ended"
+from adaptive_bench.store.records import Record
 
 
 def read(folder):
@@ -24,17 +21,16 @@ def table_only(config):
     return run(config, table_only=True)
 
 
-def change(file: Path, **values):
-    """Another content, sealed again."""
-    about = json.loads(file.read_text())
-    about.pop("content_sha256", None)
-    write_sealed(file, about | values)
+def change(record: Path, section: str, **values):
+    """Other values in a section of a record."""
+    record = Record(record)
+    record.write(section, record.read(section) | values)
 
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory):
     """Where one finished run is kept for all tests."""
-    return tmp_path_factory.mktemp("seals")
+    return tmp_path_factory.mktemp("finished")
 
 
 @pytest.fixture
@@ -46,7 +42,7 @@ def finished(master, config_of, tmp_path):
     config = config_of("gateskip,dense")
     (folder,) = (config.out / "runs").iterdir()
     sweep = config.out / "records" / next(one for one in manifest.read(folder).evaluations if not one.variant).record
-    assert (sweep / "0.3.json").is_file()
+    assert "0.3" in Record(sweep).read("points")
     return config, folder, sweep
 
 
@@ -56,5 +52,5 @@ def shared(finished, config_of):
     config, folder, sweep = finished
     before = read(folder), list(compared(folder, folder)), (folder / manifest.FILE).read_bytes()
     other = config_of("gateskip,dense", evaluation={"grid": (0.0, 0.2, 0.3)})
-    assert run(other, jobs=1).exit_code == 0 and (sweep / "0.2.json").is_file()
+    assert run(other, jobs=1).exit_code == 0 and "0.2" in Record(sweep).read("points")
     return config, folder, sweep, before

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.tables.intervals import interval
@@ -185,36 +184,6 @@ def test_an_older_record_comes_back_with_what_it_does_not_know_left_open() -> No
     rows = table_rows(SPEC, "nano_math", [METRIC], {1: [before]}, (0.05,))
     assert {(row.axis, row.phase) for row in rows} == {("tokens", "all"), ("core", "all"), ("net", "all")}
     assert rows[0].score == 0.8 and rows[0].claimed_minus_executed is None and rows[0].saved_decode_net is None
-
-
-@pytest.mark.parametrize("name", ["savings", "report", "docs", "scores"])
-def test_a_record_without_what_every_version_wrote_is_refused_with_its_name(name: str) -> None:
-    values = _evaluation(0.1, 0.8, 0.05).to_json()
-    del values[name]
-    with pytest.raises(EnvironmentProblem, match=rf"{name} is missing in some/0\.1\.json"):
-        Evaluation.from_json(values, "some/0.1.json")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("docs", "3"),
-        ("docs", 0),
-        ("batch_size", 0),
-        ("time_s", -1.0),
-        ("num_fewshot", -1),
-        ("claimed", 1.5),
-        ("scores", {"acc,none": "all"}),
-        ("report", [1]),
-        ("data", "mine"),
-        ("projected", {"all": 0.9}),  # worked out where a table is made
-        ("projected_shape", "llama-3.2-1b"),
-    ],
-)
-def test_a_record_with_what_no_version_wrote_is_refused_with_its_name(name: str, value: object) -> None:
-    values = _evaluation(0.1, 0.8, 0.05).to_json() | {"projected": None, "projected_shape": None, name: value}
-    with pytest.raises(EnvironmentProblem, match=rf"in some/0\.1\.json {name}\S* is wrong: .*, got "):
-        Evaluation.from_json(values, "some/0.1.json")
 
 
 def test_each_phase_is_matched_by_itself_with_both_phases_beside_the_row() -> None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
+from adaptive_bench.store.records import Record
 from adaptive_bench.training import train
 from adaptive_bench.training.schedule import learning_rate_factor
 
@@ -33,7 +34,8 @@ def test_the_same_seed_gives_the_same_bytes(model_of, examples, tokenizer, recip
 def test_every_method_sees_the_same_tokens_in_the_same_order(model_of, examples, tokenizer, recipe, tmp_path):
     for spec in ("dense", "gateskip", "mod"):
         train(model_of(spec), examples, tokenizer, recipe, seed=1, folder=tmp_path / spec)
-    assert len({(tmp_path / spec / "data.json").read_bytes() for spec in ("dense", "gateskip", "mod")}) == 1
+    first, *others = (Record(tmp_path / spec).read("data") for spec in ("dense", "gateskip", "mod"))
+    assert first["order_sha256"] and others == [first, first]
 
 
 def test_losses_of_the_method_are_logged_beside_the_cross_entropy(model_of, examples, tokenizer, recipe, tmp_path):
@@ -64,9 +66,9 @@ def test_training_learns_and_leaves_a_complete_record(model, examples, tokenizer
     assert log[-1]["loss"] < 0.7 * log[0]["loss"]
     assert log[0]["terms"]["ce"] == pytest.approx(log[0]["loss"])
     assert begun == [(step, 30) for step in range(1, 31)]
-    data = json.loads((tmp_path / "data.json").read_text())
+    data = Record(tmp_path).read("data")
     assert data["sequences"] == 120 and data["loss_tokens"] == sum(entry["tokens"] for entry in log)
-    assert not (tmp_path / "resume").exists() and (tmp_path / "timing.json").exists()
+    assert not (tmp_path / "resume").exists() and Record(tmp_path).read("timing")["steps"] == 30
     assert not model.training
 
 
@@ -177,8 +179,8 @@ def test_the_cost_of_a_training_is_recorded(model_of, examples, tokenizer, recip
     costs = {}
     for spec in ("dense", "gateskip"):
         train(model_of(spec), examples, tokenizer, recipe, seed=1, folder=tmp_path / spec)
-        costs[spec] = json.loads((tmp_path / spec / "cost.json").read_text())
-        assert costs[spec]["tokens"] == json.loads((tmp_path / spec / "data.json").read_text())["tokens"]
+        costs[spec] = Record(tmp_path / spec).read("cost")
+        assert costs[spec]["tokens"] == Record(tmp_path / spec).read("data")["tokens"]
     model = model_of("gateskip")
     assert costs["dense"]["parameters_added"] == 0
     assert costs["gateskip"]["parameters_added"] == sum(p.numel() for p in model.method.parameters())

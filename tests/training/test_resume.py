@@ -12,6 +12,7 @@ import torch
 from pretended_accelerator import DEVICE, pretended
 
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.store.records import Record
 from adaptive_bench.training import checkpoint, train
 
 CHILD = """
@@ -36,7 +37,7 @@ train(model, examples, parts.make_tokenizer(), recipe, seed=1, folder=Path(sys.a
 def result(folder: Path) -> dict[str, bytes]:
     return {
         "train.jsonl": (folder / "train.jsonl").read_bytes(),
-        "data.json": (folder / "data.json").read_bytes(),
+        "data": json.dumps([Record(folder).read(section) for section in ("data", "cost")]).encode(),
         **{file.name: file.read_bytes() for file in (folder / "checkpoint").rglob("*") if file.is_file()},
     }
 
@@ -89,17 +90,17 @@ def test_on_an_accelerator(model_of, examples, tokenizer, recipe, tmp_path, monk
 
 def test_a_torn_write_is_never_taken_for_a_checkpoint(model, recipe, tmp_path, monkeypatch):
     optimizer = torch.optim.AdamW(model.parameters())
-    checkpoint.save(tmp_path, checkpoint.Progress(1, 1), model, optimizer)
-    monkeypatch.setattr(checkpoint, "write_sealed", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    checkpoint.save(tmp_path, checkpoint.Progress(1, 1, 0), model, optimizer)
+    monkeypatch.setattr(checkpoint, "write_json", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.save(tmp_path, checkpoint.Progress(2, 1), model, optimizer)
+        checkpoint.save(tmp_path, checkpoint.Progress(2, 1, 0), model, optimizer)
     assert checkpoint.newest(tmp_path).name == "step-00000001"
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
 def test_a_checkpoint_of_another_model_is_refused(model, tmp_path):
     optimizer = torch.optim.AdamW(model.parameters())
-    checkpoint.save(tmp_path, checkpoint.Progress(1, 1), model, optimizer)
+    checkpoint.save(tmp_path, checkpoint.Progress(1, 1, 0), model, optimizer)
     model.extra = torch.nn.Linear(2, 2)
     with pytest.raises(EnvironmentProblem, match=r"extra\.bias"):
         checkpoint.restore(checkpoint.newest(tmp_path), model, optimizer)
@@ -108,7 +109,7 @@ def test_a_checkpoint_of_another_model_is_refused(model, tmp_path):
 @pytest.mark.parametrize("part", ["weights.safetensors", "optimizer.safetensors"])
 def test_a_flipped_byte_is_noticed(part, model, tmp_path):
     optimizer = torch.optim.AdamW(model.parameters())
-    checkpoint.save(tmp_path, checkpoint.Progress(1, 1), model, optimizer)
+    checkpoint.save(tmp_path, checkpoint.Progress(1, 1, 0), model, optimizer)
     file = checkpoint.newest(tmp_path) / part
     content = bytearray(file.read_bytes())
     content[-1] ^= 1

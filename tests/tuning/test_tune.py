@@ -9,6 +9,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.planning import plan as plan_module
 from adaptive_bench.store import atomic
+from adaptive_bench.store.records import Record
 from adaptive_bench.tuning import Objective, find_result, tune, tuned
 from adaptive_bench.tuning import trial as trial_module
 
@@ -41,7 +42,7 @@ def test_trials_of_early_exits_are_evaluations_of_one_training_and_say_what_they
     assert [trial.state for trial in result.trials if trial.state != "refused"] == ["complete"] * 3
     trained = {path.parent.name for path in (config.out / "records").glob("*/checkpoint")}
     assert len(trained) == 1 and len({trial.spec for trial in result.trials}) == len(result.trials)
-    timing = json.loads(next((config.out / "records").glob("*/timing.json")).read_text())
+    timing = Record(next((config.out / "records").iterdir())).read("timing")
     for trial in result.trials:
         if trial.state == "complete":
             assert trial.seconds["training"] == timing["train_s"] and trial.seconds["evaluation"] > 0
@@ -179,18 +180,18 @@ def test_trials_of_one_study_are_made_from_the_same_things(config, monkeypatch):
     assert "complete" not in states and states.count("fail") == 1
 
 
-def test_files_of_a_study_that_were_edited_are_refused(config, monkeypatch):
+def test_files_of_a_study_that_are_damaged_are_refused(config, monkeypatch):
     monkeypatch.setattr(trial_module.Trials, "run_trial", fixed_trial)
     tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
     folder = config.out / "studies" / "mine"
-    atomic.write_text(folder / "result.json", (folder / "result.json").read_text().replace("0.5", "0.9"))
-    with pytest.raises(EnvironmentProblem, match=r"result\.json.*changed since it was written"):
+    atomic.write_text(folder / "result.json", (folder / "result.json").read_text()[:-9])
+    with pytest.raises(EnvironmentProblem, match=r"result\.json.*cannot be read"):
         find_result("mine", config.out)
     tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
     assert find_result("mine", config.out).best["gateskip"].value == 0.5  # from the storage
 
-    (folder / "study.json").write_text((folder / "study.json").read_text().replace("area", "score@0.1"))
-    with pytest.raises(EnvironmentProblem, match=r"study\.json.*changed since it was written"):
+    (folder / "study.json").write_text((folder / "study.json").read_text()[:-9])
+    with pytest.raises(EnvironmentProblem, match=r"study\.json.*must be what was written"):
         tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
     (folder / "study.json").unlink()  # the storage knows what its trials are of
     with pytest.raises(UsageError, match="made with another one"):

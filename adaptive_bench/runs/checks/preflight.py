@@ -39,7 +39,6 @@ from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
 from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.runs.work.resources import useful_processes
 from adaptive_bench.store import atomic
-from adaptive_bench.store.files import read_once
 from adaptive_bench.store.shelves import check_home
 from adaptive_bench.task import ExampleRequest, Task
 
@@ -111,10 +110,8 @@ def preflight(
     assert facts is not None
     with findings.checking():
         whole = plan(config, reporter, measures=measures)
-    if whole is not None and not findings.errors:
-        with read_once():
-            if not _left(whole):
-                return Preflight(whole)
+    if whole is not None and not findings.errors and not _left(whole):
+        return Preflight(whole)
     tokenizer, traits = None, {}
     with reporter.task("check", total=2 + len(config.tasks)) as task:
         with findings.checking():

@@ -4,7 +4,6 @@ this machine, or else roughly. An order of magnitude, not a promise; the run cor
 
 from __future__ import annotations
 
-import json
 import platform
 from collections import defaultdict
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from adaptive_bench.progress import duration
 from adaptive_bench.runs.cost.speed import Speed
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
-from adaptive_bench.store.files import files_of
+from adaptive_bench.store.records import Record
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.loop import RESUME_FOLDER
 
@@ -120,10 +119,10 @@ class Estimator:
         is left out: no estimate is worth an error.
         """
         seen: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
-        for folder in (self._out / "records").glob("*"):
+        for record in map(Record, (self._out / "records").glob("*")):
             with suppress(*_UNREADABLE):
-                if (files_of(folder).read("env.json") or {})["machine"] == platform.node():
-                    _look(folder, seen)
+                if (record.read("env") or {})["machine"] == platform.node():
+                    _look(record, seen)
         return {key: fmean(values) for key, values in seen.items()}
 
 
@@ -159,19 +158,18 @@ def total(plan: Plan, estimator: Estimator) -> Estimate:
     return sum(parts, Estimate(0.0))
 
 
-def _look(folder: Path, seen: defaultdict[tuple[str, ...], list[float]]) -> None:
+def _look(record: Record, seen: defaultdict[tuple[str, ...], list[float]]) -> None:
     """Add what one record says."""
-    config = files_of(folder).read("config.json") or {}
-    for sweep in map(files_of, folder.glob("eval/*")):
-        method, backbone = (sweep.read("config.json") or {}).get("method", ""), config["backbone"]
-        names = (name for name in sweep.names() if name[0].isdigit() and name.endswith(".json"))
-        for point in (point for name in names if method and (point := sweep.read(name) or {}).get("docs")):
+    config = record.read("config") or {}
+    for sweep in map(Record, record.folder.glob("eval/*")):
+        method, backbone = (sweep.read("config") or {}).get("method", ""), config["backbone"]
+        for point in (sweep.read("points") or {}).values() if method else ():
             one_s, task = point["wall_s"] / point["docs"], point["task"]
             seen["document", backbone, method, task].append(one_s)
             seen["document", backbone, task].append(one_s)
             seen["documents", task].append(point["docs"])
-    timing = json.loads((folder / "timing.json").read_text(encoding="utf-8"))
-    if not timing["steps"]:
+    timing = record.read("timing") or {}
+    if not timing.get("steps"):
         return
     one_s = timing["train_s"] / (timing["steps"] * config["recipe"]["batch_size"])
     seen["sequence", config["backbone"], config["method"]].append(one_s)

@@ -46,7 +46,7 @@ def _sequences(whole: Plan) -> Iterator[dict[str, Any]]:
     """One line a seed: every method of a seed is trained on the same sequences."""
     seen: set[int] = set()
     for training in whole.trainings:
-        about = training.record.read("data.json")
+        about = training.record.read("data")
         if about is None or training.seed in seen:
             continue
         seen.add(training.seed)

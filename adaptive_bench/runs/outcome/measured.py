@@ -31,8 +31,8 @@ def training_of(work: TrainingRun) -> MeasuredTraining:
         method=str(work.spec),
         seed=work.seed,
         base=None if work.base is None else training_of(work.base),
-        cost=record.read("cost.json"),
-        target=record.read("target.json"),
+        cost=record.read("cost"),
+        target=record.read("target"),
     )
 
 
@@ -64,7 +64,7 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
             )
     some = next(iter(points.values()), None)
     metrics = find_task(work.task).metrics
-    records = [record.read("env.json") or {} for record in (work.training.record, work.record)]
+    records = [record.read("env") or {} for record in (work.training.record, work.record)]
     return MeasuredSweep(
         method=str(work.spec),
         task=work.task,
@@ -76,7 +76,7 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
         levels=work.levels,
         conditions={} if some is None else asdict(conditions(work, some)),
         made_with=made_with(one for about in records for one in (*about.get("before", ()), about)),
-        eligible=(work.record.read("dial.json") or {}).get("eligible"),
+        eligible=(work.record.read("dial") or {}).get("eligible"),
         documents_sha256=None if some is None else (some.data or {}).get("documents_sha256"),
         points=[MeasuredPoint.of(asked, one, metrics) for asked, one in points.items()],
         documents=[Documents.of(one) for one in samples],
@@ -117,13 +117,14 @@ def _text(sample: Sample) -> Text:
 def _logged(work: TrainingRun) -> MeasuredTraining:
     """A training with its log and what else a reader may ask."""
     record = work.record
-    lines = [json.loads(line) for line in (record.files.content("train.jsonl") or b"").splitlines()]
-    data, timing = (record.read(name) or {} for name in ("data.json", "timing.json"))
+    log = work.folder / "train.jsonl"
+    lines = [json.loads(line) for line in log.read_bytes().splitlines()] if log.is_file() else []
+    data, timing = (record.read(section) or {} for section in ("data", "timing"))
     facts = {
         "learning_rate": work.content.get("method_learning_rate"),
         "order_sha256": data.get("order_sha256"),
         "seconds": timing.get("train_s"),
-        "made_with": made_with([record.read("env.json") or {}]),
+        "made_with": made_with([record.read("env") or {}]),
     }
     steps, losses = ([line[name] for line in lines] for name in ("step", "loss"))
     return replace(training_of(work), facts=facts, steps=steps, losses=losses)

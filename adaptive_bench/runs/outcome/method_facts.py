@@ -77,7 +77,7 @@ def _settings(trainings: Sequence[TrainingRun]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     backbones = {training.content.get("backbone") for training in trainings}
     for folder in _folders({training.folder.parent for training in trainings}):
-        config = Record(folder).read("config.json")
+        config = Record(folder).read("config")
         if isinstance(config, dict) and config.get("backbone") in backbones and isinstance(config.get("method"), str):
             name = method_name(config["method"])
             same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}

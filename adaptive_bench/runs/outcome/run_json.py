@@ -1,21 +1,22 @@
-"""`run.json`: how a run ended, with the digests of its table. A finished table is never replaced by a poorer one."""
+"""`run.json`: how a run ended. A finished table is never replaced by a poorer one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.jobs.failure import Failure
-from adaptive_bench.store.files import read_file
-from adaptive_bench.store.results import RUN
+from adaptive_bench.store.results import ending_of
 
 
 def holds_finished_table(folder: Path) -> bool:
     """Whether the table on disk is of a run that was done, or nobody can tell any more."""
-    about = read_file(folder / RUN)
-    if about is not None:
-        return about.get("state") == "done"
-    return (folder / RUN).is_file() or (folder / "table.json").is_file()
+    try:
+        about = ending_of(folder)
+    except EnvironmentProblem:
+        return True
+    return about.get("state") == "done" or (not about and (folder / "table.json").is_file())
 
 
 def kept_table(folder: Path, failures: Sequence[Failure]) -> str | None:
@@ -30,4 +31,7 @@ def kept_table(folder: Path, failures: Sequence[Failure]) -> str | None:
 
 def notes_before(folder: Path) -> list[str]:
     """What was noted before a run whose work is all on disk by now: nothing was looked at again."""
-    return list((read_file(folder / RUN) or {}).get("notes", []))  # of an older version nothing was noted
+    try:
+        return list(ending_of(folder).get("notes", []))
+    except EnvironmentProblem:  # it is written again now
+        return []

@@ -15,7 +15,7 @@ from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.shuffled import without_control
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.files import forget, read_once
+from adaptive_bench.store.records import FILE
 from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
 from adaptive_bench.tables.rows import Row
 
@@ -36,9 +36,8 @@ class Outcome:
 
 
 def outcome_of(whole: Plan) -> Outcome:
-    """Everything that is read off records: one pass over them, group by group."""
-    with read_once():
-        return _Pass(whole).outcome()
+    """Everything that is read off records, group by group."""
+    return _Pass(whole).outcome()
 
 
 @dataclass
@@ -46,19 +45,17 @@ class _Group:
     """What is found in the sweeps of one method on one task.
 
     Attributes:
-        answers: By name of the sweep's record.
-        behaviours, damaged: By name of the record, in the order of the plan.
+        answers, behaviours: By name of the sweep's record.
     """
 
     rows: list[Row] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     answers: dict[str, Any] = field(default_factory=dict)
     behaviours: dict[str, str] = field(default_factory=dict)
-    damaged: dict[str, list[str]] = field(default_factory=dict)
 
 
 class _Pass:
-    """Takes the groups of a plan one after the other, so that the files of each are read once."""
+    """Takes the groups of a plan one after the other."""
 
     def __init__(self, whole: Plan) -> None:
         self.whole, self.same_documents = whole, SameDocuments()
@@ -79,8 +76,7 @@ class _Pass:
                 "parameters a method adds."
             )
         warnings += without_control(whole.config) if rows else []
-        damaged = {name: files for group in groups.values() for name, files in group.damaged.items()}
-        warnings += _damaged(whole, damaged)
+        warnings += _damaged(whole)
         behaviours = {name: digest for group in groups.values() for name, digest in group.behaviours.items()}
         answers = {name: entry for group in groups.values() for name, entry in group.answers.items()}
         return Outcome(
@@ -90,12 +86,6 @@ class _Pass:
         )
 
     def _group(self, sweeps: Sequence[DialEvaluation]) -> _Group:
-        found = self._look(sweeps)
-        for sweep in sweeps:  # nobody asks for them again
-            forget(sweep.folder)
-        return found
-
-    def _look(self, sweeps: Sequence[DialEvaluation]) -> _Group:
         group = _Group()
         points, group.warnings = priced_alike(sweeps)
         measured = []
@@ -115,25 +105,17 @@ class _Pass:
             if sweep.split == "test" and not sweep.variant and one.points:
                 group.answers[sweep.folder.name] = answers_of(one)
                 group.warnings += _calibration_warnings(sweep)
-            for record in (sweep.training.record, sweep.record):
-                if damaged := record.damaged():
-                    group.damaged[record.folder.name] = damaged
-            if (about := sweep.record.read("behaviour.json")) is not None:
+            if (about := sweep.record.read("behaviour")) is not None:
                 group.behaviours[sweep.folder.name] = about["sha256"]
         return group
 
 
-def _damaged(whole: Plan, known: Mapping[str, Sequence[str]]) -> list[str]:
-    """Files of records that say something else than was written; what they said is left out of the table."""
-    asked = {folder for sweep in whole.sweeps for folder in (sweep.folder, sweep.training.folder)}
+def _damaged(whole: Plan) -> list[str]:
+    """Records that cannot be read: what they said is left out of the table."""
     records = [*(training.record for training in whole.trainings), *(sweep.record for sweep in whole.sweeps)]
-    found = [
-        str(record.folder / name)
-        for record in records
-        for name in (known.get(record.folder.name, ()) if record.folder in asked else record.damaged())
-    ]
+    found = [str(record.folder / FILE) for record in records if record.is_damaged]
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    return [f"{found[0]}{more} changed since it was written: the table is made without it."] if found else []
+    return [f"{found[0]}{more} cannot be read: the table is made without it."] if found else []
 
 
 def _duplicate_warnings(whole: Plan, behaviours: Mapping[str, str]) -> list[str]:
@@ -147,7 +129,7 @@ def _duplicate_warnings(whole: Plan, behaviours: Mapping[str, str]) -> list[str]
 
 def _calibration_warnings(sweep: DialEvaluation) -> list[str]:
     """Dial values whose thresholds skip far more or less than asked for. Measured savings are right all the same."""
-    calibration = sweep.record.read("calibration.json") or {"dials": []}
+    calibration = sweep.record.read("calibration") or {"dials": []}
     off = [entry for entry in calibration["dials"] if entry["status"] == "fail"]
     if not off:
         return []

@@ -15,27 +15,21 @@ from adaptive_bench.runs.outcome.data_card import data_card
 from adaptive_bench.runs.outcome.method_facts import method_facts
 from adaptive_bench.runs.outcome.notes import notes_on
 from adaptive_bench.runs.outcome.table import outcome_of
+from adaptive_bench.runs.planning.manifest import manifest_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.source import TABLES
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import canonical, run_key
-from adaptive_bench.store.manifest import Manifest
 from adaptive_bench.store.results import write_run
 from adaptive_bench.store.schema import SCHEMA
 
 
 def write_table(
-    whole: Plan,
-    listed: Manifest,
-    folder: Path,
-    failures: Sequence[Failure],
-    notes: Sequence[str],
-    start_s: float,
+    whole: Plan, folder: Path, failures: Sequence[Failure], notes: Sequence[str], start_s: float
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Match what is measured and write it down; gives back the rows, and what a reader should know.
 
     Args:
-        listed: The records that the table is made of.
         failures: What the table lacks.
         notes: What was noted before the run.
         start_s: When the run began, by `time.perf_counter`.
@@ -63,8 +57,7 @@ def write_table(
         "failures": [str(failure) for failure in failures],
     }
     atomic.update_text(folder / "table.json", atomic.rows_text(plain))
-    # After the table: a list is never beside an intact table that was made of other records.
-    listed.write(folder)
+    manifest_of(whole).write(folder)
     atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
     atomic.update_text(folder / "answers.json", canonical(found.answers) + "\n")
     atomic.update_text(folder / "data_card.md", data_card(whole))

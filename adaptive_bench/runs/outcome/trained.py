@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import UsageError
-from adaptive_bench.runs.planning.manifest import of_records, plan_of
+from adaptive_bench.runs.planning.manifest import plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store import manifest
 from adaptive_bench.store.checkpoints import checkpoint_of, sparing_of
@@ -68,25 +66,7 @@ def work_of(folder: Path) -> Plan:
     Raises:
         EnvironmentProblem: The folder is not one of a run, or was damaged.
     """
-    return plan_of(config_of(folder), manifest_of(folder))
-
-
-def manifest_of(folder: Path) -> manifest.Manifest:
-    """What a run wrote of its records, or what these say themselves of a run of an earlier version.
-
-    Raises:
-        EnvironmentProblem: The folder is not one of a run, or was damaged.
-    """
-    return manifest.read(folder) or of_records(config_of(folder), _records(folder))
-
-
-def _records(folder: Path) -> list[str]:
-    """The records that a run of an earlier version names; none before it has ended."""
-    try:
-        named = json.loads((folder / "run.json").read_text(encoding="utf-8"))["records"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    return [key for key in named if isinstance(key, str) and re.fullmatch(r"[0-9a-f]{8,64}", key)]
+    return plan_of(config_of(folder), manifest.of_run(folder))
 
 
 def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -> Path:
@@ -102,11 +82,11 @@ def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -
     if not is_run(folder):
         nested = folder / CHECKPOINT
         return nested if nested.is_dir() else folder
-    return checkpoint_of(manifest_of(folder), method, folder, asked)[0]
+    return checkpoint_of(manifest.of_run(folder), method, folder, asked)[0]
 
 
 def find_sparing(folder: Path, method: str | None) -> dict[str, Any]:
     """What a method of a run spares, as arguments of `AdaptiveModel.from_pretrained`; none for a saved model, which
     knows it.
     """
-    return {} if method is None or not is_run(folder) else sparing_of(manifest_of(folder), method)
+    return {} if method is None or not is_run(folder) else sparing_of(manifest.of_run(folder), method)

@@ -49,20 +49,20 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
     end, eligible = model.method.max_saving, described(model.method.skippable_sites)
     eligible += ", but no first token" if model.method.keep_first else ""
-    record.write("dial.json", about | {"max_saved_tokens": end, "eligible": eligible})
+    record.write("dial", about | {"max_saved_tokens": end, "eligible": eligible})
     asked = sweep.first_savings(model.method)
     trained.calibrate(asked, reporter)
     if trained.has_text and not sweep.variant:
         saved = trained.held_out_savings(asked)
-        record.write("behaviour.json", {"sha256": trained.behaviour, "saved": saved})
+        record.write("behaviour", {"sha256": trained.behaviour, "saved": saved})
 
     def measure(saving: float) -> Evaluation:
         if (known := record.point(saving)) is not None:
             return known
         trained.calibrate([saving], reporter)
         asked.append(saving)
-        calibration = trained.calibration(asked, record.read("calibration.json"))
-        record.write("calibration.json", calibration)
+        calibration = trained.calibration(asked, record.read("calibration"))
+        record.write("calibration", calibration)
         model.dial = model.method.checked_dial(saving)
         trained.store(saving)
         start_s = time.perf_counter()

@@ -1,13 +1,11 @@
-"""What a plan still lacks, and what it does not plan."""
+"""What a plan still lacks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.runs import retry_command
 
@@ -25,21 +23,6 @@ def left(plan: Plan, run: Path) -> list[Failure]:
         if sweep.training.folder not in missing and not sweep.is_complete:
             failures.append(_why(str(sweep), sweep.record, run))
     return failures
-
-
-def absent(plan: Plan) -> list[str]:
-    """What the configuration asks for and no sweep of the plan is of: a plan that was read from a list of records, and
-    not worked out, has what that list has.
-    """
-    known = {(sweep.spec, sweep.task, sweep.training.seed) for sweep in plan.sweeps}
-    config = plan.config
-    return [
-        f"{spec} on {name}, seed {seed}"
-        for spec in map(MethodSpec.parse, config.methods)
-        for name in (find_task(task).name for task in config.tasks)
-        for seed in config.seeds
-        if (spec, name, seed) not in known
-    ]
 
 
 def _why(work: str, record: Record, run: Path) -> Failure:

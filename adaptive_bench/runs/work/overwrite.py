@@ -24,7 +24,7 @@ from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.runs.work.jobs import RunJobGroup
 from adaptive_bench.store import atomic, attempts
-from adaptive_bench.store.files import FOLDED
+from adaptive_bench.store.records import FILE
 
 
 class Overwrite(StrEnum):
@@ -81,7 +81,7 @@ def _remove(work: TrainingRun | DialEvaluation, keep: Sequence[str]) -> None:
             f"`{work}` ({work.folder}). Wait for it, or end it."
         )
     with attempts.exclusive(work.folder, str(work), SilentReporter()):
-        # The state goes first: half removed, it is work that nothing was done of.
-        for path in sorted(work.folder.iterdir(), key=lambda path: path.name not in (FOLDED, "status.json")):
+        # The record goes first: half removed, it is work that nothing was done of.
+        for path in sorted(work.folder.iterdir(), key=lambda path: path.name != FILE):
             if path.name not in (attempts.FOLDER, *keep):
                 atomic.remove(path)

@@ -23,8 +23,6 @@ from adaptive_bench.tables.made_with import FACTS
 from adaptive_bench.training.loop import RESUME_FOLDER
 from adaptive_bench.training.tracking import Tracking
 
-_MANY = 500  # trainings of a run, from which on opening files takes longer than what is done with them
-
 
 class RecordedReporter(Reporter):
     """Says what the work is about before everything it passes on, and keeps the lines in the record's log. Work ends
@@ -59,7 +57,7 @@ def recorded(work: TrainingRun | DialEvaluation, config: RunConfig, reporter: Re
     check_code(work.spec.name, "training" if isinstance(work, TrainingRun) else "evaluation", work.content["code"])
     record.begin(work.content)
     used = library_versions(config.evaluation.quantize) if isinstance(work, DialEvaluation) else {}
-    record.write("env.json", _environments(record, find_device(config.device)) | used | commit())
+    record.write("env", _environments(record, find_device(config.device)) | used | commit())
     try:
         yield RecordedReporter(reporter, record, f"seed {seed}")
     except Superseded:
@@ -71,14 +69,12 @@ def recorded(work: TrainingRun | DialEvaluation, config: RunConfig, reporter: Re
         record.move("partial")
         raise
     record.move("done")
-    if len(config.methods) * len(config.seeds) >= _MANY:
-        record.fold()
 
 
 def _environments(record: Record, device: torch.device) -> dict[str, Any]:
     """Versions and hardware of this process, and `before` it those of the processes whose work it goes on with."""
-    about, known = environment(device), record.read("env.json")
-    goes_on = (record.folder / RESUME_FOLDER).is_dir() or bool(record.point_files())
+    about, known = environment(device), record.read("env")
+    goes_on = (record.folder / RESUME_FOLDER).is_dir() or bool(record.read("points"))
     if known is None or not goes_on:
         return about
     earlier = [{name: one.get(name) for name in FACTS} for one in (*known.get("before", ()), known, about)]

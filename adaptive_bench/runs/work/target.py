@@ -40,4 +40,4 @@ def set_target(
     model.method.target = target.tokens
     # What a table needs to say of a control whether it was trained for what it is read at.
     about = {"whole_layers": True} if model.method.skips_whole_layers else {}
-    training.record.write("target.json", target.to_json() | about)
+    training.record.write("target", target.to_json() | about)

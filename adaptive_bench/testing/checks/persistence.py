@@ -57,7 +57,7 @@ def resuming(subject: Subject) -> Facts:
     first = ShortTraining(subject, total_steps=4)
     halves = first.run(1, 2)
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.save(Path(folder), checkpoint.Progress(2, 1), first.model, first.optimizer)
+        checkpoint.save(Path(folder), checkpoint.Progress(2, 1, 0), first.model, first.optimizer)
         second = ShortTraining(subject, total_steps=4)
         newest = checkpoint.newest(Path(folder))
         assert newest is not None
