@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of
-from adaptive_bench.store import attempts, manifest, seals
+from adaptive_bench.store import lock, manifest, seals
 from adaptive_bench.store.files import DOCUMENTS, POINT, Files, missing_halves
 from adaptive_bench.store.runs import run_folders
 
@@ -98,7 +98,7 @@ def _described(folder: Path, training: RecordStatus | None, sealed: Sequence[tup
     seed = (said if type(said) is int else None) if training is None else training.seed
     method, task = str(about.get("method", "?")), str(about.get("task", "?"))
     state, since, reason = (str(status.get(key, "")) for key in ("state", "since", "reason"))
-    if state == "running" and not attempts.is_held(folder):
+    if state == "running" and not lock.is_held(folder):
         # A process may be killed between its result and its last word.
         state = "done" if (folder / "checkpoint").is_dir() else "stopped"
     if damaged:

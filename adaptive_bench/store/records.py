@@ -1,7 +1,7 @@
 """Records on disk: one folder per trained cell, one folder in it per sweep of the dial. Complete files or none.
 
 <out>/records/<cell key>/
-    config.json env.json status.json log.txt .attempts/
+    config.json env.json status.json log.txt
     data.json train.jsonl timing.json checkpoint/     written by the training
     eval/<task>-<sweep key>/
         config.json status.json log.txt dial.json calibration.json behaviour.json
@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adaptive_bench.errors import EnvironmentProblem, message_of
-from adaptive_bench.store import atomic, attempts
+from adaptive_bench.store import atomic, lock
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.store.files import DOCUMENTS, POINT, Files, files_of, fold, forget
-from adaptive_bench.store.holder import Holder
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.schema import SCHEMA
 
@@ -57,7 +56,7 @@ class Record:
     def state(self) -> State:
         """Where the work stands; `planned` before anything is written. What nobody is at does not run."""
         written: State = self._status()["state"]
-        if written != "running" or attempts.is_held(self.folder):
+        if written != "running" or lock.is_held(self.folder):
             return written
         return "done" if self.has_result else "partial"
 
@@ -72,10 +71,9 @@ class Record:
         return self._status()["reason"]
 
     @property
-    def holder(self) -> Holder | None:
-        """Who is at it or was last, if anybody."""
-        found = attempts.newest(self.folder)
-        return None if found is None else found.holder
+    def holder(self) -> lock.Owner | None:
+        """Who is at it, if anybody."""
+        return lock.owner(self.folder)
 
     def move(self, state: State, reason: str = "") -> None:
         """Go to another state.
@@ -96,8 +94,8 @@ class Record:
 
     def mark_done(self) -> None:
         """The work is finished, whatever the last process that was at it had time to write and to remove."""
-        attempts.tidy(self.folder)
-        if self._status()["state"] != "done" and not attempts.is_held(self.folder):
+        lock.tidy(self.folder)
+        if self._status()["state"] != "done" and not lock.is_held(self.folder):
             atomic.remove(self.folder / "resume")
             self._write("done")
 
@@ -125,9 +123,9 @@ class Record:
     def log(self, text: str) -> None:
         """Append to `log.txt`."""
         path = self.folder / "log.txt"
-        atomic.check_stage()
         with atomic.writable(path):
-            atomic.make_folder(path.parent)
+            atomic.check()
+            path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as stream:
                 stream.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text.rstrip()}\n")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
-from adaptive_bench.store import atomic, attempts, manifest
+from adaptive_bench.store import atomic, lock, manifest
 from adaptive_bench.store.files import forget
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.run_files import OWN_FILES, check_run, is_run, output_of
@@ -55,7 +55,7 @@ def of_run(run: Path) -> list[Removable]:
     if listed is None or listed.out.resolve() != run.resolve().parent.parent:
         return found
     own = set(listed.records)
-    if held := [record for record in sorted(own) if attempts.is_held(listed.out / "records" / record)]:
+    if held := [record for record in sorted(own) if lock.is_held(listed.out / "records" / record)]:
         raise EnvironmentProblem(
             f"A run is removed when nobody is at it, but {len(held)} record(s) of {run_name(run)!r} are under way, the "
             f"first: {held[0]}. Stop it first, or wait until it is done."
@@ -75,7 +75,7 @@ def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
     """
     records = dict(_records(out))
     for record in (*records, *(name for names in records.values() for name in names)):
-        if attempts.is_held(out / "records" / record):
+        if lock.is_held(out / "records" / record):
             raise EnvironmentProblem(
                 f"Records are removed when nobody is at any, but {record} in {str(out)!r} is under way. Wait until it "
                 f"is done; `adaptive-bench status` shows it."

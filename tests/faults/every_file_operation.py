@@ -215,7 +215,6 @@ def kind_of_file(operation: Operation, out: Path) -> str:
     text = re.sub(r"\.[0-9a-f]{8}-\d+-[0-9a-f]{8}-\d+\.tmp", ".PROCESS.tmp", text)
     text = re.sub(r"\.tmp\w{6}$", ".RANDOM", re.sub(r"[0-9a-f]{32}", "KEY", text))
     text = re.sub(r"(?<![0-9a-z])[0-9a-f]{16}", "KEY", text)
-    text = re.sub(r"(/\.attempts/\.?\d+)\.[0-9a-f]{8}(?![0-9a-f])", r"\1", text)
     return re.sub(r"(/runs/)[^/]+", r"\1RUN", text)
 
 

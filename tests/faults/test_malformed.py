@@ -168,7 +168,7 @@ def files(finished):
     """The JSON files of its records, and the documents of its points."""
     records = finished[1] / "records"
     found = [*records.rglob("*.json"), *records.rglob("*.samples.jsonl")]
-    return [file for file in found if not {"checkpoint", ".attempts"} & set(file.parts)]
+    return [file for file in found if "checkpoint" not in file.parts]
 
 
 def scores(rows):
