@@ -62,7 +62,7 @@ class NotFinite(AdaptiveBenchError):
 
 
 class Superseded(AdaptiveBenchError):
-    """A newer attempt at the same work has taken it over."""
+    """Somebody else has taken over the same work."""
 
     kind = "Taken over"
 

@@ -1,90 +1,89 @@
 """Files and folders that are either complete or absent, whatever happens while they are written.
 
-Where two processes may believe that a folder is theirs, `fenced` lets the later one end the earlier one's writing at
-one stroke, with nothing but renames.
+They come about beside their place under a name that says which process writes them, so that what a killed one left can
+be told apart: `.<name>.<host>-<process>-<start>-<number>.tmp`.
 """
 
 from __future__ import annotations
 
 import errno
+import glob
+import hashlib
+import itertools
 import json
 import os
+import platform
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 from safetensors import SafetensorError
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
-from adaptive_bench.store.temporary import temporary_name
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
 
+TEMPORARY = ".tmp"  # ends the names of what is being written
+_HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+_START = os.urandom(4).hex()  # a process number comes again, in a container at every start
+_WRITER = re.compile(rf"\.{_HOST}-(\d+)-([0-9a-f]{{8}})-\d+\.tmp$")
+_LONGEST = 100  # characters of a name that a temporary one repeats
 _OF_THE_SYSTEM = re.compile(r"\(os error \d+\)")  # how libraries written in Rust end what the system refused
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """Where things under `root` come about."""
-
-    root: Path
-    folder: Path
-
-
-_stage: ContextVar[_Stage | None] = ContextVar("stage", default=None)
+_numbers = itertools.count()
+_check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None)
 
 
 @contextmanager
-def fenced(root: Path, folder: Path) -> Iterator[None]:
-    """Within the block, what is written under `root` comes about in `folder` and is renamed out of it; what is removed
-    is renamed into it first.
-
-    A rename out of or into a folder that is gone fails, and the file system decides that: whoever removes `folder`, on
-    whatever machine, has ended everything the block may still try. There is no moment between a check and a write.
-
-    Args:
-        folder: On the same file system as `root`; made by the caller, and never again.
-
-    Raises:
-        Superseded: In the block, by the first write after `folder` was removed.
-    """
-    token = _stage.set(_Stage(root, folder))
+def checked(check: Callable[[], None]) -> Iterator[None]:
+    """Within the block, everything that is written or removed is preceded by a call that may refuse it."""
+    token = _check.set(check)
     try:
         yield
     finally:
-        _stage.reset(token)
+        _check.reset(token)
 
 
-def check_stage() -> None:
-    """Raise `Superseded` if the folder of `fenced` is gone; nothing outside of `fenced`."""
-    stage = _stage.get()
-    if stage is not None and not stage.folder.is_dir() and stage.root.is_dir():
-        raise Superseded(
-            f"A newer attempt at the work in {str(stage.root)!r} has taken it over; this one may not write there any "
-            "more. Nothing is lost: the newer one goes on from the newest checkpoint."
-        )
+def check() -> None:
+    """What is asked before each write; nothing outside of `checked`."""
+    if (asked := _check.get()) is not None:
+        asked()
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder with those above it, but never that of `fenced`: once that is gone, so is the work in it.
+def _temporary(path: Path) -> Path:
+    """A new name beside a path, under which it comes about; what killed processes were writing there is removed."""
+    check()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    start = f".{path.name[:_LONGEST]}."
+    for other in path.parent.glob(f"{glob.escape(start)}*{TEMPORARY}"):
+        if _is_abandoned(other):
+            discard(other)
+    return path.with_name(f"{start}{_HOST}-{os.getpid()}-{_START}-{next(_numbers)}{TEMPORARY}")
 
-    Raises:
-        FileNotFoundError: It is gone.
-    """
-    stage = _stage.get()
-    if stage is not None and folder.is_relative_to(stage.root) and not stage.root.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "it was removed while work went on there", str(stage.root))
-    folder.mkdir(parents=True, exist_ok=True)
+
+def _is_abandoned(path: Path) -> bool:
+    """Whether a process of this machine was writing it that has ended."""
+    if (writer := _WRITER.search(path.name)) is None:
+        return False
+    if int(writer[1]) == os.getpid():
+        return writer[2] != _START
+    try:
+        os.kill(int(writer[1]), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
-def _temp_path(path: Path) -> Path:
-    """Where something comes about that will be at `path`: a name that nothing has."""
-    stage = _stage.get()
-    inside = stage is not None and path.is_relative_to(stage.root)
-    return temporary_name(path, stage.folder if stage is not None and inside else path.parent)
+def discard(path: Path) -> None:
+    """Remove a file or a folder with all that is in it, as far as that is possible."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -111,8 +110,7 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    make_folder(path.parent)
-    temporary = _temp_path(path)
+    temporary = _temporary(path)
     try:
         with temporary.open("xb") as stream:
             if mode is not None:
@@ -136,8 +134,7 @@ def growing(path: Path, start: str = "") -> Iterator[TextIO]:
         EnvironmentProblem: The file cannot be written.
     """
     with writable(path):
-        make_folder(path.parent)
-        temporary = _temp_path(path)
+        temporary = _temporary(path)
         stream = temporary.open("x", encoding="utf-8")
         try:
             stream.write(start)
@@ -161,15 +158,10 @@ def remove(path: Path) -> None:
     Raises:
         EnvironmentProblem: It cannot be removed.
     """
-    with writable(path):
-        trash = _temp_path(path)
-        trash.mkdir()
-        try:
-            path.rename(trash / path.name)
-        except FileNotFoundError:
-            check_stage()
-        finally:
-            shutil.rmtree(trash, ignore_errors=True)
+    with writable(path), suppress(FileNotFoundError):
+        trash = _temporary(path)
+        path.rename(trash)
+        discard(trash)
 
 
 def move(path: Path, target: Path) -> None:
@@ -179,9 +171,8 @@ def move(path: Path, target: Path) -> None:
         EnvironmentProblem: It cannot be renamed.
     """
     with writable(target):
-        between = _temp_path(target)
-        path.replace(between)
-        between.replace(target)
+        check()
+        path.replace(target)
 
 
 def update_text(path: Path, text: str) -> None:
@@ -229,6 +220,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         for file in temporary.rglob("*"):
             if file.is_file():
                 _sync(file)
+        check()
         if not target.exists():
             temporary.rename(target)
             _sync(target.parent)
@@ -242,8 +234,7 @@ def temporary_folder(target: Path) -> Iterator[Path]:
         EnvironmentProblem: It cannot be written.
     """
     with writable(target):
-        make_folder(target.parent)
-        temporary = _temp_path(target)
+        temporary = _temporary(target)
         temporary.mkdir()
         try:
             yield temporary
@@ -262,8 +253,6 @@ def writable(path: Path) -> Iterator[None]:
         # Weights and tokenizers are written by libraries with errors of their own, or with none that has a name.
         if not isinstance(error, OSError | SafetensorError) and _OF_THE_SYSTEM.search(str(error)) is None:
             raise
-        if not isinstance(error, OSError) or error.errno in (errno.ENOENT, errno.ESTALE):
-            check_stage()
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         refused = isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
         full = not isinstance(error, OSError) or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

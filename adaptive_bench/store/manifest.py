@@ -134,7 +134,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Put the list into the folder of its run."""
-        lists = {"trainings": self.trainings, "evaluations": self.evaluations}
+        lists: dict[str, tuple[Any, ...]] = {"trainings": self.trainings, "evaluations": self.evaluations}
         about = {"schema": SCHEMA} | {name: [asdict(one) for one in some] for name, some in lists.items()}
         atomic.update_text(folder / FILE, atomic.json_text(about))
 

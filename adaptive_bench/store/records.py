@@ -29,9 +29,8 @@ from typing import Any, Literal
 
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.store import atomic, attempts
+from adaptive_bench.store import atomic, lock
 from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.holder import Holder
 from adaptive_bench.store.schema import SCHEMA, check_schema
 
 FILE = "record.json"
@@ -79,7 +78,7 @@ class Record:
     def state(self) -> State:
         """Where the work stands; `planned` before anything is written. What nobody is at does not run."""
         written: State = self._status()["state"]
-        if written != "running" or attempts.is_held(self.folder):
+        if written != "running" or lock.is_held(self.folder):
             return written
         return "done" if self.has_result else "partial"
 
@@ -94,10 +93,9 @@ class Record:
         return self._status()["reason"]
 
     @property
-    def holder(self) -> Holder | None:
-        """Who is at it or was last, if anybody."""
-        found = attempts.newest(self.folder)
-        return None if found is None else found.holder
+    def holder(self) -> lock.Owner | None:
+        """Who is at it, if anybody."""
+        return lock.owner(self.folder)
 
     def move(self, state: State, reason: str = "") -> None:
         """Go to another state.
@@ -118,10 +116,10 @@ class Record:
 
     def mark_done(self) -> None:
         """The work is finished, whatever the last process that was at it had time to write and to remove."""
-        attempts.tidy(self.folder)
-        if self._status()["state"] == "done" or attempts.is_held(self.folder):
+        lock.tidy(self.folder)
+        if self._status()["state"] == "done" or lock.is_held(self.folder):
             return
-        with attempts.exclusive(self.folder, str(self.folder), SilentReporter()):
+        with lock.exclusive(self.folder, str(self.folder), SilentReporter()):
             atomic.remove(self.folder / "resume")
             self._write_status("done")
 
@@ -144,9 +142,9 @@ class Record:
     def log(self, text: str) -> None:
         """Append to `log.txt`."""
         path = self.folder / "log.txt"
-        atomic.check_stage()
         with atomic.writable(path):
-            atomic.make_folder(path.parent)
+            atomic.check()
+            path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as stream:
                 stream.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text.rstrip()}\n")
 
@@ -230,7 +228,7 @@ class DialEvaluationRecord(Record):
         start = max((one["documents"][1] for one in known.values()), default=0)
         texts = (sample.to_json(with_prompt=saving == 0) for sample in samples)
         content = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts).encode("utf-8")
-        atomic.check_stage()
+        atomic.check()
         with atomic.writable(path), path.open("ab") as stream:
             stream.truncate(start)
             stream.write(content)

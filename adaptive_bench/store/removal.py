@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
-from adaptive_bench.store import atomic, attempts, manifest
+from adaptive_bench.store import atomic, lock, manifest
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.run_files import check_run, is_run
 from adaptive_bench.store.runs import run_name
@@ -93,7 +93,7 @@ def remove(found: Iterable[Removable]) -> int:
 
 
 def _check_free(out: Path, records: Iterable[str]) -> None:
-    held = [record for record in records if attempts.is_held(out / "records" / record)]
+    held = [record for record in records if lock.is_held(out / "records" / record)]
     if held:
         raise EnvironmentProblem(
             f"Records are removed when nobody is at any of them, but {held[0]} in {str(out)!r} is under way. Stop it, "

@@ -168,8 +168,8 @@ class _Training:
             for step in range(done, total):
                 entry = self._step(step)
                 if log is not None:
-                    atomic.check_stage()
                     with atomic.writable(self.log_path):
+                        atomic.check()
                         log.write(json.dumps(entry) + "\n")
                         log.flush()
                 for tracker in trackers:

@@ -4,12 +4,13 @@
     python tests/faults/every_file_operation.py run --fault power    # and what was not synced by then is gone
     python tests/faults/every_file_operation.py run --fault full     # from there on the disk is full
     python tests/faults/every_file_operation.py run --fault EIO      # this operation alone fails; so does any errno
+    python tests/faults/every_file_operation.py run --draw 20        # at so many of them
 
 A library loaded with LD_PRELOAD (`shim.c`) numbers every call that changes a file of the output folder. What `kill -9`
 leaves at an operation is what lies on disk when it begins: one run is held before each of them (and in the middle of
-each write), its folder is copied, and the command given again on every copy. `--kill` kills instead, each time anew.
-A power cut takes the content of files as well that were not synced by then. Errors are made in the run itself, which
-must end with an error that a user can act on, or as if nothing had been; then the command is given again.
+each write), its folder is copied, and the command given again on every copy. A power cut takes the content of files as
+well that were not synced by then. Errors are made in the run itself, which must end with an error that a user can act
+on, or as if nothing had been; then the command is given again.
 
 Afterwards every file must have the bytes it has after a run that was left alone, and nothing may be left behind (see
 `snapshot`). Needs gcc. One process imports the libraries and is forked for every run.
@@ -19,8 +20,8 @@ from __future__ import annotations
 
 import argparse
 import errno
-import json
 import os
+import random
 import re
 import shutil
 import sys
@@ -28,16 +29,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import commands
 import shim
 from commands import Command, Ending, differences, look_at
 from shim import Fault, How, Operation
 
-RECORD = Path(__file__).with_suffix(".json")
 WRITES = {"write", "pwrite", "writev", "sendfile"}
 TAKES_SPACE = WRITES | {"open-create", "fopen", "mkdir", "rename", "symlink", "truncate"}
 _RENAMED_UNSEEN = re.compile(r"/\.tmp[A-Za-z0-9]{6}$")  # by safetensors, see `shim.c`
@@ -141,14 +140,6 @@ class FaultSweep:
             state.rename(self.home / "out")
             yield self._again(point, None, look_at(self.home / "out"))
 
-    def really_killed(self, points: Sequence[Point]) -> Iterator[Trial]:
-        """As `killed`, but each time by a signal."""
-        for point in points:
-            how = How.KILL_HALF if point.when == "half" else How.KILL_BEFORE
-            ending = self.command.give(self.home / "first", self.home / "out", Fault(how, point.number))
-            wrong = [] if ending.code == -9 else [f"It was not killed but ended with {ending.code}."]
-            yield self._again(point, None, wrong + look_at(self.home / "out"))
-
     def failing(self, points: Sequence[Point], how: How, error: int) -> Iterator[Trial]:
         """As `killed`, but the operation fails with an error."""
         for point in points:
@@ -215,61 +206,18 @@ def kind_of_file(operation: Operation, out: Path) -> str:
     text = re.sub(r"\.[0-9a-f]{8}-\d+-[0-9a-f]{8}-\d+\.tmp", ".PROCESS.tmp", text)
     text = re.sub(r"\.tmp\w{6}$", ".RANDOM", re.sub(r"[0-9a-f]{32}", "KEY", text))
     text = re.sub(r"(?<![0-9a-z])[0-9a-f]{16}", "KEY", text)
-    text = re.sub(r"(/\.attempts/\.?\d+)\.[0-9a-f]{8}(?![0-9a-f])", r"\1", text)
     return re.sub(r"(/runs/)[^/]+", r"\1RUN", text)
 
 
-def one_of_each(points: Sequence[Point]) -> list[Point]:
-    """One point of each kind of operation on each kind of file."""
-    found: dict[tuple[str, str, str], Point] = {}
-    for point in points:
-        found.setdefault((point.kind, point.when, _role(point.file)), point)
-    return list(found.values())
-
-
-def _role(file: str) -> str:
-    """What kind of file it is: its suffix, or the name of a folder without numbers and keys."""
-    name = Path(file).name.replace(".PROCESS.tmp", "").lstrip(".")
-    return Path(name).suffix or re.sub(r"\d+|KEY|-", "", name)
-
-
-def trials(sweep: FaultSweep, fault: str, points: Sequence[Point], *, kill: bool) -> Iterator[Trial]:
+def trials(sweep: FaultSweep, fault: str, points: Sequence[Point]) -> Iterator[Trial]:
     """What `--fault` says, at each of some points."""
     if fault in ("kill", "power"):
-        return sweep.really_killed(points) if kill else sweep.killed(points, power_cut=fault == "power")
+        return sweep.killed(points, power_cut=fault == "power")
     if fault in ("full", "quota"):
-        error = errno.ENOSPC if fault == "full" else errno.EDQUOT
-        return sweep.failing([point for point in points if point.kind in TAKES_SPACE], How.FULL_FROM, error)
+        return sweep.failing(points, How.FULL_FROM, errno.ENOSPC if fault == "full" else errno.EDQUOT)
     if fault == "readonly":
         return sweep.failing(points, How.FAIL_FROM, errno.EROFS)
     return sweep.failing(points, How.FAIL_ONCE, getattr(errno, fault))
-
-
-def _part(sweep: FaultSweep, given: argparse.Namespace, part: int) -> int:
-    """One process's share of the points; gives the number of trials that ended badly."""
-    sweep.home = given.home / f"part{part}"
-    points = sweep.points(amid=given.fault in ("kill", "power"))
-    points = [point for point in points if point.number >= given.first and re.search(given.only, str(point))]
-    points = one_of_each(points) if given.one_of_each else points
-    points = points[:: given.every][part :: given.processes]
-    bad = 0
-    with (given.home / f"trials{part}.jsonl").open("w") as file:
-        for trial in trials(sweep, given.fault, points, kill=given.kill):
-            bad += bool(trial.wrong)
-            file.write(json.dumps(asdict(trial)) + "\n")
-            file.flush()
-            if trial.wrong:
-                print(f"{trial.point}:\n    " + "\n    ".join(trial.wrong[:8]), flush=True)
-    return bad
-
-
-def _record(given: argparse.Namespace, operations: int, told: Sequence[dict[str, Any]]) -> None:
-    record = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
-    some = "one of each kind" if given.one_of_each else "every one" if given.every == 1 else f"one of {given.every}"
-    well = sum(not one["wrong"] for one in told)
-    name = f"{given.command}, {given.fault}" + (f", {given.only}" if given.only else "")
-    record[name] = {"operations": operations, "tried": some, "trials": len(told), "equal and clean": well}
-    RECORD.write_text(json.dumps(record, indent=2) + "\n")
 
 
 def main() -> int:
@@ -277,46 +225,34 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("command", choices=["run", "study", "trained-study"])
     parser.add_argument("--fault", default="kill", help="kill, power, full, quota, readonly, or a name of errno.")
-    parser.add_argument("--kill", action="store_true", help="Kill by a signal instead of copying what a kill leaves.")
-    parser.add_argument("--one-of-each", action="store_true", help="Each kind of operation on each kind of file once.")
-    parser.add_argument("--every", type=int, default=1, help="Every so manieth point.")
-    parser.add_argument("--first", type=int, default=1, help="Number of the first operation.")
+    parser.add_argument("--draw", type=int, help="Only at so many operations, drawn by --seed.")
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="A pattern: what the operation is, or its file.")
-    parser.add_argument("--record", action="store_true", help=f"Keep what came of it in {RECORD.name}.")
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--home", type=Path, help="Where everything is kept; by default a folder that is deleted.")
     given = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     shim.start_again()
     with tempfile.TemporaryDirectory() as temporary:
-        home = given.home or Path(os.environ.get("ADAPTIVE_BENCH_FAULTS_HOME") or temporary)
-        home.mkdir(parents=True, exist_ok=True)
-        given.home = home.resolve()
-        start_s = time.monotonic()
-        command = commands.named(given.command, given.home)
-        commands.warm_up(command, given.home)
-        sweep = FaultSweep(command, given.home)
-        children = []
-        for part in range(given.processes):
-            if (pid := os.fork()) == 0:
-                code = 99
-                try:
-                    code = min(98, _part(sweep, given, part))
-                finally:
-                    os._exit(code)
-            children.append(pid)
-        bad = sum(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children)
-        files = sorted(given.home.glob("trials*.jsonl"))
-        told = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-        endings = Counter(str(one["first"]) for one in told)
-        if given.record:
-            _record(given, len(sweep.operations), told)
-        print(
-            f"{given.command}, {given.fault}: {len(sweep.operations)} operations, {len(told)} trials, "
-            f"{sum(not one['wrong'] for one in told)} equal and clean in {time.monotonic() - start_s:.0f} s; "
-            f"exit codes of the disturbed: {dict(endings)}"
-        )
-    return 1 if bad else 0
+        home, start_s = Path(temporary).resolve(), time.monotonic()
+        command = commands.named(given.command, home)
+        commands.warm_up(command, home)
+        sweep = FaultSweep(command, home)
+        points = [one for one in sweep.points(amid=given.fault in ("kill", "power")) if re.search(given.only, str(one))]
+        if given.fault in ("full", "quota"):
+            points = [one for one in points if one.kind in TAKES_SPACE]
+        if given.draw is not None and given.draw < len(points):
+            drawn = sorted(random.Random(given.seed).sample(range(len(points)), given.draw))
+            points = [points[place] for place in drawn]
+        endings, well = Counter[str](), 0
+        for trial in trials(sweep, given.fault, points):
+            endings[str(trial.first)] += 1
+            well += not trial.wrong
+            if trial.wrong:
+                print(f"{trial.point}:\n    " + "\n    ".join(trial.wrong[:8]), flush=True)
+    print(
+        f"{given.command}, {given.fault}: {len(sweep.operations)} operations, {endings.total()} trials, {well} equal "
+        f"and clean in {time.monotonic() - start_s:.0f} s; exit codes of the disturbed: {dict(endings)}"
+    )
+    return 0 if well == endings.total() else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What a run leaves on disk, in a form in which two runs can be compared byte for byte, and what should not be there.
 
-Left aside: how long things took and when (`TIMES`), logs, who was at it, and the path of the folder. All else must be
+Left aside: how long things took and when (`TIMES`), logs, and the path of the folder. All else must be
 equal.
 """
 
@@ -14,7 +14,6 @@ from typing import Any
 TIMES = {"seconds", "since", "began", "finished", "took_s", "wall_s", "time_s", "time_per_token_s"}
 TIMES |= {"timing"}  # of a training
 _ASIDE = {"log.txt"}
-_ATTEMPTS = ".attempts"  # who was at it: more of them after a kill
 
 
 def snapshot(out: Path) -> dict[str, bytes]:
@@ -22,10 +21,7 @@ def snapshot(out: Path) -> dict[str, bytes]:
     return {
         file.relative_to(out).as_posix(): _without_times(file).replace(bytes(out), b"OUT")
         for file in sorted(out.rglob("*"))
-        if file.is_file()
-        and file.name not in _ASIDE
-        and _ATTEMPTS not in file.parts
-        and not leftover(file.relative_to(out))
+        if file.is_file() and file.name not in _ASIDE and not leftover(file.relative_to(out))
     }
 
 
@@ -44,8 +40,6 @@ def leftovers(out: Path) -> list[str]:
 def leftover(path: Path) -> bool:
     """Whether a path (relative to the output folder) is one that a finished run has no use for."""
     parts = path.parts
-    if _ATTEMPTS in parts:  # claims stay, folders that an attempt wrote in do not
-        return len(parts) > parts.index(_ATTEMPTS) + 1 and path.suffix != ".json"
     hidden = any(part.startswith(".") for part in parts)
     return hidden or "resume" in parts or path.name.endswith((".tmp", ".damaged")) or ".tmp" in path.name
 

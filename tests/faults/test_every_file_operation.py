@@ -1,7 +1,6 @@
-"""Kinds of operation on files, each once or a share of them: killed, cut off from power, or refused for want of space,
-then given again.
+"""A command killed at operations on files that are drawn, and a machine that is not as it should be; then given again.
 
-All operations are tried by hand: `every_file_operation.py`.
+All operations are tried by hand: `every_file_operation.py`, and all that befalls a machine: `administrator.py`.
 """
 
 import json
@@ -29,33 +28,16 @@ def carried_out(script, *arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": ""})
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("run", "--every", "2"),
-        ("study",),
-        ("run", "--fault", "power", "--only", "json|yaml|checkpoint", "--every", "3"),
-        ("run", "--fault", "full", "--every", "8"),
-        ("run", "--fault", "full", "--only", r"write .*tokenizer|rename .*1\)$"),
-        ("study", "--fault", "full"),
-    ],
-    ids=" ".join,
-)
-def test_a_command_ends_as_if_nothing_had_happened(arguments):
-    done = carried_out("every_file_operation.py", *arguments, "--one-of-each")
+def test_a_command_killed_anywhere_ends_as_if_nothing_had_happened():
+    done = carried_out("every_file_operation.py", "run", "--draw", "20")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
     tried, well = map(int, re.search(r"(\d+) trials, (\d+) equal and clean", done.stdout).groups())
-    assert tried == well > 1
+    assert tried == well == 20
 
 
-@pytest.mark.parametrize(
-    "attacks",
-    ["clock set back by a year at 60|clock .* year during", "two at once, 0.7", "link", "full disk of .*[08] KB"],
-)
-def test_a_machine_that_is_not_as_it_should_be_changes_no_table(attacks):
+def test_a_machine_that_is_not_as_it_should_be_changes_no_table():
+    attacks = "set back by a year at 60|two at once, 0.7|link|full disk of 3.8 KB"
     done = carried_out("administrator.py", "--json", "--only", attacks)
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if not told and "disk" in attacks:
-        pytest.skip("a file system can be mounted by root alone")
-    assert told and all(one["wrong"] == [] for one in told), told
+    assert len(told) >= 3 and all(one["wrong"] == [] for one in told), told
     assert done.returncode == 0

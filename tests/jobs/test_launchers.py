@@ -18,7 +18,7 @@ from adaptive_bench.runs.work import training as training_work
 from adaptive_bench.runs.work.groups import groups_left
 from adaptive_bench.runs.work.left import left
 from adaptive_bench.runs.work.request import launch_request
-from adaptive_bench.store.attempts import exclusive
+from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.runs import run_name
 from adaptive_bench.training import checkpoint
 

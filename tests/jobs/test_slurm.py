@@ -89,8 +89,4 @@ def test_every_cell_is_done_once_or_marked_with_its_reason(eventful, cluster, tm
     assert len(weights) == 1
     table = json.loads((outcome.folder / "run.json").read_text())
     assert len(table["failures"]) == 1 and "on fire" in table["failures"][0]
-    attempts = {
-        event: len(list((training.folder / ".attempts").glob("*.json"))) for event, training in trainings.items()
-    }
-    assert attempts["preempted"] > 1 and attempts["cancelled"] > 1 and attempts["quiet"] == 1
-    assert not [path for path in eventful.out.rglob("*.tmp") if os.path.lexists(path)]
+    assert not [path for path in eventful.out.rglob(".*") if os.path.lexists(path)]

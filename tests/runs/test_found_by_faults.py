@@ -160,9 +160,7 @@ def test_one_calibration_file_however_often_it_is_resumed(config_of, monkeypatch
 
 
 def test_what_a_killed_process_was_writing_goes_when_it_is_written_again(tmp_path):
-    from adaptive_bench.store import temporary
-
-    gone = temporary.temporary_name(tmp_path / "run.json", tmp_path).name.replace(f"-{os.getpid()}-", "-999999999-")
+    gone = atomic._temporary(tmp_path / "run.json").name.replace(f"-{os.getpid()}-", "-999999999-")
     (tmp_path / gone).write_text("half")
     atomic.write_json(tmp_path / "other.json", 1)
     assert (tmp_path / gone).exists()

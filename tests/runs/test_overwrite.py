@@ -6,7 +6,7 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.work import evaluation, training
-from adaptive_bench.store import attempts
+from adaptive_bench.store import lock
 from adaptive_bench.store.records import Record
 
 
@@ -49,7 +49,7 @@ def test_always_computes_again_what_the_run_names_and_nothing_else(config_of):
 def test_always_does_not_take_work_away_from_a_process(config_of):
     config = config_of("dense")
     run(config)
-    held = attempts.exclusive(plan(config).trainings[0].folder, "another one", SilentReporter())
+    held = lock.exclusive(plan(config).trainings[0].folder, "another one", SilentReporter())
     with held, pytest.raises(EnvironmentProblem, match="is running `train dense"):
         run(config, overwrite="always")
     assert plan(config).trainings[0].finished

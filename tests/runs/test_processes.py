@@ -54,7 +54,7 @@ def points(config):
 
 
 def names(folder):
-    """Files of the records, but for attempts that are numbered elsewhere."""
+    """Files of the records."""
     return sorted(str(path.relative_to(folder)) for path in (folder / "records").rglob("*"))
 
 

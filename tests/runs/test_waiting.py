@@ -10,7 +10,7 @@ from adaptive_bench.errors import ToBeContinued
 from adaptive_bench.runs import Shard, plan, run
 from adaptive_bench.runs.work import waiting
 from adaptive_bench.runs.work.waiting import wait_for_others
-from adaptive_bench.store.attempts import exclusive
+from adaptive_bench.store.lock import exclusive
 
 
 @pytest.fixture(autouse=True)

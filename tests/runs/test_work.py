@@ -11,7 +11,7 @@ from adaptive_bench.runs.cost.estimate import steps_left
 from adaptive_bench.runs.planning.plan import plan
 from adaptive_bench.runs.work import carry_out
 from adaptive_bench.runs.work.training import carry_out_training
-from adaptive_bench.store.attempts import exclusive
+from adaptive_bench.store.lock import exclusive
 from adaptive_bench.training import checkpoint
 
 
@@ -34,7 +34,7 @@ def test_two_processes_never_train_the_same_cell_at_once(config_of, lines):
     with exclusive(training.folder, "it", lines):
         second = threading.Thread(target=carry_out_training, args=(training, config, lines))
         second.start()
-        second.join(0.5)
+        second.join(1.5)
         assert second.is_alive() and not training.finished
         assert "is running it, waiting" in lines.lines[0]
     second.join(20)

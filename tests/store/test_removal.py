@@ -8,7 +8,7 @@ import pytest
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.store import attempts, manifest, removal
+from adaptive_bench.store import lock, manifest, removal
 from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry
 from adaptive_bench.store.records import Record
 
@@ -116,7 +116,7 @@ def test_while_somebody_is_at_a_record_nothing_is_removed(tmp_path):
     _record(tmp_path, "free", method="mod")
     _record(tmp_path, "free/eval/test", method="mod", task="task")
     run = _run(tmp_path, "run", ["own"], [], {})
-    with attempts.exclusive(tmp_path / "records" / "own", "train", SilentReporter()):
+    with lock.exclusive(tmp_path / "records" / "own", "train", SilentReporter()):
         with pytest.raises(EnvironmentProblem, match="under way"):
             removal.of_run(run)
         with pytest.raises(EnvironmentProblem, match="under way"):

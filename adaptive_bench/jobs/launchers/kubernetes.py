@@ -20,7 +20,7 @@ from adaptive_bench.jobs.launchers.kubernetes_names import as_label_value, job_p
 from adaptive_bench.jobs.launchers.kubernetes_resources import PodResources
 from adaptive_bench.jobs.launchers.request import STOPPED, LaunchRequest, LaunchResult
 from adaptive_bench.store import atomic
-from adaptive_bench.store.holder import JOB_VARIABLE
+from adaptive_bench.store.lock import JOB_VARIABLE
 
 _LONGEST_SCRIPT = 128 * 1024 - 1  # bytes of one argument on Linux
 _RETRIES_OF_TABLE = 3

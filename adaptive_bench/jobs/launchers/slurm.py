@@ -25,7 +25,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.jobs.launchers.request import STOPPED, LaunchRequest, LaunchResult
 from adaptive_bench.recipe import Positive, Strict
 from adaptive_bench.store import atomic
-from adaptive_bench.store.holder import JOB_VARIABLE, RESTART_VARIABLE
+from adaptive_bench.store.lock import JOB_VARIABLE, RESTART_VARIABLE
 
 _ANSWER_S = 60
 _LARGEST_ARRAY = 1000  # Slurm's default MaxArraySize is 1001

@@ -20,8 +20,8 @@ from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.calibrated import Calibrated
 from adaptive_bench.runs.work.recording import recorded
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.attempts import exclusive
 from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.lock import exclusive
 
 
 def evaluate_sweeps(
@@ -37,7 +37,7 @@ def evaluate_sweeps(
     trained = Calibrated(sweeps[0])
     for sweep in sweeps:
         trained.set_sweep(sweep)
-        with attempting(sweep), exclusive(sweep.folder, str(sweep), reporter, root=sweep.training.folder):
+        with attempting(sweep), exclusive(sweep.folder, str(sweep), reporter):
             if sweep.finished() is None:
                 with recorded(sweep, sweep.config, reporter) as said:
                     _measure(sweep, trained, said)

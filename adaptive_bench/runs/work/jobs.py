@@ -17,7 +17,7 @@ from adaptive_bench.progress import Reporter, TrainingStep, UnitDone
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.runs.work.evaluation import evaluate_sweeps
 from adaptive_bench.runs.work.training import carry_out_training
-from adaptive_bench.store.attempts import exclusive
+from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.records import Record
 
 
@@ -80,7 +80,7 @@ class TrainingJob(Job):
         return failures
 
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
-        return _mark_failed(self.training.record, self.training.content, None, str(self), error, reporter)
+        return _mark_failed(self.training.record, self.training.content, str(self), error, reporter)
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class EvaluationJob(Job):
 
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
         sweep = next((sweep for sweep in self.sweeps if sweep.finished() is None), self.sweeps[-1])
-        return _mark_failed(sweep.record, sweep.content, sweep.training.folder, str(self), error, reporter)
+        return _mark_failed(sweep.record, sweep.content, str(self), error, reporter)
 
 
 RunJob = TrainingJob | EvaluationJob
@@ -166,13 +166,12 @@ def _log(record: Record) -> Path | None:
 def _mark_failed(
     record: Record,
     content: Mapping[str, Any],
-    root: Path | None,
     label: str,
     error: AdaptiveBenchError,
     reporter: Reporter,
 ) -> Path | None:
     try:
-        with exclusive(record.folder, label, reporter, root=root):
+        with exclusive(record.folder, label, reporter):
             record.begin(content)
             record.fail(error)
     except (EnvironmentProblem, Superseded) as problem:  # no reason to give up the work of others

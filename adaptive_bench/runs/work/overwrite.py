@@ -23,7 +23,7 @@ from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.runs.work.jobs import RunJobGroup
-from adaptive_bench.store import atomic, attempts
+from adaptive_bench.store import atomic, lock
 from adaptive_bench.store.records import FILE
 
 
@@ -75,13 +75,13 @@ def _refusal(work: str) -> Failure:
 def _remove(work: TrainingRun | DialEvaluation, keep: Sequence[str]) -> None:
     if not work.folder.is_dir():
         return
-    if attempts.is_held(work.folder):
+    if lock.is_held(work.folder):
         raise EnvironmentProblem(
             f"`--overwrite always` removes results that nobody is working at, but {work.record.holder} is running "
             f"`{work}` ({work.folder}). Wait for it, or end it."
         )
-    with attempts.exclusive(work.folder, str(work), SilentReporter()):
+    with lock.exclusive(work.folder, str(work), SilentReporter()):
         # The record goes first: half removed, it is work that nothing was done of.
         for path in sorted(work.folder.iterdir(), key=lambda path: path.name != FILE):
-            if path.name not in (attempts.FOLDER, *keep):
+            if path.name not in (*lock.FILES, *keep):
                 atomic.remove(path)

@@ -17,7 +17,7 @@ from adaptive_bench.runs.planning.works import TrainingRun
 from adaptive_bench.runs.work.models import backbone_of, build_model, pretrained_of
 from adaptive_bench.runs.work.recording import curves_of, recorded
 from adaptive_bench.runs.work.target import set_target
-from adaptive_bench.store.attempts import exclusive
+from adaptive_bench.store.lock import exclusive
 from adaptive_bench.training import train
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from adaptive_bench import stopping
 from adaptive_bench.progress import Reporter, duration
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.work.left import left
-from adaptive_bench.store import attempts
+from adaptive_bench.store import lock
 
 _LOOK_S = 10.0  # between two looks at the records
 _STEP_S = 0.5  # between two looks whether this process was asked to stop
@@ -28,10 +27,10 @@ def wait_for_others(
     Raises:
         Stopped: This process was asked to end.
     """
-    watches: defaultdict[Path, attempts.Watch] = defaultdict(attempts.Watch)
+    watches: dict[Path, lock.Watch] = {}
     last_s, told = now_s(), False
     while missing := left(plan, run):
-        if any(_is_at_work(folder, watches[folder]) for folder in _folders(plan)):
+        if any(lock.is_held(one, watches.setdefault(one, lock.Watch(one))) for one in _folders(plan)):
             last_s = now_s()
         elif now_s() - last_s >= quiet_s:
             reporter.line(f"Nobody has been at what is left for {duration(quiet_s)}: {missing[0]}")
@@ -49,8 +48,3 @@ def _folders(plan: Plan) -> list[Path]:
     """Records of what is not done."""
     trainings = [training.folder for training in plan.trainings if not training.finished]
     return trainings + [sweep.folder for sweep in plan.sweeps if not sweep.is_complete]
-
-
-def _is_at_work(record: Path, watch: attempts.Watch) -> bool:
-    found = attempts.newest(record)
-    return found is not None and not watch.is_over(found)

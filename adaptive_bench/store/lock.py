@@ -1,0 +1,225 @@
+"""Who works on a record: one process at a time.
+
+<record>/.lock     locked by the operating system as long as its process lives; a killed one needs no detection
+<record>/.owner    who that is; its modification time is renewed every `BEAT_S`
+
+Both go when the work ends; a killed process leaves them. The lock decides among processes of one machine. Machines that
+share a folder may not share locks, so an owner elsewhere counts until it has given no sign of life for `SILENCE_S`. One
+that was only frozen finds that it is not the owner any more before it writes (`atomic.checked`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from filelock import FileLock, Timeout
+
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.store import atomic
+
+# Set by launchers: equal for all starts of one piece of a job, and how often it was started before.
+JOB_VARIABLE, RESTART_VARIABLE = "ADAPTIVE_BENCH_JOB", "ADAPTIVE_BENCH_RESTART"
+LOCK, OWNER = FILES = (".lock", ".owner")
+BEAT_S = 10.0  # between two signs of life
+SILENCE_S = 120.0  # without one an owner on another machine counts as dead; caches of network folders last up to 60 s
+_LOOK_S = 0.5  # between two looks at an owner that is waited for
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process that is at a record.
+
+    Attributes:
+        host: Name of the machine.
+        pid: Process id.
+        job: The piece of a scheduler's job it belongs to; empty outside of any.
+        restart: How often the scheduler had started that piece before.
+        since: When it took the record.
+    """
+
+    host: str
+    pid: int
+    job: str
+    restart: int
+    since: str
+
+    @classmethod
+    def here(cls) -> Self:
+        """This process, now."""
+        restart = os.environ.get(RESTART_VARIABLE, "")
+        job, restarts = os.environ.get(JOB_VARIABLE, ""), int(restart) if restart.isdigit() else 0
+        return cls(platform.node(), os.getpid(), job, restarts, datetime.now(UTC).isoformat())
+
+    def restarts(self, earlier: Owner) -> bool:
+        """Whether this is a later start of the same piece of a job."""
+        return bool(self.job) and self.job == earlier.job and self.restart > earlier.restart
+
+    def __str__(self) -> str:
+        job = f" ({self.job}, start {self.restart + 1})" if self.job else ""
+        return f"process {self.pid} on {self.host}{job}"
+
+
+class Watch:
+    """Waits for a sign of life on the clock of this process alone, which runs evenly whatever clocks are set to."""
+
+    def __init__(self, record: Path) -> None:
+        self._file, self._seen_ns, self._since_s = record / OWNER, -1, 0.0
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the record's owner has given none for too long, as far as this has watched."""
+        try:
+            seen_ns = self._file.stat().st_mtime_ns
+        except OSError:
+            seen_ns = 0
+        if seen_ns != self._seen_ns:
+            self._seen_ns, self._since_s = seen_ns, time.monotonic()
+        return time.monotonic() - self._since_s > SILENCE_S
+
+
+def owner(record: Path) -> Owner | None:
+    """Who is at a record, or was when it was killed; `None` if nobody is, or it cannot be read."""
+    with suppress(OSError):
+        return _read(record)
+    return None
+
+
+def is_held(record: Path, watch: Watch | None = None) -> bool:
+    """Whether somebody is at a record.
+
+    Args:
+        watch: Tells whether an owner on another machine is alive; without one it counts as that.
+    """
+    found = owner(record)
+    if found is not None and found.host != platform.node():
+        return watch is None or not watch.is_silent
+    try:
+        with (record / LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:  # it is locked, or nobody can tell
+        return True
+    return False
+
+
+@contextmanager
+def exclusive(record: Path, what: str, reporter: Reporter) -> Iterator[None]:
+    """Take a record as soon as nobody is at it any more; nobody else does within the block.
+
+    Whoever is alive is waited for, unless it is an earlier start of the same job of a scheduler.
+
+    Args:
+        what: The work, for the reader.
+
+    Raises:
+        Superseded: A later start of the same job has been here; or in the block, by the first write after somebody
+            else took the record.
+        EnvironmentProblem: The folder cannot be written, or was removed while the block was in it.
+    """
+    me = Owner.here()
+    with atomic.writable(record):
+        record.mkdir(parents=True, exist_ok=True)
+        lock = _take(record, me, what, reporter)
+    stop = threading.Event()
+    heartbeat = threading.Thread(target=_beat, args=(record, me, stop), daemon=True)
+    heartbeat.start()
+    try:
+        with atomic.checked(partial(_check, record, me)):
+            yield
+    finally:
+        stop.set()
+        heartbeat.join()
+        with suppress(OSError):  # an error of the block is the one to tell; `tidy` removes what is left
+            if _read(record) == me:
+                # Safe while it is locked: `filelock` tries again where the file it has locked is gone by then.
+                for name in (OWNER, LOCK):
+                    (record / name).unlink()
+        lock.release()
+
+
+def tidy(record: Path) -> None:
+    """Remove what a killed process left behind; where nothing can be written it stays."""
+    if any((record / name).exists() for name in FILES) and not is_held(record):
+        with suppress(AdaptiveBenchError), exclusive(record, "", SilentReporter()):
+            pass
+
+
+def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
+    lock, watch, told = FileLock(record / LOCK), Watch(record), False
+    try:
+        while True:
+            with suppress(Timeout):
+                lock.acquire(_LOOK_S, _LOOK_S / 2)
+            found = _read(record)
+            if found is not None and found.restarts(me):
+                raise Superseded(
+                    f"A job that was started again leaves its work to the newer start, but this is start {me.restart} "
+                    f"of {me.job} and start {found.restart} has been at {str(record)!r}. Nothing is to be done."
+                )
+            elsewhere = found is not None and found.host != me.host
+            is_over = watch.is_silent if elsewhere else lock.is_locked
+            if is_over or (found is not None and me.restarts(found)):
+                if lock.is_locked:
+                    break
+                # The lock of a machine that was cut off, or of an earlier start that is still alive.
+                (record / LOCK).unlink(missing_ok=True)
+                continue
+            if not told:
+                reporter.line(f"{what}: {found or 'another process'} is running it, waiting for its result")
+                told = True
+            if lock.is_locked:
+                lock.release()
+                time.sleep(_LOOK_S)
+        atomic.write_json(record / OWNER, asdict(me))
+        for path in record.glob(f".*{atomic.TEMPORARY}"):
+            atomic.discard(path)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def _read(record: Path) -> Owner | None:
+    """What the file of the owner says; `None` if there is none, or none that can be understood."""
+    try:
+        return Owner(**json.loads((record / OWNER).read_bytes()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+def _check(record: Path, me: Owner) -> None:
+    """Raise unless the record is still ours. Between this and a write it may be taken: a race that only whoever was
+    silent for `SILENCE_S` can be in, and that is accepted.
+    """
+    if _read(record) == me:
+        return
+    if not record.is_dir():
+        raise EnvironmentProblem(
+            f"The folder of a record must stay while work goes on, but {str(record)!r} was removed. What was done "
+            "there is lost; give the same command again."
+        )
+    raise Superseded(
+        f"Somebody else has taken over the work in {str(record)!r} ({owner(record) or 'it is done by now'}); this "
+        "process may not write there any more. Nothing is lost: the other one goes on from the newest checkpoint."
+    )
+
+
+def _beat(record: Path, me: Owner, stop: threading.Event) -> None:
+    while not stop.wait(BEAT_S):
+        with suppress(OSError):
+            if _read(record) == me:
+                os.utime(record / OWNER)
