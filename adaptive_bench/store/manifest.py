@@ -149,8 +149,10 @@ def read(folder: Path) -> Manifest | None:
     if not path.is_file():
         return None
     about = read_json(path)
+    if not isinstance(about, dict):
+        raise unusable(path, "must list the records of its run")
     check_schema(about, path)
-    if isinstance(about, dict) and about.get("schema") != SCHEMA:
+    if about.get("schema") != SCHEMA:
         raise EnvironmentProblem(
             f"The run in {str(folder)!r} was made by an earlier version, whose records are not read any more. To make "
             f"it again: `{run_command(folder)}`."
@@ -161,7 +163,7 @@ def read(folder: Path) -> Manifest | None:
             EvaluationEntry(**{**values, "levels": tuple(values["levels"]), "asked": tuple(values["asked"])})
             for values in about["evaluations"]
         )
-    except (LookupError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError) as error:
         raise unusable(path, f"must list the records of its run ({type(error).__name__}: {error})") from error
     return Manifest(output_of(folder), trainings, evaluations)
 
