@@ -134,8 +134,8 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Put the list into the folder of its run."""
-        lists = {"trainings": self.trainings, "evaluations": self.evaluations}
-        about = {"schema": SCHEMA} | {name: [asdict(one) for one in some] for name, some in lists.items()}
+        trainings, evaluations = map(asdict, self.trainings), map(asdict, self.evaluations)
+        about = {"schema": SCHEMA, "trainings": [*trainings], "evaluations": [*evaluations]}
         atomic.update_text(folder / FILE, atomic.json_text(about))
 
 
