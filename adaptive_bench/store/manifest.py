@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store import atomic
@@ -134,8 +134,8 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Put the list into the folder of its run."""
-        lists: dict[str, tuple[Any, ...]] = {"trainings": self.trainings, "evaluations": self.evaluations}
-        about = {"schema": SCHEMA} | {name: [asdict(one) for one in some] for name, some in lists.items()}
+        trainings, evaluations = map(asdict, self.trainings), map(asdict, self.evaluations)
+        about = {"schema": SCHEMA, "trainings": [*trainings], "evaluations": [*evaluations]}
         atomic.update_text(folder / FILE, atomic.json_text(about))
 
 
@@ -149,8 +149,10 @@ def read(folder: Path) -> Manifest | None:
     if not path.is_file():
         return None
     about = read_json(path)
+    if not isinstance(about, dict):
+        raise unusable(path, "must list the records of its run")
     check_schema(about, path)
-    if isinstance(about, dict) and about.get("schema") != SCHEMA:
+    if about.get("schema") != SCHEMA:
         raise EnvironmentProblem(
             f"The run in {str(folder)!r} was made by an earlier version, whose records are not read any more. To make "
             f"it again: `{run_command(folder)}`."
@@ -161,7 +163,7 @@ def read(folder: Path) -> Manifest | None:
             EvaluationEntry(**{**values, "levels": tuple(values["levels"]), "asked": tuple(values["asked"])})
             for values in about["evaluations"]
         )
-    except (LookupError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError) as error:
         raise unusable(path, f"must list the records of its run ({type(error).__name__}: {error})") from error
     return Manifest(output_of(folder), trainings, evaluations)
 

@@ -38,13 +38,6 @@ DOCUMENTS = "documents.jsonl"
 CHECKPOINT = "checkpoint"  # the folder of the trained model
 State = Literal["planned", "running", "done", "failed", "partial"]
 # `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as that.
-_NEXT: Mapping[State, set[State]] = {
-    "planned": {"running"},
-    "running": {"running", "done", "failed", "partial"},
-    "failed": {"running"},
-    "partial": {"running"},
-    "done": {"running"},
-}
 
 
 class Record:
@@ -101,18 +94,15 @@ class Record:
         """Go to another state.
 
         Raises:
-            ValueError: The work cannot get there from where it is: a defect of the caller.
             EnvironmentProblem: The record is gone.
         """
-        before = self._status()["state"]
         if self._is_gone:
             raise EnvironmentProblem(
                 f"The folder of a record must stay while work goes on, but {str(self.folder)!r} was removed or "
                 "emptied. What was done there is lost; give the same command again."
             )
-        if state not in _NEXT[before]:
-            raise ValueError(f"A record cannot go from {before} to {state} ({self.folder}).")
-        self._write_status(state, reason)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.write("status", {"state": state, "since": now, "reason": reason})
 
     def mark_done(self) -> None:
         """The work is finished, whatever the last process that was at it had time to write and to remove."""
@@ -121,7 +111,7 @@ class Record:
             return
         with lock.exclusive(self.folder, str(self.folder), SilentReporter()):
             atomic.remove(self.folder / "resume")
-            self._write_status("done")
+            self.move("done")
 
     def begin(self, config: Mapping[str, Any]) -> None:
         """Write what the work is and mark it running. A record that cannot be parsed is put aside, to be made again."""
@@ -154,10 +144,6 @@ class Record:
 
     def _status(self) -> dict[str, Any]:
         return self.read("status") or {"state": "planned", "reason": ""}
-
-    def _write_status(self, state: State, reason: str = "") -> None:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        self.write("status", {"state": state, "since": now, "reason": reason})
 
 
 class DialEvaluationRecord(Record):

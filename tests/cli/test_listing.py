@@ -60,6 +60,7 @@ def test_runs_are_listed_with_their_state(command, tmp_path, monkeypatch, width)
         (tmp_path / "runs" / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / "runs" / name / "config.yaml").write_text(json.dumps(about))
     write_run(tmp_path / "runs" / "runs" / "ended", about | {"state": "done"})
+    (tmp_path / "runs" / "runs" / "ended" / "table.json").write_text("[]")
     monkeypatch.setenv("COLUMNS", str(width))
     text = command("list", "runs").stdout
     assert max(map(len, text.splitlines())) <= width

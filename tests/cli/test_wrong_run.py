@@ -67,7 +67,7 @@ def test_a_run_that_is_damaged_is_none(command, tmp_path, name):
     run.mkdir(parents=True)
     (run / "config.yaml").write_text("a: [\n")
     (run / "run.json").write_text("{}")
-    (run / "table.json").write_text("[]")
+    (run / "table.json").write_text("[")
     result = command(*_given(name, "mine"))
     assert result.exit_code == 1, result.stderr
     assert "Defect" not in result.stderr

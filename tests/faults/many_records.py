@@ -60,8 +60,8 @@ def fill(whole: Any, template: Path) -> None:
                 continue
             work.folder.mkdir(parents=True, exist_ok=True)
             behaviour = {"sha256": hashlib.sha256(str(work.spec).encode()).hexdigest()}
-            text = json.dumps({**about, "config": work.content, "behaviour": behaviour}, indent=2)
-            (work.folder / "record.json").write_text(text)
+            record = {**about, "config": work.content, "behaviour": behaviour}
+            (work.folder / "record.json").write_text(json.dumps(record, indent=2))
             os.link(source / beside, work.folder / beside)
     for training in whole.trainings:
         (training.folder / "checkpoint").mkdir(exist_ok=True)

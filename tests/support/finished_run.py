@@ -27,6 +27,12 @@ def change(record: Path, section: str, **values):
     record.write(section, record.read(section) | values)
 
 
+def without_point(record, saving):
+    """Take a measured point off the list of a record; its documents stay, as after a kill."""
+    points = record.read("points")
+    record.write("points", {text: values for text, values in points.items() if text != f"{saving:g}"})
+
+
 @pytest.fixture(scope="module")
 def master(tmp_path_factory):
     """Where one finished run is kept for all tests."""
