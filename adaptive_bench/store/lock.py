@@ -91,10 +91,11 @@ class Watch:
 
 
 def owner(record: Path) -> Owner | None:
-    """Who is at a record, or was when it was killed; `None` if nobody is, or it cannot be read."""
-    with suppress(OSError):
-        return _read(record)
-    return None
+    """Who is at a record, or was when it was killed; `None` if nobody is, or what says so is damaged."""
+    try:
+        return Owner(**json.loads((record / OWNER).read_bytes()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
 
 
 def is_held(record: Path, watch: Watch | None = None) -> bool:
@@ -103,10 +104,9 @@ def is_held(record: Path, watch: Watch | None = None) -> bool:
     Args:
         watch: Tells whether an owner on another machine is alive; without one it counts as that.
     """
-    found = owner(record)
-    if found is not None and found.host != platform.node():
-        return watch is None or not watch.is_silent
     try:
+        if (found := owner(record)) is not None and found.host != platform.node():
+            return watch is None or not watch.is_silent
         with (record / LOCK).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
@@ -144,7 +144,7 @@ def exclusive(record: Path, what: str, reporter: Reporter) -> Iterator[None]:
         stop.set()
         heartbeat.join()
         with suppress(OSError):  # an error of the block is the one to tell; `tidy` removes what is left
-            if _read(record) == me:
+            if owner(record) == me:
                 # Safe while it is locked: `filelock` tries again where the file it has locked is gone by then.
                 for name in (OWNER, LOCK):
                     (record / name).unlink()
@@ -164,7 +164,7 @@ def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
         while True:
             with suppress(Timeout):
                 lock.acquire(_LOOK_S, _LOOK_S / 2)
-            found = _read(record)
+            found = owner(record)
             if found is not None and found.restarts(me):
                 raise Superseded(
                     f"A job that was started again leaves its work to the newer start, but this is start {me.restart} "
@@ -193,19 +193,11 @@ def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
     return lock
 
 
-def _read(record: Path) -> Owner | None:
-    """What the file of the owner says; `None` if there is none, or none that can be understood."""
-    try:
-        return Owner(**json.loads((record / OWNER).read_bytes()))
-    except (FileNotFoundError, ValueError, TypeError):
-        return None
-
-
 def _check(record: Path, me: Owner) -> None:
     """Raise unless the record is still ours. Between this and a write it may be taken: a race that only whoever was
     silent for `SILENCE_S` can be in, and that is accepted.
     """
-    if _read(record) == me:
+    if (found := owner(record)) == me:
         return
     if not record.is_dir():
         raise EnvironmentProblem(
@@ -213,7 +205,7 @@ def _check(record: Path, me: Owner) -> None:
             "there is lost; give the same command again."
         )
     raise Superseded(
-        f"Somebody else has taken over the work in {str(record)!r} ({owner(record) or 'it is done by now'}); this "
+        f"Somebody else has taken over the work in {str(record)!r} ({found or 'it is done by now'}); this "
         "process may not write there any more. Nothing is lost: the other one goes on from the newest checkpoint."
     )
 
@@ -221,5 +213,5 @@ def _check(record: Path, me: Owner) -> None:
 def _beat(record: Path, me: Owner, stop: threading.Event) -> None:
     while not stop.wait(BEAT_S):
         with suppress(OSError):
-            if _read(record) == me:
+            if owner(record) == me:
                 os.utime(record / OWNER)

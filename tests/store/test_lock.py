@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from dataclasses import asdict, replace
-from multiprocessing.pool import ThreadPool
 
 import pytest
 
@@ -72,21 +71,6 @@ def test_processes_take_turns(tmp_path):
     others = [holder(tmp_path, 5, 0.01) for _ in range(3)]
     assert [other.wait() for other in others] == [0, 0, 0]
     assert (tmp_path / "count").read_text() == "15"
-
-
-def test_threads_of_a_process_take_turns(tmp_path):
-    inside, most = [], []
-
-    def work(_):
-        with exclusive(tmp_path, "it", SilentReporter()):
-            inside.append(1)
-            most.append(len(inside))
-            time.sleep(0.002)
-            inside.pop()
-
-    with ThreadPool(8) as pool:
-        pool.map(work, range(16))
-    assert most == [1] * 16
 
 
 def test_a_living_process_is_waited_for_and_said_to_be_at_it_once(tmp_path, lines):
