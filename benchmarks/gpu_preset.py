@@ -42,6 +42,7 @@ PART_BYTES = 40_000_000
 SAVE_S, STOP_S = 20.0, 45.0  # between two copies of results; for ending what was interrupted, and the last table
 WEIGHTS = (".safetensors", ".pt")
 ROOT = Path(__file__).parent.parent
+PROJECT = ("pyproject.toml", "README.md", "LICENSE", "adaptive_bench", "configs", "leaderboard", "methods", "tasks")
 
 
 def needed(has: Iterable[str], python: str) -> list[str]:
@@ -81,15 +82,17 @@ def needed(has: Iterable[str], python: str) -> list[str]:
 
 def fetch_wheels(requirements: Sequence[str], python: str, folder: Path) -> None:
     """Wheels of the requirements and of this checkout; what the index has as sources alone is built here."""
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", "-qq", "--disable-pip-version-check"]
     names = [*(f"manylinux_2_{minor}" for minor in range(GLIBC, 4, -1)), "manylinux2014", "manylinux1", "linux"]
     place = [f"--platform={name}_{platform.machine()}" for name in names] + [f"--python-version={python}"]
     subprocess.run([*pip, "download", "--no-deps", "--prefer-binary", *place, "-d", folder, *requirements], check=True)
     sources = [file for file in folder.iterdir() if file.suffix != ".whl"]
-    ignored = shutil.ignore_patterns(".*", "build", "dist", "runs", "tests", "docs", "*.egg-info", "__pycache__")
+    ignored = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__")
     with tempfile.TemporaryDirectory() as copy, tempfile.TemporaryDirectory() as built:
-        project = shutil.copytree(ROOT, Path(copy) / "project", ignore=ignored)  # without what older builds left
-        subprocess.run([*pip, "wheel", "--no-deps", "-w", built, project, *sources], check=True)
+        for name in PROJECT:  # without what older builds left beside them
+            one = ROOT / name
+            shutil.copytree(one, Path(copy, name), ignore=ignored) if one.is_dir() else shutil.copy(one, copy)
+        subprocess.run([*pip, "wheel", "--no-deps", "-w", built, copy, *sources], check=True)
         for file in Path(built).iterdir():
             if not file.name.endswith("-none-any.whl"):
                 sys.exit(f"The index has no wheel for Python {python} of what became {file.name}.")
