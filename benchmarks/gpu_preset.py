@@ -159,7 +159,9 @@ class Machine:
     def __init__(self, work: Path, out: Path, seconds: float) -> None:
         self.work, self.out, self.log = work, out, work / "log.txt"
         self.end_s = time.monotonic() + seconds - STOP_S
-        self.environment = os.environ | {"PYTHONPATH": str(work / "site"), "HF_HUB_OFFLINE": "1", "COLUMNS": "120"}
+        self.site = work / "site-packages"  # dill, by which datasets tells its caches apart, goes by this name
+        path = os.pathsep.join(filter(None, (str(self.site), os.environ.get("PYTHONPATH"))))
+        self.environment = os.environ | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "COLUMNS": "120"}
         for folder in (work, out):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -212,7 +214,7 @@ class Machine:
     def install(self) -> None:
         """The wheels, into a folder that comes before what the machine has."""
         wheels = sorted((self.work / "wheels").glob("*.whl"))
-        options = ("--no-index", "--no-deps", "--no-compile", "--upgrade", "--target", self.work / "site")
+        options = ("--no-index", "--no-deps", "--no-compile", "--upgrade", "--target", self.site)
         if self.call("-m", "pip", "install", *options, *wheels) != 0:
             sys.exit(f"The wheels are not installed:\n{self.tail()}")
         self.call("-m", "pip", "check")  # what does not fit by its number may still do: a note in the log
