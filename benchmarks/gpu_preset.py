@@ -223,11 +223,11 @@ class Machine:
         """Copy what there is."""
         runs = self.work / "runs"
         files = [self.work / name for name in ("gpu.json", "log.txt", "timings.txt")]
-        for table in sorted(runs.glob("*/table.json"), key=lambda file: file.stat().st_mtime)[-1:]:
+        for table in sorted(runs.glob("runs/*/table.json"), key=lambda file: file.stat().st_mtime)[-1:]:
             files += [table, table.with_name("leaderboard.md"), table.with_name("leaderboard.svg")]
         with tarfile.open(self.out / "records.tar.gz", "w:gz", compresslevel=6) as archive:
             for file in sorted(runs.rglob("*")):
-                if file.is_file() and file.suffix not in WEIGHTS:
+                if file.is_file() and file.suffix not in WEIGHTS and "checkpoint" not in file.parts:
                     with contextlib.suppress(FileNotFoundError):  # one that was written to be renamed
                         archive.add(file, file.relative_to(self.work))
         for file in filter(Path.exists, files):

@@ -90,15 +90,18 @@ def test_a_step_ends_with_the_time_and_is_done_once(preset, tmp_path):
 
 def test_results_are_copied_without_weights(preset, tmp_path):
     machine = preset.Machine(tmp_path / "work", tmp_path / "out", 60)
-    run = tmp_path / "work" / "runs" / "one"
-    run.mkdir(parents=True)
-    for name in ("table.json", "leaderboard.md", "leaderboard.svg", "model.safetensors"):
+    run, training = tmp_path / "work" / "runs" / "runs" / "one", tmp_path / "work" / "runs" / "records" / "two"
+    for folder in (run, training / "checkpoint"):
+        folder.mkdir(parents=True)
+    for name in ("table.json", "leaderboard.md", "leaderboard.svg"):
         (run / name).write_text(name)
+    for name in ("status.json", "state.pt", "checkpoint/tokenizer.json"):
+        (training / name).write_text(name)
     machine.save()
     assert {file.name for file in machine.out.iterdir()} == {
         *("table.json", "leaderboard.md", "leaderboard.svg", "records.tar.gz")
     }
     with tarfile.open(machine.out / "records.tar.gz") as archive:
-        assert archive.getnames() == [
-            f"runs/one/{name}" for name in ("leaderboard.md", "leaderboard.svg", "table.json")
-        ]
+        assert {Path(name).name for name in archive.getnames()} == {
+            *("status.json", "table.json", "leaderboard.md", "leaderboard.svg")
+        }
