@@ -245,7 +245,7 @@ def run(given: argparse.Namespace, options: Sequence[str]) -> None:
     machine.once("install", machine.install)
     if given.gpu_first is not None:
         command = (work / "benchmarks" / "gpu.py", "--out", work / "gpu.json", *given.gpu_first.split())
-        machine.once("gpu", lambda: machine.call(*command))
+        machine.once("gpu", lambda: print("make gpu ended with", machine.call(*command)))
     (model,) = (work / "model").iterdir()
     given_there = ("--config", PRESET, "--model", model, "--data-dir", work / "data", "--out", work / "runs")
     command = ("-m", "adaptive_bench", "run", *given_there, *options)
