@@ -17,7 +17,7 @@ from pathlib import Path
 import page
 
 FOLDER = Path(__file__).parent
-ON_REQUEST = ("gpu",)  # needs a machine that few have
+ON_REQUEST = ("gpu", "gpu_preset")  # need a machine that few have
 
 
 def benchmarks() -> list[str]:
