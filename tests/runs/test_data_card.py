@@ -3,7 +3,7 @@
 import json
 import re
 
-from adaptive_bench.runs import run
+from adaptive_bench.runs import plan, run
 
 
 def test_a_run_on_a_corpus_leaves_a_data_card(config_of, tmp_path):
@@ -23,8 +23,8 @@ def test_a_run_on_a_corpus_leaves_a_data_card(config_of, tmp_path):
     lengths = trained.split("|")[8].split("/")
     assert int(lengths[1]) == int(lengths[3]) == 64, "packed to full length"
     assert re.search(r"\| perplexity:letters +\| letters .*\| 3 +\| 0 +\| [0-9a-f]{16} +\| [0-9a-f]{16}", card)
-    records = list((config.out / "records").rglob("eval/perplexity:letters-*/0.json"))
-    assert len({json.loads(file.read_text())["data"]["documents_sha256"] for file in records}) == 1
+    points = [sweep.record.point(0.0) for sweep in plan(config).sweeps]
+    assert len(points) == 2 and len({point.data["documents_sha256"] for point in points}) == 1
 
 
 def test_nothing_trained_is_said(config_of):
