@@ -96,17 +96,6 @@ def test_the_trials_of_the_backbone_are_those_of_their_record():
     assert record["rows"][-1]["divergences"] == recipe["sensitivities"]
 
 
-def test_the_faults_that_were_tried_are_those_of_their_record():
-    root = FOLDER.parents[1]
-    record = json.loads((root / "tests/faults/every_file_operation.json").read_text(encoding="utf-8"))
-    expected = [
-        [str(row[name]) for name in ("operations", "tried", "trials", "equal and clean")] for row in record.values()
-    ]
-    text = (root / "docs/reliability.md").read_text(encoding="utf-8")
-    lines = text.partition("| command, fault |")[2].partition("\n\n")[0].splitlines()[2:]
-    assert [[cell.strip() for cell in line.split("|")[2:-1]] for line in lines] == expected
-
-
 def _score_at(points, level):
     ordered = sorted(points, key=lambda point: point["net"])
     below, above = next(

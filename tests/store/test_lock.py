@@ -1,6 +1,5 @@
 """Who works on a record: the dead are not waited for, the living are, and whoever lost it writes nothing any more."""
 
-import json
 import os
 import signal
 import subprocess
@@ -187,9 +186,9 @@ def test_what_nobody_is_at_never_reads_running(tmp_path, elsewhere, finished, ex
         if finished:
             (tmp_path / "checkpoint").mkdir()
     elsewhere(host=Owner.here().host, pid=2**22 - 1)  # as after a kill
-    assert json.loads((tmp_path / "status.json").read_text())["state"] == "running"
+    assert record.read("status")["state"] == "running"
     assert record.state == expected
     if finished:
         record.mark_done()
-        assert json.loads((tmp_path / "status.json").read_text())["state"] == "done"
+        assert record.read("status")["state"] == "done"
         assert not (tmp_path / OWNER).exists()
