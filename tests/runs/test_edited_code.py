@@ -102,7 +102,7 @@ def test_comments_renamings_and_moves_change_nothing(copy):
         copy.says(command, run)
     copy.says("diff", run, run)
     copy.says("status", "--out", "out", "--all")
-    assert "are what the records say" in copy.says("leaderboard", "verify", str(copy.entry), "--from-records")
+    copy.says("leaderboard", "verify", str(copy.entry))
     copy.says(*RUN.split())
     assert copy.all_records() == copy.records
     assert json.loads((copy.folder / "table.json").read_text()) == json.loads(copy.table)
