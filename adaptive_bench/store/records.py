@@ -86,7 +86,7 @@ class Record:
         return self._status()["reason"]
 
     @property
-    def holder(self) -> lock.Owner | None:
+    def owner(self) -> lock.Owner | None:
         """Who is at it, if anybody."""
         return lock.owner(self.folder)
 
@@ -214,8 +214,8 @@ class DialEvaluationRecord(Record):
         start = max((one["documents"][1] for one in known.values()), default=0)
         texts = (sample.to_json(with_prompt=saving == 0) for sample in samples)
         content = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts).encode("utf-8")
-        atomic.check()
         with atomic.writable(path), path.open("ab") as stream:
+            atomic.check()
             stream.truncate(start)
             stream.write(content)
             stream.flush()

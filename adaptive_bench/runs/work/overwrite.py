@@ -77,7 +77,7 @@ def _remove(work: TrainingRun | DialEvaluation, keep: Sequence[str]) -> None:
         return
     if lock.is_held(work.folder):
         raise EnvironmentProblem(
-            f"`--overwrite always` removes results that nobody is working at, but {work.record.holder} is running "
+            f"`--overwrite always` removes results that nobody is working at, but {work.record.owner} is running "
             f"`{work}` ({work.folder}). Wait for it, or end it."
         )
     with lock.exclusive(work.folder, str(work), SilentReporter()):
