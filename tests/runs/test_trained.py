@@ -37,7 +37,7 @@ def test_a_fresh_process_repeats_the_record(spec, config_of):
     arguments = [sys.executable, "-c", FRESH, str(sweep.training.checkpoint), spec, "nano_qa_ll"]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found, recorded = json.loads(done.stdout.splitlines()[-1]), json.loads((sweep.folder / "0.3.json").read_text())
+    found, recorded = json.loads(done.stdout.splitlines()[-1]), sweep.record.read("points")["0.3"]
     assert found == {key: recorded[key] for key in found}
 
 
