@@ -19,7 +19,6 @@ from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.cost.estimate import describe
 from adaptive_bench.runs.work import evaluation
 from adaptive_bench.runs.work import training as training_work
-from adaptive_bench.store.records import Record
 from adaptive_bench.tables.rows import Row
 from adaptive_bench.task import TaskGroup
 
@@ -258,13 +257,6 @@ def test_several_processes_give_the_same_table(config_of, tmp_path, lines):
     together = run(config_of("dense,gateskip", out=tmp_path / "other"), lines, jobs=2)
     assert untimed(together.rows) == untimed(alone.rows) and together.exit_code == 0
     assert "seed 1: train gateskip" in lines.tasks
-
-
-def test_a_record_cannot_skip_a_state(tmp_path):
-    record = Record(tmp_path)
-    assert record.state == "planned"
-    with pytest.raises(ValueError, match="from planned to done"):
-        record.move("done")
 
 
 def test_calibration_halves_its_batch_aloud(config_of, monkeypatch, lines):
