@@ -90,6 +90,6 @@ def measure_rates(shape: PretrainedConfig, device: torch.device, rows: int, *, b
     empty = few_layers(shape, _LAYERS, _WORDS)
     prices, model = Prices(empty), with_values(empty, device)
     length = min(_TOKENS, prices.context)
-    reading = prices.forward(length, length) / seconds(model, (1, length), bf16=False)
-    training = prices.forward(length, length) / seconds(model, (1, length), bf16=True) if bf16 else reading
+    reading = (flops := prices.forward(length, length)) / seconds(model, (1, length), bf16=False)
+    training = 3 * flops / seconds(model, (1, length), bf16=bf16, backward=True)  # which takes twice a forward pass
     return Rates(training, reading, rows * prices.forward(1, 1) / seconds(model, (rows, 1), bf16=False))
