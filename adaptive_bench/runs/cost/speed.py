@@ -91,5 +91,5 @@ def measure_rates(shape: PretrainedConfig, device: torch.device, rows: int, *, b
     prices, model = Prices(empty), with_values(empty, device)
     length = min(_TOKENS, prices.context)
     reading = (flops := prices.forward(length, length)) / seconds(model, (1, length), bf16=False)
-    training = 3 * flops / seconds(model, (1, length), bf16=bf16, backward=True)  # which takes twice a forward pass
+    training = 3 * flops / seconds(model, (1, length), bf16=bf16, backward=True)  # the way back computes twice as much
     return Rates(training, reading, rows * prices.forward(1, 1) / seconds(model, (rows, 1), bf16=False))
