@@ -44,6 +44,17 @@ def test_counting_from_names_agrees_with_the_plan(config_of, target):
     assert values == planned
 
 
+def test_texts_of_a_first_look_may_be_as_long_as_they_are_let(config_of):
+    """Hardly trained models do not come to an end; others write about as much as the right answer."""
+    config = config_of("dense", tasks=("nano_math",), evaluation={"limit": 4, "max_new_tokens": 40})
+    empty = model_facts(config.model).empty
+    usual = Workload(config, empty, None).asked[0]["nano_math"]
+    quick = Workload(config.model_copy(update={"preset": "nano --quick"}), empty, None).asked[0]["nano_math"]
+    assert quick.reading == usual.reading
+    assert 40 * 4 * Prices(empty).forward(1, 1) < quick.writing
+    assert quick.writing > 2 * usual.writing
+
+
 @pytest.mark.parametrize("lora", [None, LoraRecipe(rank=2)])
 @pytest.mark.parametrize("spec", ["dense", "gateskip", "calm", "router_tuned_mod"])
 def test_a_training_is_priced_by_what_its_steps_execute(spec, lora, config_of):
