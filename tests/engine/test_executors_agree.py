@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from covering import each_once
 
 from adaptive_bench.model.generation import new_tokens
 
@@ -22,8 +23,7 @@ def dials(model):
     return [model.method.dial_for(share) for share in shares]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize(("spec", "family"), each_once(SPECS, FAMILIES))
 @torch.no_grad()
 def test_forward(spec, family, shared_model, random_text):
     """T-GS4, X10: logits of real tokens and what is booked as needed, with left padding and without."""
