@@ -1,4 +1,4 @@
-"""A run that is given twice at once, and one on a disk that is full: both end in the files of one that was left alone."""
+"""A run given twice at once, and one on a full disk: both end in the files of one that was left alone."""
 
 import subprocess
 import sys
