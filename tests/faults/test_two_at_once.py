@@ -32,6 +32,12 @@ def start(tmp_path_factory):
     return lambda out: subprocess.Popen([*command, "--out", str(out)], **how)
 
 
+def left(out):
+    """What must be equal wherever the folder is: not what says where that is."""
+    own = ("config.yaml", "command.json", "run.json")
+    return {name: content for name, content in snapshot(out).items() if not name.endswith(own)}
+
+
 def ended(process):
     return process.communicate(timeout=300)[0], process.returncode
 
@@ -42,7 +48,7 @@ def whole(start, tmp_path_factory):
     out = tmp_path_factory.mktemp("whole") / "out"
     said, code = ended(start(out))
     assert code == 0, said
-    return snapshot(out)
+    return left(out)
 
 
 @pytest.mark.parametrize("apart_s", [0.0, 3.0])
@@ -54,10 +60,10 @@ def test_two_at_once_leave_what_one_leaves(start, whole, tmp_path, apart_s):
     for process in (start(out), first):
         said, code = ended(process)
         assert code == 0, said
-    assert differences(whole, snapshot(out)) + leftovers(out) == []
+    assert differences(whole, left(out)) + leftovers(out) == []
 
 
-@pytest.mark.parametrize("size_kb", [8, 328, 368])
+@pytest.mark.parametrize("size_kb", [8, 200, 328])
 def test_a_full_disk_is_said_and_the_run_goes_on_once_it_is_not(start, whole, tmp_path, size_kb):
     def mount(*options):
         return subprocess.run(["mount", *options], check=False, capture_output=True).returncode == 0
@@ -71,6 +77,6 @@ def test_a_full_disk_is_said_and_the_run_goes_on_once_it_is_not(start, whole, tm
         assert mount("-o", "remount,size=100m", tmp_path)
         said, code = ended(start(tmp_path / "out"))
         assert code == 0, said
-        assert differences(whole, snapshot(tmp_path / "out")) + leftovers(tmp_path / "out") == []
+        assert differences(whole, left(tmp_path / "out")) + leftovers(tmp_path / "out") == []
     finally:
         subprocess.run(["umount", tmp_path], check=True)
