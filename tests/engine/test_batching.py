@@ -69,14 +69,3 @@ def test_ledger_of_a_batch_is_the_sum_of_its_rows(spec, family, shared_model, ra
         assert [together[phase][axis] for axis in ("tokens", "core", "net")] == pytest.approx(
             [alone[phase][axis] for axis in ("tokens", "core", "net")]
         )
-
-
-@torch.no_grad()
-def test_one_decoded_token_always_skips_by_the_literal_rule(shared_model, random_text):
-    """T-GS3, G3: the quantile of one score is that score, so batch-1 decoding executes nothing to the letter."""
-    model = shared_model("gateskip[rule=text]@paper")
-    set_dial(model, 0.1)
-    new_tokens(model, random_text(1, 12), max_new_tokens=4)
-    report = model.compute_report()
-    assert report["decode"]["tokens"] == 1.0
-    assert report["prefill"]["tokens"] == pytest.approx(2 / 12)  # floor(0.1 * 11) + 1 of 12 tokens at each branch
