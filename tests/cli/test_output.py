@@ -1,8 +1,6 @@
 """Every command that writes to a file of the user's treats it by one rule (see `adaptive_bench.output`)."""
 
 import json
-import os
-import threading
 
 import pytest
 
@@ -48,19 +46,6 @@ def write(command, monkeypatch, report):
     return lambda writer, target: command(*WRITERS[writer], str(target))
 
 
-@pytest.mark.parametrize("writer", WRITERS)
-def test_a_pipe_gets_what_a_file_would(write, writer, tmp_path):
-    file, pipe, found = tmp_path / "file", tmp_path / "pipe", []
-    os.mkfifo(pipe)
-    assert write(writer, file).exit_code == 0
-    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()), daemon=True)
-    reader.start()
-    assert write(writer, pipe).exit_code == 0
-    assert pipe.is_fifo(), "a file took its place"
-    reader.join(10)
-    assert found == [file.read_bytes()] and found[0]
-
-
 @pytest.mark.parametrize("writer", [name for name in WRITERS if "Parquet" not in name])
 def test_a_dash_is_standard_output_with_nothing_else_on_it(write, writer, tmp_path):
     result = write(writer, "-")
@@ -83,9 +68,3 @@ def test_a_link_is_written_through(write, writer, tmp_path):
 def test_a_folder_is_not_written_to_standard_output(command, tmp_path, arguments):
     result = command(*arguments, "-")
     assert result.exit_code == 2 and "standard output" in result.stderr and not (tmp_path / "-").exists()
-
-
-def test_a_new_folder_comes_about_where_a_link_leads(command, tmp_path):
-    (tmp_path / "link").symlink_to("target")
-    assert command("new-method", "mine", "-o", "link").exit_code == 0
-    assert (tmp_path / "link").is_symlink() and (tmp_path / "target" / "mine.py").is_file()

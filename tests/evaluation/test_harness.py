@@ -207,14 +207,3 @@ def test_an_end_token_that_is_spelled_out_ends_the_text(pair):
     ours = ask(AdaptiveLM(model, tokenizer, batch_size=1), "generate_until", prompt, settings)
     assert ours == theirs
     assert spelled not in ours and len(ours) < len(free)
-
-
-@pytest.mark.parametrize("prompt", ["Once upon", ""])
-def test_a_continuation_of_no_tokens_is_refused_as_lm_eval_does(prompt, pair):
-    """There it is an assertion that names nothing; here the document is shown."""
-    plain, model, tokenizer = pair
-    with pytest.raises((AssertionError, IndexError)):
-        ask(HFLM(pretrained=plain, tokenizer=deepcopy(tokenizer), batch_size=1), "loglikelihood", prompt, "")
-    with pytest.raises(UsageError, match=r"between 1 and \d+ tokens .*, got 0 for ''") as error:
-        ask(AdaptiveLM(model, tokenizer, batch_size=1), "loglikelihood", prompt, "")
-    assert prompt in str(error.value)
