@@ -1,7 +1,7 @@
 """Hundreds of malformed inputs, generated: each is refused with one of our errors or marked, none gives a number.
 
 Text is damaged as disks and editors do it (cut, a bit flipped, a part doubled or replaced), and JSON as programs of
-other versions do it (a value replaced or left out). What is damaged lies in a copy and is put back.
+other versions do it (a value replaced or left out).
 """
 
 import yaml

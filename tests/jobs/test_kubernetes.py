@@ -160,7 +160,6 @@ def test_pods_get_what_was_asked_for(written):
     [
         ("env: {1ST: a}", "a variable's name"),
         ("memory: 4 GB", "a quantity is a number"),
-        ("memory: 4gi", "a quantity is a number"),
         ("claim: My_Claim", "lower-case"),
         ("namespace: a.b", "at most 63 lower-case"),
         ("node_selector: {a/b/c: x}", "a key is"),
