@@ -91,6 +91,12 @@ def test_the_answer_stands_above_the_table(compared):
     assert "ahead of random skipping" in before and "ahead of every other method" in before
 
 
+def test_that_the_control_of_whole_layers_was_not_measured_is_said(compared):
+    text = " ".join(compared(mod=0.8, random_skip=0.2).split())
+    assert "skipping whole layers would keep as much was not" in text
+    assert "whole layers would keep" not in " ".join(compared(mod=0.8, static_depth=0.78).split())
+
+
 @pytest.mark.parametrize("scores", [{}, {"random_skip": 0.5}, {"static_depth": 0.5}])
 def test_without_a_method_there_is_no_answer(compared, scores):
     assert "At 15 %" not in compared(**scores)
