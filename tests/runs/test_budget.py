@@ -105,7 +105,3 @@ def test_without_the_hub_it_says_what_is_known_and_what_is_not(tmp_path):
     assert "evaluation of lambada not known: The data set EleutherAI/lambada_openai" in lines
     other = config.model_copy(update={"model": "someone/else"})
     assert "someone/else cannot be loaded, and sizes are stored for llama-3.2-1b" in about(other, None)[0]
-
-
-def test_the_empty_model_has_no_values():
-    assert all(each.device == torch.device("meta") for each in empty_model("meta-llama/Llama-3.2-1B").parameters())

@@ -10,11 +10,8 @@ from adaptive_bench.tuning import Objective, tune
 from adaptive_bench.tuning.helpers import helped
 
 
-def count_threads(reporter):
+def count_threads_and_fail(reporter):
     reporter.line(f"threads {torch.get_num_threads()}")
-
-
-def fail(reporter):
     raise ValueError("it burns")
 
 
@@ -22,19 +19,15 @@ def work_for_ever(reporter):
     time.sleep(600)
 
 
-def test_they_work_beside_the_block_with_their_share_of_the_cores(monkeypatch, lines):
+def test_they_work_with_their_share_of_the_cores_and_say_why_they_fail(monkeypatch, lines):
+    """The block goes on."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     shares = []
     monkeypatch.setattr(torch, "set_num_threads", shares.append)
-    with helped(1, lines, count_threads):
-        pass
-    assert lines.lines == ["threads 2"] and shares == [2, 4]
-
-
-def test_one_that_fails_says_why_and_the_block_goes_on(lines):
-    with helped(1, lines, fail):
+    with helped(1, lines, count_threads_and_fail):
         done = True
-    assert done and lines.lines == ["A process that helped with the study has ended: it burns"]
+    assert done and shares == [2, 4]
+    assert lines.lines == ["threads 2", "A process that helped with the study has ended: it burns"]
 
 
 @pytest.mark.slow
