@@ -19,6 +19,7 @@ from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.forward_arguments import check_ids, check_mask
 from adaptive_bench.model.padding import padded
 from adaptive_bench.model.static_decode import StaticSteps
+from adaptive_bench.model.tokens import logits_processors
 
 Choose = Callable[[Tensor], Tensor]
 
@@ -133,7 +134,7 @@ def generate_queue(
         max_new_tokens: At most so many new tokens a text.
         eos_token_ids: A text ends after one of these (it is part of the result).
         stop: Called with a text's new tokens; true ends it.
-        choose: Next token [B] from logits [B, V].
+        choose: Next token [B] from logits [B, V], after what the model's generation config changes in them.
         ended: Told how many texts have just ended.
         documents: Key of each prompt's document, for random draws; see `ForwardModel.forward`.
         steps: Decode in steps that are recorded and repeated, made for this model and at least as many rows.
@@ -191,7 +192,7 @@ class _Batch:
         steps: StaticSteps | None,
     ) -> None:
         self._model, self._choose, self._ends, self._stop, self._steps = model, choose, ends, stop, steps
-        self._device = next(model.parameters()).device
+        self._device, self._processors = next(model.parameters()).device, logits_processors(model)
         self.texts: list[_Text] = []
         self._cache: AdaptiveCache | None = None
         self._newest: Tensor | None = None
@@ -230,7 +231,7 @@ class _Batch:
         self, texts: Sequence[_Text], cache: AdaptiveCache, logits: Tensor
     ) -> tuple[list[_Text], AdaptiveCache, Tensor]:
         """Choose a token for every text; gives those that go on, with their rows of the cache and their tokens."""
-        chosen = self._choose(logits[:, -1])
+        chosen = self._choose(self._scores(texts, logits[:, -1]))
         alive = []
         for row, (text, token) in enumerate(zip(texts, chosen.tolist(), strict=True)):
             text.tokens.append(token)
@@ -242,3 +243,11 @@ class _Batch:
             cache.select_rows(rows, np.array(alive))
             chosen = chosen[rows]
         return [texts[row] for row in alive], cache, chosen
+
+    def _scores(self, texts: Sequence[_Text], logits: Tensor) -> Tensor:
+        """Logits [B, V] as the model's generation config has them. Row by row: padding is no word that is repeated."""
+        if not self._processors:
+            return logits
+        read = (torch.tensor([[*text.prompt, *text.tokens]], device=self._device) for text in texts)
+        pairs = zip(read, logits.float().split(1), strict=True)
+        return torch.cat([self._processors(words, row) for words, row in pairs])

@@ -1,8 +1,17 @@
-"""What a tokenizer makes of a text that a model goes on with, and which tokens end what the model writes."""
+"""What a tokenizer makes of a text that a model goes on with, which tokens end what the model writes, and which of its
+scores are changed on the way.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from transformers import (
+    LogitsProcessorList,
+    NoRepeatNGramLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -29,3 +38,17 @@ def end_tokens(model: ForwardModel, tokenizer: PreTrainedTokenizerBase) -> tuple
     configured = model.backbone_model.generation_config.eos_token_id
     ends = [tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])]
     return tuple(dict.fromkeys(int(end) for end in ends if end is not None))
+
+
+def logits_processors(model: ForwardModel) -> LogitsProcessorList:
+    """What a model's generation config has done to the scores of a next token, be it drawn or the likeliest
+    (Qwen2.5-0.5B-Instruct has a penalty of 1.1 for repeating), as in lm-eval's own models.
+    """
+    config, found = model.backbone_model.generation_config, LogitsProcessorList()
+    if config.repetition_penalty not in (None, 1.0):
+        found.append(RepetitionPenaltyLogitsProcessor(config.repetition_penalty))
+    if config.no_repeat_ngram_size:
+        found.append(NoRepeatNGramLogitsProcessor(config.no_repeat_ngram_size))
+    if config.suppress_tokens:
+        found.append(SuppressTokensLogitsProcessor(config.suppress_tokens))
+    return found

@@ -107,6 +107,24 @@ def test_greedy_text_is_that_of_the_plain_model(
     assert not any(stop in text for stop in until for text in found)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [{"repetition_penalty": 1.3}, {"no_repeat_ngram_size": 1}, {"suppress_tokens": [*range(9, 200)]}],
+)
+def test_scores_are_changed_as_the_generation_config_says(
+    backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, asked: dict[str, Any]
+) -> None:
+    """As with stock lm-eval one text at a time; in its batches padding counts as a word that is there already."""
+    plain, model = copy.deepcopy(backbone), AdaptiveModel.build(copy.deepcopy(backbone), "dense").eval()
+    before = AdaptiveLM(model, tokenizer, batch_size=3).generate_until(_writing(until=[]))
+    for one in (plain, model):
+        one.generation_config.update(**asked)
+    expected = HFLM(pretrained=plain, tokenizer=tokenizer, batch_size=1).generate_until(
+        _writing(until=[]), disable_tqdm=True
+    )
+    assert AdaptiveLM(model, tokenizer, batch_size=3).generate_until(_writing(until=[])) == expected != before
+
+
 @pytest.mark.parametrize("named", ["one", "several", "special"])
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_text_ends_at_every_end_token_of_the_generation_config(
