@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 import typer
 
 from adaptive_bench import output, registry
+from adaptive_bench.cli.tables import give_record
 from adaptive_bench.cli.values import items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
@@ -76,7 +77,6 @@ def headroom(
     from adaptive_bench.headroom.study import Settings, study
     from adaptive_bench.headroom.subject import find_subject
     from adaptive_bench.live_display import open_reporter
-    from adaptive_bench.store.atomic import json_text
 
     check_data_folder(root := data_root(data_dir))
     names = expand_tasks(wanted)
@@ -95,12 +95,5 @@ def headroom(
     )
     subject = find_subject(model, device, out)
     with open_reporter() as reporter:
-        record: dict[str, Any] = study(subject, names, settings, out, reporter)
-    if to is not None:
-        output.write_text(to, json_text(record))
-    if as_json and not output.is_stdout(to):
-        typer.echo(json_text(record), nl=False)
-    elif not output.is_stdout(to):
-        typer.echo(shown(record))
-        if to is not None:
-            typer.echo(f"\nWritten to {to}")
+        record = study(subject, names, settings, out, reporter)
+    give_record(record, to, as_json, shown)

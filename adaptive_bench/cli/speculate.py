@@ -10,6 +10,7 @@ import typer
 from adaptive_bench import output, registry
 from adaptive_bench.cli.completion import specs as specs_of
 from adaptive_bench.cli.named_run import Out, run_names
+from adaptive_bench.cli.tables import give_record
 from adaptive_bench.cli.values import is_count, items_value, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
@@ -86,7 +87,6 @@ def speculate(
     from adaptive_bench.live_display import open_reporter
     from adaptive_bench.speculation.drafter import find_drafter
     from adaptive_bench.speculation.study import Settings, defects, study
-    from adaptive_bench.store.atomic import json_text
 
     check_data_folder(root := data_root(data_dir))
     names = expand_tasks(wanted)
@@ -113,13 +113,6 @@ def speculate(
             record = study(drafter, settings, reporter)
     except KeyboardInterrupt:
         raise Interrupted("Stopped. Nothing was written; give the command again.") from None
-    if to is not None:
-        output.write_text(to, json_text(record))
-    if as_json and not output.is_stdout(to):
-        typer.echo(json_text(record), nl=False)
-    elif not output.is_stdout(to):
-        typer.echo(shown(record))
-        if to is not None:
-            typer.echo(f"\nWritten to {to}")
+    give_record(record, to, as_json, shown)
     if defects(record):
         raise typer.Exit(1)

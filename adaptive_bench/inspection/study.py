@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.exits import predictions, stable_exits
+from adaptive_bench.headroom.exit_oracle import predictions, stable_exits
 from adaptive_bench.inspection.subjects import Subjects
 from adaptive_bench.method import Decision, SiteView
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
@@ -146,7 +146,7 @@ def _read(
 
 @torch.inference_mode()
 def exits_of(model: AdaptiveModel, token_ids: Sequence[int]) -> np.ndarray:
-    """Stable exits [S] of a text in 1 .. L, of a model whose dial skips nothing (`headroom.exits`)."""
+    """Stable exits [S] of a text in 1 .. L, of a model whose dial skips nothing (`headroom.exit_oracle`)."""
     states: dict[int, Tensor] = {}
 
     def listen(view: SiteView, decision: Decision) -> None:

@@ -1,7 +1,7 @@
-"""The attainable exit oracle: early exits on the cache that earlier exits left behind.
+"""The oracle per token: early exits on the cache that earlier exits left behind.
 
 For every token that writes, one full pass on the cache as it is says which token the model would choose now and from
-which layer on its predictions stay with it (`exits.stable_exits`). Then the token runs again, up to that layer only,
+which layer on its predictions stay with it (its stable exit). Then the token runs again, up to that layer only,
 and leaves the K,V that the policy gives it. Only the second run is counted. So the saving could be had by whoever knew
 the exits; the text may drift from the dense one, and the score says what that costs.
 
@@ -18,13 +18,47 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from adaptive_bench.backbone import Backbone
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.exits import predictions, stable_exits
-from adaptive_bench.headroom.watched import WatchedModel
-from adaptive_bench.method import KVPolicy, Phase, SiteView
+from adaptive_bench.method import Decision, KVPolicy, Phase, SiteView
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.prescribed import Prescribed, prescribed_model
+
+
+def predictions(backbone: Backbone, states: list[Tensor]) -> Tensor:
+    """The likeliest token after each layer, [L, N], of residual streams [N, H] after each of L layers."""
+    return torch.stack([backbone.head(backbone.final_norm(state)).float().argmax(dim=-1) for state in states])
+
+
+def stable_exits(predicted: Tensor) -> Tensor:
+    """Stable exits [N] in 1 .. L of predictions [L, N]."""
+    meets = (predicted == predicted[-1]).int()
+    kept = meets.flip(0).cumprod(dim=0).sum(dim=0)  # layers at the end that all agree
+    return len(predicted) - kept + 1
+
+
+class WatchedModel(AdaptiveModel):
+    """For a method that decides per layer.
+
+    Attributes:
+        states: [B, S, H] after each of the L layers.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.states: list[Tensor] = []
+        self.method.listeners.append(self._listen)
+
+    def _listen(self, view: SiteView, decision: Decision) -> None:
+        if view.site.layer == 0:
+            self.states = []  # what enters the first layer is no layer's output
+        else:
+            self.states.append(view.hidden)
+
+    def _logits(self, call: Any, hidden: Tensor, chosen: tuple[Any, Any]) -> Tensor:
+        self.states.append(hidden)
+        return super()._logits(call, hidden, chosen)
 
 
 class OnlineExits(AdaptiveModel):

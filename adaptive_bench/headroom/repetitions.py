@@ -1,18 +1,21 @@
-"""A model's answers to the documents of a task, as oracles use them: a score and an answer each."""
+"""A model's answers to the documents of a task, as oracles use them: a score and an answer each, asked once or again.
+
+Greedy decoding gives the same answer to the same prompt, so a score that is chosen for being high has to be measured on
+another prompt: with other worked examples where the task has some, else with other white space before it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.evaluate import evaluate
-from adaptive_bench.headroom.askings import Asking
+from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, evaluate
 from adaptive_bench.metric import metric_of
 from adaptive_bench.progress import Event, Line, Reporter
 from adaptive_bench.store.evaluations import Sample
@@ -22,6 +25,37 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from adaptive_bench.model import AdaptiveModel
+
+
+class Asking(NamedTuple):
+    """One way to ask all documents of a task.
+
+    Attributes:
+        prefix: Text before every prompt.
+        seed: Worked examples are drawn with it.
+    """
+
+    prefix: str = ""
+    seed: int = FEWSHOT_SEED
+
+
+def another_asking(num_fewshot: int) -> Asking:
+    """Of the same questions, in a way that changes nothing but luck."""
+    return Asking(seed=FEWSHOT_SEED + 1) if num_fewshot else Asking("\n")
+
+
+def why_asked_once(output_type: str, num_fewshot: int, encode: Callable[[str], Any]) -> str | None:
+    """Why a task cannot be asked in another way, or `None`.
+
+    Args:
+        output_type: lm-eval's word for what it asks of a model.
+        encode: The model's tokenizer.
+    """
+    if output_type == "loglikelihood_rolling":
+        return "it scores whole texts and has no prompt that could be asked in another way"
+    if not num_fewshot and encode("\nA") == encode("A"):
+        return "the tokenizer drops white space before a prompt, the only thing that another asking would change"
+    return None
 
 
 @dataclass(frozen=True)
@@ -40,11 +74,23 @@ class Asked:
     score: float
     scores: list[float]
     answers: list[str] | None
-    prompts_sha256: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+    def agreement(self, other: Asked) -> list[bool] | None:
+        """By document whether two gave the same answer; `None` where answers cannot be compared."""
+        if self.answers is None or other.answers is None:
+            return None
+        return [mine == theirs for mine, theirs in zip(self.answers, other.answers, strict=True)]
+
+
+class LinesOnly(Reporter):
+    """Passes on what is said once; the many short evaluations are shown as one task."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, Line):
+            self._reporter.emit(event)
 
 
 class Asker:
@@ -52,7 +98,6 @@ class Asker:
 
     Attributes:
         metric: Its headline.
-        reporter: Passes on what is said once; the many short evaluations are shown as one task.
 
     Raises:
         UsageError: The task's headline metric is no mean over documents, or nobody knows which way is better.
@@ -75,7 +120,7 @@ class Asker:
                 f"Headroom is taken of a metric that is a mean over documents, or of {_BITS}, got {task.metrics[0]!r} "
                 f"of the task {task.name!r}. Choose another task."
             )
-        self._tokenizer, self.reporter = tokenizer, _LinesOnly(reporter)
+        self._tokenizer, self._reporter = tokenizer, LinesOnly(reporter)
         self._how: dict[str, Any] = {
             "limit": limit,
             "data_dir": data_dir,
@@ -97,7 +142,7 @@ class Asker:
             split=split,
             prefix=asking.prefix,
             seed=asking.seed,
-            progress=self.reporter,
+            progress=self._reporter,
             **self._how,
         )
         name = self.task.metrics[0]
@@ -112,7 +157,6 @@ class Asker:
             score=evaluation.scores[name],
             scores=values,
             answers=_answers(samples, name.partition(",")[2]),
-            prompts_sha256=(evaluation.data or {})["prompts_sha256"],
         )
 
 
@@ -130,14 +174,3 @@ def _answers(samples: Sequence[Sample], filter_name: str) -> list[str] | None:
     if all(isinstance(one.output, str) for one in samples):
         return [one.answers.get(filter_name, str(one.output)) for one in samples]
     return [str(one.output) for one in samples] if all(isinstance(one.output, int) for one in samples) else None
-
-
-class _LinesOnly(Reporter):
-    """Passes on what is said once; the many short evaluations are shown as one task."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-
-    def emit(self, event: Event) -> None:
-        if isinstance(event, Line):
-            self._reporter.emit(event)
