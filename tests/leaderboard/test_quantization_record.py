@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from adaptive_bench.leaderboard.agreement import said_of
-from adaptive_bench.leaderboard.beside import beside, form_of
+from adaptive_bench.leaderboard.paper import beside, form_of
 from adaptive_bench.leaderboard.row import Row
 from adaptive_bench.leaderboard.rows import checked
 
@@ -45,8 +44,22 @@ def test_the_table_of_the_page_is_that_of_the_record():
 def test_what_is_said_beside_the_papers_table_is_said_of_the_record():
     page = " ".join((ROOT / "docs/quantization.md").read_text(encoding="utf-8").split())
     (found,) = beside([row for row in record() if row.method == "gateskip"], 7)
-    kept = [one for one in said_of(found) if "of the score of gateskip" in one or "are those of" in one]
-    assert len(kept) == 8 and all(one in page for one in kept)
+    lines = {line.label: line for line in found.lines if line.label}
+    full = lines.pop("gateskip")
+    start, told = 0, 0
+    for group, count in found.table["groups"]:
+        columns = range(start, start := start + count)
+        for label, line in lines.items():
+            both = [at for at in columns if full.ours[at] and line.ours[at]]
+            levels = ", ".join(f"{100 * found.table['asks'][at][1]:.4g}" for at in both)
+            kept = ", ".join(f"{100 * line.ours[at].mean / full.ours[at].mean:.3g}" for at in both)
+            text = f"{group}: at {levels} % of skipped tokens {label} keeps {kept} % of the score of gateskip"
+            if line.theirs[both[0]]:
+                theirs = ", ".join(f"{100 * line.theirs[at][0] / full.theirs[at][0]:.3g}" for at in both)
+                text += f"; 4-bit + GateSkip keeps {theirs} % of 32-bit + GateSkip in the paper"
+            assert f"{text}." in page
+            told += 1
+    assert told == 6
 
 
 def test_the_sentences_of_the_page_hold():
