@@ -11,6 +11,7 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.tables import wrapped
 
 _NONE = "n/a"
+_AGREES = {True: "yes", False: "no", None: "in part, or not known"}
 
 
 def shown(record: Mapping[str, Any]) -> str:
@@ -47,29 +48,29 @@ def _table(header: list[str], lines: list[list[str]]) -> str:
 
 
 def _agreement(found: list[Mapping[str, Any]]) -> str:
-    def number(value: float | None) -> str:
-        return _NONE if value is None else f"{value:.2f}"
-
     body = [
         [
             f"{one['one']} and {one['other'] or 'its own oracle'}",
             f"{100 * one['alike']:.1f}",
-            number(one["kappa"]),
-            number(one["kappa_answer"]),
+            _NONE if one["kappa"] is None else f"{one['kappa']:.2f}",
         ]
         for one in found
     ]
-    return _table(["", "alike %", "kappa", "in answers"], body)
+    return _table(["", "alike %", "kappa"], body)
 
 
 def paper_shown(record: Mapping[str, Any]) -> str:
-    """The paper's statements, each with ours and a sentence; then the tokens with the highest gates."""
+    """The paper's statements, each with ours and whether they agree; then the tokens with the highest gates."""
     about = f"{record['name']}, {', '.join(record['tasks'])}: {record['texts']} texts, {record['tokens']} tokens."
     parts = [paragraph(f"{record['source']} beside {about}")]
     for method in record["methods"]:
         parts.append(f"{method['spec']}")
         for one in method["statements"]:
-            lines = (f"  {one['place']}: {one['paper']}", f"    ours: {one['ours']}", f"    {one['said']}")
+            lines = (
+                f"  {one['place']}: {one['paper']}",
+                f"    ours: {one['ours']}",
+                f"    agrees: {_AGREES[one['agrees']]}",
+            )
             parts.append("\n".join(wrapped(line, indent="      ") for line in lines))
         for saving, items in method["top"].items():
             body = [

@@ -9,6 +9,7 @@ import typer
 
 from adaptive_bench import output, registry
 from adaptive_bench.cli.completion import specs as specs_of
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Out, run_names
 from adaptive_bench.cli.tables import give_record
 from adaptive_bench.cli.values import is_count, items_value, numbers_value
@@ -85,8 +86,7 @@ def speculate(
     from adaptive_bench.data import data_root
     from adaptive_bench.evaluation.lookup import expand_tasks, find_task
     from adaptive_bench.live_display import open_reporter
-    from adaptive_bench.speculation.drafter import find_drafter
-    from adaptive_bench.speculation.study import Settings, defects, study
+    from adaptive_bench.speculation import Settings, defects, find_drafter, study
 
     check_data_folder(root := data_root(data_dir))
     names = expand_tasks(wanted)
@@ -108,6 +108,8 @@ def speculate(
     if threads is not None:
         torch.set_num_threads(threads)
     drafter = find_drafter(model, method, out=out, tasks=names, precision=precision, device=device)
+    for note in drafter.notes:
+        typer.echo(paragraph(f"Note: {note}"), err=True)
     try:
         with open_reporter() as reporter:
             record = study(drafter, settings, reporter)

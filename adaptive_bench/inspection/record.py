@@ -11,26 +11,18 @@ import numpy as np
 
 from adaptive_bench.inspection import statistics
 from adaptive_bench.inspection.study import Inspection, Point, Reading
-from adaptive_bench.inspection.token_kinds import KINDS, kinds_of, parts_of_speech
+from adaptive_bench.inspection.token_kinds import KINDS, kinds_of
 from adaptive_bench.model.text_decisions import visible
 
 SCHEMA = 1
 FIRST_SHOWN = 0.2  # the saving a page begins with
 
 
-def record_of(inspection: Inspection, pos: str | None = None) -> dict[str, Any]:
-    """Everything a page shows.
-
-    Args:
-        pos: A spaCy pipeline: kinds of tokens are parts of speech then.
-    """
+def record_of(inspection: Inspection) -> dict[str, Any]:
+    """Everything a page shows."""
     texts = inspection.texts
-    kinds = [
-        kinds_of(one.pieces, one.token_ids, inspection.ends) if pos is None else parts_of_speech(one.pieces, pos)
-        for one in texts
-    ]
+    kinds = [kinds_of(one.pieces, one.token_ids, inspection.ends) for one in texts]
     groups = [kind for some in kinds for kind in some]
-    places = [place for one in texts for place in statistics.places_of(one)]
     first = texts[0]
     savings = sorted({point.saving for reading in inspection.readings for point in reading.points})
     return {
@@ -44,16 +36,15 @@ def record_of(inspection: Inspection, pos: str | None = None) -> dict[str, Any]:
         "pieces": list(first.pieces),
         "names": [visible(piece) for piece in first.pieces],
         "kinds": kinds[0],
-        "kinds_by": "kind of token" if pos is None else "part of speech",
         "savings": savings,
         "first_saving": min(savings, key=lambda saving: abs(saving - FIRST_SHOWN)),
-        "methods": [_method(one, groups, places) for one in inspection.readings],
+        "methods": [_method(one, groups) for one in inspection.readings],
         "agreement": {f"{saving:g}": _agreements(inspection.readings, saving) for saving in savings},
         "notes": inspection.notes,
     }
 
 
-def _method(reading: Reading, groups: Sequence[str], places: Sequence[str]) -> dict[str, Any]:
+def _method(reading: Reading, groups: Sequence[str]) -> dict[str, Any]:
     everything = reading.points[0]
     scores = statistics.scores_of(everything.texts)
     return {
@@ -61,14 +52,14 @@ def _method(reading: Reading, groups: Sequence[str], places: Sequence[str]) -> d
         "dial_name": reading.dial_name,
         "unit": reading.unit,
         "semantics": reading.semantics,
-        "points": {f"{point.saving:g}": _point(point, reading, groups, places) for point in reading.points},
+        "points": {f"{point.saving:g}": _point(point, groups) for point in reading.points},
         "oracle": bits(reading.oracle()[: len(everything.texts[0].pieces)]),
         "exit": float(np.concatenate(reading.exits).mean()),
         "scores": None if scores is None else _scores(everything, scores, groups),
     }
 
 
-def _point(point: Point, reading: Reading, groups: Sequence[str], places: Sequence[str]) -> dict[str, Any]:
+def _point(point: Point, groups: Sequence[str]) -> dict[str, Any]:
     keep = statistics.masks_of(point.texts)
     part = [
         "prompt" if place < one.prompt_tokens else "answer" for one in point.texts for place in range(len(one.keep))
@@ -81,7 +72,6 @@ def _point(point: Point, reading: Reading, groups: Sequence[str], places: Sequen
         "bits": bits(point.texts[0].keep),
         "by_part": _rounded(statistics.skipped_by(keep, part)),
         "by_kind": _rounded(_in_order(statistics.skipped_by(keep, groups))),
-        "by_place": _rounded(statistics.skipped_by(keep, places)),
         "by_layer": [[round(share, 4) for share in pair] for pair in statistics.skipped_by_layer(keep)],
         "top": _listed(vocabulary[: statistics.MOST_TOKENS]),
         "bottom": _listed(vocabulary[::-1][: statistics.MOST_TOKENS]),
@@ -129,33 +119,18 @@ def _agreements(readings: Sequence[Reading], saving: float) -> list[dict[str, An
         for point in reading.points
         if point.saving == saving
     }
-    texts = readings[0].points[0].texts
-    written = np.concatenate([np.arange(len(one.pieces)) >= one.prompt_tokens for one in texts])
     pairs = [(one, other, masks[one][1], masks[other][1]) for one, other in combinations(masks, 2)]
     pairs += [(name, "", keep, reading.oracle()) for name, (reading, keep) in masks.items()]
     found = []
     for one, other, first, second in pairs:
         alike, kappa = statistics.agreement(first, second)
-        about = {"one": one, "other": other or None, "alike": alike, "kappa": kappa, "rank": _rank(first, second)}
-        of_answers = statistics.agreement(first[written], second[written])[1] if written.any() else None
-        found.append(about | {"kappa_answer": of_answers})
+        found.append({"one": one, "other": other or None, "alike": alike, "kappa": kappa})
     return found
 
 
-def _rank(one: np.ndarray, other: np.ndarray) -> float | None:
-    """Spearman's rank correlation of how many branches each token runs; `None` where all run as many."""
-    from scipy.stats import spearmanr
-
-    first, second = one.sum(axis=(1, 2)), other.sum(axis=(1, 2))
-    if not np.ptp(first) or not np.ptp(second):
-        return None
-    return float(spearmanr(first, second).statistic)
-
-
 def _in_order(found: dict[str, Any]) -> dict[str, Any]:
-    """Kinds of tokens in their order; parts of speech, which are none of them, by name."""
-    order = {kind: number for number, kind in enumerate(KINDS)}
-    return dict(sorted(found.items(), key=lambda one: (order.get(one[0], len(order)), one[0])))
+    """Kinds of tokens in their order."""
+    return {kind: found[kind] for kind in KINDS if kind in found}
 
 
 def _items(point: Point) -> tuple[list[int], list[str]]:

@@ -1,4 +1,4 @@
-"""Skip rates by kind of token, position and layer, agreement between masks, and scores by token and by site."""
+"""Skip rates by kind of token and layer, agreement between masks, and scores by token and by site."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from adaptive_bench.model.text_decisions import TextDecisions
 
-PARTS_OF_TEXT = 5  # positions are counted in fifths of a prompt, and of an answer
 MOST_TOKENS = 10  # as the lists of the GateSkip paper
 DENSITY_POINTS = 64
 
@@ -67,17 +66,6 @@ def scores_by(scores: np.ndarray, groups: Sequence[str]) -> dict[str, list[list[
 def skipped_by_layer(keep: np.ndarray) -> list[tuple[float, float]]:
     """Of each layer the share of tokens that skip attention, and MLP."""
     return [(float(attention), float(mlp)) for attention, mlp in 1.0 - keep.mean(axis=0)]
-
-
-def places_of(one: TextDecisions) -> list[str]:
-    """Of each token of a text the fifth of the prompt or of the answer that it stands in, as `prompt 0–20 %`."""
-    names = []
-    for part, length in (("prompt", one.prompt_tokens), ("answer", len(one.pieces) - one.prompt_tokens)):
-        for place in range(length):
-            fifth = place * PARTS_OF_TEXT // length
-            start, end = (100 * edge // PARTS_OF_TEXT for edge in (fifth, fifth + 1))
-            names.append(f"{part} {start}–{end} %")
-    return names
 
 
 def agreement(one: np.ndarray, other: np.ndarray) -> tuple[float, float | None]:

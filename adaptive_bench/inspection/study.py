@@ -12,12 +12,15 @@ from torch import Tensor
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.exit_oracle import predictions, stable_exits
-from adaptive_bench.inspection.subjects import Subjects
+from adaptive_bench.headroom.subject import Subjects
+from adaptive_bench.inspection.token_kinds import kinds_of
 from adaptive_bench.method import Decision, SiteView
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
 from adaptive_bench.model.tokens import end_tokens
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from adaptive_bench.model import AdaptiveModel
 
 SAVINGS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # that a method has no dial value for are left out
@@ -181,3 +184,26 @@ def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens
     pad = ends[0] if ends else None
     written = model.generate(ids, max_new_tokens=max_new_tokens, eos_token_id=ends or None, pad_token_id=pad)
     return first, written[0, len(first) :].tolist()
+
+
+def tidy(inspection: Inspection) -> DataFrame:
+    """One row for each text, method, saving, token and branch: the columns of `TextDecisions.tidy`, and `text`,
+    `saving` (asked for), `kind` of the token, and `oracle`: whether the token runs the layer by the stable exit of the
+    method's own model.
+    """
+    import pandas
+
+    parts = []
+    for reading in inspection.readings:
+        for point in reading.points:
+            for number, (one, exits) in enumerate(zip(point.texts, reading.exits, strict=True)):
+                sites = one.keep.shape[1] * one.keep.shape[2]
+                layers = np.tile(np.arange(one.keep.shape[1]).repeat(2), len(exits))
+                table = one.tidy()
+                table.insert(0, "text", number)
+                table.insert(2, "saving", point.saving)
+                kinds = kinds_of(one.pieces, one.token_ids, inspection.ends)
+                table.insert(table.columns.get_loc("token") + 1, "kind", np.asarray(kinds, dtype=object).repeat(sites))
+                table["oracle"] = layers < exits.repeat(sites)
+                parts.append(table)
+    return pandas.concat(parts, ignore_index=True)

