@@ -11,7 +11,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -98,7 +98,10 @@ def dial_at(model: AdaptiveModel, saving: float) -> float:
     Raises:
         UsageError: The method cannot save that much, or is not calibrated for it.
     """
-    model.saving = saving
+    try:
+        model.saving = saving
+    except UsageError as error:
+        raise UsageError(f"{model.spec} cannot draft with {saving:g} of --savings. {error}") from error
     dial, model.dial = model.dial, model.method.dial.skip_nothing
     return dial
 
@@ -144,9 +147,11 @@ def study(drafter: Subjects, settings: Settings, reporter: Reporter) -> dict[str
             f"A batch of {max(settings.batches)} needs as many prompts, but {', '.join(settings.tasks)} with --limit "
             f"{settings.limit} has {len(prompts)}. Raise --limit or lower --batch."
         )
-    _check_savings(model, settings.savings)  # before anything is measured
+    dials = {saving: dial_at(model, saving) for saving in settings.savings}  # what is refused, before all else
     with reporter.task("speculate", 2 * len(settings.batches)) as task:
-        measured = [_Batches(model, settings, prompts, ends, rows, task.advance).measure() for rows in settings.batches]
+        measured = [
+            _Batches(model, settings, dials, prompts, ends, rows, task.advance).measure() for rows in settings.batches
+        ]
     return {
         "kind": "speculation",
         "version": VERSION,
@@ -158,28 +163,6 @@ def study(drafter: Subjects, settings: Settings, reporter: Reporter) -> dict[str
         "environment": environment(model.device) | {"precision": str(model.dtype).removeprefix("torch.")},
         "batches": measured,
     }
-
-
-def _check_savings(model: AdaptiveModel, savings: Iterable[float]) -> None:
-    """Refuse what the dial does not reach, by the option's name: its default may be more than a method can save."""
-    for saving in savings:
-        if (why := _refused(model, saving)) is None:
-            continue
-        most = next((share for share in range(int(100 * saving), 0, -1) if not _refused(model, share / 100)), None)
-        if most is None:
-            raise UsageError(f"{model.spec} drafts at none of --savings. {why} Name another --method.")
-        raise UsageError(
-            f"{model.spec} drafts with savings up to {most / 100:g} here, got {saving:g} in --savings. Give "
-            f"smaller ones, such as --savings {most / 100:g}."
-        )
-
-
-def _refused(model: AdaptiveModel, saving: float) -> UsageError | None:
-    try:
-        dial_at(model, saving)
-    except UsageError as error:
-        return error
-    return None
 
 
 @dataclass(frozen=True)
@@ -198,12 +181,14 @@ class _Batches:
         self,
         model: AdaptiveModel,
         settings: Settings,
+        dials: Mapping[float, float],
         prompts: Sequence[list[int]],
         ends: tuple[int, ...],
         rows: int,
         advance: Callable[[], None],
     ) -> None:
-        self._model, self._settings, self._prompts, self._rows = model, settings, prompts, rows
+        self._model, self._settings, self._dials = model, settings, dials
+        self._prompts, self._rows = prompts, rows
         self._common: dict[str, Any] = {"max_new_tokens": settings.new, "eos_token_ids": ends}
         self._advance = advance
 
@@ -242,7 +227,7 @@ class _Batches:
         return [row for inputs in self._inputs() for row in new_tokens(model, **inputs, **self._common)]
 
     def _speculate(self, saving: float) -> list[Speculation]:
-        how: dict[str, Any] = {"draft_dial": dial_at(self._model, saving), "drafts": self._settings.drafts}
+        how: dict[str, Any] = {"draft_dial": self._dials[saving], "drafts": self._settings.drafts}
         return [self_speculate(self._model, **inputs, **self._common, **how) for inputs in self._inputs()]
 
     def _point(
@@ -258,7 +243,7 @@ class _Batches:
         found = [each for each in differences if each is not None]
         return {
             "saving": saving,
-            "dial": dial_at(self._model, saving),
+            "dial": self._dials[saving],
             "draft_saved": saved_shares(ours.books["draft"].counts())["decode"],
             "drafted": drafted,
             "accepted": accepted,

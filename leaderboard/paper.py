@@ -67,18 +67,22 @@ class Line:
     Attributes:
         name: As the paper calls it.
         label: Our method; `None` where nothing of the row is measured here.
-        theirs: Mean and standard deviation by column, `None` where the paper has no value.
-        shown: Their texts.
+        shown: The paper's texts by column, empty where it has no value.
         ours: By column.
         section: Of the paper's table; rows of other sections are not held to each other.
     """
 
     name: str
     label: str | None
-    theirs: tuple[tuple[float, float] | None, ...]
     shown: tuple[str, ...]
     ours: tuple[Value | None, ...]
     section: str | None = None
+
+    @property
+    def theirs(self) -> tuple[tuple[float, float] | None, ...]:
+        """The paper's means and standard deviations."""
+        parts = [text.partition(" ± ") for text in self.shown]
+        return tuple((float(mean), float(deviation or 0)) if mean else None for mean, _, deviation in parts)
 
 
 @dataclass(frozen=True)
@@ -161,10 +165,10 @@ class _Ours:
         lines = [line for line in lines if _is_beside_its_like(line, lines)]
         return Beside(self.table, model, tuple(_titles(self.table)), tuple(lines), self.stand_ins, self.means)
 
-    def _lines(self, row: Mapping[str, Any]) -> Iterator[Line]:
-        theirs, shown, section = tuple(map(_parsed, row["values"])), tuple(row["values"]), row["section"]
-        found = self._found(row["name"], [one for one in self.rows if self._is_of(one, row)], theirs, shown, section)
-        yield from found or [Line(row["name"], None, theirs, shown, (None,) * len(theirs), section)]
+    def _lines(self, row: Mapping[str, Any]) -> list[Line]:
+        ours = [one for one in self.rows if self._is_of(one, row)]
+        blank = Line(row["name"], None, tuple(row["values"]), (None,) * len(row["values"]), row["section"])
+        return self._found(blank, ours) or [blank]
 
     def _beyond(self) -> list[Line]:
         """Rows of the table's methods on models, or in forms, that the paper has none of: another family, 8 bits."""
@@ -176,28 +180,21 @@ class _Ours:
             if asked and self._variant(one) in known and not any(self._is_of(one, row) for row in rows):
                 by_model.setdefault(one.conditions.model or "", []).append(one)
         columns = len(self.table["columns"])
-        blank = (None,) * columns, ("",) * columns, None
+        blank = Line(BEYOND, None, ("",) * columns, (None,) * columns)
         return [
             replace(line, label=f"{line.label} of {model}") if self.table["model"] is None else line
             for model, some in by_model.items()
-            for line in self._found(BEYOND, some, *blank)
+            for line in self._found(blank, some)
         ]
 
-    def _found(
-        self,
-        name: str,
-        rows: Sequence[Row],
-        theirs: tuple[tuple[float, float] | None, ...],
-        shown: tuple[str, ...],
-        section: str | None,
-    ) -> list[Line]:
+    def _found(self, blank: Line, rows: Sequence[Row]) -> list[Line]:
         """A line for each of our methods, and each of the forms it was measured in."""
         found = []
         for label, form in dict.fromkeys((one.label, form_of(one)) for one in rows):
             some = [one for one in rows if (one.label, form_of(one)) == (label, form)]
             ours = tuple(self._value(some, *ask) for ask in self.table["asks"])
             if any(value is not None for value in ours):
-                found.append(Line(name, f"{label}, {form}" if form else label, theirs, shown, ours, section))
+                found.append(replace(blank, label=f"{label}, {form}" if form else label, ours=ours))
         return found
 
     def _variant(self, ours: Row) -> str:
@@ -288,11 +285,6 @@ def _mean(rows: Sequence[Row]) -> Value:
 def _plain(value: float, *, lower_is_better: bool = False, exact: bool = False) -> Value:
     end = value if exact else None
     return Value(value, end, end, f"{value:.4g}", lower_is_better)
-
-
-def _parsed(text: str) -> tuple[float, float] | None:
-    mean, _, deviation = text.partition(" ± ")
-    return (float(mean), float(deviation or 0)) if mean else None
 
 
 def _titles(table: Mapping[str, Any]) -> Iterator[str]:

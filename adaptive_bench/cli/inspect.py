@@ -13,8 +13,8 @@ from adaptive_bench.cli.completion import list_of
 from adaptive_bench.cli.completion import specs as specs_of
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Out, run_names
-from adaptive_bench.cli.tables import give_record
-from adaptive_bench.cli.values import is_share, items_value, numbers_value
+from adaptive_bench.cli.studies import DataDir, Device, NumFewshot, Plugins, give_record, tasks_and_data
+from adaptive_bench.cli.values import is_share, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.spec import parse_specs
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from adaptive_bench.inspection.study import Inspection, Text
 
 FORMS = (".html", ".csv", ".parquet", ".json")
-_LARGEST_TEXT = 1_000_000  # characters; no context is so long
 
 
 def inspect(
@@ -58,22 +57,16 @@ def inspect(
     paper: Annotated[
         bool, typer.Option("--paper", help="The gate analysis of the GateSkip paper beside ours; with --tasks.")
     ] = False,
-    num_fewshot: Annotated[
-        int | None, typer.Option(min=0, help="Worked examples before each question; default: the task's own number.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")
-    ] = None,
+    num_fewshot: NumFewshot = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
     out: Out = DEFAULT_OUT,
     to: Annotated[
         Path | None,
         typer.Option("--output", "-o", parser=output.file, help="A .html page; .csv, .parquet or .json."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what a page would show as JSON.")] = False,
-    plugin: Annotated[
-        list[Path] | None, typer.Option(help="Python file that registers methods or tasks; may be repeated.")
-    ] = None,
+    plugin: Plugins = None,
 ) -> None:
     """Look inside: what methods skip of a text, token by token and layer by layer, at several dial values.
 
@@ -86,27 +79,23 @@ def inspect(
     prompt, given = _read(text), _read(answer)
     rule = "shares from 0 up to but not 1 such as 0,0.1,0.2 (0.2 is 20 %)"
     asked = None if savings is None else numbers_value(savings, "--savings", float, rule, is_share)
-    named = None if tasks is None else items_value(tasks, "--tasks")
     load_libraries()
     registry.load_plugins(plugin)
     from adaptive_bench.cli.inspect_table import paper_shown, shown
-    from adaptive_bench.evaluation.lookup import expand_tasks, find_task
     from adaptive_bench.headroom.subject import find_subjects
     from adaptive_bench.inspection.gate_analysis import gate_analysis
     from adaptive_bench.inspection.record import record_of
     from adaptive_bench.inspection.study import inspect_texts, one_text
 
-    names = [] if named is None else list(expand_tasks(named))
-    for name in names:
-        find_task(name)  # what cannot be found is said before a model is loaded
+    names, root = ([], data_dir) if tasks is None else tasks_and_data(tasks, data_dir)
     specs = [] if methods is None else parse_specs(methods)
     subjects = find_subjects(model, specs, out=out, task=names[0] if names else None, device=device)
     if paper:
-        texts = _texts_of(subjects, names, limit, num_fewshot, data_dir)
+        texts = _texts_of(subjects, names, limit, num_fewshot, root)
         give_record(gate_analysis(subjects, texts, names), to, as_json, paper_shown)
         return
     if prompt is None:
-        texts, about = _texts_of(subjects, names, limit, num_fewshot, data_dir), ", ".join(names)
+        texts, about = _texts_of(subjects, names, limit, num_fewshot, root), ", ".join(names)
     else:
         texts, about = [one_text(subjects, prompt, given, max_new_tokens)], text.name if text else ""
     found = inspect_texts(subjects, texts, asked, about=about)
@@ -152,19 +141,11 @@ def _read(file: Path | None) -> str | None:
     if file is None:
         return None
     try:
-        if str(file) == "-":
-            text = sys.stdin.read(_LARGEST_TEXT + 1)
-        else:
-            with file.open(encoding="utf-8") as stream:
-                text = stream.read(_LARGEST_TEXT + 1)
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise EnvironmentProblem(
             f"A text is a file in UTF-8, but {str(file)!r} cannot be read: {message_of(error)}. Name another one."
         ) from error
-    if len(text) > _LARGEST_TEXT:
-        raise UsageError(
-            f"A text that is looked into has at most {_LARGEST_TEXT:,} characters, got more in {str(file)!r}. Cut it."
-        )
     if not text.strip():
         raise UsageError(f"A text of one token or more is looked into, got an empty one in {str(file)!r}.")
     return text.removesuffix("\n")
@@ -174,7 +155,6 @@ def _texts_of(
     subjects: Subjects, names: list[str], limit: int, num_fewshot: int | None, data_dir: Path | None
 ) -> list[Text]:
     """Documents of tasks with the answers that the first model writes with nothing skipped, or that are given."""
-    from adaptive_bench.data import data_root
     from adaptive_bench.headroom.texts import collect_texts
     from adaptive_bench.live_display import open_reporter
 
@@ -188,7 +168,7 @@ def _texts_of(
                 name,
                 split="test",
                 limit=limit,
-                data_dir=data_root(data_dir),
+                data_dir=data_dir,
                 num_fewshot=num_fewshot,
                 batch_size=8,
                 reporter=reporter,

@@ -5,14 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import typer
-
-from adaptive_bench import output
-from adaptive_bench.store.atomic import json_text
 
 _GAP = 2  # between two columns
 _HEADER = 2  # tabulate makes a column so much wider than its header at least
@@ -169,20 +163,3 @@ def _longest_word(texts: Sequence[str]) -> int:
 def _second(widths: Mapping[str, int], widest: str) -> int:
     """The widest of the other columns that is narrower: where two take turns."""
     return max((width for key, width in widths.items() if key != widest and width < widths[widest]), default=0)
-
-
-def give_record(record: Mapping[str, Any], to: Path | None, as_json: bool, shown: Callable[[Any], str]) -> None:
-    """Write what a command measured as JSON where that is asked for, and print it; nothing besides on standard output.
-
-    Args:
-        to: Where to; `None` for nowhere.
-        as_json: Print JSON instead of what `shown` makes of it.
-    """
-    if to is not None:
-        output.write_json(to, record)
-    if output.is_stdout(to):
-        return
-    if as_json:
-        typer.echo(json_text(record), nl=False)
-    else:
-        typer.echo(shown(record) + (f"\n\nWritten to {to}" if to is not None else ""))

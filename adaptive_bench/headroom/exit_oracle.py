@@ -18,47 +18,28 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from adaptive_bench.backbone import Backbone
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import Decision, KVPolicy, Phase, SiteView
+from adaptive_bench.method import KVPolicy, Phase, SiteView
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.prescribed import Prescribed, prescribed_model
 
 
-def predictions(backbone: Backbone, states: list[Tensor]) -> Tensor:
-    """The likeliest token after each layer, [L, N], of residual streams [N, H] after each of L layers."""
-    return torch.stack([backbone.head(backbone.final_norm(state)).float().argmax(dim=-1) for state in states])
+def layer_predictions(model: AdaptiveModel, input_ids: Tensor, **call: Any) -> Tensor:
+    """The likeliest next token after each of the L layers, [L, B, S], in a call at a dial that skips nothing: what the
+    final norm and the head make of the residual stream there.
+    """
+    output = model(input_ids, output_hidden_states=True, **call)
+    head, norm = model.backbone.head, model.backbone.final_norm
+    early = [head(norm(state)).float().argmax(dim=-1) for state in output.hidden_states[1:-1]]
+    return torch.stack([*early, output.logits.float().argmax(dim=-1)])
 
 
 def stable_exits(predicted: Tensor) -> Tensor:
-    """Stable exits [N] in 1 .. L of predictions [L, N]."""
+    """Stable exits in 1 .. L of predictions [L, ...]."""
     meets = (predicted == predicted[-1]).int()
     kept = meets.flip(0).cumprod(dim=0).sum(dim=0)  # layers at the end that all agree
     return len(predicted) - kept + 1
-
-
-class WatchedModel(AdaptiveModel):
-    """For a method that decides per layer.
-
-    Attributes:
-        states: [B, S, H] after each of the L layers.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.states: list[Tensor] = []
-        self.method.listeners.append(self._listen)
-
-    def _listen(self, view: SiteView, decision: Decision) -> None:
-        if view.site.layer == 0:
-            self.states = []  # what enters the first layer is no layer's output
-        else:
-            self.states.append(view.hidden)
-
-    def _logits(self, call: Any, hidden: Tensor, chosen: tuple[Any, Any]) -> Tensor:
-        self.states.append(hidden)
-        return super()._logits(call, hidden, chosen)
 
 
 class OnlineExits(AdaptiveModel):
@@ -70,7 +51,7 @@ class OnlineExits(AdaptiveModel):
     """
 
     method: Prescribed
-    prober: WatchedModel
+    prober: AdaptiveModel
     exits: list[Tensor]
 
     @torch.no_grad()
@@ -117,9 +98,8 @@ class OnlineExits(AdaptiveModel):
         for place in range(prompt, length):
             column = input_ids[:, place : place + 1]
             probe = cache.fork(torch.arange(batch, device=input_ids.device))
-            self.prober(column, past_key_values=probe, use_cache=True, logits_to_keep=1, phase=phase)
-            states = [state[:, -1] for state in self.prober.states]
-            exits = stable_exits(predictions(self.backbone, states))
+            told = layer_predictions(self.prober, column, past_key_values=probe, use_cache=True, phase=phase)
+            exits = stable_exits(told[:, :, -1])
             self.exits.append(exits.cpu())
             self._leave_at(exits)
             left = super().forward(column, logits_to_keep=1, **shared)[0]
@@ -140,6 +120,6 @@ def online_exits(backbone_model: PreTrainedModel, kv: KVPolicy = "recompute") ->
     label = f"exit_oracle_{kv}"
     model: OnlineExits = prescribed_model(backbone_model, kv=kv, looks_ahead=True, kind=OnlineExits, label=label)
     # Not a submodule: its parameters are the same ones.
-    object.__setattr__(model, "prober", prescribed_model(backbone_model, kv=kv, kind=WatchedModel))
+    object.__setattr__(model, "prober", prescribed_model(backbone_model, kv=kv))
     model.exits = []
     return model

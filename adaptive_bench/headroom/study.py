@@ -120,7 +120,7 @@ class _TaskStudy:
         asked_once = why_asked_once(str(harness_task.config.output_type), shots, encode)
 
         # The cheapest things that can go wrong first: a task without validation documents.
-        validation = {(): self._ask((), "validation", Asking())}
+        validation: dict[tuple[int, ...], Asked] = {(): self._ask((), "validation", Asking())}
         costs = SiteCosts.from_json(self._piece("sites", lambda: self._sites().to_json()))
         online = Asked(**self._piece(f"online-{self._settings.kv}", lambda: asdict(self._online())))
         sets = self._search(max(*(self._settings.levels or ()), online.saved), validation)

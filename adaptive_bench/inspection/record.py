@@ -64,8 +64,6 @@ def _point(point: Point, groups: Sequence[str]) -> dict[str, Any]:
     part = [
         "prompt" if place < one.prompt_tokens else "answer" for one in point.texts for place in range(len(one.keep))
     ]
-    share = keep.mean(axis=(1, 2))
-    vocabulary = statistics.by_vocabulary(share, *_items(point))
     return {
         "dial": point.texts[0].dial,
         "saved": point.saved,
@@ -73,14 +71,11 @@ def _point(point: Point, groups: Sequence[str]) -> dict[str, Any]:
         "by_part": _rounded(statistics.skipped_by(keep, part)),
         "by_kind": _rounded(_in_order(statistics.skipped_by(keep, groups))),
         "by_layer": [[round(share, 4) for share in pair] for pair in statistics.skipped_by_layer(keep)],
-        "top": _listed(vocabulary[: statistics.MOST_TOKENS]),
-        "bottom": _listed(vocabulary[::-1][: statistics.MOST_TOKENS]),
     }
 
 
 def _scores(point: Point, scores: np.ndarray, groups: Sequence[str]) -> dict[str, Any]:
-    """Densities of each site, the first text's scores as bytes within the range of each site, and extreme tokens."""
-    vocabulary = statistics.by_vocabulary(statistics.mean_scores(scores), *_items(point))
+    """Densities of each site, the first text's scores as bytes within the range of each site."""
     first = scores[: len(point.texts[0].keep)]
     with np.errstate(invalid="ignore"):
         known = ~np.isnan(scores).all(axis=0)
@@ -101,8 +96,6 @@ def _scores(point: Point, scores: np.ndarray, groups: Sequence[str]) -> dict[str
         "bytes": base64.b64encode(levels.tobytes()).decode(),
         "sites": sites,
         "by_kind": _in_order(statistics.scores_by(scores, groups)),
-        "top": _listed(vocabulary[: statistics.MOST_TOKENS]),
-        "bottom": _listed(vocabulary[::-1][: statistics.MOST_TOKENS]),
     }
 
 
@@ -131,15 +124,6 @@ def _agreements(readings: Sequence[Reading], saving: float) -> list[dict[str, An
 def _in_order(found: dict[str, Any]) -> dict[str, Any]:
     """Kinds of tokens in their order."""
     return {kind: found[kind] for kind in KINDS if kind in found}
-
-
-def _items(point: Point) -> tuple[list[int], list[str]]:
-    ids = [token for one in point.texts for token in one.token_ids]
-    return ids, [piece for one in point.texts for piece in one.pieces]
-
-
-def _listed(vocabulary: Sequence[tuple[str, int, float]]) -> list[list[Any]]:
-    return [[visible(piece), count, float(f"{value:.6g}")] for piece, count, value in vocabulary]
 
 
 def _rounded(found: dict[str, tuple[int, float, float]]) -> dict[str, list[float]]:

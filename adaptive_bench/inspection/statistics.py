@@ -9,7 +9,6 @@ import numpy as np
 
 from adaptive_bench.model.text_decisions import TextDecisions
 
-MOST_TOKENS = 10  # as the lists of the GateSkip paper
 DENSITY_POINTS = 64
 
 

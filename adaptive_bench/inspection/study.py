@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.exit_oracle import predictions, stable_exits
+from adaptive_bench.headroom.exit_oracle import layer_predictions, stable_exits
 from adaptive_bench.headroom.subject import Subjects
 from adaptive_bench.inspection.token_kinds import kinds_of
-from adaptive_bench.method import Decision, SiteView
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
 from adaptive_bench.model.tokens import end_tokens
 
@@ -150,20 +148,8 @@ def _read(
 @torch.inference_mode()
 def exits_of(model: AdaptiveModel, token_ids: Sequence[int]) -> np.ndarray:
     """Stable exits [S] of a text in 1 .. L, of a model whose dial skips nothing (`headroom.exit_oracle`)."""
-    states: dict[int, Tensor] = {}
-
-    def listen(view: SiteView, decision: Decision) -> None:
-        states.setdefault(view.site.layer, view.hidden[0])
-
-    model.method.listeners.append(listen)
-    try:
-        logits = model(torch.tensor([list(token_ids)], device=model.device)).logits[0]
-    finally:
-        model.method.listeners.remove(listen)
-    after = [states[layer] for layer in range(1, model.backbone.num_layers)]
-    last = logits.float().argmax(dim=-1)[None]
-    predicted = torch.cat([predictions(model.backbone, after), last]) if after else last
-    return stable_exits(predicted).cpu().numpy()
+    ids = torch.tensor([list(token_ids)], device=model.device)
+    return stable_exits(layer_predictions(model, ids))[0].cpu().numpy()
 
 
 def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens: int) -> Text:

@@ -1,4 +1,4 @@
-// Tables below the text: skip rates by kind of token and layer, agreement, densities of scores, tokens.
+// Tables below the text: skip rates by kind of token and layer, agreement, densities of scores.
 
 const bar = (share, kind) => {
   const picture = drawn("svg", { class: "bar", viewBox: "0 0 100 7", preserveAspectRatio: "none", "aria-hidden": "true" }, drawn("rect", { class: "track", width: 100, height: 7 }));
@@ -71,17 +71,6 @@ function scores() {
     element("div", { class: "pair" }, ...there.map(densities)));
 }
 
-function vocabulary(one) {
-  const there = one.points[state.saving], source = one.scores || there;
-  if (!source) return "";
-  const what = one.scores ? "mean score with nothing skipped" : "share of branches executed";
-  const list = (items, caption) => element("table", { class: "rates" }, element("caption", {}, caption), element("thead", {}, element("tr", {}, header("token", { class: "item" }), header("times"), header(one.scores ? "score" : "executed, %"))),
-    element("tbody", {}, ...items.map(([name, count, value]) => element("tr", {}, element("th", { scope: "row", class: "item" }, name), element("td", {}, String(count)), element("td", {}, one.scores ? short(value) : percent(value))))));
-  const title = `Tokens of ${one.spec}`;
-  return element("details", {}, element("summary", {}, `${one.spec}: by ${what}`),
-    element("div", { class: "pair" }, scrolled(`${title}, highest`, list(source.top, "Highest")), scrolled(`${title}, lowest`, list(source.bottom, "Lowest"))));
-}
-
 function drawTables() {
   const first = data.methods.map((one) => one.points[state.saving]).find(Boolean);
   if (!first) { byId("tables").replaceChildren(); return; }
@@ -90,7 +79,6 @@ function drawTables() {
   byId("tables").replaceChildren(
     rates("By kind of token", "kind of token", caption, Object.keys(first.by_kind), (one, row) => one.by_kind[row].slice(1), (row) => first.by_kind[row][0]),
     rates("By layer", "layer", caption, Array.from({ length: LAYERS }, (_, layer) => `layer ${layer}`), (one, row) => one.by_layer[Number(row.slice(6))]),
-    agreements(), scores(),
-    element("section", { class: "task", "aria-label": "Tokens" }, element("h2", {}, "Highest and lowest tokens"), ...data.methods.map(vocabulary)));
+    agreements(), scores());
   [...document.querySelectorAll("#tables details")].forEach((one, at) => { one.open = open[at] ?? false; });
 }
