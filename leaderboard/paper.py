@@ -1,108 +1,42 @@
 """A table of the GateSkip paper beside ours: its values as it prints them, ours from records, by saved tokens as there.
 
-Nothing is said of a value that no record has: it is "not measured here".
+Nothing is said of a value that no record has. Orders are to be compared, not numbers, unless the model is the paper's.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from adaptive_bench.metric import metric_of
+from adaptive_bench.errors import UsageError
 
+from .frame import Board, read_board
 from .marks import marks
 from .numbers import number
+from .provenance import variants_of
 from .row import Row
 from .rows import first_metrics
+from .tables import NONE
 
 AXIS = "tokens"
-MISSING = "not measured here"
 # Generated tasks that stand in for the paper's where its own were not asked.
 STAND_INS = {
     "gsm8k": "nano_math", "csqa": "nano_qa", "csqa_ll": "nano_qa_ll", "lambada": "nano_text", "mmlu_gen": "nano_qa",
 }  # fmt: skip
-_WRITTEN, _LIKELIHOOD = ("exact_match", "em"), ("acc", "acc_norm")
+_METRICS = {"written": ("exact_match", "em"), "likelihood": ("acc", "acc_norm"), "seconds": ("exact_match", "em")}
+_KINDS = {"written": "generative", "likelihood": "log-likelihood", "seconds": "timed"}
 BEYOND = "not in the paper"
 _OTHER = ("quantize", "temperature")  # in a recipe: rows of their own
 _FORM = re.compile(r"(?:^|, )quantize (\w+)")
-DEFAULT = "(default)"  # in the name of a row of ablations
+_DEFAULT = "(default)"  # in the name of a row of ablations
 _BYTES = 4e-6  # megabytes of a parameter in fp32, as the paper counts
-
-
-@dataclass(frozen=True)
-class Value:
-    """A value of ours, in the unit it is shown in.
-
-    Attributes:
-        low, high: The ends of its interval, of a mean the means of the ends; `None` where there is none.
-        shown: As text, with marks.
-        lower_is_better: Of its metric.
-    """
-
-    mean: float
-    low: float | None
-    high: float | None
-    shown: str
-    lower_is_better: bool = False
-
-    def ahead_of(self, other: Value) -> bool | None:
-        """Whether it is better than another one with intervals apart; `None` where they are not."""
-        if None in (self.low, self.high, other.low, other.high):
-            return None
-        above = self.low > other.high  # type: ignore[operator]
-        below = self.high < other.low  # type: ignore[operator]
-        return above != self.lower_is_better if above or below else None
-
-
-@dataclass(frozen=True)
-class Line:
-    """A row of the paper with one of our methods, or with none.
-
-    Attributes:
-        name: As the paper calls it.
-        label: Our method; `None` where nothing of the row is measured here.
-        shown: The paper's texts by column, empty where it has no value.
-        ours: By column.
-        section: Of the paper's table; rows of other sections are not held to each other.
-    """
-
-    name: str
-    label: str | None
-    shown: tuple[str, ...]
-    ours: tuple[Value | None, ...]
-    section: str | None = None
-
-    @property
-    def theirs(self) -> tuple[tuple[float, float] | None, ...]:
-        """The paper's means and standard deviations."""
-        parts = [text.partition(" ± ") for text in self.shown]
-        return tuple((float(mean), float(deviation or 0)) if mean else None for mean, _, deviation in parts)
-
-
-@dataclass(frozen=True)
-class Beside:
-    """A table of the paper beside what one model has here.
-
-    Attributes:
-        table: The paper's, as `paper_tables` gives it.
-        model: Ours; `None` where there are no records.
-        columns: Titles, their group before them where the table has groups.
-        stand_ins: What was asked here by what the paper asked.
-        means: The tasks behind a mean, by its kind: `written` or `likelihood`.
-    """
-
-    table: Mapping[str, Any]
-    model: str | None
-    columns: tuple[str, ...]
-    lines: tuple[Line, ...]
-    stand_ins: Mapping[str, str] = field(default_factory=dict)
-    means: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+_Line = dict[str, Any]
 
 
 @cache
@@ -112,6 +46,58 @@ def paper_tables() -> list[dict[str, Any]]:
     """
     tables: list[dict[str, Any]] = json.loads(files(__package__).joinpath("paper.json").read_text(encoding="utf-8"))
     return tables
+
+
+def contents() -> list[dict[str, str]]:
+    """Every table with what makes it."""
+    return [
+        {"table": str(one["table"]), "about": one["caption"], "commands": _commands(one["presets"])}
+        for one in paper_tables()
+    ]
+
+
+def paper_beside(tables: Sequence[Path], number: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """A table of the paper beside every model of some runs (see `beside`), and what was left out of the board.
+
+    Args:
+        tables: `table.json` of runs; without any the paper stands alone.
+        number: Of the paper's table.
+
+    Raises:
+        UsageError: The paper has no such table.
+    """
+    numbers = [one["table"] for one in paper_tables()]
+    if number not in numbers:
+        raise UsageError(f"The paper's tables are {', '.join(map(str, numbers))}, got {number}.")
+    board = read_board(tables) if tables else None
+    return beside_board(board, number), list(board.problems) if board else []
+
+
+def beside_board(board: Board | None, number: int) -> list[dict[str, Any]]:
+    """As `paper_beside`, of a board that was read before."""
+    return beside(board.rows if board else (), number, variants_of(board.folders) if board else None)
+
+
+def beside(rows: Iterable[Row], table: int, variants: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """A table of the paper beside the rows of every model; beside nothing where no row is on the paper's axis.
+
+    Args:
+        table: Its number in the paper.
+        variants: By spec the same method without what it was tuned to; others stand for themselves.
+
+    Returns:
+        Plain values: `table`, `caption`, `source`, `model`, `columns`, `groups` of them (`name`, `first`, `columns`),
+        `rows` (`name`, `label`, and of each column `theirs` and `ours` as texts), `said` of models and tasks, and
+        `commands` that make ours.
+    """
+    (theirs,) = [one for one in paper_tables() if one["table"] == table]
+    by_model: dict[str | None, list[Row]] = {}
+    pools = theirs["model"] is None or theirs.get("across_models", False)  # a table over models takes them all
+    for row in rows:
+        if row.axis == AXIS and row.phase == "all":
+            by_model.setdefault(None if pools else row.conditions.model, []).append(row)
+    found = [_Join(theirs, some, variants or {}).table(model) for model, some in by_model.items()]
+    return found or [_Join(theirs, [], {}).table(None)]
 
 
 def form_of(row: Row) -> str:
@@ -125,80 +111,90 @@ def _is_plain(row: Row) -> bool:
     return not any(f"{one} " in (row.conditions.recipe or "") for one in _OTHER)
 
 
-def numbers() -> list[int]:
-    """Of the tables that there are."""
-    return [int(table["table"]) for table in paper_tables()]
+def _commands(presets: Mapping[str, Sequence[str]]) -> str:
+    """What makes a table: on the generated tasks, and on the paper's models."""
+    places = (("nano", "On the nano model"), ("paper", "On the paper's models"))
+    parts = [f"{where}: {' and '.join(f'`{one}`' for one in presets[kind])}" for kind, where in places if presets[kind]]
+    return ". ".join(parts) + "."
 
 
-def beside(rows: Iterable[Row], table: int, variants: Mapping[str, str] | None = None) -> list[Beside]:
-    """A table of the paper beside the rows of every model; beside nothing where no row is on the paper's axis.
-
-    Args:
-        table: Its number in the paper.
-        variants: By spec the same method without what it was tuned to; others stand for themselves.
-    """
-    (theirs,) = [one for one in paper_tables() if one["table"] == table]
-    ours = [row for row in rows if row.axis == AXIS and row.phase == "all"]
-    by_model: dict[str | None, list[Row]] = {}
-    pools = theirs["model"] is None or theirs.get("across_models", False)  # a table over models takes them all
-    for row in ours:
-        by_model.setdefault(None if pools else row.conditions.model, []).append(row)
-    found = [_Ours(theirs, some, variants or {}).beside(model) for model, some in by_model.items()]
-    return found or [_Ours(theirs, [], {}).beside(None)]
-
-
-class _Ours:
-    """Looks up values of a table."""
+class _Join:
+    """The values that rows have of a table."""
 
     def __init__(self, table: Mapping[str, Any], rows: Sequence[Row], variants: Mapping[str, str]) -> None:
-        self.table, self.variants = table, variants
-        self.first = first_metrics(rows)
-        self.rows = rows
-        self.stand_ins: dict[str, str] = {}
-        self.means: dict[str, tuple[str, ...]] = {}
+        self._table, self._rows, self._variants = table, rows, variants
+        self._first = first_metrics(rows)
+        self._stand_ins: dict[str, str] = {}
+        self._means: dict[str, list[str]] = {}
 
-    def beside(self, model: str | None) -> Beside:
-        lines = [line for row in self.table["rows"] for line in self._lines(row)]
-        lines += self._beyond()
-        if model is None and self.rows:
-            model = ", ".join(dict.fromkeys(row.conditions.model or "" for row in self.rows)) or None
-        lines = [line for line in lines if _is_beside_its_like(line, lines)]
-        return Beside(self.table, model, tuple(_titles(self.table)), tuple(lines), self.stand_ins, self.means)
+    def table(self, model: str | None) -> dict[str, Any]:
+        """Plain values."""
+        table = self._table
+        lines = [line for row in table["rows"] for line in self._lines(row)] + self._beyond()
+        if model is None and self._rows:
+            model = ", ".join(dict.fromkeys(row.conditions.model or "" for row in self._rows)) or None
+        groups, start = [], 0
+        for name, count in table["groups"] or [("", len(table["columns"]))]:
+            groups.append({"name": name, "first": start, "columns": table["columns"][start : start + count]})
+            start += count
+        commands = _commands(table["presets"])
+        measured = any(line["label"] for line in lines)
+        return {
+            **{name: table[name] for name in ("table", "caption", "source", "columns")},
+            "model": model,
+            "groups": groups,
+            "rows": [line for line in lines if _is_beside_its_like(line, lines)],
+            "said": self._said(model) if measured else [f"Table {table['table']} is not measured here. {commands}"],
+            "commands": commands,
+        }
 
-    def _lines(self, row: Mapping[str, Any]) -> list[Line]:
-        ours = [one for one in self.rows if self._is_of(one, row)]
-        blank = Line(row["name"], None, tuple(row["values"]), (None,) * len(row["values"]), row["section"])
-        return self._found(blank, ours) or [blank]
+    def _said(self, ours: str | None) -> list[str]:
+        """Whose model each side has, which tasks a mean of ours is over, and which stand in for the paper's."""
+        theirs, told = self._table["model"], []
+        if theirs is not None and (ours is None or ours.rpartition("/")[2] != theirs.rpartition("/")[2]):
+            told.append(f"The paper's model is {theirs}, ours {ours}: orders are compared, not numbers.")
+        means = [f"{_KINDS[kind]} tasks are {', '.join(tasks) or 'none'}" for kind, tasks in self._means.items()]
+        if means:
+            told.append(f"Here the {', the '.join(means)}.")
+        if self._stand_ins:
+            stand = ", ".join(f"{one} for {other}" for other, one in self._stand_ins.items())
+            told.append(f"Generated tasks stand in for the paper's: {stand}.")
+        return told
 
-    def _beyond(self) -> list[Line]:
+    def _lines(self, row: Mapping[str, Any]) -> list[_Line]:
+        blank = {"name": row["name"], "section": row["section"], "theirs": [text or NONE for text in row["values"]]}
+        nothing = {"label": None, "ours": [NONE] * len(row["values"])}
+        return self._found(blank, [one for one in self._rows if self._is_of(one, row)]) or [blank | nothing]
+
+    def _beyond(self) -> list[_Line]:
         """Rows of the table's methods on models, or in forms, that the paper has none of: another family, 8 bits."""
-        rows = self.table["rows"]
+        rows, over_models = self._table["rows"], self._table["model"] is None
         known, of_forms = {row["method"] for row in rows}, any("recipe" in row for row in rows)
         by_model: dict[str, list[Row]] = {}
-        for one in self.rows:
-            asked = form_of(one) if of_forms else self.table["model"] is None and _is_plain(one)
+        for one in self._rows:
+            asked = form_of(one) if of_forms else over_models and _is_plain(one)
             if asked and self._variant(one) in known and not any(self._is_of(one, row) for row in rows):
                 by_model.setdefault(one.conditions.model or "", []).append(one)
-        columns = len(self.table["columns"])
-        blank = Line(BEYOND, None, ("",) * columns, (None,) * columns)
+        blank = {"name": BEYOND, "section": None, "theirs": [NONE] * len(self._table["columns"])}
         return [
-            replace(line, label=f"{line.label} of {model}") if self.table["model"] is None else line
+            line | ({"label": f"{line['label']} of {model}"} if over_models else {})
             for model, some in by_model.items()
             for line in self._found(blank, some)
         ]
 
-    def _found(self, blank: Line, rows: Sequence[Row]) -> list[Line]:
+    def _found(self, blank: _Line, rows: Sequence[Row]) -> list[_Line]:
         """A line for each of our methods, and each of the forms it was measured in."""
-        found = []
-        for label, form in dict.fromkeys((one.label, form_of(one)) for one in rows):
-            some = [one for one in rows if (one.label, form_of(one)) == (label, form)]
-            ours = tuple(self._value(some, *ask) for ask in self.table["asks"])
-            if any(value is not None for value in ours):
-                found.append(replace(blank, label=f"{label}, {form}" if form else label, ours=ours))
-        return found
+        by_label: dict[str, list[Row]] = {}
+        for one in rows:
+            by_label.setdefault(f"{one.label}, {form_of(one)}" if form_of(one) else one.label, []).append(one)
+        found = [
+            blank | {"label": label, "ours": [self._value(some, *ask) for ask in self._table["asks"]]}
+            for label, some in by_label.items()
+        ]
+        return [line for line in found if set(line["ours"]) != {NONE}]
 
     def _variant(self, ours: Row) -> str:
-        return self.variants.get(ours.spec, ours.spec).partition("@")[0]
+        return self._variants.get(ours.spec, ours.spec).partition("@")[0]
 
     def _is_of(self, ours: Row, row: Mapping[str, Any]) -> bool:
         wanted = row.get("recipe")
@@ -208,86 +204,59 @@ class _Ours:
     def _named(self, ours: Row) -> str:
         """What the table's rows of this method call the model: the longest of their names that is in its own."""
         name, method = (ours.conditions.model or "").lower(), self._variant(ours)
-        known = {row.get("model", "").lower() for row in self.table["rows"] if row["method"] == method}
+        known = {row.get("model", "").lower() for row in self._table["rows"] if row["method"] == method}
         return max((one for one in known if one in name), key=len, default="")
 
-    def _value(self, rows: Sequence[Row], what: str | None, level: float) -> Value | None:
+    def _value(self, rows: Sequence[Row], what: str | None, level: float) -> str:
+        """The mean over all tasks of a kind, or the score of one, with its marks; seconds of all tasks together."""
         kind, _, name = (what or "").partition(" ")
         if kind == "megabytes":
             added = [row.parameters_added for row in rows if row.parameters_added is not None]
-            return _plain(_BYTES * added[0], exact=True) if added else None
-        if kind in ("written", "likelihood", "seconds"):
-            wanted = _LIKELIHOOD if kind == "likelihood" else _WRITTEN
-            tasks = [task for task, metric in self.first.items() if metric.partition(",")[0] in wanted]
-            self.means[kind] = tuple(tasks)
+            return f"{_BYTES * added[0]:.4g}" if added else NONE
+        if kind in _METRICS:
+            tasks = [task for task, metric in self._first.items() if metric.partition(",")[0] in _METRICS[kind]]
+            self._means[kind] = tasks
         else:
             tasks = [task] if (task := self._task(name)) is not None else []
-        found = [_asked_most(rows, task, metric, level) for task in tasks if (metric := self._metric(kind, task))]
-        known = [row for row in found if row is not None and row.score is not None]
+        asked = [(task, metric) for task in tasks if (metric := self._metric(kind, task))]
+        known = [row for one in asked if (row := _asked_most(rows, *one, level)) is not None and row.score is not None]
         if not known or len(known) < len(tasks):
-            return None
+            return NONE
         if kind == "seconds":
             seconds = [row.seconds for row in known if row.seconds is not None]
-            return _plain(sum(seconds), lower_is_better=True) if len(seconds) == len(known) else None
-        return _mean(known)
+            return f"{sum(seconds):.4g}" if len(seconds) == len(known) else NONE
+        said = "".join(dict.fromkeys(mark for row in known for mark, _ in marks(row)))
+        return number(known[0].metric, fmean(row.reached() for row in known)) + said
 
     def _task(self, name: str) -> str | None:
         """The task itself, or what stands in for it here."""
-        if name in self.first or not name:
+        if name in self._first or not name:
             return name or None
-        other = STAND_INS.get(name)
-        if other in self.first:
-            assert other is not None
-            self.stand_ins[name] = other
+        if (other := STAND_INS.get(name, "")) in self._first:
+            self._stand_ins[name] = other
             return other
         return None
 
     def _metric(self, kind: str, task: str) -> str | None:
         """The metric of a task that a column asks for; bits per byte of a text stand for its perplexity."""
         if kind not in ("perplexity", "acc"):
-            return self.first[task]
-        there = {row.metric for row in self.rows if row.task == task}
+            return self._first[task]
+        there = {row.metric for row in self._rows if row.task == task}
         wanted = (f"{kind},none",) if kind == "acc" else ("perplexity,none", "bits_per_byte,none")
         return next((metric for metric in wanted if metric in there), None)
 
 
-def _is_beside_its_like(line: Line, lines: Sequence[Line]) -> bool:
+def _is_beside_its_like(line: _Line, lines: Sequence[_Line]) -> bool:
     """Whether a default is in the semantics of the ablations of its section, and of any other row that it stands."""
-    if line.label is None or DEFAULT not in line.name:
+    if line["label"] is None or _DEFAULT not in line["name"]:
         return True
-    beside = [one for one in lines if one.section == line.section and one.label and DEFAULT not in one.name]
-    return not beside or any(is_paper(one) == is_paper(line) for one in beside)
-
-
-def is_paper(line: Line) -> bool:
-    """Whether a row of ours is in the semantics of its method's paper."""
-    return "@paper" in (line.label or "")
+    beside = [
+        one for one in lines if one["section"] == line["section"] and one["label"] and _DEFAULT not in one["name"]
+    ]
+    return not beside or any(("@paper" in one["label"]) == ("@paper" in line["label"]) for one in beside)
 
 
 def _asked_most(rows: Sequence[Row], task: str, metric: str, level: float) -> Row | None:
     """Of rows of a method on a task the one with the most documents."""
     some = [row for row in rows if (row.task, row.metric, row.level) == (task, metric, level)]
     return max(some, key=lambda row: row.documents, default=None)
-
-
-def _mean(rows: Sequence[Row]) -> Value:
-    known = metric_of(rows[0].metric)
-    unit = 100.0 if known.unit == "share" else 1.0
-    score = fmean(row.reached() for row in rows)
-    ends = [row.interval for row in rows]
-    whole = [end for end in ends if end is not None]
-    low, high = (unit * fmean(side) for side in zip(*whole, strict=True)) if len(whole) == len(ends) else (None, None)
-    said = "".join(dict.fromkeys(mark for row in rows for mark, _ in marks(row)))
-    shown = number(rows[0].metric, score) + said
-    return Value(unit * score, low, high, shown, known.better == "lower")
-
-
-def _plain(value: float, *, lower_is_better: bool = False, exact: bool = False) -> Value:
-    end = value if exact else None
-    return Value(value, end, end, f"{value:.4g}", lower_is_better)
-
-
-def _titles(table: Mapping[str, Any]) -> Iterator[str]:
-    groups = [name for name, count in table["groups"] for _ in range(count)]
-    for place, column in enumerate(table["columns"]):
-        yield f"{groups[place]}, {column}" if groups else column

@@ -10,8 +10,7 @@ import pytest
 
 from adaptive_bench.cli.paper import Form, _shown
 from adaptive_bench.leaderboard.frame import read_board
-from adaptive_bench.leaderboard.paper import paper_tables
-from adaptive_bench.leaderboard.paper_comparison import beside_board
+from adaptive_bench.leaderboard.paper import beside_board, paper_tables
 
 pytestmark = pytest.mark.slow
 

@@ -22,8 +22,7 @@ from ..groups import RULE as FEATURED
 from ..groups import Group, groups_of, view_name
 from ..links import Links, bibtex, links_of
 from ..marks import ALL_MARKS, NOT_CONVERGED
-from ..paper import numbers
-from ..paper_comparison import beside_board
+from ..paper import beside_board, paper_tables
 from ..provenance import fitting, method_facts_of, runs_of
 from ..row import Row
 from ..rows import first_metrics, spec_of
@@ -179,7 +178,7 @@ def _page(
         dials_note=dials.NOTE,
         steps={run: sections(record, board.rows) for run, record in board.steps.items()},
         several=len(board.folders) > 1,
-        paper=[one for number in numbers() for one in beside_board(board, number)],
+        paper=[one for table in paper_tables() for one in beside_board(board, table["table"])],
         figures=figures,
         rows_folder=ROWS,
         first_view="" if first is None else view_name(first.group.key, axis, phase),
