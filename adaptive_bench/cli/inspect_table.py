@@ -10,23 +10,15 @@ from tabulate import tabulate
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.tables import wrapped
 
-_NONE = "n/a"
 _AGREES = {True: "yes", False: "no", None: "in part, or not known"}
 
 
 def shown(record: Mapping[str, Any]) -> str:
-    """For each method skip rates by kind of token at every saving, then agreement where the page begins."""
+    """For each method skip rates by kind of token at every saving."""
     texts = f" of {record['texts']} texts" if record["texts"] > 1 else ""
     parts = [paragraph(f"{record['name']}, {record['about']}: {record['tokens']} tokens{texts}. Skipped, in %:")]
     parts += [_rates(one) for one in record["methods"]]
-    saving = f"{record['first_saving']:g}"
-    parts.append(f"Agreement at {100 * record['first_saving']:g} % asked:\n{_agreement(record['agreement'][saving])}")
-    parts.append(
-        paragraph(
-            "kappa: agreement beyond chance, counted site by site. The oracle knows when a token's prediction stays "
-            "what it is. -o page.html shows the text with every decision."
-        )
-    )
+    parts.append(paragraph("-o page.html shows the text with every decision."))
     return "\n\n".join(parts)
 
 
@@ -45,18 +37,6 @@ def _rates(method: Mapping[str, Any]) -> str:
 def _table(header: list[str], lines: list[list[str]]) -> str:
     sides = ("left", *["right"] * (len(header) - 1))
     return str(tabulate(lines, header, tablefmt="simple", disable_numparse=True, colalign=sides))
-
-
-def _agreement(found: list[Mapping[str, Any]]) -> str:
-    body = [
-        [
-            f"{one['one']} and {one['other'] or 'its own oracle'}",
-            f"{100 * one['alike']:.1f}",
-            _NONE if one["kappa"] is None else f"{one['kappa']:.2f}",
-        ]
-        for one in found
-    ]
-    return _table(["", "alike %", "kappa"], body)
 
 
 def paper_shown(record: Mapping[str, Any]) -> str:

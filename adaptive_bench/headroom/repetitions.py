@@ -67,7 +67,6 @@ class Asked:
         score: The headline metric.
         scores: By document, in the metric's unit: the metric is their mean.
         answers: By document, to be compared for equality; `None` where there are none.
-        prompts_sha256: Digest of the prompts.
     """
 
     saved: float

@@ -37,8 +37,9 @@ from adaptive_bench.task import DocumentSplit, Task
 
 # Raised when a number of this package changes: pieces of another version are not used.
 VERSION = 2
-# Texts that are read token by token (sites, which layers to leave out): documents they are of, and tokens of them.
-TEXT_DOCUMENTS, MOST_TOKENS = 32, 4096
+# Texts that are read token by token: documents they are of; tokens for which layers to leave out, and for what each
+# site costs, where what is looked for is ten times the median.
+TEXT_DOCUMENTS, SET_TOKENS, SITE_TOKENS = 32, 4096, 1024
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ class _TaskStudy:
                 "attention_mask": one.attention_mask,
                 "continuation_mask": torch.zeros_like(one.input_ids, dtype=torch.bool),
             }
-            for one in text_batches(self._texts, self._settings.batch_size, device)
+            for one in text_batches(_some(self._texts, SITE_TOKENS), self._settings.batch_size, device)
         ]
         layers = int(self._subject.model.config.num_hidden_layers)
         with self._reporter.task(f"{self._task.name}: every site", total=2 * layers) as task:
@@ -264,13 +265,13 @@ class _TaskStudy:
 
     @cached_property
     def _static_sets(self) -> StaticSets:
-        return StaticSets(self._subject.model, self._texts, self._settings.batch_size)
+        return StaticSets(self._subject.model, _some(self._texts, SET_TOKENS), self._settings.batch_size)
 
     @cached_property
     def _texts(self) -> list[TaskText]:
-        """Texts of validation documents, of so many tokens together; one at least."""
+        """Texts of validation documents."""
         limit = self._settings.limit
-        found = collect_texts(
+        return collect_texts(
             static_model(self._subject.model, ()),
             self._subject.tokenizer,
             self._task.name,
@@ -278,8 +279,12 @@ class _TaskStudy:
             reporter=LinesOnly(self._reporter),
             **self._how | {"limit": TEXT_DOCUMENTS if limit is None else min(limit, TEXT_DOCUMENTS)},
         )
-        ends = np.cumsum([len(text.read) for text in found])
-        return found[: max(1, int((ends <= MOST_TOKENS).sum()))]
+
+
+def _some(texts: Sequence[TaskText], most_tokens: int) -> Sequence[TaskText]:
+    """The first texts of so many tokens together; one at least."""
+    ends = np.cumsum([len(text.read) for text in texts])
+    return texts[: max(1, int((ends <= most_tokens).sum()))]
 
 
 def _level(found: Askings, first: Askings, online: Asked, level: float, metric: Metric) -> dict[str, Any]:

@@ -58,6 +58,6 @@ function scored(token, site) {
   if (!unpacked.has(scores.bytes)) unpacked.set(scores.bytes, bytesOf(scores.bytes));
   const level = unpacked.get(scores.bytes)[token * SITES + site];
   if (level === 255) return null;
-  const [low, high] = scores.sites[site].range;
+  const [low, high] = scores.ranges[site];
   return { share: level / 254, value: low + (high - low) * level / 254 };
 }

@@ -29,11 +29,11 @@ def inspect(command, folder, tmp_path):
     return given
 
 
-def test_it_prints_rates_and_agreement_of_the_methods_that_decide(inspect):
+def test_it_prints_rates_of_the_methods_that_decide(inspect):
     result = inspect("--text", "text.txt", "--max-new-tokens", "4")
     assert result.exit_code == 0, result.stderr
     assert re.findall(r"^(gateskip|mod|dense) +tokens", result.stdout, re.MULTILINE) == ["gateskip", "mod"]
-    assert "function word" in result.stdout and "gateskip and its own oracle" in result.stdout
+    assert "function word" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 

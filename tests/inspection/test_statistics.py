@@ -67,22 +67,6 @@ def test_rates_of_groups_add_up_to_the_whole(keep, data):
     assert np.mean(layers) == pytest.approx(1 - keep.mean())
 
 
-@given(MASKS)
-def test_a_mask_agrees_with_itself_and_never_with_its_opposite(keep):
-    alike, kappa = statistics.agreement(keep, keep)
-    assert alike == 1 and kappa in (None, pytest.approx(1))
-    assert statistics.agreement(keep, ~keep)[0] == 0
-
-
-def test_kappa_of_independent_masks_with_the_same_layers_is_0():
-    """Both skip half of layer 0 and nothing of layer 1: that is no agreement beyond chance."""
-    keep = np.ones((2, 4, 2, 2), dtype=bool)
-    keep[0, :, 0] = np.array([0, 0, 1, 1], dtype=bool)[:, None]
-    keep[1, :, 0] = np.array([0, 1, 0, 1], dtype=bool)[:, None]
-    alike, kappa = statistics.agreement(*keep)
-    assert alike == 0.75 and kappa == pytest.approx(0)
-
-
 def test_vocabulary_items_have_the_means_of_their_occurrences():
     values = np.array([0.2, 0.4, 0.9, np.nan])
     found = statistics.by_vocabulary(values, [5, 5, 6, 7], ["a", "a", "b", "c"])
