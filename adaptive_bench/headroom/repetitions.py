@@ -7,16 +7,15 @@ another prompt: with other worked examples where the task has some, else with ot
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, evaluate
-from adaptive_bench.metric import metric_of
+from adaptive_bench.metric import Metric, metric_of
 from adaptive_bench.progress import Event, Line, Reporter
 from adaptive_bench.store.evaluations import Sample
 from adaptive_bench.task import DocumentSplit, Task
@@ -92,40 +91,34 @@ class LinesOnly(Reporter):
             self._reporter.emit(event)
 
 
+@dataclass(frozen=True)
 class Asker:
     """Asks models the questions of one task.
 
     Attributes:
-        metric: Its headline.
+        how: Arguments of `evaluate`: `limit`, `data_dir`, `num_fewshot`, `batch_size`.
 
     Raises:
         UsageError: The task's headline metric is no mean over documents, or nobody knows which way is better.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        limit: int | None,
-        data_dir: Path | None,
-        num_fewshot: int | None,
-        batch_size: int,
-        reporter: Reporter,
-    ) -> None:
-        self.task, self.metric = task, metric_of(task.metrics[0])
-        if self.metric.better == "unknown" or not (self.metric.is_mean or task.metrics[0].startswith(_BITS)):
+    task: Task
+    tokenizer: PreTrainedTokenizerBase
+    reporter: Reporter
+    how: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        name = self.task.metrics[0]
+        if self.metric.better == "unknown" or not (self.metric.is_mean or name.startswith(_BITS)):
             raise UsageError(
-                f"Headroom is taken of a metric that is a mean over documents, or of {_BITS}, got {task.metrics[0]!r} "
-                f"of the task {task.name!r}. Choose another task."
+                f"Headroom is taken of a metric that is a mean over documents, or of {_BITS}, got {name!r} of the task "
+                f"{self.task.name!r}. Choose another task."
             )
-        self._tokenizer, self._reporter = tokenizer, LinesOnly(reporter)
-        self._how: dict[str, Any] = {
-            "limit": limit,
-            "data_dir": data_dir,
-            "num_fewshot": num_fewshot,
-            "batch_size": batch_size,
-        }
+
+    @property
+    def metric(self) -> Metric:
+        """The headline."""
+        return metric_of(self.task.metrics[0])
 
     @property
     def sign(self) -> int:
@@ -134,16 +127,8 @@ class Asker:
 
     def ask(self, model: AdaptiveModel, split: DocumentSplit, asking: Asking) -> Asked:
         """Evaluate a model on the documents of a split."""
-        evaluation, samples = evaluate(
-            model,
-            self._tokenizer,
-            self.task.name,
-            split=split,
-            prefix=asking.prefix,
-            seed=asking.seed,
-            progress=self._reporter,
-            **self._how,
-        )
+        way: dict[str, Any] = {"split": split, **asking._asdict(), **self.how}
+        evaluation, samples = evaluate(model, self.tokenizer, self.task.name, progress=LinesOnly(self.reporter), **way)
         name = self.task.metrics[0]
         values = _additive(samples) if name.startswith(_BITS) else [one.scores.get(name, math.nan) for one in samples]
         if not values or not np.isfinite(values).all():
@@ -151,12 +136,8 @@ class Asker:
                 f"Headroom needs a score of every document, but {sum(not math.isfinite(one) for one in values)} of "
                 f"{len(values)} of {self.task.name!r} have none for {name!r}. Choose another task."
             )
-        return Asked(
-            saved=evaluation.savings["net"],
-            score=evaluation.scores[name],
-            scores=values,
-            answers=_answers(samples, name.partition(",")[2]),
-        )
+        answers = _answers(samples, name.partition(",")[2])
+        return Asked(evaluation.savings["net"], evaluation.scores[name], values, answers)
 
 
 _BITS = "bits_per_byte"

@@ -39,7 +39,7 @@ from adaptive_bench.task import DocumentSplit, Task
 VERSION = 2
 # Texts that are read token by token: documents they are of; tokens for which layers to leave out, and for what each
 # site costs, where what is looked for is ten times the median.
-TEXT_DOCUMENTS, SET_TOKENS, SITE_TOKENS = 32, 4096, 1024
+TEXT_DOCUMENTS, SET_TOKENS, SITE_TOKENS = 32, 2048, 1024
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class _TaskStudy:
             "num_fewshot": settings.num_fewshot,
             "batch_size": settings.batch_size,
         }
-        self._asker = Asker(task, subject.tokenizer, reporter=reporter, **self._how)
+        self._asker = Asker(task, subject.tokenizer, reporter, self._how)
         content = {
             "version": VERSION,
             "floors": FLOORS,
@@ -124,7 +124,7 @@ class _TaskStudy:
         validation: dict[tuple[int, ...], Asked] = {(): self._ask((), "validation", Asking())}
         costs = SiteCosts.from_json(self._piece("sites", lambda: self._sites().to_json()))
         online = Asked(**self._piece(f"online-{self._settings.kv}", lambda: asdict(self._online())))
-        sets = self._search(max(*(self._settings.levels or ()), online.saved), validation)
+        sets = self._search(max([*(self._settings.levels or ()), online.saved]), validation)
         ways = [Asking()] if asked_once else [Asking(), another_asking(shots)]
         runs = self._tested(sets, ways)
         dense = interval([runs[0][0].scores], (metric.low, metric.high))
