@@ -51,8 +51,6 @@ def _method(reading: Reading, groups: Sequence[str]) -> dict[str, Any]:
         "unit": reading.unit,
         "semantics": reading.semantics,
         "points": {f"{point.saving:g}": _point(point, groups) for point in reading.points},
-        "oracle": bits(reading.oracle()[: len(everything.texts[0].pieces)]),
-        "exit": float(np.concatenate(reading.exits).mean()),
         "scores": None if scores is None else _scores(scores, len(everything.texts[0].pieces)),
     }
 

@@ -1,4 +1,4 @@
-"""Methods on texts at several dial values: who executes what, and when each token could have left."""
+"""Methods on texts at several dial values: who executes what."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.exit_oracle import layer_predictions, stable_exits
 from adaptive_bench.headroom.subject import Subjects
 from adaptive_bench.inspection.token_kinds import kinds_of
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
@@ -50,8 +49,6 @@ class Reading:
     Attributes:
         spec, dial_name, unit, semantics: Of the method.
         points: By rising saving, at least one.
-        exits: Of each text the stable exits [S] of the method's own model with nothing skipped, in 1 .. L: the layers
-            that a token needs before the prediction of the next token stays what it is. Known with hindsight.
     """
 
     spec: str
@@ -59,13 +56,6 @@ class Reading:
     unit: str
     semantics: str
     points: list[Point]
-    exits: list[np.ndarray]
-
-    def oracle(self) -> np.ndarray:
-        """[N, L, 2] of all texts: a token runs the layers below its stable exit, no others."""
-        layers = self.points[0].texts[0].keep.shape[1]
-        needed = np.arange(layers)[None] < np.concatenate(self.exits)[:, None]
-        return np.repeat(needed[:, :, None], 2, axis=2)
 
 
 @dataclass(frozen=True)
@@ -139,17 +129,8 @@ def _read(
         points.append(Point(saving, [text_decisions(model, subjects.tokenizer, *text) for text in texts]))
     if not points:
         raise UsageError(f"{model.spec} has a dial value for none of the savings. {left_out[0]}")
-    model.dial = model.method.dial.skip_nothing
-    exits = [exits_of(model, [*prompt, *answer]) for prompt, answer in texts]
     method = model.method
-    return Reading(str(model.spec), method.dial.name, method.unit, method.semantics, points, exits), left_out
-
-
-@torch.inference_mode()
-def exits_of(model: AdaptiveModel, token_ids: Sequence[int]) -> np.ndarray:
-    """Stable exits [S] of a text in 1 .. L, of a model whose dial skips nothing (`headroom.exit_oracle`)."""
-    ids = torch.tensor([list(token_ids)], device=model.device)
-    return stable_exits(layer_predictions(model, ids))[0].cpu().numpy()
+    return Reading(str(model.spec), method.dial.name, method.unit, method.semantics, points), left_out
 
 
 def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens: int) -> Text:
@@ -174,22 +155,19 @@ def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens
 
 def tidy(inspection: Inspection) -> DataFrame:
     """One row for each text, method, saving, token and branch: the columns of `TextDecisions.tidy`, and `text`,
-    `saving` (asked for), `kind` of the token, and `oracle`: whether the token runs the layer by the stable exit of the
-    method's own model.
+    `saving` (asked for), `kind` of the token.
     """
     import pandas
 
     parts = []
     for reading in inspection.readings:
         for point in reading.points:
-            for number, (one, exits) in enumerate(zip(point.texts, reading.exits, strict=True)):
+            for number, one in enumerate(point.texts):
                 sites = one.keep.shape[1] * one.keep.shape[2]
-                layers = np.tile(np.arange(one.keep.shape[1]).repeat(2), len(exits))
                 table = one.tidy()
                 table.insert(0, "text", number)
                 table.insert(2, "saving", point.saving)
                 kinds = kinds_of(one.pieces, one.token_ids, inspection.ends)
                 table.insert(table.columns.get_loc("token") + 1, "kind", np.asarray(kinds, dtype=object).repeat(sites))
-                table["oracle"] = layers < exits.repeat(sites)
                 parts.append(table)
     return pandas.concat(parts, ignore_index=True)
