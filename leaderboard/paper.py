@@ -1,20 +1,262 @@
-"""The tables of the GateSkip paper, as it prints them: reference series, nothing that was measured here."""
+"""A table of the GateSkip paper beside ours: its values as it prints them, ours from records, by saved tokens as there.
+
+Nothing is said of a value that no record has. Orders are to be compared, not numbers, unless the model is the paper's.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+from adaptive_bench.errors import UsageError
+
+from .frame import Board, read_board
+from .marks import marks
+from .numbers import number
+from .provenance import variants_of
+from .row import Row
+from .rows import first_metrics
+from .tables import NONE
+
+AXIS = "tokens"
+# Generated tasks that stand in for the paper's where its own were not asked.
+STAND_INS = {
+    "gsm8k": "nano_math", "csqa": "nano_qa", "csqa_ll": "nano_qa_ll", "lambada": "nano_text", "mmlu_gen": "nano_qa",
+}  # fmt: skip
+_METRICS = {"written": ("exact_match", "em"), "likelihood": ("acc", "acc_norm"), "seconds": ("exact_match", "em")}
+_KINDS = {"written": "generative", "likelihood": "log-likelihood", "seconds": "timed"}
+BEYOND = "not in the paper"
+_OTHER = ("quantize", "temperature")  # in a recipe: rows of their own
+_FORM = re.compile(r"(?:^|, )quantize (\w+)")
+_DEFAULT = "(default)"  # in the name of a row of ablations
+_BYTES = 4e-6  # megabytes of a parameter in fp32, as the paper counts
+_Line = dict[str, Any]
 
 
 @cache
 def paper_tables() -> list[dict[str, Any]]:
-    """Tables 1-3, 5 and 10-12: number, caption, column groups, columns and rows. Values are the paper's own texts,
+    """Tables 1 to 13: number, caption, column groups, columns and rows. Values are the paper's own texts,
     mean ± standard deviation where it gives both; an empty text where it gives nothing.
     """
     tables: list[dict[str, Any]] = json.loads(files(__package__).joinpath("paper.json").read_text(encoding="utf-8"))
-    for table in tables:
-        for row in table["rows"]:
-            row["values_"] = row.pop("values")  # `values` is a method of a dict, which a template would find first
     return tables
+
+
+def contents() -> list[dict[str, str]]:
+    """Every table with what makes it."""
+    return [
+        {"table": str(one["table"]), "about": one["caption"], "commands": _commands(one["presets"])}
+        for one in paper_tables()
+    ]
+
+
+def paper_beside(tables: Sequence[Path], number: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """A table of the paper beside every model of some runs (see `beside`), and what was left out of the board.
+
+    Args:
+        tables: `table.json` of runs; without any the paper stands alone.
+        number: Of the paper's table.
+
+    Raises:
+        UsageError: The paper has no such table.
+    """
+    numbers = [one["table"] for one in paper_tables()]
+    if number not in numbers:
+        raise UsageError(f"The paper's tables are {', '.join(map(str, numbers))}, got {number}.")
+    board = read_board(tables) if tables else None
+    return beside_board(board, number), list(board.problems) if board else []
+
+
+def beside_board(board: Board | None, number: int) -> list[dict[str, Any]]:
+    """As `paper_beside`, of a board that was read before."""
+    return beside(board.rows if board else (), number, variants_of(board.folders) if board else None)
+
+
+def beside(rows: Iterable[Row], table: int, variants: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """A table of the paper beside the rows of every model; beside nothing where no row is on the paper's axis.
+
+    Args:
+        table: Its number in the paper.
+        variants: By spec the same method without what it was tuned to; others stand for themselves.
+
+    Returns:
+        Plain values: `table`, `caption`, `source`, `model`, `columns`, `groups` of them (`name`, `first`, `columns`),
+        `rows` (`name`, `label`, and of each column `theirs` and `ours` as texts), `said` of models and tasks, and
+        `commands` that make ours.
+    """
+    (theirs,) = [one for one in paper_tables() if one["table"] == table]
+    by_model: dict[str | None, list[Row]] = {}
+    pools = theirs["model"] is None or theirs.get("across_models", False)  # a table over models takes them all
+    for row in rows:
+        if row.axis == AXIS and row.phase == "all":
+            by_model.setdefault(None if pools else row.conditions.model, []).append(row)
+    found = [_Join(theirs, some, variants or {}).table(model) for model, some in by_model.items()]
+    return found or [_Join(theirs, [], {}).table(None)]
+
+
+def form_of(row: Row) -> str:
+    """What the weights were quantized as; empty where they were not."""
+    found = _FORM.search(row.conditions.recipe or "")
+    return found[1] if found else ""
+
+
+def _is_plain(row: Row) -> bool:
+    """Whether weights are as they were trained, and answers not drawn at random."""
+    return not any(f"{one} " in (row.conditions.recipe or "") for one in _OTHER)
+
+
+def _commands(presets: Mapping[str, Sequence[str]]) -> str:
+    """What makes a table: on the generated tasks, and on the paper's models."""
+    places = (("nano", "On the nano model"), ("paper", "On the paper's models"))
+    parts = [f"{where}: {' and '.join(f'`{one}`' for one in presets[kind])}" for kind, where in places if presets[kind]]
+    return ". ".join(parts) + "."
+
+
+class _Join:
+    """The values that rows have of a table."""
+
+    def __init__(self, table: Mapping[str, Any], rows: Sequence[Row], variants: Mapping[str, str]) -> None:
+        self._table, self._rows, self._variants = table, rows, variants
+        self._first = first_metrics(rows)
+        self._stand_ins: dict[str, str] = {}
+        self._means: dict[str, list[str]] = {}
+
+    def table(self, model: str | None) -> dict[str, Any]:
+        """Plain values."""
+        table = self._table
+        lines = [line for row in table["rows"] for line in self._lines(row)] + self._beyond()
+        if model is None and self._rows:
+            model = ", ".join(dict.fromkeys(row.conditions.model or "" for row in self._rows)) or None
+        groups, start = [], 0
+        for name, count in table["groups"] or [("", len(table["columns"]))]:
+            groups.append({"name": name, "first": start, "columns": table["columns"][start : start + count]})
+            start += count
+        commands = _commands(table["presets"])
+        measured = any(line["label"] for line in lines)
+        return {
+            **{name: table[name] for name in ("table", "caption", "source", "columns")},
+            "model": model,
+            "groups": groups,
+            "rows": [line for line in lines if _is_beside_its_like(line, lines)],
+            "said": self._said(model) if measured else [f"Table {table['table']} is not measured here. {commands}"],
+            "commands": commands,
+        }
+
+    def _said(self, ours: str | None) -> list[str]:
+        """Whose model each side has, which tasks a mean of ours is over, and which stand in for the paper's."""
+        theirs, told = self._table["model"], []
+        if theirs is not None and (ours is None or ours.rpartition("/")[2] != theirs.rpartition("/")[2]):
+            told.append(f"The paper's model is {theirs}, ours {ours}: orders are compared, not numbers.")
+        means = [f"{_KINDS[kind]} tasks are {', '.join(tasks) or 'none'}" for kind, tasks in self._means.items()]
+        if means:
+            told.append(f"Here the {', the '.join(means)}.")
+        if self._stand_ins:
+            stand = ", ".join(f"{one} for {other}" for other, one in self._stand_ins.items())
+            told.append(f"Generated tasks stand in for the paper's: {stand}.")
+        return told
+
+    def _lines(self, row: Mapping[str, Any]) -> list[_Line]:
+        blank = {"name": row["name"], "section": row["section"], "theirs": [text or NONE for text in row["values"]]}
+        nothing = {"label": None, "ours": [NONE] * len(row["values"])}
+        return self._found(blank, [one for one in self._rows if self._is_of(one, row)]) or [blank | nothing]
+
+    def _beyond(self) -> list[_Line]:
+        """Rows of the table's methods on models, or in forms, that the paper has none of: another family, 8 bits."""
+        rows, over_models = self._table["rows"], self._table["model"] is None
+        known, of_forms = {row["method"] for row in rows}, any("recipe" in row for row in rows)
+        by_model: dict[str, list[Row]] = {}
+        for one in self._rows:
+            asked = form_of(one) if of_forms else over_models and _is_plain(one)
+            if asked and self._variant(one) in known and not any(self._is_of(one, row) for row in rows):
+                by_model.setdefault(one.conditions.model or "", []).append(one)
+        blank = {"name": BEYOND, "section": None, "theirs": [NONE] * len(self._table["columns"])}
+        return [
+            line | ({"label": f"{line['label']} of {model}"} if over_models else {})
+            for model, some in by_model.items()
+            for line in self._found(blank, some)
+        ]
+
+    def _found(self, blank: _Line, rows: Sequence[Row]) -> list[_Line]:
+        """A line for each of our methods, and each of the forms it was measured in."""
+        by_label: dict[str, list[Row]] = {}
+        for one in rows:
+            by_label.setdefault(f"{one.label}, {form_of(one)}" if form_of(one) else one.label, []).append(one)
+        found = [
+            blank | {"label": label, "ours": [self._value(some, *ask) for ask in self._table["asks"]]}
+            for label, some in by_label.items()
+        ]
+        return [line for line in found if set(line["ours"]) != {NONE}]
+
+    def _variant(self, ours: Row) -> str:
+        return self._variants.get(ours.spec, ours.spec).partition("@")[0]
+
+    def _is_of(self, ours: Row, row: Mapping[str, Any]) -> bool:
+        wanted = row.get("recipe")
+        measured = any(one in (ours.conditions.recipe or "") for one in wanted) if wanted else _is_plain(ours)
+        return measured and self._variant(ours) == row["method"] and row.get("model", "").lower() == self._named(ours)
+
+    def _named(self, ours: Row) -> str:
+        """What the table's rows of this method call the model: the longest of their names that is in its own."""
+        name, method = (ours.conditions.model or "").lower(), self._variant(ours)
+        known = {row.get("model", "").lower() for row in self._table["rows"] if row["method"] == method}
+        return max((one for one in known if one in name), key=len, default="")
+
+    def _value(self, rows: Sequence[Row], what: str | None, level: float) -> str:
+        """The mean over all tasks of a kind, or the score of one, with its marks; seconds of all tasks together."""
+        kind, _, name = (what or "").partition(" ")
+        if kind == "megabytes":
+            added = [row.parameters_added for row in rows if row.parameters_added is not None]
+            return f"{_BYTES * added[0]:.4g}" if added else NONE
+        if kind in _METRICS:
+            tasks = [task for task, metric in self._first.items() if metric.partition(",")[0] in _METRICS[kind]]
+            self._means[kind] = tasks
+        else:
+            tasks = [task] if (task := self._task(name)) is not None else []
+        asked = [(task, metric) for task in tasks if (metric := self._metric(kind, task))]
+        known = [row for one in asked if (row := _asked_most(rows, *one, level)) is not None and row.score is not None]
+        if not known or len(known) < len(tasks):
+            return NONE
+        if kind == "seconds":
+            seconds = [row.seconds for row in known if row.seconds is not None]
+            return f"{sum(seconds):.4g}" if len(seconds) == len(known) else NONE
+        said = "".join(dict.fromkeys(mark for row in known for mark, _ in marks(row)))
+        return number(known[0].metric, fmean(row.reached() for row in known)) + said
+
+    def _task(self, name: str) -> str | None:
+        """The task itself, or what stands in for it here."""
+        if name in self._first or not name:
+            return name or None
+        if (other := STAND_INS.get(name, "")) in self._first:
+            self._stand_ins[name] = other
+            return other
+        return None
+
+    def _metric(self, kind: str, task: str) -> str | None:
+        """The metric of a task that a column asks for; bits per byte of a text stand for its perplexity."""
+        if kind not in ("perplexity", "acc"):
+            return self._first[task]
+        there = {row.metric for row in self._rows if row.task == task}
+        wanted = (f"{kind},none",) if kind == "acc" else ("perplexity,none", "bits_per_byte,none")
+        return next((metric for metric in wanted if metric in there), None)
+
+
+def _is_beside_its_like(line: _Line, lines: Sequence[_Line]) -> bool:
+    """Whether a default is in the semantics of the ablations of its section, and of any other row that it stands."""
+    if line["label"] is None or _DEFAULT not in line["name"]:
+        return True
+    beside = [
+        one for one in lines if one["section"] == line["section"] and one["label"] and _DEFAULT not in one["name"]
+    ]
+    return not beside or any(("@paper" in one["label"]) == ("@paper" in line["label"]) for one in beside)
+
+
+def _asked_most(rows: Sequence[Row], task: str, metric: str, level: float) -> Row | None:
+    """Of rows of a method on a task the one with the most documents."""
+    some = [row for row in rows if (row.task, row.metric, row.level) == (task, metric, level)]
+    return max(some, key=lambda row: row.documents, default=None)

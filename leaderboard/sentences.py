@@ -245,9 +245,9 @@ def _worth(row: Row, marked: Marks) -> str:
 def paper(columns: Sequence[Column]) -> Iterator[str]:
     """Two orders side by side, without a word on why they differ."""
     known = [
-        (float(row["values_"][_PAPER_COLUMN].partition(" ± ")[0]), row["name"], row["values_"][_PAPER_COLUMN])
+        (float(row["values"][_PAPER_COLUMN].partition(" ± ")[0]), row["name"], row["values"][_PAPER_COLUMN])
         for row in paper_tables()[0]["rows"]
-        if row["values_"][_PAPER_COLUMN]
+        if row["values"][_PAPER_COLUMN]
     ]
     if not columns:
         return

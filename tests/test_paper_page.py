@@ -10,8 +10,7 @@ import pytest
 
 from adaptive_bench.cli.paper import Form, _shown
 from adaptive_bench.leaderboard.frame import read_board
-from adaptive_bench.leaderboard.paper import paper_tables
-from adaptive_bench.leaderboard.paper_beside import beside_board
+from adaptive_bench.leaderboard.paper import beside_board, paper_tables
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +61,7 @@ def test_the_page_begins_with_how_many_orders_are_those_of_the_paper():
         ends = ends[ends["low", "size"] == len(tasks[kind])]
         known = []
         for row in table["rows"]:
-            mean, _, deviation = row["values_"][column].partition(" ± ")
+            mean, _, deviation = row["values"][column].partition(" ± ")
             for label in (row["method"], f"{row['method']}@paper"):
                 if mean and label in ends.index:
                     low, high = ends.loc[label, "low"]["mean"], ends.loc[label, "high"]["mean"]

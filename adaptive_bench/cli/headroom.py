@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.values import items_value, numbers_value
+from adaptive_bench.cli.studies import (
+    AsJson,
+    DataDir,
+    Device,
+    NumFewshot,
+    Plugins,
+    RecordFile,
+    give_record,
+    tasks_and_data,
+)
+from adaptive_bench.cli.values import numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
 from adaptive_bench.validation import LARGEST_SEED
@@ -28,29 +38,20 @@ def headroom(
         str | None, typer.Option(help="Net savings such as 0.1,0.15; default: those of each task.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, of both splits; a seeded draw.")] = 128,
-    num_fewshot: Annotated[
-        int | None, typer.Option(min=0, help="Worked examples before each question; default: the task's own number.")
-    ] = None,
+    num_fewshot: NumFewshot = None,
     kv: Annotated[
         str, typer.Option(metavar="|".join(_POLICIES), help="What tokens that left leave in the layers above.")
     ] = "recompute",
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of everything that is drawn.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Sequences evaluated together.")] = 64,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
+    data_dir: DataDir = None,
+    device: Device = "auto",
     out: Annotated[
         Path, typer.Option(parser=output.folder, help="Folder of the runs, and for what is measured.")
     ] = Path("runs"),
-    to: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", parser=output.file, help="Write the record as JSON, - for stdout."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead.")] = False,
-    plugin: Annotated[
-        list[Path] | None, typer.Option(help="Python file that registers tasks or models; may be repeated.")
-    ] = None,
+    to: RecordFile = None,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
 ) -> None:
     """Measure what adaptive methods could save at most: which sites matter, oracles, best static sets of layers.
 
@@ -64,26 +65,16 @@ def headroom(
     asked = None
     if levels is not None:
         asked = tuple(sorted(numbers_value(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
-    wanted = items_value(tasks, "--tasks")
     if to is not None:
         output.check(to)  # before what would be lost is measured
     load_libraries()
     registry.load_plugins(plugin)
     from adaptive_bench.cli.headroom_table import shown
-    from adaptive_bench.config_file import check_data_folder
-    from adaptive_bench.data import data_root
-    from adaptive_bench.evaluation.lookup import expand_tasks, find_task
     from adaptive_bench.headroom.study import Settings, study
     from adaptive_bench.headroom.subject import find_subject
     from adaptive_bench.live_display import open_reporter
-    from adaptive_bench.store.atomic import json_text
 
-    check_data_folder(root := data_root(data_dir))
-    names = expand_tasks(wanted)
-    if not names:
-        raise UsageError(f"--tasks names at least one task, got {tasks!r}. `list tasks` shows them.")
-    for name in names:
-        find_task(name)  # what cannot be found is said before a model is loaded
+    names, root = tasks_and_data(tasks, data_dir)
     settings = Settings(
         levels=asked,
         limit=limit,
@@ -95,12 +86,5 @@ def headroom(
     )
     subject = find_subject(model, device, out)
     with open_reporter() as reporter:
-        record: dict[str, Any] = study(subject, names, settings, out, reporter)
-    if to is not None:
-        output.write_text(to, json_text(record))
-    if as_json and not output.is_stdout(to):
-        typer.echo(json_text(record), nl=False)
-    elif not output.is_stdout(to):
-        typer.echo(shown(record))
-        if to is not None:
-            typer.echo(f"\nWritten to {to}")
+        record = study(subject, names, settings, out, reporter)
+    give_record(record, to, as_json, shown)

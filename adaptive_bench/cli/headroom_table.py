@@ -27,13 +27,8 @@ def _task(task: Mapping[str, Any], share: float) -> list[str]:
         f"{task['task']}: {task['metric']}{number.unit}{better}; {task['documents']} documents, all layers "
         f"{number.of(dense['score'])} {number.ends(dense)}"
     )
-    texts = [text for text in (verdict(task), _luck(task, number), _exits(task, number)) if text]
-    return [
-        wrapped(title, _WIDTH),
-        _levels(task, number),
-        *(wrapped(text, _WIDTH) for text in texts),
-        _sites(task, share),
-    ]
+    texts = [wrapped(text, _WIDTH) for text in (verdict(task), _exits(task, number))]
+    return [wrapped(title, _WIDTH), _levels(task, number), *texts, _sites(task, share)]
 
 
 def verdict(task: Mapping[str, Any]) -> str:
@@ -87,78 +82,49 @@ def _levels(task: Mapping[str, Any], number: _Number) -> str:
     rows = []
     for level in task["levels"]:
         if not level["reached"]:
-            rows.append([f"{100 * level['level']:.0f} %", *["n/a"] * 6])
+            rows.append([f"{100 * level['level']:.0f} %", *["n/a"] * 4])
             continue
-        readings = [level[name] for name in ("static", "cross_fitted", "agreement", "gold", "chance_gold")]
+        readings = [level[name] for name in ("static", "cross_fitted", "gold")]
         rows.append([f"{100 * level['level']:.0f} %", *map(number.of, readings), number.difference(level["headroom"])])
-    header = ["saved", "static", "crossed", "agree", "gold", "luck", "headroom"]
+    header = ["saved", "static", "crossed", "gold", "headroom"]
     align = ("right",) * len(header)
     return tabulate(rows, header, tablefmt="simple", colalign=align, disable_numparse=True)
 
 
-def _luck(task: Mapping[str, Any], number: _Number) -> str:
-    again = task["dense_again"]
-    if again is None:
-        return ""
-    guess = f" A guess is right in {number.of(task['chance'])} %, and again when asked again."
-    return (
-        f"Asked in {again['askings']} ways, all layers score {number.of(again['mean'])}, the best answer to each "
-        f"document {number.of(again['maximum'])}. From one asking to the other a document's score moves by "
-        f"{number.of(task['asking_changes'])} where layers are left out: where that is little, crossing takes little "
-        f"luck away.{guess if task['chance'] and task['unit'] == 'share' else ''}"
-    )
-
-
 def _exits(task: Mapping[str, Any], number: _Number) -> str:
     found = task["exit_oracle"]
-    depth, online, shuffled, layers = found["depth"], found["online"], found["shuffled"], found["layers"]
+    online = found["online"]
     text = (
-        f"Early exit per token of the answer: first at layer {depth['first']:.1f} of {layers}, for good at "
-        f"{depth['stable']:.1f} (towards another token's answer: {depth['lucky']:.1f}). With exact K,V that spares "
-        f"{100 * depth['saved_passes']:.0f} % of their layer passes in time, and {_percent(found['deferred'])} % of "
-        f"net FLOPs. Attainable ({found['kv']}): {100 * online['saved']:.1f} % saved at {number.of(online['score'])}"
+        f"One exit for each token of the answer ({found['kv']}): {100 * online['saved']:.1f} % saved at "
+        f"{number.of(online['score'])}"
     )
     if online["agreement"] is not None:
         text += f", {100 * online['agreement']:.0f} % of answers as with all layers"
     if online["headroom"] is not None:
         text += f"; static {number.of(online['static'])}, headroom {number.difference(online['headroom'])}"
-    text += (
-        f". On the dense text these exits keep {100 * found['replayed']['agreement']:.0f} % of the tokens, given to "
-        f"other tokens {100 * shuffled['agreement']:.0f} %, at {100 * shuffled['saved']['tokens']:.1f} % of tokens "
-        f"saved both times."
-    )
-    subsets = found["subsets"]
-    if subsets is not None:
-        text += (
-            f" The smallest of all subsets of layers that gives the token has {subsets['kept']:.1f} (dense K,V, "
-            f"{subsets['tokens']} tokens)."
-        )
-    return text + f" EAS {found['suitability']['0.5']:.2f}."
+    return text + "."
 
 
 def _sites(task: Mapping[str, Any], share: float) -> str:
-    rows = sorted(task["sites"]["rows"], key=lambda row: -row["share"]["everywhere"])
+    sites = task["sites"]
+    rows = sorted(sites["rows"], key=lambda row: -row["cost"])[:_SITES]
     body = [
-        [f"{row['layer']} {row['branch']}", *(_kl(row[name][where]) for name in ("share", "all") for where in _WHERE)]
-        for row in rows[:_SITES]
+        [f"{row['layer']} {row['branch']}", f"{row['cost']:.4f}", _times(row["cost"], sites["median"])] for row in rows
     ]
-    dominance = task["sites"]["dominance"]
-    body.append(
-        [
-            "largest / median",
-            *(
-                "n/a" if dominance[name][where] is None else f"{dominance[name][where]:.1f}"
-                for name in ("share", "all")
-                for where in _WHERE
-            ),
-        ]
+    header = [f"KL where {100 * share:.0f} % of tokens skip", "nats", "of the median"]
+    align = ("left", "right", "right")
+    table = tabulate(
+        [*body, ["median site", f"{sites['median']:.4f}", ""]],
+        header,
+        tablefmt="simple",
+        colalign=align,
+        disable_numparse=True,
     )
-    some = f"{100 * share:.0f} %"
-    header = ["KL where tokens skip", f"{some} skip", "at answers", "all skip", "at answers"]
-    return tabulate(body, header, tablefmt="simple", colalign=("left", *["right"] * 4), disable_numparse=True)
+    return str(table)
 
 
-_WHERE = ("everywhere", "answers")
+def _times(cost: float, median: float) -> str:
+    return f"{cost / median:.1f}x" if median > 0 else "n/a"
 
 
 class _Number:
@@ -181,14 +147,6 @@ class _Number:
         return "n/a" if found is None else f"{self.of(found['difference'], '+')} {self.ends(found, '+')}"
 
 
-def _kl(value: float) -> str:
-    return f"{value:.4f}"
-
-
-def _percent(replay: Mapping[str, Any]) -> str:
-    return f"{100 * replay['saved']['net']:.1f}"
-
-
 def _percents(levels: Sequence[float]) -> str:
     return ", ".join(f"{100 * level:.0f}" for level in levels)
 
@@ -197,10 +155,9 @@ _LEGEND = (
     wrapped(
         "saved: net FLOPs, mean over documents. static: best mixture of fixed sets of layers, chosen on validation "
         "documents, left out of the model as it is. The others choose a set for each document, knowing answers: gold "
-        "by the right ones, agree by those of all layers, crossed like agree, on one asking, and scored on "
-        "another. luck: gold after each set's scores were shuffled among the documents. headroom: crossed less static, "
-        "with the 95 % interval over documents, above 0 where the oracle is better. KL in nats from the full model "
-        "where one branch alone is skipped.",
+        "by the right ones, crossed by those of all layers on one asking, and scored on another. headroom: crossed "
+        "less static, with the 95 % interval over documents, above 0 where the oracle is better. KL from the full "
+        "model where one branch alone is skipped.",
         _WIDTH,
     ),
     "Oracles bound what methods can do on this model. They are no methods.",

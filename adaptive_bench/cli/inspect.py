@@ -1,10 +1,10 @@
-"""`adaptive-bench inspect`: which token executes which branch of a text, as a page, a table or a picture."""
+"""`adaptive-bench inspect`: which token executes which branch of a text, as a page or a table."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,19 +13,18 @@ from adaptive_bench.cli.completion import list_of
 from adaptive_bench.cli.completion import specs as specs_of
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Out, run_names
-from adaptive_bench.cli.values import is_share, items_value, numbers_value
+from adaptive_bench.cli.studies import DataDir, Device, NumFewshot, Plugins, give_record, tasks_and_data
+from adaptive_bench.cli.values import is_share, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store.shelves import DEFAULT_OUT
 
 if TYPE_CHECKING:
+    from adaptive_bench.headroom.subject import Subjects
     from adaptive_bench.inspection.study import Inspection, Text
-    from adaptive_bench.inspection.subjects import Subjects
 
-FORMS = (".html", ".csv", ".parquet", ".json", ".svg", ".pdf", ".png")
-_LARGEST_TEXT = 1_000_000  # characters; no context is so long
-_PICTURES = FORMS[4:]
+FORMS = (".html", ".csv", ".parquet", ".json")
 
 
 def inspect(
@@ -58,72 +57,58 @@ def inspect(
     paper: Annotated[
         bool, typer.Option("--paper", help="The gate analysis of the GateSkip paper beside ours; with --tasks.")
     ] = False,
-    pos: Annotated[
-        str | None, typer.Option(metavar="PIPELINE", help="Parts of speech by a spaCy pipeline as kinds of tokens.")
-    ] = None,
-    num_fewshot: Annotated[
-        int | None, typer.Option(min=0, help="Worked examples before each question; default: the task's own number.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")
-    ] = None,
+    num_fewshot: NumFewshot = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
     out: Out = DEFAULT_OUT,
     to: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", parser=output.file, help="A .html page; .csv, .parquet, .json; .svg, .pdf, .png."
-        ),
+        typer.Option("--output", "-o", parser=output.file, help="A .html page; .csv, .parquet or .json."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what a page would show as JSON.")] = False,
-    plugin: Annotated[
-        list[Path] | None, typer.Option(help="Python file that registers methods or tasks; may be repeated.")
-    ] = None,
+    plugin: Plugins = None,
 ) -> None:
     """Look inside: what methods skip of a text, token by token and layer by layer, at several dial values.
 
-    The page is one file that opens from disk; .csv and .parquet have a row for each token and branch; a picture shows
-    one method at one saving. Without -o skip rates are printed.
+    The page is one file that opens from disk; .csv and .parquet have a row for each token and branch. Without -o skip
+    rates are printed.
     """
     _check(text, answer, tasks, to)
     if paper:
-        _check_paper(tasks, savings, pos, to)
+        _check_paper(tasks, savings, to)
     prompt, given = _read(text), _read(answer)
     rule = "shares from 0 up to but not 1 such as 0,0.1,0.2 (0.2 is 20 %)"
     asked = None if savings is None else numbers_value(savings, "--savings", float, rule, is_share)
-    named = None if tasks is None else items_value(tasks, "--tasks")
     load_libraries()
     registry.load_plugins(plugin)
-    from adaptive_bench.evaluation.lookup import expand_tasks, find_task
+    from adaptive_bench.cli.inspect_table import paper_shown, shown
+    from adaptive_bench.headroom.subject import find_subjects
+    from adaptive_bench.inspection.gate_analysis import gate_analysis
     from adaptive_bench.inspection.record import record_of
     from adaptive_bench.inspection.study import inspect_texts, one_text
-    from adaptive_bench.inspection.subjects import find_subjects
-    from adaptive_bench.inspection.token_kinds import load_pipeline
 
-    names = [] if named is None else list(expand_tasks(named))
-    for name in names:
-        find_task(name)  # what cannot be found is said before a model is loaded
-    if pos is not None:
-        load_pipeline(pos)  # what is not installed as well
+    names, root = ([], data_dir) if tasks is None else tasks_and_data(tasks, data_dir)
     specs = [] if methods is None else parse_specs(methods)
     subjects = find_subjects(model, specs, out=out, task=names[0] if names else None, device=device)
     if paper:
-        _print_paper(subjects, names, limit, num_fewshot, data_dir, to, as_json)
+        texts = _texts_of(subjects, names, limit, num_fewshot, root)
+        give_record(gate_analysis(subjects, texts, names), to, as_json, paper_shown)
         return
     if prompt is None:
-        texts, about = _texts_of(subjects, names, limit, num_fewshot, data_dir), ", ".join(names)
+        texts, about = _texts_of(subjects, names, limit, num_fewshot, root), ", ".join(names)
     else:
         texts, about = [one_text(subjects, prompt, given, max_new_tokens)], text.name if text else ""
     found = inspect_texts(subjects, texts, asked, about=about)
     for note in found.notes:
         typer.echo(paragraph(f"Note: {note}"), err=True)
-    if to is not None and to.suffix in _PICTURES:
-        _write_picture(found, to)
-    elif to is not None and to.suffix in (".csv", ".parquet"):
-        _write_table(found, to, pos)
+    if to is not None and to.suffix in (".csv", ".parquet"):
+        _write_table(found, to)
+    elif to is not None and to.suffix == ".html":
+        record = record_of(found)
+        output.write_text(to, registry.get("sites", "inspect")(record))
+        _say(f"{len(record['methods'])} method(s), {record['tokens']} tokens", to)
     else:
-        record = record_of(found, pos)
-        _write_record(record, to, as_json)
+        give_record(record_of(found), to, as_json, shown)
 
 
 def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path | None) -> None:
@@ -142,12 +127,11 @@ def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path |
     output.check(to)
 
 
-def _check_paper(tasks: str | None, savings: str | None, pos: str | None, to: Path | None) -> None:
+def _check_paper(tasks: str | None, savings: str | None, to: Path | None) -> None:
     if tasks is None:
         raise UsageError("--paper takes statistics over tasks, got a text. Give --tasks such as gsm8k,csqa,piqa.")
-    for option, value in (("--savings", savings), ("--pos", pos)):
-        if value is not None:
-            raise UsageError(f"--paper repeats what the paper did, got {option} {value!r} as well. Leave it out.")
+    if savings is not None:
+        raise UsageError(f"--paper repeats what the paper did, got --savings {savings!r} as well. Leave it out.")
     if to is not None and to != output.STDOUT and to.suffix != ".json":
         raise UsageError(f"--paper is printed, and written as .json, got -o {str(to)!r}. Name such a file.")
 
@@ -157,19 +141,11 @@ def _read(file: Path | None) -> str | None:
     if file is None:
         return None
     try:
-        if str(file) == "-":
-            text = sys.stdin.read(_LARGEST_TEXT + 1)
-        else:
-            with file.open(encoding="utf-8") as stream:
-                text = stream.read(_LARGEST_TEXT + 1)
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise EnvironmentProblem(
             f"A text is a file in UTF-8, but {str(file)!r} cannot be read: {message_of(error)}. Name another one."
         ) from error
-    if len(text) > _LARGEST_TEXT:
-        raise UsageError(
-            f"A text that is looked into has at most {_LARGEST_TEXT:,} characters, got more in {str(file)!r}. Cut it."
-        )
     if not text.strip():
         raise UsageError(f"A text of one token or more is looked into, got an empty one in {str(file)!r}.")
     return text.removesuffix("\n")
@@ -179,7 +155,6 @@ def _texts_of(
     subjects: Subjects, names: list[str], limit: int, num_fewshot: int | None, data_dir: Path | None
 ) -> list[Text]:
     """Documents of tasks with the answers that the first model writes with nothing skipped, or that are given."""
-    from adaptive_bench.data import data_root
     from adaptive_bench.headroom.texts import collect_texts
     from adaptive_bench.live_display import open_reporter
 
@@ -193,7 +168,7 @@ def _texts_of(
                 name,
                 split="test",
                 limit=limit,
-                data_dir=data_root(data_dir),
+                data_dir=data_dir,
                 num_fewshot=num_fewshot,
                 batch_size=8,
                 reporter=reporter,
@@ -202,61 +177,13 @@ def _texts_of(
     return texts
 
 
-def _write_picture(found: Inspection, to: Path) -> None:
-    from adaptive_bench.inspection.record import FIRST_SHOWN
+def _write_table(found: Inspection, to: Path) -> None:
+    from adaptive_bench.inspection.study import tidy
 
-    if len(found.readings) > 1:
-        specs = ", ".join(one.spec for one in found.readings)
-        raise UsageError(f"A picture shows one method, got {specs}. Name one with --methods.")
-    point = min(found.readings[0].points, key=lambda one: abs(one.saving - FIRST_SHOWN))
-    point.texts[0].picture(to)
-    _say(f"{found.readings[0].spec} at {100 * point.saving:g} % asked, {100 * point.saved:.1f} % skipped", to)
-
-
-def _write_table(found: Inspection, to: Path, pos: str | None) -> None:
-    from adaptive_bench.inspection.frame import tidy
-
-    table = tidy(found, pos)
+    table = tidy(found)
     content = table.to_csv(index=False, lineterminator="\n").encode() if to.suffix == ".csv" else table.to_parquet()
     output.write_bytes(to, content)
     _say(f"{len(table)} rows of {len(found.readings)} method(s)", to)
-
-
-def _write_record(record: dict[str, Any], to: Path | None, as_json: bool) -> None:
-    from adaptive_bench.cli.inspect_table import shown
-    from adaptive_bench.store.atomic import json_text
-
-    if to is not None and to.suffix == ".html":
-        output.write_text(to, registry.get("sites", "inspect")(record))
-        _say(f"{len(record['methods'])} method(s), {record['tokens']} tokens", to)
-    elif to is not None:
-        output.write_text(to, json_text(record))
-    elif as_json:
-        typer.echo(json_text(record), nl=False)
-    else:
-        typer.echo(shown(record))
-
-
-def _print_paper(
-    subjects: Subjects,
-    names: list[str],
-    limit: int,
-    num_fewshot: int | None,
-    data_dir: Path | None,
-    to: Path | None,
-    as_json: bool,
-) -> None:
-    from adaptive_bench.cli.inspect_table import paper_shown
-    from adaptive_bench.inspection.gate_analysis import gate_analysis
-    from adaptive_bench.store.atomic import json_text
-
-    record = gate_analysis(subjects, _texts_of(subjects, names, limit, num_fewshot, data_dir), names)
-    if to is not None:
-        output.write_text(to, json_text(record))
-    if as_json and not output.is_stdout(to):
-        typer.echo(json_text(record), nl=False)
-    elif not output.is_stdout(to):
-        typer.echo(paper_shown(record))
 
 
 def _say(what: str, to: Path) -> None:

@@ -10,22 +10,15 @@ from tabulate import tabulate
 from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.tables import wrapped
 
-_NONE = "n/a"
+_AGREES = {True: "yes", False: "no", None: "in part, or not known"}
 
 
 def shown(record: Mapping[str, Any]) -> str:
-    """For each method skip rates by kind of token at every saving, then agreement where the page begins."""
+    """For each method skip rates by kind of token at every saving."""
     texts = f" of {record['texts']} texts" if record["texts"] > 1 else ""
     parts = [paragraph(f"{record['name']}, {record['about']}: {record['tokens']} tokens{texts}. Skipped, in %:")]
     parts += [_rates(one) for one in record["methods"]]
-    saving = f"{record['first_saving']:g}"
-    parts.append(f"Agreement at {100 * record['first_saving']:g} % asked:\n{_agreement(record['agreement'][saving])}")
-    parts.append(
-        paragraph(
-            "kappa: agreement beyond chance, counted site by site. The oracle knows when a token's prediction stays "
-            "what it is. -o page.html shows the text with every decision."
-        )
-    )
+    parts.append(paragraph("-o page.html shows the text with every decision."))
     return "\n\n".join(parts)
 
 
@@ -46,30 +39,18 @@ def _table(header: list[str], lines: list[list[str]]) -> str:
     return str(tabulate(lines, header, tablefmt="simple", disable_numparse=True, colalign=sides))
 
 
-def _agreement(found: list[Mapping[str, Any]]) -> str:
-    def number(value: float | None) -> str:
-        return _NONE if value is None else f"{value:.2f}"
-
-    body = [
-        [
-            f"{one['one']} and {one['other'] or 'its own oracle'}",
-            f"{100 * one['alike']:.1f}",
-            number(one["kappa"]),
-            number(one["kappa_answer"]),
-        ]
-        for one in found
-    ]
-    return _table(["", "alike %", "kappa", "in answers"], body)
-
-
 def paper_shown(record: Mapping[str, Any]) -> str:
-    """The paper's statements, each with ours and a sentence; then the tokens with the highest gates."""
+    """The paper's statements, each with ours and whether they agree; then the tokens with the highest gates."""
     about = f"{record['name']}, {', '.join(record['tasks'])}: {record['texts']} texts, {record['tokens']} tokens."
     parts = [paragraph(f"{record['source']} beside {about}")]
     for method in record["methods"]:
         parts.append(f"{method['spec']}")
         for one in method["statements"]:
-            lines = (f"  {one['place']}: {one['paper']}", f"    ours: {one['ours']}", f"    {one['said']}")
+            lines = (
+                f"  {one['place']}: {one['paper']}",
+                f"    ours: {one['ours']}",
+                f"    agrees: {_AGREES[one['agrees']]}",
+            )
             parts.append("\n".join(wrapped(line, indent="      ") for line in lines))
         for saving, items in method["top"].items():
             body = [

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from adaptive_bench import output, registry
 from adaptive_bench.cli.completion import specs as specs_of
+from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Out, run_names
-from adaptive_bench.cli.values import is_count, items_value, numbers_value
+from adaptive_bench.cli.studies import (
+    AsJson,
+    DataDir,
+    Device,
+    NumFewshot,
+    Plugins,
+    RecordFile,
+    give_record,
+    tasks_and_data,
+)
+from adaptive_bench.cli.values import is_count, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
 from adaptive_bench.store.shelves import DEFAULT_OUT
@@ -39,28 +49,19 @@ def speculate(
     draft_length: Annotated[int, typer.Option(min=1, help="Most tokens of a draft.")] = 4,
     batch: Annotated[str, typer.Option(help="Rows of a batch; each is a setting of its own.")] = "1,8",
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, a seeded draw.")] = 8,
-    num_fewshot: Annotated[
-        int | None, typer.Option(min=0, help="Worked examples before each question; default: the task's own number.")
-    ] = None,
+    num_fewshot: NumFewshot = None,
     max_new_tokens: Annotated[int, typer.Option(min=2, help="Most tokens to write after each prompt.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of timing; each writes all texts in all ways.")] = 3,
     threads: Annotated[
         int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads; default: as torch decides.")
     ] = None,
     precision: Annotated[str, typer.Option(metavar="|".join(_PRECISIONS), help="Of the weights.")] = "fp32",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")
-    ] = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
     out: Out = DEFAULT_OUT,
-    to: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", parser=output.file, help="Write the record as JSON, - for stdout."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead.")] = False,
-    plugin: Annotated[
-        list[Path] | None, typer.Option(help="Python file that registers methods or tasks; may be repeated.")
-    ] = None,
+    to: RecordFile = None,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
 ) -> None:
     """Draft with the dial turned, verify with the full model: acceptance, speed and cost beside greedy decoding.
 
@@ -69,7 +70,6 @@ def speculate(
     """
     if precision not in _PRECISIONS:
         raise UsageError(f"--precision is {' or '.join(_PRECISIONS)}, got {precision!r}.")
-    wanted = items_value(tasks, "--tasks")
     batches = numbers_value(batch, "--batch", int, "whole numbers from 1 such as 1,8", is_count)
     rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
     shares = numbers_value(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
@@ -80,20 +80,10 @@ def speculate(
     import torch
 
     from adaptive_bench.cli.speculate_table import shown
-    from adaptive_bench.config_file import check_data_folder
-    from adaptive_bench.data import data_root
-    from adaptive_bench.evaluation.lookup import expand_tasks, find_task
     from adaptive_bench.live_display import open_reporter
-    from adaptive_bench.speculation.drafter import find_drafter
-    from adaptive_bench.speculation.study import Settings, defects, study
-    from adaptive_bench.store.atomic import json_text
+    from adaptive_bench.speculation import Settings, defects, find_drafter, study
 
-    check_data_folder(root := data_root(data_dir))
-    names = expand_tasks(wanted)
-    if not names:
-        raise UsageError(f"--tasks names at least one task, got {tasks!r}. `list tasks` shows them.")
-    for name in names:
-        find_task(name)  # what cannot be found is said before a model is loaded
+    names, root = tasks_and_data(tasks, data_dir)
     settings = Settings(
         tasks=tuple(names),
         limit=limit,
@@ -108,18 +98,13 @@ def speculate(
     if threads is not None:
         torch.set_num_threads(threads)
     drafter = find_drafter(model, method, out=out, tasks=names, precision=precision, device=device)
+    for note in drafter.notes:
+        typer.echo(paragraph(f"Note: {note}"), err=True)
     try:
         with open_reporter() as reporter:
             record = study(drafter, settings, reporter)
     except KeyboardInterrupt:
         raise Interrupted("Stopped. Nothing was written; give the command again.") from None
-    if to is not None:
-        output.write_text(to, json_text(record))
-    if as_json and not output.is_stdout(to):
-        typer.echo(json_text(record), nl=False)
-    elif not output.is_stdout(to):
-        typer.echo(shown(record))
-        if to is not None:
-            typer.echo(f"\nWritten to {to}")
+    give_record(record, to, as_json, shown)
     if defects(record):
         raise typer.Exit(1)

@@ -1,27 +1,35 @@
 """Which layers to leave out for everybody: the floor that every adaptive method has to beat.
 
-Of each number of layers left out the sets whose predictions move least on validation text go on (exactly, among all
-subsets, where these are few; else by greedy deletion, one layer more at a time). Validation documents decide among
-them. Layers are left out of the model as it is, without training.
+Of each number of layers left out the sets whose predictions move least on validation text go on: among all subsets
+where these are few, else by greedy deletion, one layer more at a time. Validation documents decide among them. Layers
+are left out of the model as it is, without training, and store no K,V.
+
+A pass begins at the first layer that a set has and the chain has not, or the other way round: the residual stream of
+the chain's last set is kept before every layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 from typing import Any
 
+import torch
+from torch import Tensor
+from torch.nn import functional
 from transformers import PreTrainedModel
 
-from adaptive_bench.headroom.divergence import FullModel
-from adaptive_bench.model.prescribed import static_model
+from adaptive_bench.engine.loop import run_layers
+from adaptive_bench.headroom.texts import TaskText, text_batches
+from adaptive_bench.model.prescribed import prescribed_model
 from adaptive_bench.progress import Reporter
 
 # All subsets of a number of layers are tried where they are no more than so many; 2^8 is a small model's.
 MOST_SUBSETS = 256
 FINALISTS = 3  # of one number of layers
+_MOST_VALUES = 1 << 28  # logits of one batch at most: 1 GiB in fp32, whatever the vocabulary
 
 
 @dataclass(frozen=True)
@@ -31,55 +39,88 @@ class LayerSet:
     Attributes:
         skipped: Their numbers, rising.
         divergence: Mean KL in nats from the full model, over tokens that predict validation answers.
-        saved: Net FLOPs saved on those texts, a share of the dense model's.
     """
 
     skipped: tuple[int, ...]
     divergence: float
-    saved: float
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> LayerSet:
-        """Read back what `asdict` gave."""
-        return cls(tuple(values["skipped"]), values["divergence"], values["saved"])
 
 
-def finalists(
-    backbone_model: PreTrainedModel,
-    full: FullModel,
-    count: int,
-    nested: Collection[int],
-    reporter: Reporter,
-    label: str,
-) -> list[LayerSet]:
-    """The sets of so many layers that go on, nearest to the full model first. The one that extends a nested chain best
-    is always among them (`next_nested`).
+class StaticSets:
+    """Searches the sets of a model on some texts.
 
-    Args:
-        nested: The chain's set of one layer less.
+    Attributes:
+        chain: The set whose states are kept: none left out, then what `finalists` was last told.
     """
-    layers = int(backbone_model.config.num_hidden_layers)
-    if comb(layers, count) <= MOST_SUBSETS:
-        tried = list(combinations(range(layers), count))
-    else:
-        tried = [tuple(sorted({*nested, layer})) for layer in range(layers) if layer not in nested]
-    with reporter.task(f"{label}: sets of {count} layer(s) to leave out", total=len(tried)) as task:
+
+    def __init__(self, backbone_model: PreTrainedModel, texts: Sequence[TaskText], rows: int) -> None:
+        self._model: Any = prescribed_model(backbone_model, label="static_sets")
+        self._model.executor = "masked"
+        longest = max((len(text.read) for text in texts), default=1)
+        rows = min(rows, max(1, _MOST_VALUES // (longest * self._model.backbone.vocab_size)))
+        self._batches = list(text_batches(texts, rows, backbone_model.device))
+        self.chain: tuple[int, ...] = ()
+        self._states: list[list[Tensor]] = [[] for _ in self._batches]  # of each batch before every layer
+        self._full = self._read((), keep=True)
+
+    def divergence(self, skipped: Sequence[int]) -> float:
+        """Mean KL(full model || without these layers) in nats over the tokens that predict answers."""
+        total = count = 0.0
+        for full, other in zip(self._full, self._read(skipped), strict=True):
+            total += float(functional.kl_div(other, full, reduction="sum", log_target=True))
+            count += len(full)
+        return total / count
+
+    def finalists(self, count: int, nested: Sequence[int], reporter: Reporter, label: str) -> list[LayerSet]:
+        """The sets of so many layers that go on, nearest to the full model first. The one that extends a nested chain
+        best is always among them (`next_nested`).
+
+        Args:
+            nested: The chain's set of one layer less.
+        """
+        layers = self._model.backbone.num_layers
+        if tuple(nested) != self.chain:
+            self._read(nested, keep=True)
+        if comb(layers, count) <= MOST_SUBSETS:
+            tried = list(combinations(range(layers), count))
+        else:
+            tried = [tuple(sorted({*nested, layer})) for layer in range(layers) if layer not in nested]
         measured = []
-        for skipped in tried:
-            measured.append(_measure(backbone_model, full, skipped))
-            task.advance()
-    measured.sort(key=lambda one: one.divergence)
-    best, extending = measured[:FINALISTS], next_nested(measured, nested)
-    return best if extending in best else [*best, extending]
+        with reporter.task(f"{label}: sets of {count} layer(s) to leave out", total=len(tried)) as task:
+            for skipped in tried:
+                measured.append(LayerSet(skipped, self.divergence(skipped)))
+                task.advance()
+        measured.sort(key=lambda one: one.divergence)
+        best, extending = measured[:FINALISTS], next_nested(measured, nested)
+        return best if extending in best else [*best, extending]
+
+    @torch.no_grad()
+    def _read(self, skipped: Sequence[int], *, keep: bool = False) -> list[Tensor]:
+        """Log-probabilities [N, V] of each batch at the N positions that write.
+
+        Args:
+            keep: The states of this set are those that are kept from now on.
+        """
+        model, layers = self._model, self._model.backbone.num_layers
+        start = 0 if keep else min({*skipped} ^ {*self.chain}, default=layers - 1)
+        found = []
+        for batch, known in zip(self._batches, self._states, strict=True):
+            call = model._begin_call(batch.input_ids, batch.attention_mask, None, False, None, None, None, None)
+            hidden = known[start] if start else call.embed()
+            if keep:
+                known.clear()
+            for layer in range(start, layers):
+                if keep:
+                    known.append(hidden)
+                if layer not in skipped:
+                    hidden = run_layers(model.method, call, hidden, range(layer, layer + 1))
+            call.end()
+            logits = model.backbone.head(model.backbone.final_norm(hidden[batch.writing]))
+            found.append(logits.float().log_softmax(dim=-1))
+        if keep:
+            self.chain = tuple(skipped)
+        return found
 
 
 def next_nested(sets: Sequence[LayerSet], nested: Collection[int]) -> LayerSet:
     """The first that leaves out all that a nested set does."""
     return next(one for one in sets if set(nested) < set(one.skipped))
-
-
-def _measure(backbone_model: PreTrainedModel, full: FullModel, skipped: tuple[int, ...]) -> LayerSet:
-    model = static_model(backbone_model, skipped)
-    found = full.divergence(model)
-    saved = model.compute_report()["saved"]["net"]
-    return LayerSet(skipped, found.answers, float(saved))

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import numpy as np
+import torch
+
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.headroom.asked import Asked, Asker
-from adaptive_bench.headroom.askings import Asking, askings, why_asked_once
-from adaptive_bench.headroom.divergence import FullModel
-from adaptive_bench.headroom.exit_report import exit_report
-from adaptive_bench.headroom.online import online_exits
-from adaptive_bench.headroom.pieces import Pieces
-from adaptive_bench.headroom.sensitivity import site_sensitivity
-from adaptive_bench.headroom.static_sets import LayerSet, finalists, next_nested
+from adaptive_bench.headroom.document_oracle import Askings, Floats, at_saving
+from adaptive_bench.headroom.exit_oracle import online_exits
+from adaptive_bench.headroom.repetitions import Asked, Asker, Asking, LinesOnly, another_asking, why_asked_once
+from adaptive_bench.headroom.static_sets import LayerSet, StaticSets, next_nested
 from adaptive_bench.headroom.subject import Subject
-from adaptive_bench.headroom.task_record import task_record
-from adaptive_bench.headroom.texts import TaskText, collect_texts
+from adaptive_bench.headroom.texts import TaskText, collect_texts, text_batches
 from adaptive_bench.method import KVPolicy
+from adaptive_bench.metric import Metric
 from adaptive_bench.model.prescribed import static_model
-from adaptive_bench.model.site_costs import SHARE
+from adaptive_bench.model.site_costs import SHARE, SiteCosts, site_costs
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.planning.task_inputs import asked_since, task_inputs
 from adaptive_bench.source import FLOORS
+from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
+from adaptive_bench.tables.comparison import paired_difference
+from adaptive_bench.tables.intervals import interval
 from adaptive_bench.task import DocumentSplit, Task
 
 # Raised when a number of this package changes: pieces of another version are not used.
-VERSION = 1
-# Documents whose texts are read token by token (sites, exits, which layers to leave out), and texts of them: a document
-# with four choices has four.
-TEXT_DOCUMENTS, MOST_TEXTS = 32, 64
-HALVES = 2  # askings
+VERSION = 2
+# Texts that are read token by token: documents they are of; tokens for which layers to leave out, and for what each
+# site costs, where what is looked for is ten times the median.
+TEXT_DOCUMENTS, SET_TOKENS, SITE_TOKENS = 32, 2048, 1024
 
 
 @dataclass(frozen=True)
@@ -82,21 +86,19 @@ def _plain(settings: Settings) -> dict[str, Any]:
 
 
 class _TaskStudy:
-    """One task."""
+    """One task. What was measured is kept in a folder named after everything it depends on."""
 
     def __init__(self, subject: Subject, task: Task, settings: Settings, out: Path, reporter: Reporter) -> None:
-        self._subject, self._task, self._settings, self._reporter = subject, task, settings, reporter
+        self._subject, self._task, self._reporter = subject, task, reporter
         levels = settings.levels or tuple(level for level in task.levels if level > 0)
         self._settings = replace(settings, levels=levels)
-        self._asker = Asker(
-            task,
-            subject.tokenizer,
-            limit=settings.limit,
-            data_dir=settings.data_dir,
-            num_fewshot=settings.num_fewshot,
-            batch_size=settings.batch_size,
-            reporter=reporter,
-        )
+        self._how: dict[str, Any] = {
+            "limit": settings.limit,
+            "data_dir": settings.data_dir,
+            "num_fewshot": settings.num_fewshot,
+            "batch_size": settings.batch_size,
+        }
+        self._asker = Asker(task, subject.tokenizer, reporter, self._how)
         content = {
             "version": VERSION,
             "floors": FLOORS,
@@ -106,103 +108,143 @@ class _TaskStudy:
             **task_inputs(task, settings.data_dir),
             **asked_since(task, settings.limit, settings.num_fewshot),
         }
-        self._pieces = Pieces(out / "headroom" / f"{task.name.replace(':', '-').replace('/', '-')}-{key_of(content)}")
+        self._folder = out / "headroom" / f"{task.name.replace(':', '-').replace('/', '-')}-{key_of(content)}"
 
     def record(self) -> dict[str, Any]:
-        """Everything about the task."""
-        task = self._task
+        """Everything about the task. Differences are positive where the oracle is better, whichever way the metric
+        goes.
+        """
+        task, metric, sign = self._task, self._asker.metric, self._asker.sign
         harness_task = load_task(task, self._settings.data_dir, self._settings.num_fewshot, "test")
         shots = harness_task.config.num_fewshot or 0
         encode = self._subject.tokenizer.encode
         asked_once = why_asked_once(str(harness_task.config.output_type), shots, encode)
-        ways = askings(1 if asked_once else HALVES, shots)
 
         # The cheapest things that can go wrong first: a task without validation documents.
-        dense_validation = self._ask((), "validation", Asking())
-        sites = self._pieces.get("sites", self._sites)["sites"]
-        exits = self._pieces.get("exits", self._exits)
-        online = self._online()
-        largest = max(*(self._settings.levels or ()), online.saved)
-        searched = self._search(largest)
-        validation = {(): dense_validation} | self._validated(searched)
-        chosen = _chosen(searched, validation, self._asker.sign)
-        runs = self._tested(chosen, ways)
-        again = [] if asked_once else self._dense_again(len(chosen), shots)
-        return task_record(
-            task=task,
-            metric=self._asker.metric,
-            settings=asdict(self._settings),
-            sets=chosen,
-            validation=[validation[skipped] for skipped in chosen],
-            runs=runs,
-            again=again,
-            online=online,
-            exits=exits,
-            sites=sites,
-            asked_once=asked_once,
-        ) | {"finalists": [[asdict(one) for one in sets] for sets in searched]}
-
-    def _sites(self) -> dict[str, Any]:
-        label = f"{self._task.name}: every site"
-        with self._reporter.task(label, total=2 * int(self._subject.model.config.num_hidden_layers)) as task:
-            full = FullModel(self._dense, self._texts("test"), self._settings.batch_size)
-            return {"sites": site_sensitivity(self._subject.model, full, seed=self._settings.seed, task=task)}
-
-    def _exits(self) -> dict[str, Any]:
-        return exit_report(
-            self._subject.model,
-            self._texts("test"),
-            kv=self._settings.kv,
-            seed=self._settings.seed,
-            rows=self._settings.batch_size,
-            reporter=self._reporter,
-            label=self._task.name,
+        validation: dict[tuple[int, ...], Asked] = {(): self._ask((), "validation", Asking())}
+        costs = SiteCosts.from_json(self._piece("sites", lambda: self._sites().to_json()))
+        online = Asked(**self._piece(f"online-{self._settings.kv}", lambda: asdict(self._online())))
+        sets = self._search(max([*(self._settings.levels or ()), online.saved]), validation)
+        ways = [Asking()] if asked_once else [Asking(), another_asking(shots)]
+        runs = self._tested(sets, ways)
+        dense = interval([runs[0][0].scores], (metric.low, metric.high))
+        agrees = [[one.agreement(some[0]) for one in some] for some in runs]
+        found = Askings(
+            scores=[sign * np.array([one.scores for one in some]).T for some in runs],
+            agrees=[np.array(some, dtype=float).T for some in agrees if None not in some],
+            priors=np.array([sign * validation[skipped].score for skipped in sets]),
+            costs=1.0 - np.mean([[one.saved for one in some] for some in runs], axis=0),
         )
+        first = replace(found, scores=found.scores[:1], agrees=found.agrees[:1])  # the task as it is
+        agreement = online.agreement(runs[0][0])
+        above = _online_at(first, online, max(0.0, online.saved), metric)
+        return {
+            "task": task.name,
+            "metric": task.metrics[0],
+            "better": metric.better,
+            "unit": metric.unit,
+            "chance": task.chance if np.isfinite(task.chance) else None,
+            "documents": dense.documents,
+            "asked_once": asked_once,
+            "dense": {"score": dense.mean, "low": dense.low, "high": dense.high},
+            "sets": [
+                {
+                    "skipped": list(skipped),
+                    "saved": 1.0 - float(found.costs[place]),
+                    "validation": validation[skipped].score,
+                    "test": [some[place].score for some in runs],
+                    "scores": [some[place].scores for some in runs],
+                }
+                for place, skipped in enumerate(sets)
+            ],
+            "crossed_by": "agreement" if found.agrees else "gold",
+            "levels": [_level(found, first, online, level, metric) for level in self._settings.levels or ()],
+            "exit_oracle": {
+                "kv": self._settings.kv,
+                "online": {
+                    "saved": online.saved,
+                    "score": online.score,
+                    "agreement": None if agreement is None else float(np.mean(agreement)),
+                    **(above or {"static": None, "headroom": None}),
+                },
+            },
+            "sites": {
+                "tokens": costs.tokens,
+                "median": median(costs.costs.values()),
+                "rows": [
+                    {"layer": layer, "branch": branch, "cost": cost} for (layer, branch), cost in costs.costs.items()
+                ],
+            },
+        }
 
-    def _online(self) -> Asked:
-        def run() -> dict[str, Any]:
-            with self._reporter.task(f"{self._task.name}: exits on the cache they leave", total=1) as task:
-                model = online_exits(self._subject.model, self._settings.kv)
-                asked = self._asker.ask(model, "test", Asking())
-                task.advance()
-            return asked.to_json()
+    def _piece(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What was measured before, else made and kept; one that cannot be parsed is made again.
 
-        return Asked(**self._pieces.get(f"online-{self._settings.kv}", run))
-
-    def _search(self, largest_saving: float) -> list[list[LayerSet]]:
-        """Finalists of 1, 2, ... layers left out, until a saving is reached or one layer is left."""
-        found: list[list[LayerSet]] = []
-        nested: tuple[int, ...] = ()
-        for count in range(1, int(self._subject.model.config.num_hidden_layers)):
-            sets = [
-                LayerSet.from_json(one) for one in self._pieces.get(f"sets-{count}", self._finalists(nested))["sets"]
-            ]
-            found.append(sets)
-            nested = next_nested(sets, nested).skipped
-            if sets[0].saved >= largest_saving:
-                break
+        Raises:
+            EnvironmentProblem: The folder cannot be read or written.
+        """
+        file = self._folder / f"{name}.json"
+        try:
+            found: dict[str, Any] = json.loads(file.read_bytes())
+        except (FileNotFoundError, ValueError):
+            found = make()
+            atomic.write_json(file, found)
+        except OSError as error:
+            raise EnvironmentProblem(
+                f"What was measured before must be readable, but {str(file)!r} is not: {error.strerror}. Correct its "
+                f"permissions or choose another folder with --out."
+            ) from error
         return found
 
-    def _finalists(self, nested: tuple[int, ...]) -> Callable[[], dict[str, Any]]:
-        def search() -> dict[str, Any]:
-            where = self._reporter, self._task.name
-            sets = finalists(self._subject.model, self._validation, len(nested) + 1, nested, *where)
-            return {"sets": [asdict(one) for one in sets]}
+    def _sites(self) -> SiteCosts:
+        device = self._subject.model.device
+        batches = [
+            {
+                "input_ids": one.input_ids,
+                "attention_mask": one.attention_mask,
+                "continuation_mask": torch.zeros_like(one.input_ids, dtype=torch.bool),
+            }
+            for one in text_batches(_some(self._texts, SITE_TOKENS), self._settings.batch_size, device)
+        ]
+        layers = int(self._subject.model.config.num_hidden_layers)
+        with self._reporter.task(f"{self._task.name}: every site", total=2 * layers) as task:
+            return site_costs(self._subject.model, batches, seed=self._settings.seed, task=task)
 
-        return search
+    def _online(self) -> Asked:
+        with self._reporter.task(f"{self._task.name}: exits on the cache they leave", total=1) as task:
+            asked = self._asker.ask(online_exits(self._subject.model, self._settings.kv), "test", Asking())
+            task.advance()
+        return asked
 
-    @cached_property
-    def _validation(self) -> FullModel:
-        return FullModel(self._dense, self._texts("validation"), self._settings.batch_size, answers_only=True)
+    def _search(self, largest_saving: float, validation: dict[tuple[int, ...], Asked]) -> list[tuple[int, ...]]:
+        """The candidates: no layer left out, and of 1, 2, ... layers the best set on validation documents (of equal
+        ones that nearer to the full model) and the one in the chain of nested sets; until a saving is reached or one
+        layer is left.
 
-    def _validated(self, searched: list[list[LayerSet]]) -> dict[tuple[int, ...], Asked]:
-        found = [one.skipped for sets in searched for one in sets]
-        with self._reporter.task(f"{self._task.name}: sets on validation documents", total=len(found)) as task:
-            answered = {}
-            for skipped in found:
-                answered[skipped] = self._ask(skipped, "validation", Asking())
-                task.advance()
-        return answered
+        Args:
+            validation: What sets score there, to be added to.
+        """
+        chosen: list[tuple[int, ...]] = [()]
+        nested: tuple[int, ...] = ()
+        for count in range(1, int(self._subject.model.config.num_hidden_layers)):
+
+            def search(count: int = count, nested: tuple[int, ...] = nested) -> dict[str, Any]:
+                sets = self._static_sets.finalists(count, nested, self._reporter, self._task.name)
+                return {"sets": [asdict(one) for one in sets]}
+
+            known = self._piece(f"sets-{count}", search)["sets"]
+            sets = [LayerSet(tuple(one["skipped"]), one["divergence"]) for one in known]
+            label = f"{self._task.name}: {count} layer(s) left out, validation documents"
+            with self._reporter.task(label, total=len(sets)) as task:
+                for one in sets:
+                    validation[one.skipped] = self._ask(one.skipped, "validation", Asking())
+                    task.advance()
+            best = max(sets, key=lambda one: (self._asker.sign * validation[one.skipped].score, -one.divergence))
+            nested = next_nested(sets, nested).skipped
+            chosen += dict.fromkeys((best.skipped, nested))
+            if validation[best.skipped].saved >= largest_saving:
+                break
+        return chosen
 
     def _tested(self, sets: Sequence[tuple[int, ...]], ways: Sequence[Asking]) -> list[list[Asked]]:
         """[askings][sets]."""
@@ -215,54 +257,69 @@ class _TaskStudy:
                     task.advance()
         return runs
 
-    def _dense_again(self, count: int, shots: int) -> list[Asked]:
-        """The full model asked in as many ways as there are sets."""
-        with self._reporter.task(f"{self._task.name}: the full model asked again", total=count) as task:
-            found = []
-            for way in askings(count, shots):
-                found.append(self._ask((), "test", way))
-                task.advance()
-        return found
-
     def _ask(self, skipped: tuple[int, ...], split: DocumentSplit, way: Asking) -> Asked:
         asked = hashlib.sha256(repr(tuple(way)).encode()).hexdigest()[:8]
         name = f"{split}-{'-'.join(map(str, skipped)) or 'all'}-{asked}"
-
-        def run() -> dict[str, Any]:
-            return self._asker.ask(static_model(self._subject.model, skipped), split, way).to_json()
-
-        return Asked(**self._pieces.get(name, run))
+        model = self._subject.model
+        return Asked(**self._piece(name, lambda: asdict(self._asker.ask(static_model(model, skipped), split, way))))
 
     @cached_property
-    def _dense(self) -> Any:
-        return static_model(self._subject.model, ())
+    def _static_sets(self) -> StaticSets:
+        return StaticSets(self._subject.model, _some(self._texts, SET_TOKENS), self._settings.batch_size)
 
-    def _texts(self, split: DocumentSplit) -> list[TaskText]:
+    @cached_property
+    def _texts(self) -> list[TaskText]:
+        """Texts of validation documents."""
         limit = self._settings.limit
-        found = collect_texts(
-            self._dense,
+        return collect_texts(
+            static_model(self._subject.model, ()),
             self._subject.tokenizer,
             self._task.name,
-            split=split,
-            limit=TEXT_DOCUMENTS if limit is None else min(limit, TEXT_DOCUMENTS),
-            data_dir=self._settings.data_dir,
-            num_fewshot=self._settings.num_fewshot,
-            batch_size=self._settings.batch_size,
-            reporter=self._asker.reporter,
+            split="validation",
+            reporter=LinesOnly(self._reporter),
+            **self._how | {"limit": TEXT_DOCUMENTS if limit is None else min(limit, TEXT_DOCUMENTS)},
         )
-        return found[:MOST_TEXTS]
 
 
-def _chosen(
-    searched: Sequence[Sequence[LayerSet]], validation: Mapping[tuple[int, ...], Asked], sign: int
-) -> list[tuple[int, ...]]:
-    """The candidates: no layer left out, and of every number of layers the best set on validation documents (of equal
-    ones that nearer to the full model) and the one in the chain of nested sets.
-    """
-    chosen: list[tuple[int, ...]] = [()]
-    nested: tuple[int, ...] = ()
-    for sets in searched:
-        best = max(sets, key=lambda one: (sign * validation[one.skipped].score, -one.divergence))
-        nested = next_nested(sets, nested).skipped
-        chosen += dict.fromkeys((best.skipped, nested))
-    return chosen
+def _some(texts: Sequence[TaskText], most_tokens: int) -> Sequence[TaskText]:
+    """The first texts of so many tokens together; one at least."""
+    ends = np.cumsum([len(text.read) for text in texts])
+    return texts[: max(1, int((ends <= most_tokens).sum()))]
+
+
+def _level(found: Askings, first: Askings, online: Asked, level: float, metric: Metric) -> dict[str, Any]:
+    read = at_saving(found, level)
+    if read is None:
+        return {"level": level, "reached": False}
+    sign = 1 if metric.better == "higher" else -1
+    exits = _online_at(first, online, level, metric) if online.saved >= level else None
+    return {
+        "level": level,
+        "reached": True,
+        "static": sign * float(read.floor.mean()),
+        "static_weights": read.weights.tolist(),
+        "gold": sign * float(read.gold.mean()),
+        "cross_fitted": None if read.crossed is None else sign * float(read.crossed.mean()),
+        "headroom": None if read.crossed is None else _difference(read.crossed, read.floor, metric),
+        "headroom_of_exits": None if exits is None else exits["headroom"],
+    }
+
+
+def _online_at(first: Askings, online: Asked, saving: float, metric: Metric) -> Mapping[str, Any] | None:
+    """The exit oracle less the best static mixture that saves so much; `None` where none does."""
+    read = at_saving(first, saving)
+    if read is None:
+        return None
+    sign = 1 if metric.better == "higher" else -1
+    above = _difference(sign * np.array(online.scores), read.floor, metric)
+    return {"static": sign * float(read.floor.mean()), "headroom": above}
+
+
+def _difference(first: Floats, second: Floats, metric: Metric) -> dict[str, Any]:
+    bounds = (metric.low, metric.high) if metric.better == "higher" else (-metric.high, -metric.low)
+    # Rounding must not leave the metric's range.
+    found = paired_difference(np.clip(first, *bounds)[None], np.clip(second, *bounds)[None], bounds)
+    return {
+        **{name: getattr(found, name) for name in ("difference", "low", "high", "p")},
+        "holds_0": found.low is None or found.low <= 0.0,
+    }

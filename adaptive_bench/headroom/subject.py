@@ -1,19 +1,25 @@
-"""The model a study is about, by the ways users name one."""
+"""The models a study is about, by the ways users name them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
-from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.method import method_class
+from adaptive_bench.model import AdaptiveModel, stored_calibration
 from adaptive_bench.model.device import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
-from adaptive_bench.runs.outcome.trained import find_checkpoint
+from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing
 from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import manifest
 from adaptive_bench.store.digest import folder_digest
 from adaptive_bench.store.runs import LAST, find_run, run_folders
 from adaptive_bench.store.shelves import DEFAULT_OUT
@@ -67,6 +73,104 @@ def find_subject(name: str, device: str = "auto", out: Path = DEFAULT_OUT) -> Su
         return Subject(called, folder_digest(folder), model.eval().to(place), load_tokenizer(folder))
     source = find_backbone(name)
     return Subject(model_name(name), source.fingerprint, source.load_model().eval().to(place), source.load_tokenizer())
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """Models of one tokenizer, each with its method, in `eval()` mode.
+
+    Attributes:
+        name: As the user wrote it; of a folder the last part.
+        notes: What a reader should know of their dial values, one sentence each.
+    """
+
+    name: str
+    models: list[AdaptiveModel]
+    tokenizer: PreTrainedTokenizerBase
+    notes: Sequence[str] = ()
+
+
+def find_subjects(
+    name: str,
+    methods: Sequence[MethodSpec],
+    *,
+    out: Path,
+    task: str | None = None,
+    device: str = "auto",
+    dtype: torch.dtype = torch.float32,
+    asked: str = "--methods",
+) -> Subjects:
+    """Methods of a run with their calibrations, a saved model, or untrained methods on a plain model.
+
+    Args:
+        methods: Of a run by default all that decide token by token; on a plain model those that need no calibration.
+        out: Where runs are looked for by name.
+        task: The calibration stored for it is taken, else the pooled one, else the first by name, which a note says.
+        asked: The option that named the methods, for messages.
+
+    Raises:
+        UsageError: No such run or method, or one that has to be calibrated, of a plain model.
+        EnvironmentProblem: There is no such model, or it cannot be read.
+    """
+    folder = saved_folder(name, out)
+    notes: dict[str, None] = {}  # each once, in order
+    if folder is None:
+        models, tokenizer = _untrained(name, methods, dtype)
+        called = model_name(name)
+    else:
+        specs = list(methods) or _deciding(folder)
+        checkpoints = [find_checkpoint(folder, str(spec), asked) for spec in specs]
+        models = [_trained(folder, *each, task, notes, dtype) for each in zip(checkpoints, specs, strict=True)]
+        tokenizer, called = load_tokenizer(checkpoints[0]), folder.resolve().name
+    place = find_device(device)
+    return Subjects(called, [model.to(place).eval() for model in models], tokenizer, tuple(notes))
+
+
+def _deciding(folder: Path) -> list[MethodSpec]:
+    """Of a run the methods that decide by the token; of a saved model its own."""
+    if not (folder / "config.yaml").is_file():
+        return [read_saved(find_checkpoint(folder, None)).spec]
+    known = dict.fromkeys(one.method for one in manifest.of_run(folder).evaluations)
+    found = [spec for spec in map(MethodSpec.parse, known) if method_class(spec).adapts]
+    if not found:
+        raise UsageError(
+            f"What is looked into are methods that decide token by token, but the run has {', '.join(known)}. Name "
+            f"some of them with --methods to look all the same, or another run."
+        )
+    return found
+
+
+def _trained(
+    folder: Path, checkpoint: Path, spec: MethodSpec, task: str | None, notes: dict[str, None], dtype: torch.dtype
+) -> AdaptiveModel:
+    known = stored_calibration.names(checkpoint, spec)
+    stored = next((each for each in (task, stored_calibration.POOLED, *known) if each in known), None)
+    if stored not in (task, stored_calibration.POOLED, None) and len(known) > 1:
+        notes[f"The run calibrated for each of {', '.join(known)}; dial values here are those of {stored}."] = None
+    how = {"dtype": dtype, **find_sparing(folder, str(spec))}
+    model = AdaptiveModel.from_pretrained(checkpoint, spec, calibration=stored or "auto", **how)
+    check_has_dials(folder, model, known)
+    return model
+
+
+def _untrained(
+    name: str, methods: Sequence[MethodSpec], dtype: torch.dtype
+) -> tuple[list[AdaptiveModel], PreTrainedTokenizerBase]:
+    source = find_backbone(name)
+    if not methods:
+        raise UsageError(
+            f"A plain model has no method to look into, got {name!r} and no --methods. Name methods that need no "
+            f"training, such as random_skip or static_depth, or a run."
+        )
+    loaded: list[Any] = [source.load_model() for _ in methods]
+    models = [AdaptiveModel.build(one.to(dtype), spec, seed=1) for one, spec in zip(loaded, methods, strict=True)]
+    for model in models:
+        if model.needs_calibration:
+            raise UsageError(
+                f"The dial of {model.spec} is calibrated on held-out training text, which a plain model comes without, "
+                f"got {name!r}. Name a run that trained it, or a method that needs none, such as random_skip."
+            )
+    return models, source.load_tokenizer()
 
 
 def saved_folder(name: str, out: Path = DEFAULT_OUT) -> Path | None:

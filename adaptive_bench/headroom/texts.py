@@ -86,6 +86,18 @@ def collect_texts(
     Args:
         model: Writes the answers of generative tasks; it skips nothing.
     """
+    requests = requests_of(task_name, split=split, limit=limit, data_dir=data_dir, num_fewshot=num_fewshot)
+    label = f"{task_name}: texts of the full model"
+    collector = _Collector(model, tokenizer, batch_size=batch_size, label=label, reporter=reporter)
+    for kind in sorted({request.request_type for request in requests}):
+        getattr(collector, kind)([request for request in requests if request.request_type == kind])
+    return [text for text in collector.texts if text.answer]
+
+
+def requests_of(
+    task_name: str, *, split: DocumentSplit, limit: int, data_dir: Path | None, num_fewshot: int | None
+) -> list[Any]:
+    """What lm-eval asks of a model on the documents of a task that a limit leaves, as `evaluate` would ask it."""
     task = find_task(task_name)
     set_seed(FEWSHOT_SEED)
     random.seed(0)
@@ -94,13 +106,7 @@ def collect_texts(
         harness_task.set_fewshot_seed(FEWSHOT_SEED)
         ask_only(harness_task, drawn(task, len(harness_task.eval_docs), limit))
         harness_task.build_all_requests()
-    label = f"{task_name}: texts of the full model"
-    collector = _Collector(model, tokenizer, batch_size=batch_size, label=label, reporter=reporter)
-    kinds = {request.request_type for request in harness_task.instances}
-    for kind in sorted(kinds):
-        requests = [request for request in harness_task.instances if request.request_type == kind]
-        getattr(collector, kind)(requests)
-    return [text for text in collector.texts if text.answer]
+    return list(harness_task.instances)
 
 
 class _Collector(AdaptiveLM):

@@ -1,4 +1,4 @@
-"""The gate analysis of the GateSkip paper on a model at hand: each statement of it beside ours, with a sentence.
+"""The gate analysis of the GateSkip paper on a model at hand: each statement of it beside ours.
 
 Statements are those of the paper's appendix "Qualitative Analysis of Gate Values"; its model is Llama-3.2-1B with 16
 layers, some of it with gates shared by all layers. What the paper says of layer 13, or of layers 6 to 9, is asked of
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.headroom.subject import Subjects
 from adaptive_bench.inspection import statistics
 from adaptive_bench.inspection.study import Inspection, Point, Reading, Text, inspect_texts
-from adaptive_bench.inspection.subjects import Subjects
 from adaptive_bench.inspection.token_kinds import kinds_of
 from adaptive_bench.model.text_decisions import visible
 
@@ -31,8 +31,8 @@ _Statement = dict[str, Any]
 
 def gate_analysis(subjects: Subjects, texts: Sequence[Text], tasks: Sequence[str]) -> dict[str, Any]:
     """The analysis for each method with gates: `methods`, each with `spec`, `statements` and `top`, by saving the ten
-    tokens with the highest gates. A statement has its `place` in the paper, `paper`, `ours`, `agrees` (`None` where
-    that cannot be said, or holds in part) and `said`.
+    tokens with the highest gates. A statement has its `place` in the paper, `paper`, `ours` and `agrees` (`None` where
+    that cannot be said, or holds in part).
 
     Raises:
         UsageError: No method has gates: scores between 0 and 1.
@@ -107,7 +107,7 @@ def _beginning(point: Point, start: int | None) -> _Statement:
     paper = "the BOS token has the highest mean gate, about 0.01 ahead of the next; later margins are below 0.001"
     ranked, ids = _ranked(point)
     if start not in ids:
-        return _stated(place, paper, "texts begin without a BOS token", None, "Nothing can be said.")
+        return _stated(place, paper, "texts begin without a BOS token", None)
     at = ids.index(start)
     values = [value for *_, value in ranked]
     others = values[:at] + values[at + 1 :]
@@ -117,93 +117,54 @@ def _beginning(point: Point, start: int | None) -> _Statement:
         f"BOS is number {at + 1} of {len(ids)}, {margin:+.4f} to the best other; the largest margin among the next ten "
         f"is {later:.4f}"
     )
-    agrees = at == 0 and margin > later
-    said = (
-        "It agrees: BOS stands apart."
-        if agrees
-        else "It does not agree: BOS is first, but not apart."
-        if at == 0
-        else "It does not agree: other tokens have higher gates than BOS."
-    )
-    return _stated(place, paper, ours, agrees, said)
+    return _stated(place, paper, ours, at == 0 and margin > later)
 
 
 def _function_words(scores: np.ndarray, groups: np.ndarray) -> _Statement:
     paper = "function words have lower gates than content words, more so in later layers"
     function, content = groups == "function word", groups == "other word"
     if not function.any() or not content.any():
-        return _stated("heat map", paper, "one of the two kinds is not in the texts", None, "Nothing can be said.")
-    layers = scores.shape[1]
-    gaps = [_mean(scores[function][:, half]) - _mean(scores[content][:, half]) for half in _halves(layers)]
-    ours = (
-        f"function words less other words: {gaps[0]:+.4f} in the lower half of the layers, {gaps[1]:+.4f} in the upper"
-    )
-    lower = gaps[1] < 0
-    agrees = gaps[1] < gaps[0] and lower
-    otherwise = "lower, but not more so above" if lower else "their gates are not lower"
-    return _stated("heat map", paper, ours, agrees, _agreed(agrees, "lower, and more so above", otherwise))
+        return _stated("heat map", paper, "one of the two kinds is not in the texts", None)
+    lower, upper = (_mean(scores[function][:, half]) - _mean(scores[content][:, half]) for half in _halves(scores))
+    ours = f"function words less other words: {lower:+.4f} in the lower half of the layers, {upper:+.4f} in the upper"
+    return _stated("heat map", paper, ours, upper < lower and upper < 0)
 
 
 def _first_layer(scores: np.ndarray) -> _Statement:
     attention = [_mean(scores[:, layer, 0]) for layer in range(scores.shape[1])]
     known = [value for value in attention if value == value]
     ours = f"attention's mean gate is {attention[0]:.4f} in layer 0 and {min(known):.4f} to {max(known):.4f} in all"
-    agrees = attention[0] == max(known)
-    return _stated(
-        "token types by layer",
-        "layer 0 has the highest attention gates of all layers",
-        ours,
-        agrees,
-        _agreed(agrees, "it is layer 0", f"it is layer {int(np.nanargmax(attention))}"),
-    )
+    paper = "layer 0 has the highest attention gates of all layers"
+    return _stated("token types by layer", paper, ours, attention[0] == max(known))
 
 
 def _selective(scores: np.ndarray) -> _Statement:
-    spreads = [_mean(np.nanstd(scores[:, half], axis=0)) for half in _halves(scores.shape[1])]
-    ours = (
-        f"standard deviation over tokens: {spreads[0]:.4f} in the lower half of layers, {spreads[1]:.4f} in the upper"
-    )
-    agrees = spreads[1] > spreads[0]
-    return _stated(
-        "heat map",
-        "deeper layers are more selective",
-        ours,
-        agrees,
-        _agreed(agrees, "gates spread more above", "gates spread less above"),
-    )
+    lower, upper = (_mean(np.nanstd(scores[:, half], axis=0)) for half in _halves(scores))
+    ours = f"standard deviation over tokens: {lower:.4f} in the lower half of layers, {upper:.4f} in the upper"
+    return _stated("heat map", "deeper layers are more selective", ours, upper > lower)
 
 
 def _punctuation(scores: np.ndarray, groups: np.ndarray) -> _Statement:
     paper = "punctuation has exceptionally high gates in all layers"
     chosen = groups == "punctuation"
     if not chosen.any() or chosen.all():
-        return _stated("heat map", paper, "the texts have none, or nothing else", None, "Nothing can be said.")
+        return _stated("heat map", paper, "the texts have none, or nothing else", None)
     gaps = np.nanmean(scores[chosen], axis=0) - np.nanmean(scores[~chosen], axis=0)
     above, sites = int((gaps > 0).sum()), int((~np.isnan(gaps)).sum())
     ours = f"above the other tokens' mean at {above} of {sites} sites, {_mean(gaps):+.4f} in the mean"
-    agrees = above == sites
-    return _stated(
-        "heat map",
-        paper,
-        ours,
-        agrees,
-        _agreed(agrees, "above the others everywhere", "not above the others everywhere"),
-    )
+    return _stated("heat map", paper, ours, above == sites)
 
 
 def _numbers(scores: np.ndarray, groups: np.ndarray) -> _Statement:
+    place = "token types by layer"
     paper = "numbers have higher attention gates than other tokens in the middle layers (6 to 9 of 16)"
     chosen = groups == "digits"
     if not chosen.any() or chosen.all():
-        return _stated(
-            "token types by layer", paper, "the texts have none, or nothing else", None, "Nothing can be said."
-        )
+        return _stated(place, paper, "the texts have none, or nothing else", None)
     middle = _at_height(range(6, 10), scores.shape[1])
     gap = _mean(scores[chosen][:, middle, 0]) - _mean(scores[~chosen][:, middle, 0])
     ours = f"numbers less other tokens in layers {', '.join(map(str, middle))}: {gap:+.4f}"
-    return _stated(
-        "token types by layer", paper, ours, gap > 0, _agreed(gap > 0, "numbers are above", "numbers are not above")
-    )
+    return _stated(place, paper, ours, gap > 0)
 
 
 def _mlp(scores: np.ndarray) -> _Statement:
@@ -214,11 +175,8 @@ def _mlp(scores: np.ndarray) -> _Statement:
         f"layer means range over {ranges[1]:.4f} in MLP and {ranges[0]:.4f} in attention; their means are "
         f"{levels[1]:.4f} and {levels[0]:.4f}"
     )
-    even, high = ranges[1] < ranges[0], levels[1] > levels[0]
-    otherwise = "more even, but not higher" if even else "higher, but not more even" if high else "neither of the two"
-    said = _agreed(even and high, "higher and more even", otherwise)
     paper = "MLP gates are uniformly high, other than attention's"
-    return _stated("token types by layer", paper, ours, even and high, said)
+    return _stated("token types by layer", paper, ours, ranges[1] < ranges[0] and levels[1] > levels[0])
 
 
 def _modes(scores: np.ndarray) -> _Statement:
@@ -226,54 +184,37 @@ def _modes(scores: np.ndarray) -> _Statement:
     found = statistics.density(scores[:, layer, 0])
     paper = "attention layer 13: three modes, at 0.685, 0.692 and 0.702, within 0.02"
     if found is None:
-        return _stated("density", paper, f"layer {layer} has no spread of gates", None, "Nothing can be said.")
+        return _stated("density", paper, f"layer {layer} has no spread of gates", None)
     low, high, heights = found
     modes = [low + (high - low) * place / (len(heights) - 1) for place in statistics.peaks(heights)]
     shown = ", ".join(f"{mode:.3f}" for mode in modes)
     ours = f"attention layer {layer}: {len(modes)} at {shown}; gates from {low:.3f} to {high:.3f}"
-    agrees = len(modes) > 1 and modes[-1] - modes[0] <= _PAPER_SPAN
-    said = _agreed(agrees, "several modes, close together", "one mode" if len(modes) == 1 else "modes far apart")
-    return _stated("density", paper, ours, agrees, said)
+    return _stated("density", paper, ours, len(modes) > 1 and modes[-1] - modes[0] <= _PAPER_SPAN)
 
 
 def _no_collapse(scores: np.ndarray) -> _Statement:
     least, low = float(np.nanmin(scores)), float((scores[~np.isnan(scores)] < 0.1).mean())
     ours = f"a token's lowest mean gate is {least:.4f}; {100 * low:.1f} % are below 0.1"
-    return _stated(
-        "density", "no gates collapse to 0", ours, low == 0, _agreed(low == 0, "none is near 0", "some are near 0")
-    )
+    return _stated("density", "no gates collapse to 0", ours, low == 0)
 
 
 def _global_cut(scores: np.ndarray) -> _Statement:
+    """It agrees in part where one cut would treat layers unequally, but not so much."""
     medians = np.nanmedian(scores, axis=0)
     steps = np.abs(np.diff(medians, axis=0))
     cut = np.nanquantile(scores, SAVINGS[1])
-    known = ~np.isnan(medians)
-    shares = (scores < cut).mean(axis=0)[known]
+    shares = (scores < cut).mean(axis=0)[~np.isnan(medians)]
     lowest, highest = round(100 * shares.min()), round(100 * shares.max())
     ours = (
         f"medians of neighbouring layers differ by {float(np.nanmedian(steps)):.4f} in the median; one cut for all "
         f"that skips 30 % would skip {lowest} to {highest} % of a site's tokens"
     )
     paper = "layers differ by 0.002 to 0.005, so that one cut for all would skip all tokens of some and none of others"
-    if lowest == 0 and highest == 100:
-        return _stated("density of all layers", paper, ours, True, "It agrees: all of some, none of others.")
-    said = "It agrees in part: one cut would treat layers unequally, but not so much."
-    return _stated("density of all layers", paper, ours, None, said)
+    return _stated("density of all layers", paper, ours, True if (lowest, highest) == (0, 100) else None)
 
 
-def _stated(place: str, paper: str, ours: str, agrees: bool | None, said: str) -> _Statement:
-    return {
-        "place": place,
-        "paper": paper,
-        "ours": ours,
-        "agrees": None if agrees is None else bool(agrees),
-        "said": said,
-    }
-
-
-def _agreed(agrees: bool, so: str, otherwise: str) -> str:
-    return f"It agrees: {so}." if agrees else f"It does not agree: {otherwise}."
+def _stated(place: str, paper: str, ours: str, agrees: bool | None) -> _Statement:
+    return {"place": place, "paper": paper, "ours": ours, "agrees": None if agrees is None else bool(agrees)}
 
 
 def _mean(values: np.ndarray) -> float:
@@ -281,8 +222,9 @@ def _mean(values: np.ndarray) -> float:
     return float(known.mean()) if len(known) else float("nan")
 
 
-def _halves(layers: int) -> tuple[slice, slice]:
-    return slice(0, layers // 2), slice(layers // 2, layers)
+def _halves(scores: np.ndarray) -> tuple[slice, slice]:
+    middle = scores.shape[1] // 2
+    return slice(0, middle), slice(middle, None)
 
 
 def _at_height(of_paper: Sequence[int] | range, layers: int) -> list[int]:

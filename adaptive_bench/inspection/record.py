@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from adaptive_bench.inspection import statistics
 from adaptive_bench.inspection.study import Inspection, Point, Reading
-from adaptive_bench.inspection.token_kinds import KINDS, kinds_of, parts_of_speech
+from adaptive_bench.inspection.token_kinds import KINDS, kinds_of
 from adaptive_bench.model.text_decisions import visible
 
 SCHEMA = 1
 FIRST_SHOWN = 0.2  # the saving a page begins with
 
 
-def record_of(inspection: Inspection, pos: str | None = None) -> dict[str, Any]:
-    """Everything a page shows.
-
-    Args:
-        pos: A spaCy pipeline: kinds of tokens are parts of speech then.
-    """
+def record_of(inspection: Inspection) -> dict[str, Any]:
+    """Everything a page shows."""
     texts = inspection.texts
-    kinds = [
-        kinds_of(one.pieces, one.token_ids, inspection.ends) if pos is None else parts_of_speech(one.pieces, pos)
-        for one in texts
-    ]
+    kinds = [kinds_of(one.pieces, one.token_ids, inspection.ends) for one in texts]
     groups = [kind for some in kinds for kind in some]
-    places = [place for one in texts for place in statistics.places_of(one)]
     first = texts[0]
     savings = sorted({point.saving for reading in inspection.readings for point in reading.points})
     return {
@@ -44,16 +35,14 @@ def record_of(inspection: Inspection, pos: str | None = None) -> dict[str, Any]:
         "pieces": list(first.pieces),
         "names": [visible(piece) for piece in first.pieces],
         "kinds": kinds[0],
-        "kinds_by": "kind of token" if pos is None else "part of speech",
         "savings": savings,
         "first_saving": min(savings, key=lambda saving: abs(saving - FIRST_SHOWN)),
-        "methods": [_method(one, groups, places) for one in inspection.readings],
-        "agreement": {f"{saving:g}": _agreements(inspection.readings, saving) for saving in savings},
+        "methods": [_method(one, groups) for one in inspection.readings],
         "notes": inspection.notes,
     }
 
 
-def _method(reading: Reading, groups: Sequence[str], places: Sequence[str]) -> dict[str, Any]:
+def _method(reading: Reading, groups: Sequence[str]) -> dict[str, Any]:
     everything = reading.points[0]
     scores = statistics.scores_of(everything.texts)
     return {
@@ -61,110 +50,40 @@ def _method(reading: Reading, groups: Sequence[str], places: Sequence[str]) -> d
         "dial_name": reading.dial_name,
         "unit": reading.unit,
         "semantics": reading.semantics,
-        "points": {f"{point.saving:g}": _point(point, reading, groups, places) for point in reading.points},
-        "oracle": bits(reading.oracle()[: len(everything.texts[0].pieces)]),
-        "exit": float(np.concatenate(reading.exits).mean()),
-        "scores": None if scores is None else _scores(everything, scores, groups),
+        "points": {f"{point.saving:g}": _point(point, groups) for point in reading.points},
+        "scores": None if scores is None else _scores(scores, len(everything.texts[0].pieces)),
     }
 
 
-def _point(point: Point, reading: Reading, groups: Sequence[str], places: Sequence[str]) -> dict[str, Any]:
+def _point(point: Point, groups: Sequence[str]) -> dict[str, Any]:
     keep = statistics.masks_of(point.texts)
+    by_kind = statistics.skipped_by(keep, groups)
     part = [
         "prompt" if place < one.prompt_tokens else "answer" for one in point.texts for place in range(len(one.keep))
     ]
-    share = keep.mean(axis=(1, 2))
-    vocabulary = statistics.by_vocabulary(share, *_items(point))
     return {
         "dial": point.texts[0].dial,
         "saved": point.saved,
         "bits": bits(point.texts[0].keep),
         "by_part": _rounded(statistics.skipped_by(keep, part)),
-        "by_kind": _rounded(_in_order(statistics.skipped_by(keep, groups))),
-        "by_place": _rounded(statistics.skipped_by(keep, places)),
+        "by_kind": _rounded({kind: by_kind[kind] for kind in KINDS if kind in by_kind}),
         "by_layer": [[round(share, 4) for share in pair] for pair in statistics.skipped_by_layer(keep)],
-        "top": _listed(vocabulary[: statistics.MOST_TOKENS]),
-        "bottom": _listed(vocabulary[::-1][: statistics.MOST_TOKENS]),
     }
 
 
-def _scores(point: Point, scores: np.ndarray, groups: Sequence[str]) -> dict[str, Any]:
-    """Densities of each site, the first text's scores as bytes within the range of each site, and extreme tokens."""
-    vocabulary = statistics.by_vocabulary(statistics.mean_scores(scores), *_items(point))
-    first = scores[: len(point.texts[0].keep)]
+def _scores(scores: np.ndarray, tokens: int) -> dict[str, Any]:
+    """The first text's scores as bytes within the range of each site: 0 to 254, 255 where there is none."""
+    known = ~np.isnan(scores)
+    low = np.where(known, scores, np.inf).min(axis=0)
+    high = np.where(known, scores, -np.inf).max(axis=0)
     with np.errstate(invalid="ignore"):
-        known = ~np.isnan(scores).all(axis=0)
-        low = np.where(known, np.nanmin(np.where(known[None], scores, 0.0), axis=0), 0.0)
-        high = np.where(known, np.nanmax(np.where(known[None], scores, 0.0), axis=0), 0.0)
-        scaled = np.nan_to_num((first - low) / np.maximum(high - low, 1e-12), nan=-1.0)
+        scaled = np.nan_to_num((scores[:tokens] - low) / np.maximum(high - low, 1e-12), nan=-1.0)
     levels = np.where(scaled < 0, 255, np.round(scaled * 254)).astype(np.uint8)
-    sites = [
-        {
-            "range": [float(low[layer, branch]), float(high[layer, branch])] if known[layer, branch] else None,
-            "density": _density(scores[:, layer, branch]),
-            "spread": statistics.spread_of(scores[:, layer, branch]),
-        }
-        for layer in range(scores.shape[1])
-        for branch in range(2)
+    ranges = [
+        [float(ends[0]), float(ends[1])] if some else None
+        for ends, some in zip(np.stack([low, high], axis=-1).reshape(-1, 2), known.any(axis=0).ravel(), strict=True)
     ]
-    return {
-        "bytes": base64.b64encode(levels.tobytes()).decode(),
-        "sites": sites,
-        "by_kind": _in_order(statistics.scores_by(scores, groups)),
-        "top": _listed(vocabulary[: statistics.MOST_TOKENS]),
-        "bottom": _listed(vocabulary[::-1][: statistics.MOST_TOKENS]),
-    }
-
-
-def _density(values: np.ndarray) -> list[float] | None:
-    found = statistics.density(values)
-    return None if found is None else [round(height, 3) for height in found[2]]
-
-
-def _agreements(readings: Sequence[Reading], saving: float) -> list[dict[str, Any]]:
-    """Of each pair of methods at a saving, and of each method with its own oracle."""
-    masks = {
-        reading.spec: (reading, statistics.masks_of(point.texts))
-        for reading in readings
-        for point in reading.points
-        if point.saving == saving
-    }
-    texts = readings[0].points[0].texts
-    written = np.concatenate([np.arange(len(one.pieces)) >= one.prompt_tokens for one in texts])
-    pairs = [(one, other, masks[one][1], masks[other][1]) for one, other in combinations(masks, 2)]
-    pairs += [(name, "", keep, reading.oracle()) for name, (reading, keep) in masks.items()]
-    found = []
-    for one, other, first, second in pairs:
-        alike, kappa = statistics.agreement(first, second)
-        about = {"one": one, "other": other or None, "alike": alike, "kappa": kappa, "rank": _rank(first, second)}
-        of_answers = statistics.agreement(first[written], second[written])[1] if written.any() else None
-        found.append(about | {"kappa_answer": of_answers})
-    return found
-
-
-def _rank(one: np.ndarray, other: np.ndarray) -> float | None:
-    """Spearman's rank correlation of how many branches each token runs; `None` where all run as many."""
-    from scipy.stats import spearmanr
-
-    first, second = one.sum(axis=(1, 2)), other.sum(axis=(1, 2))
-    if not np.ptp(first) or not np.ptp(second):
-        return None
-    return float(spearmanr(first, second).statistic)
-
-
-def _in_order(found: dict[str, Any]) -> dict[str, Any]:
-    """Kinds of tokens in their order; parts of speech, which are none of them, by name."""
-    order = {kind: number for number, kind in enumerate(KINDS)}
-    return dict(sorted(found.items(), key=lambda one: (order.get(one[0], len(order)), one[0])))
-
-
-def _items(point: Point) -> tuple[list[int], list[str]]:
-    ids = [token for one in point.texts for token in one.token_ids]
-    return ids, [piece for one in point.texts for piece in one.pieces]
-
-
-def _listed(vocabulary: Sequence[tuple[str, int, float]]) -> list[list[Any]]:
-    return [[visible(piece), count, float(f"{value:.6g}")] for piece, count, value in vocabulary]
+    return {"bytes": base64.b64encode(levels.tobytes()).decode(), "ranges": ranges}
 
 
 def _rounded(found: dict[str, tuple[int, float, float]]) -> dict[str, list[float]]:

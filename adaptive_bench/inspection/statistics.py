@@ -1,16 +1,14 @@
-"""Skip rates by kind of token, position and layer, agreement between masks, and scores by token and by site."""
+"""Skip rates by kind of token and layer, and where scores lie."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from adaptive_bench.model.text_decisions import TextDecisions
 
-PARTS_OF_TEXT = 5  # positions are counted in fifths of a prompt, and of an answer
-MOST_TOKENS = 10  # as the lists of the GateSkip paper
 DENSITY_POINTS = 64
 
 
@@ -44,52 +42,9 @@ def skipped_by(keep: np.ndarray, groups: Sequence[str]) -> dict[str, tuple[int, 
     return found
 
 
-def scores_by(scores: np.ndarray, groups: Sequence[str]) -> dict[str, list[list[float | None]]]:
-    """Of each group the mean score of its tokens at each site, [L][2]; `None` where there is none.
-
-    Args:
-        scores: [N, L, 2], NaN where there is none.
-        groups: Of each token its group.
-    """
-    names, found = np.asarray(groups), {}
-    for name in dict.fromkeys(groups):
-        one = scores[names == name].astype(np.float64)
-        known = ~np.isnan(one)
-        count = known.sum(axis=0)
-        means = np.where(known, one, 0.0).sum(axis=0) / np.maximum(count, 1)
-        found[name] = [
-            [float(mean) if some else None for mean, some in zip(*layer, strict=True)]
-            for layer in zip(means, count, strict=True)
-        ]
-    return found
-
-
 def skipped_by_layer(keep: np.ndarray) -> list[tuple[float, float]]:
     """Of each layer the share of tokens that skip attention, and MLP."""
     return [(float(attention), float(mlp)) for attention, mlp in 1.0 - keep.mean(axis=0)]
-
-
-def places_of(one: TextDecisions) -> list[str]:
-    """Of each token of a text the fifth of the prompt or of the answer that it stands in, as `prompt 0–20 %`."""
-    names = []
-    for part, length in (("prompt", one.prompt_tokens), ("answer", len(one.pieces) - one.prompt_tokens)):
-        for place in range(length):
-            fifth = place * PARTS_OF_TEXT // length
-            start, end = (100 * edge // PARTS_OF_TEXT for edge in (fifth, fifth + 1))
-            names.append(f"{part} {start}–{end} %")
-    return names
-
-
-def agreement(one: np.ndarray, other: np.ndarray) -> tuple[float, float | None]:
-    """Share of token-branches that two masks [N, L, 2] decide alike, and Cohen's kappa: how far that is beyond what
-    masks of the same rates at the same sites agree in by chance, 1 for equal masks; `None` where chance agrees in all.
-
-    Chance is counted site by site: two methods that skip the same layers, and in them any tokens, have kappa 0.
-    """
-    alike = float((one == other).mean())
-    first, second = one.mean(axis=0), other.mean(axis=0)
-    chance = float((first * second + (1 - first) * (1 - second)).mean())
-    return alike, None if chance > 1 - 1e-12 else (alike - chance) / (1 - chance)
 
 
 def by_vocabulary(values: np.ndarray, token_ids: Sequence[int], pieces: Sequence[str]) -> list[tuple[str, int, float]]:
@@ -140,12 +95,3 @@ def peaks(heights: Sequence[float], least: float = 0.05) -> list[int]:
         for place in range(len(heights))
         if padded[place] < padded[place + 1] >= padded[place + 2] and heights[place] >= least
     ]
-
-
-def spread_of(values: np.ndarray) -> Mapping[str, float] | None:
-    """Median, 5th and 95th percentile of scores [N] without the NaN; `None` where there are none."""
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return None
-    low, middle, high = np.percentile(known, [5, 50, 95]).tolist()
-    return {"low": low, "median": middle, "high": high}

@@ -1,4 +1,4 @@
-"""Methods on texts at several dial values: who executes what, and when each token could have left."""
+"""Methods on texts at several dial values: who executes what."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.exits import predictions, stable_exits
-from adaptive_bench.inspection.subjects import Subjects
-from adaptive_bench.method import Decision, SiteView
+from adaptive_bench.headroom.subject import Subjects
+from adaptive_bench.inspection.token_kinds import kinds_of
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
 from adaptive_bench.model.tokens import end_tokens
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from adaptive_bench.model import AdaptiveModel
 
 SAVINGS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # that a method has no dial value for are left out
@@ -49,8 +49,6 @@ class Reading:
     Attributes:
         spec, dial_name, unit, semantics: Of the method.
         points: By rising saving, at least one.
-        exits: Of each text the stable exits [S] of the method's own model with nothing skipped, in 1 .. L: the layers
-            that a token needs before the prediction of the next token stays what it is. Known with hindsight.
     """
 
     spec: str
@@ -58,13 +56,6 @@ class Reading:
     unit: str
     semantics: str
     points: list[Point]
-    exits: list[np.ndarray]
-
-    def oracle(self) -> np.ndarray:
-        """[N, L, 2] of all texts: a token runs the layers below its stable exit, no others."""
-        layers = self.points[0].texts[0].keep.shape[1]
-        needed = np.arange(layers)[None] < np.concatenate(self.exits)[:, None]
-        return np.repeat(needed[:, :, None], 2, axis=2)
 
 
 @dataclass(frozen=True)
@@ -138,29 +129,8 @@ def _read(
         points.append(Point(saving, [text_decisions(model, subjects.tokenizer, *text) for text in texts]))
     if not points:
         raise UsageError(f"{model.spec} has a dial value for none of the savings. {left_out[0]}")
-    model.dial = model.method.dial.skip_nothing
-    exits = [exits_of(model, [*prompt, *answer]) for prompt, answer in texts]
     method = model.method
-    return Reading(str(model.spec), method.dial.name, method.unit, method.semantics, points, exits), left_out
-
-
-@torch.inference_mode()
-def exits_of(model: AdaptiveModel, token_ids: Sequence[int]) -> np.ndarray:
-    """Stable exits [S] of a text in 1 .. L, of a model whose dial skips nothing (`headroom.exits`)."""
-    states: dict[int, Tensor] = {}
-
-    def listen(view: SiteView, decision: Decision) -> None:
-        states.setdefault(view.site.layer, view.hidden[0])
-
-    model.method.listeners.append(listen)
-    try:
-        logits = model(torch.tensor([list(token_ids)], device=model.device)).logits[0]
-    finally:
-        model.method.listeners.remove(listen)
-    after = [states[layer] for layer in range(1, model.backbone.num_layers)]
-    last = logits.float().argmax(dim=-1)[None]
-    predicted = torch.cat([predictions(model.backbone, after), last]) if after else last
-    return stable_exits(predicted).cpu().numpy()
+    return Reading(str(model.spec), method.dial.name, method.unit, method.semantics, points), left_out
 
 
 def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens: int) -> Text:
@@ -181,3 +151,23 @@ def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens
     how: Any = {"do_sample": False, "eos_token_id": ends, "pad_token_id": ends and ends[0]}
     written = model.generate(ids, max_new_tokens=max_new_tokens, **how)
     return first, written[0, len(first) :].tolist()
+
+
+def tidy(inspection: Inspection) -> DataFrame:
+    """One row for each text, method, saving, token and branch: the columns of `TextDecisions.tidy`, and `text`,
+    `saving` (asked for), `kind` of the token.
+    """
+    import pandas
+
+    parts = []
+    for reading in inspection.readings:
+        for point in reading.points:
+            for number, one in enumerate(point.texts):
+                sites = one.keep.shape[1] * one.keep.shape[2]
+                table = one.tidy()
+                table.insert(0, "text", number)
+                table.insert(2, "saving", point.saving)
+                kinds = kinds_of(one.pieces, one.token_ids, inspection.ends)
+                table.insert(table.columns.get_loc("token") + 1, "kind", np.asarray(kinds, dtype=object).repeat(sites))
+                parts.append(table)
+    return pandas.concat(parts, ignore_index=True)

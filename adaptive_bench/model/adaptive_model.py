@@ -234,7 +234,7 @@ class AdaptiveModel(HuggingFaceModel):
             fitting.measure(self, batches, self.method.prepare_training)
 
     def decisions(self, text: str, tokenizer: PreTrainedTokenizerBase, answer: str = "") -> TextDecisions:
-        """What the method decides on a text at the model's dial, in `eval()` mode: `frame`, `tidy()`, `picture()`.
+        """What the method decides on a text at the model's dial, in `eval()` mode: `keep`, `scores`, `tidy()`.
 
         Args:
             answer: Text after the prompt that counts as written by the model.

@@ -33,7 +33,6 @@ class Prescribed(Method):
 
     Attributes:
         rule: Tokens [B, S] that execute a site, `None` for all.
-        waits_before: With the KV policy `defer` the layer before which tokens leave and wait.
     """
 
     paper_class: ClassVar[Literal["C1"]] = _LOOKS_AHEAD
@@ -45,7 +44,6 @@ class Prescribed(Method):
         self.unit = unit  # type: ignore[misc]  # of this one, not of the class
         self._kv = kv
         self.rule: Rule = _everybody
-        self.waits_before = 0
 
     @property
     def dial(self) -> DialSpec:
@@ -56,11 +54,6 @@ class Prescribed(Method):
     def kv_policy(self) -> KVPolicy:
         """As told."""
         return self._kv
-
-    @property
-    def defer_layer(self) -> int:
-        """As told."""
-        return self.waits_before
 
     def decide(self, view: SiteView) -> Decision:
         """What the rule says."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -58,18 +57,6 @@ class TextDecisions:
         """Share of token-branches that are skipped on this text."""
         return float(1.0 - self.keep.mean())
 
-    @property
-    def frame(self) -> DataFrame:
-        """Tokens by sites: whether the token executes the branch. Index (position, token), columns (layer, branch)."""
-        import pandas
-
-        layers = range(self.keep.shape[1])
-        return pandas.DataFrame(
-            self.keep.reshape(len(self.pieces), -1),
-            index=pandas.MultiIndex.from_arrays([range(len(self.pieces)), self.pieces], names=["position", "token"]),
-            columns=pandas.MultiIndex.from_product([layers, BRANCHES], names=["layer", "branch"]),
-        )
-
     def tidy(self) -> DataFrame:
         """One row for each token and site: `method`, `dial`, `part` (prompt, answer), `position`, `token_id`, `token`,
         `layer`, `branch`, `executes` and `score`.
@@ -94,20 +81,6 @@ class TextDecisions:
                 "score": scores.ravel(),
             }
         )
-
-    def picture(self, path: Path | str | None = None) -> Any:
-        """A matplotlib figure, tokens by layers, attention and MLP apart; written to a `.svg`, `.pdf` or `.png`.
-
-        Raises:
-            EnvironmentProblem: matplotlib is not installed.
-        """
-        from adaptive_bench.model.decision_picture import drawn, written
-
-        title = f"{self.method}, dial {self.dial:g}: {100 * self.saved:.1f} % of token-branches skipped"
-        figure = drawn(self.keep, [visible(piece) for piece in self.pieces], self.prompt_tokens, title)
-        if path is not None:
-            written(figure, Path(path))
-        return figure
 
 
 def check_readable(model: ForwardModel) -> None:

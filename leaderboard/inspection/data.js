@@ -4,8 +4,6 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const BRANCHES = ["attention", "MLP"];
 const LAYERS = data.layers, SITES = 2 * LAYERS, TOKENS = data.pieces.length;
 const SPECS = data.methods.map((one) => one.spec);
-const ORACLE = "oracle of ";
-const CHOICES = [...SPECS, ...SPECS.map((spec) => ORACLE + spec)];
 const percent = (share) => (100 * share).toFixed(1);
 const keyOf = (saving) => String(Number(saving.toPrecision(6)));
 
@@ -27,7 +25,7 @@ function fromFragment() {
   const said = new URLSearchParams(location.hash.slice(1));
   const pick = (key, known, usual) => (known.includes(said.get(key)) ? said.get(key) : usual);
   return {
-    method: pick("method", CHOICES, SPECS[0]),
+    method: pick("method", SPECS, SPECS[0]),
     saving: pick("saving", data.savings.map(keyOf), keyOf(data.first_saving)),
     view: pick("view", Object.keys(VIEWS), "runs"),
     theme: pick("theme", ["auto", "light", "dark"], "auto"),
@@ -40,24 +38,22 @@ function change(changes) {
   render();
 }
 
-const isOracle = () => state.method.startsWith(ORACLE);
-const method = () => data.methods[SPECS.indexOf(isOracle() ? state.method.slice(ORACLE.length) : state.method)];
+const method = () => data.methods[SPECS.indexOf(state.method)];
 /** The method at the saving; `undefined` where its dial has no value for it. */
 const point = () => method().points[state.saving];
 
 /** The mask that is shown, or `null`. */
 function shownMask() {
-  if (isOracle()) return mask(method().oracle);
   return point() ? mask(point().bits) : null;
 }
 
 /** The score of a token at a site as a share of the site's range, and as a number; `null` where there is none. */
 function scored(token, site) {
   const scores = method().scores;
-  if (!scores || isOracle()) return null;
+  if (!scores) return null;
   if (!unpacked.has(scores.bytes)) unpacked.set(scores.bytes, bytesOf(scores.bytes));
   const level = unpacked.get(scores.bytes)[token * SITES + site];
   if (level === 255) return null;
-  const [low, high] = scores.sites[site].range;
+  const [low, high] = scores.ranges[site];
   return { share: level / 254, value: low + (high - low) * level / 254 };
 }

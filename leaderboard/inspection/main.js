@@ -3,7 +3,7 @@
 function controls() {
   const select = (key, title, options, textOf) => element("label", {}, title, element("select", { id: `choose-${key}`, onchange: (event) => change({ [key]: event.target.value }) }, ...options.map((one) => element("option", { value: one }, textOf(one)))));
   const slider = element("input", { id: "choose-saving", type: "range", min: 0, max: data.savings.length - 1, step: 1, "aria-label": "saving asked for", oninput: (event) => change({ saving: keyOf(data.savings[event.target.value]) }) });
-  byId("controls").append(select("method", "method", CHOICES, (one) => one),
+  byId("controls").append(select("method", "method", SPECS, (one) => one),
     element("label", {}, element("span", {}, "dial: saving asked for ", element("output", { id: "saving", for: "choose-saving" })), slider),
     select("view", "towers show", Object.keys(VIEWS), (one) => VIEWS[one]), select("theme", "theme", ["auto", "light", "dark"], (one) => one));
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
@@ -13,7 +13,6 @@ function controls() {
 /** The sentence on top. */
 function sentence() {
   const asked = `${percent(Number(state.saving))} %`;
-  if (isOracle()) return `With hindsight the model of ${method().spec} needs ${method().exit.toFixed(2)} of ${LAYERS} layers a token before its prediction stays: no method knows that.`;
   if (!point()) return `${state.method} has no dial value for ${asked}: it was not calibrated that far, or cannot skip so much.`;
   const { by_part: parts, saved, dial } = point();
   const share = (part) => (parts[part] ? `${percent((parts[part][1] + parts[part][2]) / 2)} % of the ${part}` : "");
@@ -27,8 +26,7 @@ function render() {
   const slider = byId("choose-saving"), place = data.savings.findIndex((one) => keyOf(one) === state.saving);
   slider.value = place;
   slider.setAttribute("aria-valuetext", `${percent(Number(state.saving))} %`);
-  slider.disabled = isOracle();
-  byId("choose-view").disabled = isOracle() || !method().scores;
+  byId("choose-view").disabled = !method().scores;
   byId("saving").textContent = `${percent(Number(state.saving))} %`;
   byId("answer").textContent = sentence();
   drawText();

@@ -1,4 +1,4 @@
-// Tables below the text: skip rates by kind of token, layer and position, agreement, densities of scores, tokens.
+// Tables below the text: skip rates by kind of token and layer.
 
 const bar = (share, kind) => {
   const picture = drawn("svg", { class: "bar", viewBox: "0 0 100 7", preserveAspectRatio: "none", "aria-hidden": "true" }, drawn("rect", { class: "track", width: 100, height: 7 }));
@@ -23,76 +23,11 @@ function rates(title, corner, caption, rows, cellsOf, countOf) {
     scrolled(title, element("table", { class: "rates" }, element("caption", {}, caption), element("thead", {}, ...head), element("tbody", {}, ...body))));
 }
 
-function agreements() {
-  const found = data.agreement[state.saving] || [];
-  const number = (value) => (value === null ? none() : element("td", {}, value.toFixed(2)));
-  const body = found.map((one) => element("tr", {}, element("th", { scope: "row" }, `${one.one} and ${one.other === null ? "its own oracle" : one.other}`), element("td", {}, percent(one.alike)), number(one.kappa), number(one.kappa_answer), number(one.rank)));
-  const exits = data.methods.map((one) => `${one.spec} ${one.exit.toFixed(2)}`).join(", ");
-  return element("section", { class: "task", "aria-label": "Agreement" }, element("h2", {}, "Agreement"),
-    scrolled("Agreement", element("table", { class: "rates" }, element("caption", {}, "How alike two methods decide"), element("thead", {}, element("tr", {}, header("who"), header("alike, %"), header("kappa"), header("kappa in answers"), header("rank"))), element("tbody", {}, ...body))),
-    element("p", { class: "note" }, `Layers that a token needs in the mean before its prediction stays: ${exits} of ${LAYERS}.`));
-}
-
-/** One hill for each site of a method with scores; the same numbers stand in a table. */
-function densities(one) {
-  const width = 250, step = Math.max(12, Math.min(30, 420 / LAYERS)), left = 52, top = 18 + 0.4 * step, height = LAYERS * step + top + 28;
-  const picture = drawn("svg", { class: "ridges", viewBox: `0 0 ${2 * width + left + 20} ${height}`, role: "img", "aria-label": `Densities of the scores of ${one.spec} by layer; the table below has their medians` });
-  for (const branch of [0, 1]) {
-    const known = one.scores.sites.filter((_, site) => (site & 1) === branch).filter((site) => site.range);
-    if (!known.length) continue;
-    const low = Math.min(...known.map((site) => site.range[0])), high = Math.max(...known.map((site) => site.range[1]));
-    const x0 = left + branch * (width + 20), x = (value) => x0 + width * (value - low) / Math.max(high - low, 1e-12);
-    picture.append(drawn("text", { x: x0, y: 12 }, `${BRANCHES[branch]}: score`));
-    for (let layer = 0; layer < LAYERS; layer++) {
-      const site = one.scores.sites[2 * layer + branch], base = top + (LAYERS - layer) * step;
-      if (!branch) picture.append(drawn("text", { x: left - 8, y: base, "text-anchor": "end", class: "tick" }, `layer ${layer}`));
-      picture.append(drawn("path", { class: "grid", d: `M${x0},${base}h${width}` }));
-      if (!site.density) { if (site.range) picture.append(drawn("path", { class: branch ? "hill mlp" : "hill attention", d: `M${x(site.range[0]).toFixed(1)},${base}v-${(0.9 * step).toFixed(1)}` })); continue; }
-      const [from, to] = site.range;
-      const points = site.density.map((value, at) => `${x(from + (to - from) * at / (site.density.length - 1)).toFixed(1)},${(base - 1.3 * step * value).toFixed(1)}`);
-      picture.append(drawn("path", { class: branch ? "hill mlp" : "hill attention", d: `M${x(from).toFixed(1)},${base}L${points.join("L")}L${x(to).toFixed(1)},${base}z` }));
-    }
-    for (const [value, anchor] of [[low, "start"], [high, "end"]]) picture.append(drawn("text", { x: x(value), y: height - 8, "text-anchor": anchor, class: "tick" }, short(value)));
-  }
-  const spread = (site) => (site.spread ? `${short(site.spread.median)} [${short(site.spread.low)}, ${short(site.spread.high)}]` : "n/a");
-  const body = Array.from({ length: LAYERS }, (_, layer) => element("tr", {}, element("th", { scope: "row" }, `layer ${layer}`), element("td", {}, spread(one.scores.sites[2 * layer])), element("td", {}, spread(one.scores.sites[2 * layer + 1]))));
-  const title = `Scores of ${one.spec}`;
-  const table = element("table", { class: "rates" }, element("caption", {}, "Median [5th, 95th percentile]"), element("thead", {}, element("tr", {}, header("layer"), ...BRANCHES.map((name) => header(name)))), element("tbody", {}, ...body));
-  const kinds = BRANCHES.map((name, branch) => scrolled(`${title}, ${name}`, element("table", { class: "rates" }, element("caption", {}, `Mean score, ${name}, by ${data.kinds_by} and layer`),
-    element("thead", {}, element("tr", {}, header(data.kinds_by), ...Array.from({ length: LAYERS }, (_, layer) => header(String(layer))))),
-    element("tbody", {}, ...Object.entries(one.scores.by_kind).map(([kind, layers]) => element("tr", {}, element("th", { scope: "row" }, kind), ...layers.map((pair) => (pair[branch] === null ? none() : element("td", {}, short(pair[branch]))))))))));
-  return element("div", {}, element("figure", {}, element("figcaption", {}, title), picture), element("details", {}, element("summary", {}, `${title} as numbers`), scrolled(title, table), ...kinds));
-}
-
-function scores() {
-  const there = data.methods.filter((one) => one.scores);
-  if (!there.length) return "";
-  return element("section", { class: "task", "aria-label": "Scores" }, element("h2", {}, "Scores by layer"), element("p", { class: "note" }, "What a method ranks tokens by, with nothing skipped: each hill is a Gaussian kernel density of all tokens at a site, as high as the others. Methods that leave by confidence ask only some tokens and have no such score."),
-    element("div", { class: "pair" }, ...there.map(densities)));
-}
-
-function vocabulary(one) {
-  const there = one.points[state.saving], source = one.scores || there;
-  if (!source) return "";
-  const what = one.scores ? "mean score with nothing skipped" : "share of branches executed";
-  const list = (items, caption) => element("table", { class: "rates" }, element("caption", {}, caption), element("thead", {}, element("tr", {}, header("token", { class: "item" }), header("times"), header(one.scores ? "score" : "executed, %"))),
-    element("tbody", {}, ...items.map(([name, count, value]) => element("tr", {}, element("th", { scope: "row", class: "item" }, name), element("td", {}, String(count)), element("td", {}, one.scores ? short(value) : percent(value))))));
-  const title = `Tokens of ${one.spec}`;
-  return element("details", {}, element("summary", {}, `${one.spec}: by ${what}`),
-    element("div", { class: "pair" }, scrolled(`${title}, highest`, list(source.top, "Highest")), scrolled(`${title}, lowest`, list(source.bottom, "Lowest"))));
-}
-
 function drawTables() {
   const first = data.methods.map((one) => one.points[state.saving]).find(Boolean);
   if (!first) { byId("tables").replaceChildren(); return; }
-  const open = [...document.querySelectorAll("#tables details")].map((one) => one.open);
   const caption = `Skipped at ${percent(Number(state.saving))} % asked, in % of the token-branches of the row`;
   byId("tables").replaceChildren(
-    rates(`By ${data.kinds_by}`, data.kinds_by, caption, Object.keys(first.by_kind), (one, row) => one.by_kind[row].slice(1), (row) => first.by_kind[row][0]),
-    element("div", { class: "pair" },
-      rates("By layer", "layer", caption, Array.from({ length: LAYERS }, (_, layer) => `layer ${layer}`), (one, row) => one.by_layer[Number(row.slice(6))]),
-      rates("By position", "where", caption, Object.keys(first.by_place), (one, row) => one.by_place[row].slice(1), (row) => first.by_place[row][0])),
-    agreements(), scores(),
-    element("section", { class: "task", "aria-label": "Tokens" }, element("h2", {}, "Highest and lowest tokens"), ...data.methods.map(vocabulary)));
-  [...document.querySelectorAll("#tables details")].forEach((one, at) => { one.open = open[at] ?? false; });
+    rates("By kind of token", "kind of token", caption, Object.keys(first.by_kind), (one, row) => one.by_kind[row].slice(1), (row) => first.by_kind[row][0]),
+    rates("By layer", "layer", caption, Array.from({ length: LAYERS }, (_, layer) => `layer ${layer}`), (one, row) => one.by_layer[Number(row.slice(6))]));
 }

@@ -98,7 +98,7 @@ function words(token, keep, long) {
   const ran = attention.length + mlp.length;
   const same = attention.join() === mlp.join();
   const runs = same ? `runs ${ranges(attention)}` : `attention runs in ${ranges(attention)}, MLP in ${ranges(mlp)}`;
-  const scores = long && method().scores && !isOracle() ? `; mean score ${meanScore(token)}` : "";
+  const scores = long && method().scores ? `; mean score ${meanScore(token)}` : "";
   return `${name}: ${runs}; ${ran} of ${SITES} branches${scores}`;
 }
 
@@ -112,7 +112,7 @@ function tell(token) {
 }
 
 function drawText() {
-  const keep = shownMask(), scores = state.view === "scores" && method().scores && !isOracle();
+  const keep = shownMask(), scores = state.view === "scores" && method().scores;
   shownTokens.forEach(({ option, attention, mlp }, token) => {
     const paths = ["", ""];
     for (let site = 0; site < SITES; site++) {

@@ -20,11 +20,10 @@ from ..frame import Board
 from ..grid import AXES, COSTS
 from ..groups import RULE as FEATURED
 from ..groups import Group, groups_of, view_name
-from ..layout import layouts
 from ..links import Links, bibtex, links_of
 from ..marks import ALL_MARKS, NOT_CONVERGED
-from ..paper import paper_tables
-from ..provenance import fitting, method_facts_of, runs_of, variants_of
+from ..paper import beside_board, paper_tables
+from ..provenance import fitting, method_facts_of, runs_of
 from ..row import Row
 from ..rows import first_metrics, spec_of
 from ..samples import samples_of
@@ -179,8 +178,7 @@ def _page(
         dials_note=dials.NOTE,
         steps={run: sections(record, board.rows) for run, record in board.steps.items()},
         several=len(board.folders) > 1,
-        layouts=layouts(board.rows, variants_of(board.folders)),
-        paper=paper_tables(),
+        paper=[one for table in paper_tables() for one in beside_board(board, table["table"])],
         figures=figures,
         rows_folder=ROWS,
         first_view="" if first is None else view_name(first.group.key, axis, phase),

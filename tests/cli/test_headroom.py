@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.headroom import asked
+from adaptive_bench.headroom import repetitions
 
 PLUGIN = """
 from pathlib import Path
@@ -125,13 +125,11 @@ def test_the_record_and_the_table(measure, tmp_path):
         assert saved[0] == 0.0
         assert sum(weights) == pytest.approx(1.0)
         assert sum(w * s for w, s in zip(weights, saved, strict=True)) >= 0.3 - 1e-9
-        assert level["in_sample"]["difference"] >= -1e-12
+        assert level["gold"] >= level["static"] - 1e-12
         assert set(level["headroom"]) == {"difference", "low", "high", "p", "holds_0"}
         assert task["documents"] == 6
         assert len(task["sites"]["rows"]) == 4
-        assert task["exit_oracle"]["shuffled"]["saved"]["tokens"] == pytest.approx(
-            task["exit_oracle"]["replayed"]["saved"]["tokens"]
-        )
+        assert 0 <= task["exit_oracle"]["online"]["saved"] < 1
 
 
 def test_the_same_command_measures_nothing_again_and_says_the_same(measure, monkeypatch):
@@ -141,7 +139,7 @@ def test_the_same_command_measures_nothing_again_and_says_the_same(measure, monk
     def never(*_, **__):
         raise AssertionError("a piece was measured again")
 
-    monkeypatch.setattr(asked, "evaluate", never)
+    monkeypatch.setattr(repetitions, "evaluate", never)
     assert measure("toy_write", "--json").stdout == first.stdout
 
 
@@ -151,7 +149,7 @@ def test_what_is_measured_anew_says_the_same(measure):
 
 
 def test_an_interruption_keeps_what_was_measured(measure, monkeypatch, tmp_path):
-    measured, whole = [], asked.evaluate
+    measured, whole = [], repetitions.evaluate
 
     def interrupted(model, *arguments, **more):
         if len(measured) == 3:
@@ -159,13 +157,13 @@ def test_an_interruption_keeps_what_was_measured(measure, monkeypatch, tmp_path)
         measured.append(str(model.spec))
         return whole(model, *arguments, **more)
 
-    monkeypatch.setattr(asked, "evaluate", interrupted)
+    monkeypatch.setattr(repetitions, "evaluate", interrupted)
     stopped = measure("toy_write")
     assert stopped.exit_code == 130
     assert "Finished work is kept" in stopped.stderr
     before = list(measured)
     monkeypatch.setattr(
-        asked, "evaluate", lambda model, *a, **k: measured.append(str(model.spec)) or whole(model, *a, **k)
+        repetitions, "evaluate", lambda model, *a, **k: measured.append(str(model.spec)) or whole(model, *a, **k)
     )
     assert measure("toy_write").exit_code == 0
     (folder,) = (tmp_path / "runs" / "headroom").iterdir()
@@ -183,6 +181,14 @@ def test_a_piece_that_cannot_be_read_is_measured_again(measure, tmp_path):
     assert file.read_text() == before
 
 
+def test_a_folder_that_cannot_be_read_is_named(measure, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "headroom").write_text("a file, not a folder")
+    found = measure("toy_write")
+    assert found.exit_code == 1
+    assert "What was measured before must be readable" in " ".join(found.stderr.split())
+
+
 def test_whole_texts_cannot_be_asked_again(measure):
     found = measure("toy_read", "--json")
     assert found.exit_code == 0, found.stderr
@@ -193,7 +199,6 @@ def test_whole_texts_cannot_be_asked_again(measure):
     for level in reached:
         assert level["headroom"] is None
         assert level["gold"] <= level["static"] + 1e-12  # lower is better
-        assert level["in_sample"]["difference"] >= -1e-12
     mean = sum(task["sets"][0]["scores"][0]) / 6
     assert mean == pytest.approx(task["sets"][0]["test"][0])
 

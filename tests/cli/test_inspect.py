@@ -29,18 +29,17 @@ def inspect(command, folder, tmp_path):
     return given
 
 
-def test_it_prints_rates_and_agreement_of_the_methods_that_decide(inspect):
+def test_it_prints_rates_of_the_methods_that_decide(inspect):
     result = inspect("--text", "text.txt", "--max-new-tokens", "4")
     assert result.exit_code == 0, result.stderr
     assert re.findall(r"^(gateskip|mod|dense) +tokens", result.stdout, re.MULTILINE) == ["gateskip", "mod"]
-    assert "function word" in result.stdout and "gateskip and its own oracle" in result.stdout
+    assert "function word" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
-def test_a_page_a_table_a_picture_and_json_say_the_same(inspect, tmp_path):
-    pytest.importorskip("matplotlib")
+def test_a_page_a_table_and_json_say_the_same(inspect, tmp_path):
     common = ("--text", "text.txt", "--max-new-tokens", "4", "--methods", "gateskip")
-    for name in ("page.html", "all.csv", "all.parquet", "all.json", "map.svg"):
+    for name in ("page.html", "all.csv", "all.parquet", "all.json"):
         result = inspect(*common, "-o", name)
         assert result.exit_code == 0, result.stderr
     record = json.loads((tmp_path / "all.json").read_text())
@@ -51,7 +50,6 @@ def test_a_page_a_table_a_picture_and_json_say_the_same(inspect, tmp_path):
         assert rate[float(saving)] == pytest.approx(point["saved"])
     page = (tmp_path / "page.html").read_text()
     assert json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1]) == record
-    assert (tmp_path / "map.svg").read_text().startswith("<?xml")
 
 
 def test_standard_input_and_output(inspect, monkeypatch):
@@ -92,7 +90,7 @@ def test_documents_of_a_task_and_the_papers_gate_analysis(inspect, tmp_path):
         (("--tasks", "nano_math", "--paper", "--savings", "0.1"), "got --savings '0.1' as well"),
         (("--tasks", "nano_math", "--paper", "-o", "page.html"), "written as .json"),
         (("--text", "text.txt", "--methods", "free"), "got --methods 'free'"),
-        (("--text", "text.txt", "-o", "map.svg", "--max-new-tokens", "1"), "A picture shows one method"),
+        (("--text", "text.txt", "-o", "map.svg", "--max-new-tokens", "1"), "ends in one of .html, .csv"),
         (("--tasks", "nano_math", "--limit", "1", "--paper", "--methods", "mod"), "decides by none"),
     ],
 )
@@ -104,7 +102,7 @@ def test_what_does_not_go_together_is_refused(inspect, more, said):
 def test_what_cannot_be_read_is_said(inspect, tmp_path):
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
     (tmp_path / "empty.txt").write_text(" \n")
-    for file, code in (("absent.txt", 1), ("bytes.txt", 1), ("empty.txt", 2), ("/dev/zero", 2)):
+    for file, code in (("absent.txt", 1), ("bytes.txt", 1), ("empty.txt", 2)):
         result = inspect("--text", file)
         assert result.exit_code == code and file in result.stderr
     result = inspect("--text", "text.txt", model="nano")

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.inspection import statistics
-from adaptive_bench.inspection.token_kinds import KINDS, kinds_of, parts_of_speech
+from adaptive_bench.inspection.token_kinds import KINDS, kinds_of
 
 MASKS = arrays.arrays(bool, st.tuples(st.integers(1, 12), st.integers(1, 4), st.just(2)))
 
@@ -68,22 +67,6 @@ def test_rates_of_groups_add_up_to_the_whole(keep, data):
     assert np.mean(layers) == pytest.approx(1 - keep.mean())
 
 
-@given(MASKS)
-def test_a_mask_agrees_with_itself_and_never_with_its_opposite(keep):
-    alike, kappa = statistics.agreement(keep, keep)
-    assert alike == 1 and kappa in (None, pytest.approx(1))
-    assert statistics.agreement(keep, ~keep)[0] == 0
-
-
-def test_kappa_of_independent_masks_with_the_same_layers_is_0():
-    """Both skip half of layer 0 and nothing of layer 1: that is no agreement beyond chance."""
-    keep = np.ones((2, 4, 2, 2), dtype=bool)
-    keep[0, :, 0] = np.array([0, 0, 1, 1], dtype=bool)[:, None]
-    keep[1, :, 0] = np.array([0, 1, 0, 1], dtype=bool)[:, None]
-    alike, kappa = statistics.agreement(*keep)
-    assert alike == 0.75 and kappa == pytest.approx(0)
-
-
 def test_vocabulary_items_have_the_means_of_their_occurrences():
     values = np.array([0.2, 0.4, 0.9, np.nan])
     found = statistics.by_vocabulary(values, [5, 5, 6, 7], ["a", "a", "b", "c"])
@@ -96,19 +79,3 @@ def test_a_density_has_its_modes_where_the_values_are():
     modes = [low + (high - low) * place / (len(heights) - 1) for place in statistics.peaks(heights)]
     assert modes == pytest.approx([0.2, 0.7], abs=0.05) and max(heights) == 1
     assert statistics.density(np.full(9, 0.5)) is None and statistics.density(np.array([0.1, np.nan])) is None
-
-
-def test_parts_of_speech_are_those_of_the_word_that_holds_the_token(tmp_path):
-    spacy = pytest.importorskip("spacy", reason="needs spaCy: pip install '.[spacy]'")
-    blank = spacy.blank("en")
-    blank.to_disk(tmp_path / "blank")
-    ruler = blank.add_pipe("attribute_ruler")
-    for word, part in (("apples", "NOUN"), ("has", "VERB"), ("12", "NUM")):
-        ruler.add([[{"ORTH": word}]], {"POS": part})
-    blank.to_disk(tmp_path / "tagger")
-    pieces = ["<s>", " has", " 12", " ap", "ples", "."]
-    assert parts_of_speech(pieces, str(tmp_path / "tagger")) == ["first", "VERB", "NUM", "NOUN", "NOUN", "X"]
-    with pytest.raises(EnvironmentProblem, match="tells parts of speech"):
-        parts_of_speech(pieces, str(tmp_path / "blank"))
-    with pytest.raises(EnvironmentProblem, match="installed, or its folder"):
-        parts_of_speech(pieces, "no_such_pipeline")

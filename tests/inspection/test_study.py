@@ -1,4 +1,4 @@
-"""What is read of methods and texts, the oracle, the record of a page and the paper's gate analysis."""
+"""What is read of methods and texts, the record of a page and the paper's gate analysis."""
 
 import base64
 import json
@@ -6,15 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from inspected_text import ANSWER, PROMPT
 
 from adaptive_bench import AdaptiveModel
 from adaptive_bench.errors import UsageError
-from adaptive_bench.inspection.frame import tidy
 from adaptive_bench.inspection.gate_analysis import gate_analysis
 from adaptive_bench.inspection.record import record_of
-from adaptive_bench.inspection.study import exits_of, inspect_texts, one_text
+from adaptive_bench.inspection.study import inspect_texts, one_text, tidy
 from adaptive_bench.model.text_decisions import encoded
 
 
@@ -52,22 +50,6 @@ def test_a_text_longer_than_the_context_is_refused(subjects):
         inspect_texts(subjects, [([5] * 600, [])], None, about="a text")
 
 
-def test_exits_are_those_of_the_plain_model(subjects, tokenizer):
-    """From the hidden states that Hugging Face's own forward pass gives."""
-    backbone = subjects.models[2].backbone_model
-    prompt, answer = encoded(tokenizer, PROMPT, ANSWER)
-    with torch.no_grad():
-        states = backbone(torch.tensor([prompt + answer]), output_hidden_states=True).hidden_states[1:]
-        logits = [backbone.lm_head(backbone.model.norm(state[0])) for state in states[:-1]]
-        last = backbone.lm_head(states[-1][0])  # normalised already
-    predicted = [one.argmax(dim=-1).tolist() for one in (*logits, last)]
-    exits = exits_of(AdaptiveModel.build(backbone, "dense").eval(), prompt + answer)
-    for place, found in enumerate(exits.tolist()):
-        column = [row[place] for row in predicted]
-        assert found == min(n for n in range(1, len(column) + 1) if len({*column[n - 1 :]}) == 1)
-    assert len({*exits.tolist()}) > 1
-
-
 def test_the_model_writes_an_answer_where_none_is_given(subjects):
     prompt, answer = one_text(subjects, PROMPT, None, 6)
     assert 0 < len(answer) <= 6 and one_text(subjects, PROMPT, None, 0) == (prompt, [])
@@ -84,17 +66,12 @@ def test_the_record_holds_the_masks_and_what_is_said_of_them(inspection):
     assert shown["saved"] == pytest.approx(1 - keep.mean())
     counts = [count for count, *_ in shown["by_kind"].values()]
     assert sum(counts) == len(record["pieces"]) == record["tokens"]
-    assert sum(count for count, *_ in shown["by_place"].values()) == record["tokens"]
-    for one in record["agreement"]["0.2"]:
-        assert -1 <= one["kappa_answer"] <= 1 and 0 <= one["alike"] <= 1
     scores = record["methods"][0]["scores"]
     levels = np.frombuffer(base64.b64decode(scores["bytes"]), dtype=np.uint8).reshape(keep.shape)
-    low, high = scores["sites"][5]["range"]
+    low, high = scores["ranges"][5]
     given = inspection.readings[0].points[0].texts[0].scores[:, 2, 1]
     assert low + (high - low) * levels[:, 2, 1] / 254 == pytest.approx(given, abs=(high - low) / 250)
     assert record["methods"][2]["scores"] is None
-    digits = [place for place, kind in enumerate(record["kinds"]) if kind == "digits"]
-    assert scores["by_kind"]["digits"][2][1] == pytest.approx(given[digits].mean())
 
 
 def test_a_frame_has_every_decision_of_every_method(inspection):
@@ -105,8 +82,6 @@ def test_a_frame_has_every_decision_of_every_method(inspection):
     for reading in inspection.readings:
         for point in reading.points:
             assert rate[reading.spec, point.saving] == pytest.approx(point.saved)
-        own = table[(table.method == reading.spec) & (table.saving == 0)]
-        assert own["oracle"].mean() == pytest.approx(reading.oracle().mean())
 
 
 def test_the_gate_analysis_says_what_the_gates_say(subjects):
@@ -119,10 +94,7 @@ def test_the_gate_analysis_says_what_the_gates_say(subjects):
     assert "top-10 tokens at 0 % skipping" in places and "top-10 tokens at 30 % skipping" in places
     top = [value for *_, value in method["top"]["0"]]
     assert top == sorted(top, reverse=True) and len(top) == 10
-    for one in method["statements"]:
-        assert one["said"].startswith(
-            {True: "It agrees", False: "It does not agree", None: ("Nothing", "It agrees in part")}[one["agrees"]]
-        )
+    assert {one["agrees"] for one in method["statements"]} <= {True, False, None}
 
 
 @pytest.mark.parametrize("sign", [1, -1])

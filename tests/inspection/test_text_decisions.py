@@ -1,4 +1,4 @@
-"""Decisions on a text are those that the engine executes, as frames and pictures too."""
+"""Decisions on a text are those that the engine executes, as a frame too."""
 
 import numpy as np
 import pytest
@@ -39,13 +39,12 @@ def test_later_text_changes_no_earlier_decision(model, tokenizer):
     assert np.array_equal(whole.keep[: len(part.keep)], part.keep)
 
 
-def test_frames_say_the_same(model, tokenizer):
+def test_a_frame_says_the_same(model, tokenizer):
     model.saving = 0.2
     decided = model.decisions(PROMPT, tokenizer, ANSWER)
-    frame, tidy = decided.frame, decided.tidy()
-    tokens, layers, _ = decided.keep.shape
-    assert frame.shape == (tokens, 2 * layers) and frame[3, "mlp"].tolist() == decided.keep[:, 3, 1].tolist()
-    assert list(frame.index.get_level_values("token")) == list(decided.pieces)
+    tidy, tokens = decided.tidy(), len(decided.keep)
+    assert tidy[(tidy.layer == 3) & (tidy.branch == "mlp")]["executes"].tolist() == decided.keep[:, 3, 1].tolist()
+    assert list(dict.fromkeys(zip(tidy.position, tidy.token, strict=True))) == list(enumerate(decided.pieces))
     assert len(tidy) == decided.keep.size and 1 - tidy["executes"].mean() == pytest.approx(decided.saved)
     one = tidy[(tidy.position == 7) & (tidy.layer == 2) & (tidy.branch == "attention")]
     assert one["executes"].tolist() == [decided.keep[7, 2, 0]]
@@ -83,18 +82,6 @@ def test_an_empty_text_and_waiting_tokens_are_refused(subjects, tokenizer):
     waiting = AdaptiveModel.build(subjects.models[2].backbone_model, "free[kv=defer]").eval()
     with pytest.raises(UsageError, match="no mask"):
         waiting.decisions(PROMPT, tokenizer)
-
-
-@pytest.mark.parametrize("form", ["svg", "pdf", "png"])
-def test_a_picture_is_the_same_each_time(model, tokenizer, tmp_path, form):
-    pytest.importorskip("matplotlib")
-    model.saving = 0.2
-    decided = model.decisions(PROMPT + "$x_1^{ <b>", tokenizer, ANSWER)
-    for name in ("one", "other"):
-        decided.picture(tmp_path / f"{name}.{form}")
-    assert (tmp_path / f"one.{form}").read_bytes() == (tmp_path / f"other.{form}").read_bytes()
-    with pytest.raises(UsageError, match=r"ends in \.svg"):
-        decided.picture(tmp_path / "one.txt")
 
 
 @given(st.text(max_size=12))

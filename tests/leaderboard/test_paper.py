@@ -16,12 +16,12 @@ def test_every_table_is_rectangular():
     assert [table["table"] for table in tables] == list(range(1, 14))
     for table in tables:
         assert len(table["asks"]) == len(table["columns"])
-        assert {len(row["values_"]) for row in table["rows"]} == {len(table["columns"])}
+        assert {len(row["values"]) for row in table["rows"]} == {len(table["columns"])}
         assert sum(columns for _, columns in table["groups"]) in (0, len(table["columns"]))
 
 
 def test_known_values():
-    first = {row["name"]: row["values_"] for row in paper_tables()[0]["rows"]}
+    first = {row["name"]: row["values"] for row in paper_tables()[0]["rows"]}
     assert first["GateSkip (ours)"][3] == "22.14 ± 1.36"
     assert first["Llama-1b (random skipping)"][:2] == ["", "10.30 ± 0.54"]
 
@@ -31,7 +31,7 @@ def test_every_value_stands_in_the_paper():
     text = SOURCE.read_text(encoding="utf-8")
     for table in paper_tables():
         for row in table["rows"]:
-            for value in filter(None, row["values_"]):
+            for value in filter(None, row["values"]):
                 mean, _, deviation = value.partition(" ± ")
                 assert (f"\\meanstd{{{mean}}}{{{deviation}}}" if deviation else mean) in text
         if table["source"].startswith("tab:"):

@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from adaptive_bench.leaderboard.agreement import said_of
-from adaptive_bench.leaderboard.beside import beside, form_of
+from adaptive_bench.leaderboard.paper import form_of, paper_tables
 from adaptive_bench.leaderboard.row import Row
 from adaptive_bench.leaderboard.rows import checked
 
@@ -42,11 +41,28 @@ def test_the_table_of_the_page_is_that_of_the_record():
     assert table(record()) in (ROOT / "docs/quantization.md").read_text(encoding="utf-8")
 
 
-def test_what_is_said_beside_the_papers_table_is_said_of_the_record():
+def test_what_is_said_beside_the_papers_table_is_that_of_the_record():
     page = " ".join((ROOT / "docs/quantization.md").read_text(encoding="utf-8").split())
-    (found,) = beside([row for row in record() if row.method == "gateskip"], 7)
-    kept = [one for one in said_of(found) if "of the score of gateskip" in one or "are those of" in one]
-    assert len(kept) == 8 and all(one in page for one in kept)
+    known = by_place(record())
+    (table,) = [one for one in paper_tables() if one["table"] == 7]
+    theirs = {row["name"]: [float(text.partition(" ± ")[0]) for text in row["values"]] for row in table["rows"]}
+    whole, small = theirs["32-bit + GateSkip"], theirs["4-bit + GateSkip"]
+    start, groups = 0, {"Generative Benchmarks": TASKS[:2], "Log-Likelihood Benchmarks": TASKS[2:]}
+    for group, count in table["groups"]:
+        columns = range(start, start := start + count)
+
+        def mean(form, level, tasks=groups[group]):
+            return sum(known[task, form, "gateskip", level].score for task in tasks) / len(tasks)
+
+        asked = [(at, level) for at in columns if (level := table["asks"][at][1]) in LEVELS]
+        levels = ", ".join(f"{100 * level:.4g}" for _, level in asked)
+        for form in FORMS[1:]:
+            kept = ", ".join(f"{100 * mean(form, level) / mean('', level):.3g}" for _, level in asked)
+            text = f"{group}: at {levels} % of skipped tokens gateskip, {form} keeps {kept} % of the score of gateskip"
+            if form != "int8":
+                paper = ", ".join(f"{100 * small[at] / whole[at]:.3g}" for at, _ in asked)
+                text += f"; 4-bit + GateSkip keeps {paper} % of 32-bit + GateSkip in the paper"
+            assert f"{text}." in page
 
 
 def test_the_sentences_of_the_page_hold():

@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM
 
 from adaptive_bench.backbone import Site
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.inspection.subjects import find_subjects
+from adaptive_bench.headroom.subject import find_subjects
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import about, plan, preflight, run
 from adaptive_bench.runs.planning import eligible

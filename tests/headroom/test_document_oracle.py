@@ -1,10 +1,16 @@
-"""The per-sequence oracle and its floor, on scores whose truth is known."""
+"""The oracle per document and its floor, on scores whose truth is known; its knapsack against a solver."""
+
+from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import linprog
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.per_sequence import Askings, at_saving, floor_at
+from adaptive_bench.headroom.document_oracle import Askings, at_saving, choose, expected
 from adaptive_bench.tables.comparison import paired_difference
 
 COSTS = np.array([1.0, 0.9, 0.8, 0.7])
@@ -23,7 +29,7 @@ def test_noise_fools_the_gold_oracle_and_not_the_crossed_one():
     """T-OR5: all sets score alike and documents differ by luck."""
     crossed_intervals, gold = [], []
     for seed in range(20):
-        read = at_saving(_askings(np.full(4, 0.6), seed), 0.15, seed)
+        read = at_saving(_askings(np.full(4, 0.6), seed), 0.15)
         found = paired_difference(read.crossed[None], read.floor[None])
         crossed_intervals.append(found.low <= 0 <= found.high)
         gold.append(paired_difference(read.gold[None], read.floor[None]))
@@ -33,7 +39,7 @@ def test_noise_fools_the_gold_oracle_and_not_the_crossed_one():
 
 
 def _headroom(seed):
-    read = at_saving(_askings(np.full(4, 0.6), seed), 0.15, seed)
+    read = at_saving(_askings(np.full(4, 0.6), seed), 0.15)
     return (read.crossed - read.floor).mean()
 
 
@@ -41,7 +47,7 @@ def test_documents_that_differ_give_the_crossed_oracle_its_headroom():
     """Half of the documents need every layer, the others none in particular: known documents keep everything."""
     hard = np.array([1.0, 0.0, 0.0, 0.0])
     truths = np.where((np.arange(400) % 2 == 0)[:, None], hard, np.ones(4))
-    read = at_saving(_askings(truths, 0), 0.15, 0)
+    read = at_saving(_askings(truths, 0), 0.15)
     assert read.crossed.mean() == pytest.approx(1.0)
     assert read.floor.mean() == pytest.approx(0.75, abs=0.03)  # half of the documents at 0.3 saved
     assert paired_difference(read.crossed[None], read.floor[None]).low > 0.15
@@ -51,7 +57,7 @@ def test_scores_of_the_other_asking_choose_nothing():
     """What one asking scores does not depend on itself: crossed on noise is what any choice would give."""
     found = _askings(np.full(4, 0.6), 3)
     leak = Askings([found.scores[0], 1 - found.scores[0]], [], found.priors, found.costs)
-    read = at_saving(leak, 0.15, 0)
+    read = at_saving(leak, 0.15)
     assert read.gold.mean() > 0.9
     assert read.crossed.mean() < 0.3  # an oracle that saw what it is scored on would have 0.9 and more
 
@@ -60,7 +66,7 @@ def test_scores_of_the_other_asking_choose_nothing():
 def test_gold_on_the_same_documents_is_never_below_the_best_static_set(saving):
     for seed in range(5):
         found = _askings(np.array([0.9, 0.8, 0.6, 0.5]), seed, documents=37)
-        read = at_saving(found, saving, seed)
+        read = at_saving(found, saving)
         assert read.gold.mean() >= read.floor.mean() - 1e-12
         feasible = [
             table[:, place].mean() for table in found.scores for place in range(4) if COSTS[place] <= 1 - saving
@@ -74,19 +80,11 @@ def test_gold_on_the_same_documents_is_never_below_the_best_static_set(saving):
 
 def test_the_floor_is_chosen_on_validation_documents():
     scores = np.array([[1.0, 0.0, 1.0, 0.0]] * 10)
-    weights, floor = floor_at(Askings([scores], [], np.array([1.0, 0.9, 0.5, 0.2]), COSTS), 0.1)
-    assert weights.tolist() == [0.0, 1.0, 0.0, 0.0]  # test documents prefer the third
-    assert floor.tolist() == [0.0] * 10
-    weights, _ = floor_at(Askings([scores], [], np.array([1.0, 0.9, 0.5, 0.2]), COSTS), 0.05)
-    assert weights == pytest.approx([0.5, 0.5, 0.0, 0.0])  # as many documents with either as it takes
-
-
-def test_agreement_takes_no_lucky_corrections():
-    """The full model is wrong everywhere, cheap sets are right by luck: gold has them, agreement stays away."""
-    scores = np.array([[0.0, 1.0, 1.0, 1.0]] * 6)
-    agrees = np.array([[1.0, 0.0, 0.0, 0.0]] * 6)
-    read = at_saving(Askings([scores] * 2, [agrees] * 2, np.array([0.0, 1.0, 1.0, 1.0]), COSTS), 0.0, 0)
-    assert (read.gold.mean(), read.agreement.mean()) == pytest.approx((1.0, 0.0))
+    read = at_saving(Askings([scores], [], np.array([1.0, 0.9, 0.5, 0.2]), COSTS), 0.1)
+    assert read.weights.tolist() == [0.0, 1.0, 0.0, 0.0]  # test documents prefer the third
+    assert read.floor.tolist() == [0.0] * 10
+    read = at_saving(Askings([scores], [], np.array([1.0, 0.9, 0.5, 0.2]), COSTS), 0.05)
+    assert read.weights == pytest.approx([0.5, 0.5, 0.0, 0.0])  # as many documents with either as it takes
 
 
 def test_guesses_that_repeat_themselves_are_no_headroom():
@@ -95,27 +93,87 @@ def test_guesses_that_repeat_themselves_are_no_headroom():
     guesses, right = draw.integers(0, 4, (400, 4)), draw.integers(0, 4, 400)
     scores = (guesses == right[:, None]).astype(float)
     agrees = (guesses == guesses[:, :1]).astype(float)
-    read = at_saving(Askings([scores] * 2, [agrees] * 2, np.full(4, 0.25), COSTS), 0.1, 0)
-    assert read.crossed_gold.mean() > 0.5
+    read = at_saving(Askings([scores] * 2, [agrees] * 2, np.full(4, 0.25), COSTS), 0.1)
+    by_gold = at_saving(Askings([scores] * 2, [], np.full(4, 0.25), COSTS), 0.1)
+    assert by_gold.crossed.mean() > 0.5
     assert abs(read.crossed.mean() - 0.25) < 0.07
     found = paired_difference(read.crossed[None], read.floor[None])
     assert found.low <= 0
 
 
-def test_shuffled_scores_are_those_of_each_set():
-    read = at_saving(_askings(np.array([1.0, 1.0, 0.0, 0.0]), 0), 0.1, 0)
-    assert read.chance.mean() == pytest.approx(1.0)
-
-
 def test_what_is_out_of_reach_has_no_readings():
-    assert at_saving(_askings(np.full(4, 0.5), 0), 0.31, 0) is None
+    assert at_saving(_askings(np.full(4, 0.5), 0), 0.31) is None
 
 
 def test_one_asking_cannot_be_crossed():
     found = _askings(np.full(4, 0.5), 0)
-    assert at_saving(Askings(found.scores[:1], [], found.priors, COSTS), 0.1, 0).crossed is None
+    assert at_saving(Askings(found.scores[:1], [], found.priors, COSTS), 0.1).crossed is None
 
 
 def test_tables_have_to_fit():
     with pytest.raises(UsageError, match="Askings share documents and sets"):
         Askings([np.zeros((3, 4))], [], np.zeros(3), COSTS)
+
+
+TABLES = st.tuples(st.integers(1, 4), st.integers(1, 4)).flatmap(
+    lambda shape: st.tuples(
+        arrays(float, shape, elements=st.sampled_from([0.0, 0.25, 0.5, 1.0])),
+        arrays(float, shape[1], elements=st.integers(1, 5).map(float)),
+        st.floats(1.0, 5.0),
+    )
+)
+
+
+def _value(scores, costs, budget):
+    weights = choose(scores, costs, budget)
+    return None if weights is None else float(expected(weights, scores).mean())
+
+
+def test_the_example_of_two_candidates():
+    scores, costs = [[0.5, 0.9], [0.9, 0.9]], [2.0, 4.0]
+    assert _value(scores, costs, 2.0) == pytest.approx(0.7)
+    assert _value(scores, costs, 3.0) == pytest.approx(0.9)
+    assert _value(scores, costs, 1.9) is None
+
+
+@given(TABLES)
+def test_the_value_is_that_of_the_linear_programme_and_at_most_a_step_above_whole_choices(table):
+    scores, costs, budget = table
+    weights = choose(scores, costs, budget)
+    whole = [
+        np.mean([row[k] for row, k in zip(scores, ks, strict=True)])
+        for ks in product(range(len(costs)), repeat=len(scores))
+        if np.mean([costs[k] for k in ks]) <= budget + 1e-9
+    ]
+    if weights is None:
+        assert not whole
+        return
+    assert weights.sum(axis=1) == pytest.approx(1.0)
+    assert (weights >= -1e-12).all()
+    assert (weights @ costs).mean() <= budget + 1e-9
+    assert (np.isclose(weights.max(axis=1), 1.0)).sum() >= len(scores) - 1
+    value = expected(weights, scores).mean()
+    count = len(scores)
+    rows = np.kron(np.eye(count), np.ones(len(costs)))
+    solved = linprog(
+        -scores.flatten() / count,
+        A_ub=[np.tile(costs, count) / count],
+        b_ub=[budget],
+        A_eq=rows,
+        b_eq=np.ones(count),
+        bounds=(0, 1),
+    )
+    assert value == pytest.approx(-solved.fun, abs=1e-7)
+    assert max(whole) - 1e-9 <= value <= max(whole) + 1.0 / count + 1e-9
+
+
+@given(TABLES, st.floats(0.0, 3.0))
+def test_more_budget_is_never_worse(table, more):
+    scores, costs, budget = table
+    less = _value(scores, costs, budget)
+    if less is not None:
+        assert _value(scores, costs, budget + more) >= less - 1e-9
+
+
+def test_of_equal_scores_the_cheaper_candidate_is_taken():
+    assert choose([[1.0, 1.0, 1.0]], [3.0, 2.0, 4.0], 9.0).tolist() == [[0.0, 1.0, 0.0]]

@@ -4,12 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.exits import predictions, stable_exits
-from adaptive_bench.headroom.online import online_exits
+from adaptive_bench.headroom.exit_oracle import layer_predictions, online_exits, stable_exits
 from adaptive_bench.model.generation import generate_queue
-from adaptive_bench.model.prescribed import static_model
+from adaptive_bench.model.prescribed import prescribed_model, static_model
 
 POLICIES = ("recompute", "copy_below", "evict")
 LENGTH = 8
@@ -65,18 +66,14 @@ def test_each_exit_is_that_of_a_full_pass_on_the_cache_that_exits_left(shared_ba
 
 def _reference(backbone, kv, tokens, prompt, depths):
     """Exit and token of a full pass of the last token, earlier answer tokens having left at their depths."""
-    from adaptive_bench.headroom.watched import WatchedModel
-    from adaptive_bench.model.prescribed import prescribed_model
-
-    model = prescribed_model(backbone, kv=kv, kind=WatchedModel)
+    model = prescribed_model(backbone, kv=kv)
     ids = torch.tensor([tokens])
     limits = torch.full((1, len(tokens)), 4)
     for step, depth in enumerate(depths):
         limits[0, prompt - 1 + step] = depth
     model.method.rule = lambda view: limits > view.site.layer
-    model(ids)
-    predicted = predictions(model.backbone, [state[:, -1] for state in model.states])
-    return int(stable_exits(predicted)[0]), int(predicted[-1, 0])
+    predicted = layer_predictions(model, ids)[:, 0, -1]
+    return int(stable_exits(predicted)), int(predicted[-1])
 
 
 def test_given_texts_are_read_as_they_are_written(shared_backbone, prompts):
@@ -105,3 +102,24 @@ def test_other_calls_are_refused(shared_backbone, random_text):
     ):
         with pytest.raises(UsageError, match="exit oracle"):
             oracle(ids, **vars(arguments))
+
+
+PREDICTED = st.integers(1, 5).flatmap(
+    lambda layers: st.lists(st.lists(st.integers(0, 2), min_size=layers, max_size=layers), min_size=1, max_size=8)
+)
+
+
+@given(PREDICTED)
+def test_stable_exits_are_what_their_definition_says(rows):
+    found = stable_exits(torch.tensor(rows).T).tolist()
+    for row, one in zip(rows, found, strict=True):
+        assert one == min(n for n in range(1, len(row) + 1) if len({*row[n - 1 :]}) == 1)
+
+
+@torch.no_grad()
+def test_what_layers_predict_is_the_head_on_the_hidden_states_of_hugging_face(shared_backbone, random_text):
+    backbone, ids = shared_backbone("llama"), random_text(2, 9)
+    out = backbone(ids, output_hidden_states=True)
+    states = [backbone.model.norm(state) for state in out.hidden_states[1:-1]] + [out.hidden_states[-1]]
+    expected = torch.stack([backbone.lm_head(state).argmax(dim=-1) for state in states])
+    assert torch.equal(layer_predictions(prescribed_model(backbone), ids), expected)

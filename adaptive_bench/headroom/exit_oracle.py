@@ -1,7 +1,7 @@
-"""The attainable exit oracle: early exits on the cache that earlier exits left behind.
+"""The oracle per token: early exits on the cache that earlier exits left behind.
 
 For every token that writes, one full pass on the cache as it is says which token the model would choose now and from
-which layer on its predictions stay with it (`exits.stable_exits`). Then the token runs again, up to that layer only,
+which layer on its predictions stay with it (its stable exit). Then the token runs again, up to that layer only,
 and leaves the K,V that the policy gives it. Only the second run is counted. So the saving could be had by whoever knew
 the exits; the text may drift from the dense one, and the score says what that costs.
 
@@ -20,11 +20,26 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.exits import predictions, stable_exits
-from adaptive_bench.headroom.watched import WatchedModel
 from adaptive_bench.method import KVPolicy, Phase, SiteView
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.prescribed import Prescribed, prescribed_model
+
+
+def layer_predictions(model: AdaptiveModel, input_ids: Tensor, **call: Any) -> Tensor:
+    """The likeliest next token after each of the L layers, [L, B, S], in a call at a dial that skips nothing: what the
+    final norm and the head make of the residual stream there.
+    """
+    output = model(input_ids, output_hidden_states=True, **call)
+    head, norm = model.backbone.head, model.backbone.final_norm
+    early = [head(norm(state)).float().argmax(dim=-1) for state in output.hidden_states[1:-1]]
+    return torch.stack([*early, output.logits.float().argmax(dim=-1)])
+
+
+def stable_exits(predicted: Tensor) -> Tensor:
+    """Stable exits in 1 .. L of predictions [L, ...]."""
+    meets = (predicted == predicted[-1]).int()
+    kept = meets.flip(0).cumprod(dim=0).sum(dim=0)  # layers at the end that all agree
+    return len(predicted) - kept + 1
 
 
 class OnlineExits(AdaptiveModel):
@@ -36,7 +51,7 @@ class OnlineExits(AdaptiveModel):
     """
 
     method: Prescribed
-    prober: WatchedModel
+    prober: AdaptiveModel
     exits: list[Tensor]
 
     @torch.no_grad()
@@ -83,9 +98,8 @@ class OnlineExits(AdaptiveModel):
         for place in range(prompt, length):
             column = input_ids[:, place : place + 1]
             probe = cache.fork(torch.arange(batch, device=input_ids.device))
-            self.prober(column, past_key_values=probe, use_cache=True, logits_to_keep=1, phase=phase)
-            states = [state[:, -1] for state in self.prober.states]
-            exits = stable_exits(predictions(self.backbone, states))
+            told = layer_predictions(self.prober, column, past_key_values=probe, use_cache=True, phase=phase)
+            exits = stable_exits(told[:, :, -1])
             self.exits.append(exits.cpu())
             self._leave_at(exits)
             left = super().forward(column, logits_to_keep=1, **shared)[0]
@@ -106,6 +120,6 @@ def online_exits(backbone_model: PreTrainedModel, kv: KVPolicy = "recompute") ->
     label = f"exit_oracle_{kv}"
     model: OnlineExits = prescribed_model(backbone_model, kv=kv, looks_ahead=True, kind=OnlineExits, label=label)
     # Not a submodule: its parameters are the same ones.
-    object.__setattr__(model, "prober", prescribed_model(backbone_model, kv=kv, kind=WatchedModel))
+    object.__setattr__(model, "prober", prescribed_model(backbone_model, kv=kv))
     model.exits = []
     return model

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
+from adaptive_bench import speculation
 from adaptive_bench.errors import UsageError
+from adaptive_bench.headroom.subject import Subjects
+from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.speculation import self_speculate
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.speculation import study as study_module
-from adaptive_bench.speculation.drafter import Drafter
-from adaptive_bench.speculation.prompts import Prompts
-from adaptive_bench.speculation.study import Settings, defects, study
+from adaptive_bench.speculation import Difference, Settings, defects, find_difference, study
 
 LENGTHS = (7, 3, 9, 5)
 
@@ -21,8 +21,8 @@ def measured(monkeypatch, random_text):
 
     def run(model, ends=(), lengths=LENGTHS, **settings):
         rows = [random_text(1, length, seed)[0].tolist() for seed, length in enumerate(lengths)]
-        monkeypatch.setattr(study_module, "prompts_of", lambda *_, **__: Prompts(rows, 0, ends))
-        drafter = Drafter("tiny", str(model.spec), model, None)
+        monkeypatch.setattr(speculation, "prompts_of", lambda *_: (rows, 0, ends))
+        drafter = Subjects("tiny", [model], None)
         given = {"tasks": ("toy",), "savings": (0.3,), "drafts": 3, "batches": (1,), "new": 9, "rounds": 1} | settings
         return study(drafter, Settings(**given), SilentReporter()), rows
 
@@ -105,7 +105,7 @@ def test_a_wrong_text_is_a_defect(measured, shared_model, monkeypatch):
         found.tokens[0][4] = (found.tokens[0][4] + 1) % 97
         return found
 
-    monkeypatch.setattr(study_module, "self_speculate", broken)
+    monkeypatch.setattr(speculation, "self_speculate", broken)
     record, _ = measured(model, batches=(4,))
     (point,) = record["batches"][0]["points"]
     (difference,) = point["differences"]
@@ -139,10 +139,51 @@ def test_a_saving_beyond_the_method_is_refused_before_anything_is_measured(measu
     def never(*_, **__):
         raise AssertionError("measured")
 
-    monkeypatch.setattr(study_module, "new_tokens", never)
+    monkeypatch.setattr(speculation, "new_tokens", never)
     model = shared_model("layerskip")
     assert model.method.max_saved_tokens < 0.9
-    with pytest.raises(
-        UsageError, match=r"up to 0\.\d+ here, got 0\.9 in --savings\. Give smaller ones, such as --savings"
-    ):
+    with pytest.raises(UsageError, match=r"layerskip cannot draft with 0\.9 of --savings\. "):
         measured(model, savings=(0.25, 0.9))
+
+
+def written(model, prompt, new):
+    return new_tokens(model, torch.tensor([prompt]), max_new_tokens=new)[0]
+
+
+def test_equal_texts_have_no_difference(shared_model, random_text):
+    model, prompt = shared_model("static_depth"), random_text(1, 7)[0].tolist()
+    text = written(model, prompt, 6)
+    assert find_difference(model, 0, prompt, text, list(text)) is None
+
+
+@torch.no_grad()
+def test_a_gap_beyond_rounding_is_a_defect(shared_model, random_text):
+    """The gap is that of the plain model's logits; rounding in fp32 is far smaller than any gap of these weights."""
+    model, prompt = shared_model("static_depth"), random_text(1, 7)[0].tolist()
+    text = written(model, prompt, 6)
+    other = [*text[:3], (text[3] + 1) % 97, *text[4:]]
+    found = find_difference(model, 5, prompt, text, other)
+    logits = model.backbone_model(torch.tensor([prompt + text[:3]])).logits[0, -1]
+    assert (found.text, found.position, found.greedy, found.speculative) == (5, 3, text[3], other[3])
+    assert found.gap == pytest.approx(float(logits[text[3]] - logits[other[3]]), abs=1e-4)
+    assert 0 < found.bound < 1e-3 < found.gap and not found.is_near_tie
+
+
+@torch.no_grad()
+def test_an_exact_tie_is_a_near_tie(make_backbone, random_text):
+    """Two tokens that the head cannot tell apart."""
+    backbone_model, prompt = make_backbone("llama"), random_text(1, 7)[0].tolist()
+    model = AdaptiveModel.build(backbone_model, "static_depth").eval()
+    token = written(model, prompt, 3)[2]
+    twin = token + 1
+    backbone_model.lm_head.weight[twin] = backbone_model.lm_head.weight[token]
+    text = written(model, prompt, 3)
+    assert text[2] == token
+    found = find_difference(model, 0, prompt, text, [*text[:2], twin])
+    assert found.gap == 0.0 and found.is_near_tie
+
+
+@pytest.mark.parametrize(("greedy", "other", "tokens"), [([4, 5], [4], (5, None)), ([4], [4, 5], (None, 5))])
+def test_a_text_that_ends_elsewhere_is_a_defect(greedy, other, tokens, shared_model):
+    found = find_difference(shared_model("static_depth"), 0, [3], greedy, other)
+    assert found == Difference(0, 1, *tokens, None, None) and not found.is_near_tie
