@@ -22,14 +22,13 @@ from ..groups import RULE as FEATURED
 from ..groups import Group, groups_of, view_name
 from ..layout import layouts
 from ..links import Links, bibtex, links_of
-from ..marks import ALL_MARKS, NOT_CONVERGED
+from ..marks import ALL_MARKS
 from ..paper import paper_tables
 from ..provenance import fitting, method_facts_of, runs_of, variants_of
 from ..row import Row
 from ..rows import first_metrics, spec_of
 from ..samples import samples_of
 from ..standing import RULE as OVERALL
-from ..steps import sections
 from ..tables import CELL, FACTS, NONE, SAVED, VALUES, methods_of, packed, tables_of
 from ..verdict import verdict
 from .methods import method_pages, page_of
@@ -174,10 +173,9 @@ def _page(
         pages={one["label"]: one["page"] for one in methods},
         links=links,
         bibtex=bibtex(),
-        marks=(*ALL_MARKS, NOT_CONVERGED) if board.steps else ALL_MARKS,
+        marks=ALL_MARKS,
         dials=dials.sections(board),
         dials_note=dials.NOTE,
-        steps={run: sections(record, board.rows) for run, record in board.steps.items()},
         several=len(board.folders) > 1,
         layouts=layouts(board.rows, variants_of(board.folders)),
         paper=paper_tables(),
