@@ -14,9 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.store import atomic
-from adaptive_bench.tuning.seconds import EVALUATION, TRAINING
 
 SCHEMA = 1
+TRAINING, EVALUATION = "training", "evaluation"
 
 _LONGEST_NAME = 100
 
@@ -28,7 +28,7 @@ class TrialResult:
     Attributes:
         method: What was tuned, without the values.
         number: Its number in the Optuna study.
-        state: `complete`, `pruned`, `fail`, `running`, or `refused` where it was none of its own and does not count.
+        state: `complete`, `pruned`, `fail`, or `refused` where it was none of its own and does not count.
         values: What was tried; nothing for the method as it is.
         spec: The method with the values that are its own.
         rates: The values that belong into the recipe of a run, by name.
@@ -36,8 +36,7 @@ class TrialResult:
         value: The objective; of a pruned trial over what was measured.
         curve: By task, the mean score at each level of the run.
         reason: Why it failed or was stopped.
-        interrupted: It was stopped or killed, and begun again as another trial.
-        seconds: Of `training` and of `evaluation`, as measured (`tuning.seconds`); empty where nothing was.
+        seconds: Of `training` and of `evaluation`, from the records; empty where nothing was measured.
     """
 
     method: str
@@ -48,10 +47,14 @@ class TrialResult:
     rates: dict[str, float]
     method_rate: float | None
     value: float | None
-    curve: dict[str, list[float | None]]
-    reason: str
-    interrupted: bool
+    curve: dict[str, list[float | None]] = field(default_factory=dict)
+    reason: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def values_text(self) -> str:
+        """What was tried, for a table."""
+        return ", ".join(f"{name}={value}" for name, value in self.values.items()) or "(its defaults)"
 
     @property
     def seconds_text(self) -> str:
@@ -69,6 +72,7 @@ class StudyResult:
         trials: By method, in the order they were begun.
         confirmed: Of methods whose best was trained again beside the defaults, those two.
         exhausted: Methods with fewer trials than asked for: their space has no further values.
+        notes: What the preset of the study says about it.
     """
 
     name: str
@@ -76,6 +80,7 @@ class StudyResult:
     trials: tuple[TrialResult, ...]
     confirmed: tuple[TrialResult, ...] = ()
     exhausted: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def exhausted_text(self) -> list[str]:
@@ -95,7 +100,7 @@ class StudyResult:
         for trial in self._that_count:
             if trial.state != "complete" or trial.value is None:
                 continue
-            if trial.method not in best or trial.value > (best[trial.method].value or 0.0):
+            if trial.method not in best or trial.value > best[trial.method].value:
                 best[trial.method] = trial
         return best
 
@@ -115,7 +120,7 @@ class StudyResult:
         plain = {"schema": SCHEMA, "name": self.name, "definition": self.definition}
         best = {method: trial.spec for method, trial in self.best.items()}
         trials = {name: [asdict(trial) for trial in getattr(self, name)] for name in ("trials", "confirmed")}
-        more = {"exhausted": list(self.exhausted)} if self.exhausted else {}
+        more = {name: list(found) for name in ("exhausted", "notes") if (found := getattr(self, name))}
         atomic.write_json(folder / "result.json", {**plain, "best": best, **trials, **more})
 
     @classmethod
@@ -130,15 +135,16 @@ class StudyResult:
             if values["schema"] != SCHEMA:
                 raise EnvironmentProblem(
                     f"A study's result is read in version {SCHEMA}, got version {values['schema']} in {str(file)!r}. "
-                    f"Give the `adaptive-bench tune` command again: it writes the file anew from the storage."
+                    f"Give the `adaptive-bench tune` command again: it writes the file anew."
                 )
             read = TypeAdapter(tuple[TrialResult, ...]).validate_python
             trials, confirmed = read(values["trials"]), read(values.get("confirmed", ()))
-            return cls(values["name"], values["definition"], trials, confirmed, tuple(values.get("exhausted", ())))
+            texts = (tuple(values.get(name, ())) for name in ("exhausted", "notes"))
+            return cls(values["name"], values["definition"], trials, confirmed, *texts)
         except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
             raise EnvironmentProblem(
                 f"The study's result {str(file)!r} cannot be read ({message_of(error)}). Give the `adaptive-bench "
-                f"tune` command again: it writes the file anew from the storage."
+                f"tune` command again: it writes the file anew."
             ) from error
 
 

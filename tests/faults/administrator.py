@@ -220,7 +220,7 @@ def attacks(other: Path) -> dict[str, Callable[[Machine], list[str]]]:
 def main() -> int:
     """Carry them out; 0 if all ended well."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--command", default="run", choices=["run", "study", "trained-study"])
+    parser.add_argument("--command", default="run", choices=["run", "study"])
     parser.add_argument("--only", default="", help="A pattern: what the name has.")
     parser.add_argument("--json", action="store_true", help="Print one JSON object for each.")
     given = parser.parse_args()

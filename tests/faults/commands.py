@@ -14,19 +14,18 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import yaml
 from shim import Fault, How, Operation, arm, parse, read_log
 from snapshot import differences, leftovers, snapshot
 
 LIMIT_S = 60.0  # of one command; what takes longer hangs
-_STUDY_FILES = ("journal.log", "study.db", "study.html", "result.json", "study.lock")  # with times and interruptions
+_STUDY_FILES = ("journal.log", "result.json", "study.lock")  # with times
 RUN = {
     "methods": ["dense", "gateskip"],
     "tasks": ["nano_qa_ll"],
@@ -154,37 +153,16 @@ def run_command(home: Path) -> Command:
     return Command("run", ("run", "--config", str(_config(home)), "--jobs", "1"))
 
 
-def study_command(home: Path, *, storage: str = "", trained: bool = True) -> Command:
-    """A study whose best trial is confirmed, kept in a journal or another storage.
-
-    Args:
-        trained: Three trials are trained and measured. Else there are six whose results come from a formula: all that
-            happens to files is the study's own.
-    """
+def study_command(home: Path) -> Command:
+    """A study of three trials whose best one is confirmed."""
     given = ["tune", "--config", str(_config(home)), "--methods", "gateskip", "--param", "sparsity_weight=log:1e-3:1"]
-    given += ["--trials", "3" if trained else "6", "--confirm", "1", "--study", "mine", "--jobs", "1", "--workers", "1"]
-    given += ["--storage", storage] if storage else []
-    return Command("study", tuple(given), study_results, study_leftovers, None if trained else _without_training)
-
-
-def _without_training() -> None:
-    """Have the results of trials from a formula, in which a value is better than the defaults."""
-    from adaptive_bench.tuning import trial
-    from adaptive_bench.tuning.study import Intermediate
-
-    def run_trial(self: Any, values: Mapping[str, str]) -> Iterator[Intermediate]:
-        score = 1.0 - abs(float(values.get("sparsity_weight", 1.0)) - 0.1) / 2
-        yield Intermediate(score / 2, False, {"nano_qa_ll": [score, None]})
-        yield Intermediate(score, True, {"nano_qa_ll": [score, score]})
-
-    mock.patch.object(trial.Trials, "run_trial", run_trial).start()  # refuses a name that is not there
+    given += ["--trials", "3", "--confirm", "1", "--study", "mine", "--jobs", "1"]
+    return Command("study", tuple(given), study_results, study_leftovers)
 
 
 def named(name: str, home: Path) -> Command:
     """A command by what it is called on the command line of `every_file_operation`."""
-    if name == "run":
-        return run_command(home)
-    return study_command(home, trained=name == "trained-study")
+    return run_command(home) if name == "run" else study_command(home)
 
 
 def _config(home: Path) -> Path:
@@ -206,18 +184,16 @@ def study_results(out: Path) -> dict[str, bytes]:
             {key: value for key, value in trial.items() if key not in ("number", "seconds")}
             for group in ("trials", "confirmed")
             for trial in result[group]
-            if not trial["interrupted"]
         ]
         about = {key: result[key] for key in ("name", "definition", "best")}
         found[file.relative_to(out).as_posix()] = json.dumps({**about, "trials": trials}, indent=1).encode()
-        found[f"{file.parent.name}/study.html is there"] = str((file.parent / "study.html").is_file()).encode()
     return found
 
 
 def study_leftovers(out: Path) -> list[str]:
-    """As of a run, and locks of trials and of the journal."""
+    """As of a run, and locks of the journal."""
     locks = [path.relative_to(out).as_posix() for path in sorted(out.glob("studies/**/*lock*"))]
-    return leftovers(out) + [name for name in locks if not name.endswith(("/study.lock", "/journal.lock"))]
+    return leftovers(out) + [name for name in locks if not name.endswith("/study.lock")]
 
 
 def warm_up(command: Command, home: Path) -> None:

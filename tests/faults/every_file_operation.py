@@ -223,7 +223,7 @@ def trials(sweep: FaultSweep, fault: str, points: Sequence[Point]) -> Iterator[T
 def main() -> int:
     """Run the trials; 0 if all ended well."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("command", choices=["run", "study", "trained-study"])
+    parser.add_argument("command", choices=["run", "study"])
     parser.add_argument("--fault", default="kill", help="kill, power, full, quota, readonly, or a name of errno.")
     parser.add_argument("--draw", type=int, help="Only at so many operations, drawn by --seed.")
     parser.add_argument("--seed", type=int, default=1)

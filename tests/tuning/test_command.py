@@ -7,9 +7,7 @@ import pytest
 from adaptive_bench.cli.tune import _print
 from adaptive_bench.tuning.result import StudyResult, TrialResult
 
-TRIAL = TrialResult(
-    "gateskip", 0, "complete", {"shape": "scalar"}, "gateskip[shape=scalar]", {}, 0.01, 0.5, {}, "", False
-)
+TRIAL = TrialResult("gateskip", 0, "complete", {"shape": "scalar"}, "gateskip[shape=scalar]", {}, 0.01, 0.5)
 
 
 @pytest.mark.parametrize(("out", "named"), [(Path("runs"), False), (Path("elsewhere"), True)])
