@@ -96,13 +96,9 @@ class StudyResult:
         """By method, the complete trial with the highest value, of those that confirm it where there are; of equal ones
         the first.
         """
-        best: dict[str, TrialResult] = {}
-        for trial in self._that_count:
-            if trial.state != "complete" or trial.value is None:
-                continue
-            if trial.method not in best or trial.value > best[trial.method].value:
-                best[trial.method] = trial
-        return best
+        complete = [trial for trial in self._that_count if trial.state == "complete" and trial.value is not None]
+        of_methods = {trial.method: [one for one in complete if one.method == trial.method] for trial in complete}
+        return {method: max(some, key=lambda one: one.value or 0.0) for method, some in of_methods.items()}
 
     @property
     def _that_count(self) -> tuple[TrialResult, ...]:

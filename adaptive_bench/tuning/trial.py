@@ -105,10 +105,10 @@ class Measuring:
             together[whole.config.train.model_dump_json(exclude={"method_learning_rates"})].append((whole, sweeps))
         failures: list[Failure] = []
         for group in together.values():
-            sweeps = {sweep.folder: sweep for _, some in group for sweep in some}
-            chain = {one.folder for sweep in sweeps.values() for one in sweep.training.chain}
+            asked = {sweep.folder: sweep for _, sweeps in group for sweep in sweeps}
+            chain = {one.folder for sweep in asked.values() for one in sweep.training.chain}
             trainings = {one.folder: one for whole, _ in group for one in whole.trainings if one.folder in chain}
-            merged = Plan(group[0][0].config, tuple(trainings.values()), tuple(sweeps.values()))
+            merged = Plan(group[0][0].config, tuple(trainings.values()), tuple(asked.values()))
             failures += carry_out(merged, self.reporter, self.jobs)
         if outside := [failure for failure in failures if failure.kind == EnvironmentProblem.kind]:
             raise EnvironmentProblem("; ".join(f"{failure.work}: {failure.reason}" for failure in outside))
