@@ -110,7 +110,7 @@ def tune(
             reporter=reporter,
             jobs=jobs,
         )
-    _print(result, ["--config", source, *ctx.obj.arguments], run_config.out)
+    _print(result, source, run_config.out)
 
 
 def _with_space() -> str:
@@ -120,9 +120,9 @@ def _with_space() -> str:
     return ",".join(found)
 
 
-def _print(result: StudyResult, arguments: Sequence[str], out: Path) -> None:
+def _print(result: StudyResult, config: str, out: Path) -> None:
     """Every trial, the best against the defaults, the line to run it, and where the page is."""
-    from adaptive_bench.tuning.result import command, studies_folder
+    from adaptive_bench.tuning.result import studies_folder
 
     objective = result.definition["objective"]
     typer.echo("\n" + _table(result.trials, objective))
@@ -143,9 +143,8 @@ def _print(result: StudyResult, arguments: Sequence[str], out: Path) -> None:
     folder = studies_folder(out) / result.name
     if result.best and result.definition.get("preset") != "steps":
         where = [] if out == DEFAULT_OUT else ["--out", str(out)]
-        methods = ["--methods", ",".join(result.best)]
-        tuned = shlex.join(["adaptive-bench", "run", *methods, "--tuned", result.name, *where])
-        typer.echo(f"\n  {pasteable(command(result, arguments))}\n\nor, with any --config: {pasteable(tuned)}")
+        given = ["--config", config, "--methods", ",".join(result.best), "--tuned", result.name, *where]
+        typer.echo(f"\n  {pasteable(shlex.join(['adaptive-bench', 'run', *given]))}")
     typer.echo(f"\nWritten to {folder}")
     if failed:
         raise typer.Exit(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -199,15 +198,6 @@ def tuned(config: RunConfig, study: StudyResult) -> RunConfig:
     kept = {trial.spec: of_config[text] for text, trial in chosen.items() if text in of_config and "[" in text}
     train = {**config.train.model_dump(), **rates, "method_learning_rates": {**of_config, **kept, **own}}
     return RunConfig.model_validate({**config.model_dump(), "methods": methods, "train": train})
-
-
-def command(study: StudyResult, arguments: Sequence[str]) -> str:
-    """The line that runs the best specs with the config, given by its options, of their study."""
-    specs = ",".join(dict.fromkeys(trial.spec for trial in study.best.values()))
-    plain = all(not trial.rates and trial.method_rate is None for trial in study.best.values())
-    names = ",".join(study.best)
-    wanted = ["--methods", specs] if plain else ["--methods", names, "--tuned", study.name]
-    return shlex.join(["adaptive-bench", "run", *arguments, *wanted])
 
 
 def _common_rates(trials: Sequence[TrialResult]) -> Mapping[str, float]:

@@ -76,7 +76,7 @@ def test_every_key_is_listed_with_what_it_is(command):
     assert rows["methods"]["required"] and rows["train.lora.rank"]["default"] == 16
 
 
-def test_tuning_takes_keys_too_and_repeats_them_in_the_command_of_the_best(command, monkeypatch):
+def test_tuning_takes_keys_too_and_says_how_to_run_the_best(command, monkeypatch):
     configs = []
     trial = SimpleNamespace(
         **{"method": "mod", "number": 0, "values_text": "", "state": "complete", "value": 0.5},
@@ -100,7 +100,7 @@ def test_tuning_takes_keys_too_and_repeats_them_in_the_command_of_the_best(comma
     done = command("tune", "--methods", "mod", "--seeds", "2", "--set", "train.batch_size=8")
     assert (configs[0].methods, configs[0].seeds, configs[0].train.batch_size) == (("mod",), (1, 2), 8)
     assert all(text in done.stdout for text in ("It is over.", "1 + 2", "at the edge"))
-    assert "run --config tune --seeds 2 --set train.batch_size=8 --methods mod" in done.stdout, done.stderr
+    assert "run --config tune --methods mod --tuned first" in done.stdout, done.stderr
     wrong = command("tune", "--methods", "mod", "--set", "methods=gateskip")
     assert wrong.exit_code == 2 and "--set methods and --methods" in " ".join(wrong.stderr.split())
 
