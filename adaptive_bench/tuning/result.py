@@ -11,13 +11,11 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store import atomic
 
 SCHEMA = 1
 TRAINING, EVALUATION = "training", "evaluation"
-
-_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -148,27 +146,13 @@ def studies_folder(out: Path) -> Path:
     return out / "studies"
 
 
-def study_folder(name: str, out: Path) -> Path:
-    """Where the study of a name is.
-
-    Raises:
-        UsageError: It is no name, but would lead to another place.
-    """
-    if Path(name).name != name or name.startswith(".") or len(name) > _LONGEST_NAME:
-        raise UsageError(
-            f"A study has a name of at most {_LONGEST_NAME} characters, which is no path, got {one_line(name, 100)!r}. "
-            f"Give --study another one; --out says where studies are."
-        )
-    return studies_folder(out) / name
-
-
 def find_result(name: str, out: Path) -> StudyResult:
     """The result of a study by its name.
 
     Raises:
         UsageError: There is no such study.
     """
-    file = study_folder(name, out) / "result.json"
+    file = studies_folder(out) / name / "result.json"
     if not file.is_file():
         names = sorted(file.parent.name for file in studies_folder(out).glob("*/result.json"))
         raise UsageError(

@@ -156,7 +156,11 @@ class Space:
         return MethodSpec(self.spec.name, tuple({**dict(self.spec.params), **own}.items()), self.spec.semantics)
 
     def config_with(self, values: Values, config: RunConfig) -> RunConfig:
-        """The run of one trial."""
+        """The run of one trial.
+
+        Raises:
+            UsageError: No recipe has the values.
+        """
         spec = self.spec_with(values)
         rates = dict(config.train.method_learning_rates)
         known = TrainingTargets("net", (), {}, rates).rate(training_spec(self.spec))
@@ -164,9 +168,11 @@ class Space:
         if rate is not None:
             rates[str(training_spec(spec))] = rate
         train = config.train.model_dump() | recipe_values(values) | {"method_learning_rates": rates}
-        return config.model_copy(
-            update={"methods": (str(spec),), "train": TrainRecipe.model_validate(train)},
-        )
+        try:
+            recipe = TrainRecipe.model_validate(train)
+        except ValidationError as error:
+            raise UsageError(f"the recipe cannot have it: {rule_of(error.errors()[0])}") from error
+        return config.model_copy(update={"methods": (str(spec),), "train": recipe})
 
 
 def parse_param(text: str) -> tuple[str | None, str, SearchRange]:

@@ -23,7 +23,7 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.presets import PRESETS, Preset
-from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, study_folder
+from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, studies_folder
 from adaptive_bench.tuning.search import Search
 from adaptive_bench.tuning.space import STEPS, Space, check_owned, parse_param
 from adaptive_bench.tuning.trial import Measuring
@@ -81,7 +81,7 @@ def tune(
     definition = _definition(config, objective, spaces) | ({"preset": preset} if preset else {})
     name = name or f"tune-{key_of(definition)[:8]}"
     definition |= {"confirm": list(range(FIRST_SEED, FIRST_SEED + confirm))} if confirm else {}
-    folder = study_folder(name, config.out)
+    folder = studies_folder(config.out) / name
     reporter = reporter or SilentReporter()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with _alone(folder):

@@ -114,6 +114,7 @@ def test_a_rate_that_the_method_has_already_is_no_trial():
     config = load_config("smoke", {"methods": "gateskip", "train": {"method_learning_rates": {"gateskip": 0.05}}})
     assert "trial 0" in space.refusal({"train.method_learning_rate": "0.05"}, {0: {}}, config)
     assert space.refusal({"train.method_learning_rate": "0.01"}, {0: {}}, config) is None
+    assert "100" in space.refusal({"train.method_learning_rate": "200"}, {0: {}}, config)
 
 
 def test_what_comes_to_an_earlier_trial_is_none():
