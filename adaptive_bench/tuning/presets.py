@@ -17,7 +17,7 @@ import yaml
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.method import method_class, takes_target, training_spec
+from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.metric import metric_of
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.spec import MethodSpec
@@ -43,29 +43,19 @@ class Preset:
         objective: By which trials are compared unless another one is asked for.
         setting: What trials differ in.
         range: Its values unless some are given, of which all are tried.
-        checked: The config with the methods that it is about; refuses an objective or methods.
         said: Lines about searches that are over.
         points: Trials of the range, where it is no choice.
         grow: One more trial beside `points`.
+        checked: The config with the methods that it is about; refuses an objective or methods.
     """
 
     objective: str
     setting: str
     range: Callable[[RunConfig], str]
-    checked: Callable[[RunConfig, Objective], RunConfig]
     said: Callable[[Sequence[Search], Measuring], list[str]]
     points: Callable[[RunConfig], list[Point]] | None = None
     grow: Callable[[Search], Point | None] | None = None
-
-
-def _for_rates(config: RunConfig, objective: Objective) -> RunConfig:
-    for spec in map(MethodSpec.parse, config.methods):
-        if objective.kind == "target" and not takes_target(training_spec(spec)):
-            raise UsageError(
-                f"Rates are compared at the saving a method is trained towards, but {spec} is trained towards none. "
-                f"Leave it out, or give --objective."
-            )
-    return config
+    checked: Callable[[RunConfig, Objective], RunConfig] = lambda config, objective: config
 
 
 def _rate_points(config: RunConfig) -> list[Point]:
@@ -142,7 +132,7 @@ def _said_of_steps(searches: Sequence[Search], measuring: Measuring) -> list[str
     scores: defaultdict[tuple[int, str], dict[str, DocumentScores]] = defaultdict(dict)
     for search in searches:
         for trial in search.complete:
-            sweeps = measuring.sweeps[search, trial.number]
+            sweeps = search.begun[trial.number].measured
             for task in dict.fromkeys(sweep.task for sweep in sweeps):
                 found = _documents([sweep for sweep in sweeps if sweep.task == task], measuring.objective.at)
                 if found is not None:
@@ -191,6 +181,6 @@ def _documents(sweeps: Sequence[DialEvaluation], level: float) -> DocumentScores
 
 
 PRESETS = {
-    "rates": Preset("score@target", METHOD_RATE, _rate_range, _for_rates, _said_of_rates, _rate_points, _beyond),
-    "steps": Preset("score@0.15", STEPS, _step_range, _for_steps, _said_of_steps),
+    "rates": Preset("score@target", METHOD_RATE, _rate_range, _said_of_rates, _rate_points, _beyond),
+    "steps": Preset("score@0.15", STEPS, _step_range, _said_of_steps, checked=_for_steps),
 }

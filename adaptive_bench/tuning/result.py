@@ -121,15 +121,10 @@ class StudyResult:
         """Read it back.
 
         Raises:
-            EnvironmentProblem: It cannot be read, is not what the study wrote, or of another version.
+            EnvironmentProblem: It cannot be read, or is not what the study wrote.
         """
         try:
             values = json.loads(file.read_bytes())
-            if values["schema"] != SCHEMA:
-                raise EnvironmentProblem(
-                    f"A study's result is read in version {SCHEMA}, got version {values['schema']} in {str(file)!r}. "
-                    f"Give the `adaptive-bench tune` command again: it writes the file anew."
-                )
             read = TypeAdapter(tuple[TrialResult, ...]).validate_python
             trials, confirmed = read(values["trials"]), read(values.get("confirmed", ()))
             texts = (tuple(values.get(name, ())) for name in ("exhausted", "notes"))

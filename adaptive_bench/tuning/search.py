@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -15,6 +15,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import TrialState
 
 from adaptive_bench.config import RunConfig
+from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.tuning.result import TrialResult
 from adaptive_bench.tuning.space import METHOD_RATE, Space, Values, recipe_values
 
@@ -23,20 +24,26 @@ SPREAD = 4  # points that cover the space evenly, after the method as it is
 PRUNE_AFTER = 4  # complete trials that a median is taken of
 
 
-@dataclass
+@dataclass(eq=False)
 class Trial:
     """A trial that was begun.
 
     Attributes:
         values: As a spec writes them; nothing for the method as it is.
+        measured: By what it was measured so far.
+        scores: The objective of each of those.
     """
 
     search: Search
     asked: optuna.Trial
     values: Values
+    measured: list[DialEvaluation] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    is_over: bool = False
 
     def end(self, state: TrialState, value: float | None = None, **about: Any) -> None:
         """Tell Optuna how it ended, and keep it; `about` are further fields of `TrialResult`."""
+        self.is_over = True
         self.search.study.tell(self.asked, value if state is TrialState.COMPLETE else None, state)
         self.search.results.append(
             TrialResult(
@@ -70,6 +77,7 @@ class Search:
 
     Attributes:
         results: Trials that are over, in the order they ended.
+        begun: By number those that were begun and count.
         exhausted: No further values of the space were found that are a method of their own.
     """
 
@@ -87,7 +95,7 @@ class Search:
         self.space, self.config, self._left, self._grow = space, config, trials, grow
         self.results: list[TrialResult] = []
         self.exhausted = False
-        self._tried: dict[int, Values] = {}
+        self.begun: dict[int, Trial] = {}
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
         self.study = optuna.create_study(
             study_name=name,
@@ -137,15 +145,18 @@ class Search:
     def _drawn(self) -> list[Trial]:
         trial = self.study.ask()
         drawn = Trial(self, trial, self.space.draw(trial))
-        reason = self.space.refusal(drawn.values, self._tried, self.config)
+        reason = self.space.refusal(drawn.values, self._tried(), self.config)
         if reason is None:
             self._count(drawn)
             return [drawn]
         drawn.refuse(reason)
-        point = next(self.space.accepted(self.config, self._tried), None)
+        point = next(self.space.accepted(self.config, self._tried()), None)
         self.exhausted = point is None
         return [] if point is None else [self._begin(point)]
 
+    def _tried(self) -> dict[int, Values]:
+        return {number: trial.values for number, trial in self.begun.items()}
+
     def _count(self, begun: Trial) -> None:
-        self._tried[begun.asked.number] = begun.values
+        self.begun[begun.asked.number] = begun
         self._left -= 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from statistics import fmean
 
@@ -26,19 +26,6 @@ from adaptive_bench.tuning.result import EVALUATION, TRAINING
 from adaptive_bench.tuning.search import Search, Trial
 
 
-@dataclass
-class _Attempt:
-    """A trial on its way, with its values after each seed."""
-
-    trial: Trial
-    whole: Plan
-    done: list[DialEvaluation] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-
-    def of(self, seeds: Collection[int]) -> list[DialEvaluation]:
-        return [sweep for sweep in self.whole.sweeps if sweep.training.seed in seeds]
-
-
 class Measuring:
     """Makes trials into results.
 
@@ -51,13 +38,11 @@ class Measuring:
             are trained towards; where one of the first of them does not get there on some task, the largest level of
             the tables that all of those get beyond (of none, the largest saving that all of them reach). At the end of
             a dial nothing is left for what was trained to decide.
-        sweeps: By method and number what a complete trial was measured by.
     """
 
     def __init__(self, objective: Objective, config: RunConfig, reporter: Reporter, jobs: int | None = None) -> None:
         self.objective, self.config, self.reporter, self.jobs = objective, config, reporter, jobs
         self.levels: dict[Search, float] = {}
-        self.sweeps: dict[tuple[Search, int], list[DialEvaluation]] = {}
         self._dense: dict[tuple[int, str], float] = {}
 
     def do(self, trials: Sequence[Trial]) -> None:
@@ -66,37 +51,35 @@ class Measuring:
         Raises:
             EnvironmentProblem: The surroundings are to blame, a full disk say, and not what is tried.
         """
-        attempts = [attempt for trial in trials if (attempt := self._planned(trial)) is not None]
-        prunes = any(trial.search.prunes for trial in trials)
+        plans = {trial: whole for trial in trials if (whole := self._plan(trial)) is not None}
+        prunes = any(trial.search.prunes for trial in plans)
         turns = [(seed,) for seed in self.config.seeds] if prunes else [self.config.seeds]
-        for number, seeds in enumerate(turns):
-            failures = self._carry_out([(attempt.whole, attempt.of(seeds)) for attempt in attempts])
-            attempts = [attempt for attempt in attempts if self._is_measured(attempt, seeds, failures)]
-            self._settle_levels(attempts)
-            for attempt in list(attempts):
-                attempt.values += [self._value(sweep, attempt.trial.search) for sweep in attempt.of(seeds)]
-                attempt.done += attempt.of(seeds)
-                value = fmean(attempt.values)
-                attempt.trial.asked.report(value, number)
-                if number + 1 < len(turns) and attempt.trial.search.prunes and attempt.trial.asked.should_prune():
-                    self._end(attempt, TrialState.PRUNED, value, f"pruned: below the median at seed {number + 1}")
-                    attempts.remove(attempt)
-        for attempt in attempts:
-            value = fmean(attempt.values)
-            if not isfinite(value):  # of a score of which lower ones are better
-                attempt.trial.end(TrialState.FAIL, reason="it does not reach the savings that trials are compared at")
-                continue
-            self.sweeps[attempt.trial.search, attempt.trial.asked.number] = attempt.done
-            self._end(attempt, TrialState.COMPLETE, value)
+        for number, seeds in enumerate(turns, 1):
+            wanted = {
+                trial: [one for one in whole.sweeps if one.training.seed in seeds] for trial, whole in plans.items()
+            }
+            failures = self._carry_out([(plans[trial], sweeps) for trial, sweeps in wanted.items()])
+            wanted = {trial: sweeps for trial, sweeps in wanted.items() if self._is_measured(trial, sweeps, failures)}
+            self._settle_levels(wanted)
+            for trial, sweeps in wanted.items():
+                trial.measured += sweeps
+                trial.scores += [self._value(sweep, trial.search) for sweep in sweeps]
+                value = fmean(trial.scores)
+                trial.asked.report(value, number)
+                if number == len(turns):
+                    self._end(trial, value)
+                elif trial.search.prunes and trial.asked.should_prune():
+                    self._end(trial, value, f"pruned: below the median at seed {number}")
+            plans = {trial: whole for trial, whole in plans.items() if not trial.is_over}
 
-    def _planned(self, trial: Trial) -> _Attempt | None:
+    def _plan(self, trial: Trial) -> Plan | None:
         try:
             whole = plan(trial.search.space.config_with(trial.values, self.config), splits=("validation",))
         except UsageError as error:  # of these values: the study itself was checked
             trial.end(TrialState.FAIL, reason=str(error))
             return None
-        sweeps = [replace(sweep, levels=self.objective.levels(sweep.levels)) for sweep in whole.sweeps]
-        return _Attempt(trial, replace(whole, sweeps=tuple(sweeps)))
+        sweeps = (replace(sweep, levels=self.objective.levels(sweep.levels)) for sweep in whole.sweeps)
+        return replace(whole, sweeps=tuple(sweeps))
 
     def _carry_out(self, wanted: Sequence[tuple[Plan, Sequence[DialEvaluation]]]) -> list[Failure]:
         """Do sweeps of plans that are not on disk, with all trainings they need; plans of one recipe side by side."""
@@ -114,22 +97,21 @@ class Measuring:
             raise EnvironmentProblem("; ".join(f"{failure.work}: {failure.reason}" for failure in outside))
         return failures
 
-    def _is_measured(self, attempt: _Attempt, seeds: Collection[int], failures: Sequence[Failure]) -> bool:
-        sweeps = attempt.of(seeds)
+    def _is_measured(self, trial: Trial, sweeps: Sequence[DialEvaluation], failures: Sequence[Failure]) -> bool:
         if missing := [sweep for sweep in sweeps if sweep.finished() is None]:
             works = {str(work) for sweep in sweeps for work in (sweep, *sweep.training.chain)}
             own = [str(failure) for failure in failures if failure.work in works]
-            attempt.trial.end(TrialState.FAIL, reason="; ".join(own) or f"{missing[0]} was not finished.")
+            trial.end(TrialState.FAIL, reason="; ".join(own) or f"{missing[0]} was not finished.")
         return not missing
 
-    def _settle_levels(self, attempts: Sequence[_Attempt]) -> None:
+    def _settle_levels(self, measured: Mapping[Trial, Sequence[DialEvaluation]]) -> None:
         """The levels of methods whose first trials these are; later ones do not move it."""
         if self.objective.kind != "target":
             return
         shared = set.intersection(*({*(self.config.levels or find_task(name).levels)} for name in self.config.tasks))
-        for search in {attempt.trial.search: None for attempt in attempts}:
+        for search in {trial.search: None for trial in measured}:
             if search not in self.levels:
-                sweeps = [sweep for one in attempts if one.trial.search is search for sweep in one.whole.sweeps]
+                sweeps = [sweep for trial, some in measured.items() if trial.search is search for sweep in some]
                 target = min(float(sweep.training.content["target"]["saving"]) for sweep in sweeps)
                 reached = min(largest_saving(points_of(sweep), _axis(sweep)) for sweep in sweeps)
                 below = max((level for level in shared if 0 < level < reached), default=reached)
@@ -150,14 +132,18 @@ class Measuring:
             self._dense = {(one.training.seed, one.task): points_of(one)[0].score for one in whole.sweeps}
         return self._dense[sweep.training.seed, sweep.task]
 
-    def _end(self, attempt: _Attempt, state: TrialState, value: float, reason: str = "") -> None:
+    def _end(self, trial: Trial, value: float, pruned: str = "") -> None:
+        if not isfinite(value):  # of scores of which lower ones are better
+            trial.end(TrialState.FAIL, reason="it does not reach the savings that trials are compared at")
+            return
         curve: dict[str, list[float | None]] = {}
-        for task in dict.fromkeys(sweep.task for sweep in attempt.done):
-            of_task = [sweep for sweep in attempt.done if sweep.task == task]
+        for task in dict.fromkeys(sweep.task for sweep in trial.measured):
+            of_task = [sweep for sweep in trial.measured if sweep.task == task]
             matched = [match(points_of(sweep), sweep.levels, _axis(sweep)) for sweep in of_task]
             by_level = ([one.score for one in at] for at in zip(*matched, strict=True))
             curve[task] = [None if None in scores else fmean(one or 0.0 for one in scores) for scores in by_level]
-        attempt.trial.end(state, value, reason=reason, curve=curve, seconds=_seconds(attempt.done))
+        state = TrialState.PRUNED if pruned else TrialState.COMPLETE
+        trial.end(state, value, reason=pruned, curve=curve, seconds=_seconds(trial.measured))
 
 
 def points_of(sweep: DialEvaluation) -> list[Point]:

@@ -17,6 +17,7 @@ from adaptive_bench import spawn
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
@@ -76,6 +77,11 @@ def tune(
         config = asks.checked(config, objective)
     ranges = _asked(asks, params, config)
     specs = list(dict.fromkeys(map(MethodSpec.parse, config.methods)))
+    if objective.kind == "target" and (none := [str(spec) for spec in specs if not takes_target(training_spec(spec))]):
+        raise UsageError(
+            f"Trials are compared at the saving a method is trained towards, but {', '.join(none)} is trained towards "
+            f"none. Leave it out, or give --objective."
+        )
     check_owned(specs, ranges)
     spaces = [Space.of(spec, ranges).fitted(config) for spec in specs]
     definition = _definition(config, objective, spaces) | ({"preset": preset} if preset else {})

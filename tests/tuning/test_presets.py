@@ -151,8 +151,7 @@ def right_on(config_of, monkeypatch):
     def make(shares):
         def do(self, trials):
             for trial in trials:
-                key = trial.search, trial.asked.number
-                self.sweeps[key] = [type("Sweep", (), {"task": "nano_qa_ll", "of": trial})]
+                trial.measured.append(type("Sweep", (), {"task": "nano_qa_ll", "of": trial}))
                 trial.end(TrialState.COMPLETE, 0.5)
 
         def documents(sweeps, level):
