@@ -126,8 +126,6 @@ def _print(result: StudyResult, config: str, out: Path) -> None:
 
     objective = result.definition["objective"]
     typer.echo("\n" + _table(result.trials, objective))
-    for text in result.exhausted_text:
-        typer.echo(f"\n{text}")
     if result.confirmed:
         typer.echo(f"\nAgain, with seeds {', '.join(map(str, result.definition['confirm']))}:\n")
         typer.echo(_table(result.confirmed, objective))

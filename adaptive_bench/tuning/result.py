@@ -68,25 +68,14 @@ class StudyResult:
         definition: What it searches, for what, and with which recipe.
         trials: By method, in the order they were begun.
         confirmed: Of methods whose best was trained again beside the defaults, those two.
-        exhausted: Methods with fewer trials than asked for: their space has no further values.
-        notes: What the preset of the study says about it.
+        notes: Methods with fewer trials than asked for, and what the preset of the study says about it.
     """
 
     name: str
     definition: dict[str, Any]
     trials: tuple[TrialResult, ...]
     confirmed: tuple[TrialResult, ...] = ()
-    exhausted: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-    @property
-    def exhausted_text(self) -> list[str]:
-        """A sentence for each method with fewer trials than asked for."""
-        return [
-            f"{method} has fewer trials than asked for: no further values of its space were found that are a method "
-            f"of their own."
-            for method in self.exhausted
-        ]
 
     @property
     def best(self) -> dict[str, TrialResult]:
@@ -113,7 +102,7 @@ class StudyResult:
         plain = {"schema": SCHEMA, "name": self.name, "definition": self.definition}
         best = {method: trial.spec for method, trial in self.best.items()}
         trials = {name: [asdict(trial) for trial in getattr(self, name)] for name in ("trials", "confirmed")}
-        more = {name: list(found) for name in ("exhausted", "notes") if (found := getattr(self, name))}
+        more = {"notes": list(self.notes)} if self.notes else {}
         atomic.write_json(folder / "result.json", {**plain, "best": best, **trials, **more})
 
     @classmethod
@@ -127,8 +116,7 @@ class StudyResult:
             values = json.loads(file.read_bytes())
             read = TypeAdapter(tuple[TrialResult, ...]).validate_python
             trials, confirmed = read(values["trials"]), read(values.get("confirmed", ()))
-            texts = (tuple(values.get(name, ())) for name in ("exhausted", "notes"))
-            return cls(values["name"], values["definition"], trials, confirmed, *texts)
+            return cls(values["name"], values["definition"], trials, confirmed, tuple(values.get("notes", ())))
         except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
             raise EnvironmentProblem(
                 f"The study's result {str(file)!r} cannot be read ({message_of(error)}). Give the `adaptive-bench "

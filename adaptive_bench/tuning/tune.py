@@ -108,8 +108,8 @@ def tune(
 
         def result(notes: Sequence[str] = ()) -> StudyResult:
             tried, confirmed = (tuple(trial for one in some for trial in one.results) for some in (searches, finals))
-            exhausted = tuple(str(one.space.spec) for one in searches if one.exhausted)
-            found = StudyResult(name, definition, tried, confirmed, exhausted, tuple(notes))
+            fewer = (f"{one.space.spec} has fewer trials: its space has no more." for one in searches if one.exhausted)
+            found = StudyResult(name, definition, tried, confirmed, (*fewer, *notes))
             found.write(folder)
             return found
 

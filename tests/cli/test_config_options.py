@@ -87,8 +87,7 @@ def test_tuning_takes_keys_too_and_says_how_to_run_the_best(command, monkeypatch
         **{
             "best": {"mod": trial},
             "default": lambda method: trial,
-            "exhausted_text": ["It is over."],
-            "notes": ["at the edge"],
+            "notes": ["It is over.", "at the edge"],
         },
     )
 
