@@ -11,7 +11,6 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
 from adaptive_bench.cli.program import pasteable
-from adaptive_bench.errors import UsageError
 from adaptive_bench.store.shelves import DEFAULT_OUT
 from adaptive_bench.validation import MOST_SEEDS
 
@@ -92,7 +91,8 @@ def tune(
 
     registry.load_plugins(plugin)
     aim = None if objective is None else Objective.parse(objective)
-    names = _with_space() if methods == "all" else methods
+    found = (name for name in registry.names("methods") if registry.get("methods", name).Config.search_space)
+    names = ",".join(found) if methods == "all" else methods
     overrides: Overrides = ctx.obj
     if names is not None:
         overrides = overrides.with_value(["methods"], names, "--methods")
@@ -113,15 +113,8 @@ def tune(
     _print(result, source, run_config.out)
 
 
-def _with_space() -> str:
-    found = [name for name in registry.names("methods") if registry.get("methods", name).Config.search_space]
-    if not found:
-        raise UsageError("No method publishes a search space. Name methods and give --param.")
-    return ",".join(found)
-
-
 def _print(result: StudyResult, config: str, out: Path) -> None:
-    """Every trial, the best against the defaults, the line to run it, and where the page is."""
+    """Every trial, the best against the defaults, what was found out, and the line to run it."""
     from adaptive_bench.tuning.result import studies_folder
 
     objective = result.definition["objective"]
@@ -129,17 +122,19 @@ def _print(result: StudyResult, config: str, out: Path) -> None:
     if result.confirmed:
         typer.echo(f"\nAgain, with seeds {', '.join(map(str, result.definition['confirm']))}:\n")
         typer.echo(_table(result.confirmed, objective))
-    for method, best in result.best.items():
+    of_steps = result.definition.get("preset") == "steps"  # they are asked for an order, not for the best
+    for method, best in result.best.items() if not of_steps else ():
         default = result.default(method)
         than = "" if default is None or default.value is None else f", its defaults {default.value:.4f}"
-        typer.echo(f"\nBest of {method}: {best.spec} with {best.value:.4f}{than}")
+        typer.echo(f"\nBest of {method}: {best.values_text} with {best.value:.4f}{than}")
     trials = (*result.trials, *result.confirmed)
     failed = [trial for trial in trials if trial.state == "fail"]
     for trial in failed:
         typer.echo(f"\nFailed: {trial.method}, trial {trial.number}: {trial.reason}", err=True)
-    typer.echo("\n" * bool(result.notes) + "\n".join(result.notes))
+    if result.notes:
+        typer.echo("\n" + "\n".join(result.notes))
     folder = studies_folder(out) / result.name
-    if result.best and result.definition.get("preset") != "steps":
+    if result.best and not of_steps:
         where = [] if out == DEFAULT_OUT else ["--out", str(out)]
         given = ["--config", config, "--methods", ",".join(result.best), "--tuned", result.name, *where]
         typer.echo(f"\n  {pasteable(shlex.join(['adaptive-bench', 'run', *given]))}")
