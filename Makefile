@@ -30,7 +30,7 @@ test: $(INSTALLED)
 	$(PYTEST) $(ARGS)
 
 test-all: $(INSTALLED)
-	$(PYTEST) -m "not gpu and not network" $(ARGS)
+	ADAPTIVE_BENCH_RANDOM_SHAPES=4 $(PYTEST) -m "not gpu and not network" $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/python .ci/budget.py

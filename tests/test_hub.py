@@ -28,6 +28,8 @@ def point_to(monkeypatch):
     def point(port: int) -> str:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
+        files = "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", constants.ENDPOINT + files)
         monkeypatch.setattr(hub, "_remembered", {})
         return constants.ENDPOINT
 
@@ -101,10 +103,11 @@ def test_any_answer_counts_but_that_of_a_proxy_with_nobody_behind_it(point_to, s
 
 
 def test_where_the_hub_answers_its_own_word_counts(point_to):
-    with server_of(404) as (port, _):
+    with server_of(404) as (port, asked):
         point_to(port)
         with pytest.raises(EnvironmentProblem, match=r"'owner/absent'") as raised:
             find_backbone("owner/absent")
+    assert asked[-1] == "/owner/absent/resolve/main/config.json"
     assert not isinstance(raised.value, OutOfReach)
 
 

@@ -99,7 +99,8 @@ def generate(
             raise UsageError(f"{rule.rstrip('.')}, got {saving:g}. Give such a share, or a --dial.") from error
     if dial is not None:
         model.dial = dial
-    sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p} if temperature > 0 else {}
+    # Said either way: a model's own generation config may ask for samples.
+    sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p} if temperature else {"do_sample": False}
     generator = torch.Generator(device=model.device).manual_seed(seed)
     tokenizer, asked = load_tokenizer(folder), prompts
     if chat_template:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -177,7 +177,7 @@ def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens
     model = subjects.models[0]
     model.dial = model.method.dial.skip_nothing
     ids = torch.tensor([first], device=model.device)
-    ends = list(end_tokens(model, subjects.tokenizer))
-    pad = ends[0] if ends else None
-    written = model.generate(ids, max_new_tokens=max_new_tokens, eos_token_id=ends or None, pad_token_id=pad)
+    ends = list(end_tokens(model, subjects.tokenizer)) or None
+    how: Any = {"do_sample": False, "eos_token_id": ends, "pad_token_id": ends and ends[0]}
+    written = model.generate(ids, max_new_tokens=max_new_tokens, **how)
     return first, written[0, len(first) :].tolist()

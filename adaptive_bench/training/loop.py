@@ -19,7 +19,7 @@ from accelerate.utils import set_seed
 
 from adaptive_bench import processes, stopping
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
-from adaptive_bench.free_memory import give_back
+from adaptive_bench.free_memory import give_back, keep_blocks
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.progress import Reporter, SilentReporter, TrainingStep
@@ -157,6 +157,7 @@ class _Training:
 
     def run(self, curves: Tracking, pretrained: Pretrained | None) -> None:
         """Every step that is not done yet, then the final checkpoint."""
+        keep_blocks()
         (done, lines), total = self._resume(), len(self.order)
         self.model.train()
         start_s = time.perf_counter()

@@ -73,12 +73,6 @@ def test_another_form_has_to_gain_more_than_noise(times, form, weight, measured,
     assert fastest(weight) == form
 
 
-def test_a_huge_map_is_told_apart_in_fewer_rounds(weight, measured, monkeypatch):
-    """Here the lists end after three rounds."""
-    clocked(monkeypatch, {"plain": [0.2] * 5, "transposed": [0.1] * 5})
-    assert fastest(weight) == "transposed"
-
-
 def test_a_trifle_is_left_as_it_is(weight, measured, monkeypatch):
     monkeypatch.setattr(products, "_TRIFLE_S", 1e-3)
     clocked(monkeypatch, {"plain": [1e-5] * 2, "transposed": [1e-6] * 2})
@@ -205,16 +199,3 @@ def test_what_cannot_be_packed_is_refused(make_backbone):
         products.UsageError, match=r"can be packed where they are all torch\.float32.*got torch\.float16 on"
     ):
         backbone.step.pack(backbone.model.modules())
-
-
-def test_a_form_is_timed_with_its_code_at_hand_and_the_weight_out_of_the_caches(weight, measured, monkeypatch):
-    """As in a step, where the same form has just served another map: what is read once for all of them counts for
-    nothing.
-    """
-    calls = []
-    monkeypatch.setattr(products, "compute", lambda form, _, used, *__: calls.append((form, used is weight)))
-    fastest(weight, copy=packed(weight))
-    timed = [place for place, (_, own) in enumerate(calls) if own][2 * len(FORMS) :]
-    assert len(timed) >= 2 * len(FORMS)
-    for place in timed:
-        assert calls[place - 1] == (calls[place][0], False)

@@ -1,8 +1,7 @@
 """What users get wrong, one row for each kind of mistake, with the kind of error it has to end in.
 
 A case is (what is given, kind, words): the words stand in the message, white space aside. `Usage` is the kind of a
-mistake that the parser of the command line finds. `{model}` is a tiny model, `{here}` the current folder, `{entry}` one
-of the board.
+mistake that the parser of the command line finds. `{model}` is a tiny model, `{here}` the current folder.
 """
 
 USAGE, ENVIRONMENT, PLUGIN, PARSER = "Usage error", "Environment problem", "Plugin fault", "Usage"
@@ -12,7 +11,6 @@ _NANO = ("nano", "--tasks", "nano_math")
 ARGUMENTS = [
     # An option without a value, such as a variable of the shell that is not set, or with several.
     (("run", "--out", ""), USAGE, "--out needs a value"),
-    (("check", ""), USAGE, "needs a value"),
     (("run", "--methods", "dense", "--methods", "mod"), USAGE, "got it 2 times. Give it once; a list has commas"),
     (("run", "--tasks", "nano_math", "nano_qa"), PARSER, "nano_qa"),
     (("run", "--methode", "mod"), PARSER, "--methods"),
@@ -22,23 +20,17 @@ ARGUMENTS = [
     (("run", "--methods", "dense,mod,dense"), USAGE, "every item of a list stands there once"),
     (("run", "--seeds", "1,,2"), USAGE, "before every comma"),
     (("run", "--methods", "dense mod"), USAGE, "Several are separated by commas: dense,mod"),
-    (("inspect", *_NANO, "--savings", "0,0"), USAGE, "every item of a list stands there once"),
     # Numbers out of their range, and what is no number.
     (("run", "--seeds", "1001"), USAGE, "--seeds is wrong: a run has from 1 to 1000 seeds, got 1001"),
     (("run", "--seeds", "one"), USAGE, "--seeds takes a number n for the seeds 1 to n, or a list"),
     (("run", "--levels", "5"), USAGE, "Write 0.05 for 5 %"),
-    (("run", "--levels", "10%"), USAGE, "--levels takes saved shares"),
     (("run", "--limit", "0"), USAGE, "--limit is wrong"),
     (("run", "--limit", "all"), PARSER, "'all'"),
     (("run", "--train-steps", "9" * 12), USAGE, "Lower --train-steps"),
     (("run", "--set", "train.batch_size=many"), USAGE, "--set train.batch_size is wrong: a whole number is needed"),
-    (("run", "--set", "train.betas=0.9"), USAGE, "--set train.betas is wrong: a list is needed, such as `[a, b]`"),
-    (("run", "--set", "train.lora=[4]"), USAGE, "--set train.lora is wrong: keys with values are needed"),
     (("rates", "--methods", "gateskip", "--grid", "0"), USAGE, "--grid takes learning rates above 0 and up to 100"),
     (("steps", "--steps", "320,960"), USAGE, "twice the one before"),
     (("time", "--batch", "0"), USAGE, "--batch takes whole numbers from 1"),
-    (("time", "--savings", "2"), USAGE, "--savings takes shares"),
-    (("samples", "last", "--level", "15"), PARSER, "--level"),
     # Words that are none of those there are.
     (("run", "--axis", "watts"), USAGE, "--axis is wrong"),
     (("run", "--overwrite", "sometimes"), PARSER, "only-missing"),
@@ -51,16 +43,11 @@ ARGUMENTS = [
     (("run", "--methods", "gateskip[shape=round]"), USAGE, "shape is wrong"),
     (("run", "--methods", "gateskip[sparsity_weight=nan]"), USAGE, "finite"),
     (("run", "--tasks", "gsm8"), USAGE, "Did you mean 'gsm8k'?"),
-    (("run", "--tasks", "hellaswagg"), USAGE, "Did you mean 'hellaswag'?"),
-    (("run", "--tasks", "nano_math", "--train-on", "nano_mat"), USAGE, "Did you mean 'nano_math'?"),
     (("run", "--tasks", "piqa"), USAGE, "--train-on nano_math"),
     (("run", "--config", "nanno"), USAGE, "Did you mean 'nano'?"),
-    (("run", "--config", "{here}"), USAGE, "`adaptive-bench list configs` shows the presets"),
-    (("run", "--launcher", "slrum"), USAGE, "Did you mean 'slurm'?"),
     (("list", "runs", "--since", "yesterday"), USAGE, "a day like 2026-11-20"),
     # What does not go together.
     (("check", "mod", "--all"), USAGE, "check takes methods or --all"),
-    (("inspect", *_NANO), USAGE, "no --methods"),
     (("inspect", *_NANO, "--methods", "gateskip"), USAGE, "a method that needs none"),
     (("steps", "--methods", "base"), USAGE, "methods that are trained"),
     (("new-method", "gateskip"), USAGE, "exists already"),
@@ -71,11 +58,8 @@ ARGUMENTS = [
     (("show", "nowhere"), USAGE, "no such run"),
     (("status", "--out", "nowhere"), ENVIRONMENT, "'nowhere' does not exist"),
     (("leaderboard",), ENVIRONMENT, "adaptive-bench run"),
-    (("leaderboard", "submit", "{here}"), USAGE, "An entry is made of a run, but"),
-    (("samples", "{entry}"), USAGE, "is an entry of a board"),
     (("inspect", *_NANO, "-o", "page.doc"), USAGE, "ends in one of .html"),
     (("steps", "-o", "/dev/null/x"), ENVIRONMENT, "/dev/null/x"),
-    (("run", "--plugin", "absent.py"), USAGE, "there is no"),
 ]
 # Files given with --config; the file is `mine.yaml`.
 _GOOD = "methods: [dense]\ntasks: [nano_qa_ll]\n"
@@ -84,16 +68,12 @@ CONFIGS = [
     ("a: [", USAGE, "not valid YAML"),
     (b"\xff\xfe\x00methods", ENVIRONMENT, "cannot be read"),
     ("methods: [mod, static_depth[trained=true]]\n", USAGE, "quote what has brackets"),
-    ("extends: mine.yaml\n", USAGE, "extends one preset, by its name, got mine.yaml. Write for example extends"),
     ("methods: [dense]\n", USAGE, "'tasks' is needed"),
     (_GOOD + "methods: [mod]\n", USAGE, "every key stands once, got 'methods' 2 times"),
     (_GOOD + "metods: [mod]\n", USAGE, "Did you mean 'methods'?"),
     (_GOOD + "train: {limit: 1}\n", USAGE, "Write it as {'evaluation': {'limit': ...}}"),
-    (_GOOD + "train: {learning_rate: 0}\n", USAGE, "'train.learning_rate'"),
     (_GOOD + "train: {batch_size: 32, accumulation: 5}\n", USAGE, "must divide"),
-    (_GOOD + "evaluation: {grid: [0, 5]}\n", USAGE, "Write 0.05 for 5 %"),
     (_GOOD + "model: no\n", USAGE, "'model' is wrong in mine.yaml: text is needed, got False"),
-    (_GOOD + "seeds:\n", USAGE, "'seeds' is wrong in mine.yaml: it has no value. Write one"),
 ]
 # The file is `mine.py`; `run --plugin mine.py --methods mine`.
 _REGISTER = "from adaptive_bench.registry import register\n"
@@ -105,12 +85,6 @@ _METHOD = _REGISTER + (
     "    def decide(self, view): return {}\n"
 )
 PLUGINS = [
-    ("x = 1\n", USAGE, "which does not"),
-    ("import no_such_module\n", PLUGIN, "mine.py, line 1"),
-    ("def broken(:\n", PLUGIN, "mine.py, line 1"),
-    (_REGISTER + "register('metods', 'mine')(object)\n", PLUGIN, "plugin group is one of"),
-    (_REGISTER + "register('methods', 'bad name!')(object)\n", PLUGIN, "A registered name has letters"),
-    (_REGISTER + "register('methods', 'dense')(object)\n", PLUGIN, "exists already"),
     (_REGISTER + "register('methods', 'mine')(object)\n", PLUGIN, "subclass of adaptive_bench.method.Method"),
     (_METHOD.format("None"), PLUGIN, "must give a Decision, got NoneType"),
     (_METHOD.format("Decision(keep=view.hidden[..., 0])"), PLUGIN, "got torch.float32 of shape (2, 24)"),
@@ -123,33 +97,25 @@ MODELS = [
     (("--model", "file"), ENVIRONMENT, "Name its folder: --model"),
     (("--model", "{here}"), ENVIRONMENT, "config.json"),
     (("--config", "nano", "--model", "{model}"), USAGE, "is for nano and nano_qwen3, got the model"),
-    (("--model", "{model}", "--device", "gpu"), USAGE, "A device is"),
     (("--model", "{model}", "--device", "cuda:99"), USAGE, "A device is"),
     (("--model", "{model}", "--num-fewshot", "100000"), USAGE, "Lower --num-fewshot: at most 99"),
     (("--model", "{model}", "--tasks", "nano_qa", "--num-fewshot", "20"), USAGE, "context of 512 tokens"),
     (("--model", "{model}", "--out", "file/below"), ENVIRONMENT, "--out"),
-    (("--model", "{model}", "--methods", "free[shallow_layers=99]"), USAGE, "FREE needs"),
-    (("--model", "{model}", "--axis", "time"), USAGE, "adaptive-bench time"),
 ]
 # A model folder with one file changed: (file, what becomes of it, kind, words).
 FOLDERS = [
     ("config.json", None, ENVIRONMENT, "no config.json"),
-    ("config.json", "{", ENVIRONMENT, "must describe a model in JSON"),
     ("config.json", '{"model_type": "gpt2"}', ENVIRONMENT, "model_type 'gpt2'"),
     ("config.json", ('"num_hidden_layers": 2', '"num_hidden_layers": 3'), ENVIRONMENT, "weights"),
     ("model.safetensors", None, ENVIRONMENT, "save_pretrained"),
     ("model.safetensors", 1000, ENVIRONMENT, "Copy or save the model again"),
     ("tokenizer.json", None, ENVIRONMENT, "tokenizer"),
-    ("tokenizer.json", 500, ENVIRONMENT, "tokenizer"),
-    ("tokenizer_config.json", ("</s>", "</nothing>"), ENVIRONMENT, "tokenizer"),
 ]
 # Rows of `gsm8k/test.jsonl` in the data folder.
 _RIGHT = '{"question": "One and one?", "answer": "It is two.\\n#### 2"}\n'
 DATA = [
     (None, ENVIRONMENT, "test.jsonl"),
-    ("", ENVIRONMENT, "gsm8k"),
     (_RIGHT + _RIGHT[:30], ENVIRONMENT, "gsm8k"),
-    (_RIGHT.replace("two", "zw\u00f6i").encode("latin-1"), ENVIRONMENT, "gsm8k"),
     (_RIGHT.replace("answer", "anser"), ENVIRONMENT, "answer"),
     (_RIGHT + '{"question": "Two and two?", "answer": null}\n', ENVIRONMENT, "answer"),
     (_RIGHT + '{"question": "Two and two?", "answer": "It is 4."}\n', ENVIRONMENT, "a number behind ####"),

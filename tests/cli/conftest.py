@@ -2,10 +2,13 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from adaptive_bench.cli import main
+from adaptive_bench.config_file import load_config
+from adaptive_bench.runs import run
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,15 @@ class Result:
     exit_code: int
     stdout: str
     stderr: str
+
+
+@pytest.fixture(scope="session")
+def smoke_run(tmp_path_factory) -> Path:
+    """The folder of a finished smoke run on nano; whoever changes it copies its `out`, two folders above."""
+    methods = "dense,gateskip,gateskip@paper,static_depth"
+    return run(
+        load_config("smoke", {"methods": methods, "out": tmp_path_factory.mktemp("out"), "device": "cpu"})
+    ).folder
 
 
 @pytest.fixture

@@ -12,24 +12,10 @@ from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.runs.planning.backbones import find_backbone
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """The folder of a finished smoke run on nano."""
-    from adaptive_bench.config_file import load_config
-    from adaptive_bench.runs import run
-
-    changes = {
-        "methods": "dense,gateskip,gateskip@paper,static_depth",
-        "out": tmp_path_factory.mktemp("out"),
-        "device": "cpu",
-    }
-    return run(load_config("smoke", changes)).folder
-
-
 @pytest.mark.parametrize("spec", ["gateskip", "gateskip@paper"])
-def test_an_exported_folder_is_a_model_with_a_card(spec, command, finished, tmp_path, monkeypatch):
+def test_an_exported_folder_is_a_model_with_a_card(spec, command, smoke_run, tmp_path, monkeypatch):
     monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
-    result = command("export-model", str(finished), "-o", "shared", "--method", spec)
+    result = command("export-model", str(smoke_run), "-o", "shared", "--method", spec)
     assert result.exit_code == 0, result.stderr
     model = AdaptiveModel.from_pretrained(tmp_path / "shared")
     assert str(model.spec) == spec and load_tokenizer(tmp_path / "shared").eos_token_id is not None
@@ -38,13 +24,13 @@ def test_an_exported_folder_is_a_model_with_a_card(spec, command, finished, tmp_
     assert yaml.safe_load(front)["tags"] == ["adaptive-computation", "gateskip"]
     assert f"`{spec}` on a 6-layer llama" in text and 'from_pretrained("shared")' in text and "| dense" in text
     assert f"| {spec} " in text and text.count("| gateskip") == text.count(f"| {spec} ")
-    again = command("export-model", str(finished), "-o", "shared", "--method", spec)
+    again = command("export-model", str(smoke_run), "-o", "shared", "--method", spec)
     assert again.exit_code == 2 and "exists" in again.stderr
 
 
-def test_without_some_layers_it_is_a_plain_model_that_a_run_takes(command, finished, tmp_path, monkeypatch):
+def test_without_some_layers_it_is_a_plain_model_that_a_run_takes(command, smoke_run, tmp_path, monkeypatch):
     monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
-    asked = ("export-model", str(finished), "-o", "small", "--method")
+    asked = ("export-model", str(smoke_run), "-o", "small", "--method")
     for spec, layers, told in [
         ("gateskip", 1, "a method whose dial is a number of layers, got gateskip"),
         ("static_depth", 6, "--without-layers is from 1 to 5, so that one layer stays, got 6"),
@@ -61,7 +47,7 @@ def test_without_some_layers_it_is_a_plain_model_that_a_run_takes(command, finis
     assert "leaves out: 2, 4, counted from 0" in (tmp_path / "small" / "README.md").read_text()
 
 
-def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(command, finished, tmp_path, monkeypatch):
+def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(command, smoke_run, tmp_path, monkeypatch):
     from adaptive_bench.runs.planning import backbones
 
     here = backbones.find_backbone("nano")
@@ -70,7 +56,7 @@ def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(comm
     monkeypatch.setattr(backbones, "find_backbone", lambda name: hub)
     monkeypatch.setattr(GateSkip, "freezes_backbone", property(lambda self: True))
     monkeypatch.setattr(GateSkip, "starts_from", classmethod(lambda cls, spec: None))
-    result = command("export-model", str(finished), "-o", "light", "--method", "gateskip")
+    result = command("export-model", str(smoke_run), "-o", "light", "--method", "gateskip")
     assert result.exit_code == 0, result.stderr
     folder = tmp_path / "light"
     assert not (folder / "backbone").exists() and (folder / "method.safetensors").is_file()
@@ -81,22 +67,22 @@ def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(comm
 
 
 @pytest.mark.parametrize("content", ["[", '{"a": 1}'])
-def test_a_damaged_table_is_said(command, finished, tmp_path, monkeypatch, content):
+def test_a_damaged_table_is_said(command, smoke_run, tmp_path, monkeypatch, content):
     monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
-    table = finished / "table.json"
+    table = smoke_run / "table.json"
     whole = table.read_bytes()
     table.write_text(content)
     try:
-        result = command("export-model", str(finished), "-o", "shared", "--method", "gateskip")
+        result = command("export-model", str(smoke_run), "-o", "shared", "--method", "gateskip")
     finally:
         table.write_bytes(whole)
     assert result.exit_code == 1 and "Environment problem" in result.stderr and "table.json" in result.stderr
     assert not (tmp_path / "shared").exists()
 
 
-def test_a_quantized_run_is_refused_with_the_reason(command, finished, tmp_path):
+def test_a_quantized_run_is_refused_with_the_reason(command, smoke_run, tmp_path):
     (tmp_path / "other").mkdir()
-    text = (finished / "config.yaml").read_text()
+    text = (smoke_run / "config.yaml").read_text()
     about = yaml.safe_load(text)
     about["evaluation"]["quantize"] = "int8"
     (tmp_path / "other" / "config.yaml").write_text(yaml.safe_dump(about))
@@ -105,13 +91,13 @@ def test_a_quantized_run_is_refused_with_the_reason(command, finished, tmp_path)
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_a_calibration_that_is_lost_or_damaged_is_told(command, finished, tmp_path, monkeypatch, gone):
+def test_a_calibration_that_is_lost_or_damaged_is_told(command, smoke_run, tmp_path, monkeypatch, gone):
     monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     copied = tmp_path / "out"
-    shutil.copytree(finished.parent.parent, copied)
+    shutil.copytree(smoke_run.parent.parent, copied)
     for file in (copied / "records").glob("*/checkpoint/calibration/gateskip/*"):
         file.unlink() if gone else file.write_bytes(b"")
-    result = command("export-model", str(copied / "runs" / finished.name), "-o", "new", "--method", "gateskip")
+    result = command("export-model", str(copied / "runs" / smoke_run.name), "-o", "new", "--method", "gateskip")
     assert result.exit_code == 1 and not (tmp_path / "new").exists()
     assert ("there is nothing of it in" if gone else "A stored calibration must be readable") in " ".join(
         result.stderr.split()

@@ -45,8 +45,12 @@ def test_json_has_the_report(command, folder):
 
 
 def test_chat_and_stop_strings_are_those_of_transformers(command, folder):
-    """The prompt of its `apply_chat_template` with system and thinking, the text of its `generate` with the strings."""
+    """The prompt of its `apply_chat_template` with system and thinking, the text of its `generate` with the strings;
+    greedy, as --temperature 0 says, of a model whose generation config asks for samples too.
+    """
     tokenizer, model = load_tokenizer(folder), AdaptiveModel.from_pretrained(folder)
+    model.generation_config.update(do_sample=True, temperature=3.0)
+    model.save_pretrained(folder)
     tokenizer.chat_template = (
         "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[bot]{% endif %}"
         "{% if enable_thinking is defined and not enable_thinking %}!{% endif %}"
@@ -59,15 +63,13 @@ def test_chat_and_stop_strings_are_those_of_transformers(command, folder):
     whole = model.backbone_model.generate(**asked, **plain)[0, asked.input_ids.shape[1] :]
     stop = next(sign for sign in tokenizer.decode(whole[2:-2]) if sign.isascii() and sign.isprintable())
     own = model.backbone_model.generate(**asked, **plain, stop_strings=[stop, "###"], tokenizer=tokenizer)
-    options = ("--chat-template", "--system-prompt", "Be brief.", "--no-enable-thinking", "--max-new-tokens", "20")
-    result = command(
-        "generate", str(folder), "Hello", *options, "--stop-strings", stop, "--stop-strings", "###", "--json"
-    )
+    turn = ("Hello", "--chat-template", "--system-prompt", "Be brief.", "--no-enable-thinking")
+    limits = ("--max-new-tokens", "20", "--stop-strings", stop, "--stop-strings", "###")
+    result = command("generate", str(folder), *turn, *limits, "--json")
     assert result.exit_code == 0, result.stderr
-    (found,) = json.loads(result.stdout)["texts"]
     written = own[0, asked.input_ids.shape[1] :]
-    assert found == {"prompt": "Hello", "text": tokenizer.decode(written, skip_special_tokens=True)}
-    assert len(written) < 20
+    text = tokenizer.decode(written, skip_special_tokens=True)
+    assert json.loads(result.stdout)["texts"] == [{"prompt": "Hello", "text": text}] and len(written) < 20
 
 
 def test_sampling_depends_on_the_seed(command, folder):

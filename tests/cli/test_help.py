@@ -6,10 +6,6 @@ import pytest
 
 from adaptive_bench.cli import COMMANDS
 
-OPTIONS = (
-    *("--methods", "--tasks", "--config", "--model", "--data-dir", "--seeds", "--levels", "--axis", "--limit"),
-    *("--num-fewshot", "--train-steps", "--train-on", "--out", "--device", "--plugin", "--dry-run", "--debug"),
-)
 HELPED = ("run", "list", "check", "samples", "diff", "export")
 
 
@@ -41,12 +37,6 @@ def test_module_and_package_import_no_torch():
         "import sys, adaptive_bench, adaptive_bench.config, adaptive_bench.progress; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_every_option_of_run_is_documented(command):
-    text = command("run", "--help").stdout
-    for option in OPTIONS:
-        assert option in text
 
 
 def test_brackets_of_a_spec_survive_the_formatting(command):

@@ -7,8 +7,6 @@ import pytest
 import typer
 
 from adaptive_bench.cli import app
-from adaptive_bench.config_file import load_config
-from adaptive_bench.runs import run
 
 NAME = "RUN"  # stands for the run's name
 CHEAP = ("--device", "cpu")
@@ -29,29 +27,21 @@ COMMANDS = {
         *("--savings", "0,0.2", "--rounds", "1", *CHEAP),
     ),
     "speculate": (
-        *("speculate", NAME, "--method", "gateskip", "--tasks", "nano_qa", "--savings", "0.2", "--batch", "1"),
+        *("speculate", NAME, "--method", "gateskip", "--tasks", "nano_math", "--savings", "0.2", "--batch", "1"),
         *("--limit", "2", "--max-new-tokens", "8", "--rounds", "1", *CHEAP),
     ),
-    "headroom": ("headroom", NAME, "--tasks", "nano_qa", "--limit", "2", "--levels", "0.1,0.9", *CHEAP),
+    "headroom": ("headroom", NAME, "--tasks", "nano_math", "--limit", "2", "--levels", "0.1,0.9", *CHEAP),
     "generate": ("generate", NAME, "--method", "gateskip", "--saving", "0.1", "--max-new-tokens", "4", "1 + 1", *CHEAP),
-    "inspect": ("inspect", NAME, "--tasks", "nano_qa", "--limit", "2", *CHEAP),
-    "inspect-paper": ("inspect", NAME, "--tasks", "nano_qa", "--limit", "2", "--paper", *CHEAP),
+    "inspect": ("inspect", NAME, "--tasks", "nano_math", "--limit", "2", *CHEAP),
+    "inspect-paper": ("inspect", NAME, "--tasks", "nano_math", "--limit", "2", "--paper", *CHEAP),
     "check": ("check", "dense", "--family", "llama"),
 }
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A folder with a finished run of seconds."""
-    home = tmp_path_factory.mktemp("json")
-    values = {"methods": "dense,gateskip", "tasks": "nano_qa", "out": home / "runs", "device": "cpu"}
-    return home, run(load_config("smoke", values), jobs=1).folder.name
-
-
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_prints_json_alone(command, finished, tmp_path, name):
-    home, called = finished
-    shutil.copytree(home / "runs", tmp_path / "runs")
+def test_a_command_prints_json_alone(command, smoke_run, tmp_path, name):
+    called = smoke_run.name
+    shutil.copytree(smoke_run.parents[1], tmp_path / "runs")
     if name == "verify":
         authors = ("--authors", "A. Name", "--licence", "CC0-1.0")
         assert command("leaderboard", "submit", called, "-o", "entries", *authors).exit_code == 0

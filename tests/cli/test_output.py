@@ -1,12 +1,11 @@
 """Every command that writes to a file of the user's treats it by one rule (see `adaptive_bench.output`)."""
 
 import json
-import os
-import threading
 
 import pytest
 
 from adaptive_bench.store.results import write_run
+from adaptive_bench.testing import check_specs
 
 WRITERS = {
     "export": ("export", "few", "-o"),
@@ -32,27 +31,19 @@ def few(command, tmp_path):
     (tmp_path / "few" / "config.yaml").write_text(config)
 
 
+@pytest.fixture(scope="module")
+def report():
+    """What the checks find."""
+    return check_specs("static_depth@bench", ["llama"])
+
+
 @pytest.fixture
-def write(command, monkeypatch):
+def write(command, monkeypatch, report):
     """`write(writer, target)`: give a command that writes to a target."""
+    monkeypatch.setattr("adaptive_bench.testing.check_specs", lambda *_, **__: report)
     monkeypatch.setattr("adaptive_bench.registry._registered", {})
     monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     return lambda writer, target: command(*WRITERS[writer], str(target))
-
-
-@pytest.mark.parametrize("writer", WRITERS)
-def test_a_pipe_gets_what_a_file_would(write, writer, tmp_path):
-    file, pipe, found = tmp_path / "file", tmp_path / "pipe", []
-    os.mkfifo(pipe)
-    assert write(writer, file).exit_code == 0
-    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()), daemon=True)
-    reader.start()
-    assert write(writer, pipe).exit_code == 0
-    assert pipe.is_fifo(), "a file took its place"
-    reader.join(10)
-    if writer != "check":  # how long it took is part of it
-        assert found == [file.read_bytes()]
-    assert found[0]
 
 
 @pytest.mark.parametrize("writer", [name for name in WRITERS if "Parquet" not in name])
@@ -77,9 +68,3 @@ def test_a_link_is_written_through(write, writer, tmp_path):
 def test_a_folder_is_not_written_to_standard_output(command, tmp_path, arguments):
     result = command(*arguments, "-")
     assert result.exit_code == 2 and "standard output" in result.stderr and not (tmp_path / "-").exists()
-
-
-def test_a_new_folder_comes_about_where_a_link_leads(command, tmp_path):
-    (tmp_path / "link").symlink_to("target")
-    assert command("new-method", "mine", "-o", "link").exit_code == 0
-    assert (tmp_path / "link").is_symlink() and (tmp_path / "target" / "mine.py").is_file()

@@ -6,6 +6,7 @@ is no branch's work, is the only thing the counter sees and the ledger does not:
 
 import pytest
 import torch
+from covering import each_once
 from pretended_accelerator import DEVICE, pretended
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -34,8 +35,7 @@ def set_dial(model, saved_tokens):
     model.dial = model.method.dial_for(min(saved_tokens, model.method.max_saved_tokens))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize(("spec", "family"), each_once(SPECS, FAMILIES))
 def test_prefill_and_decode(spec, family, shared_model, random_text):
     """X8: a left-padded prompt, a right-padded one, and generation in which rows finish, skipping nothing or a lot."""
     model, ids = shared_model(spec, family, "eager"), random_text(3, 20)

@@ -13,15 +13,13 @@ from adaptive_bench.engine.call import EngineCall
 from adaptive_bench.model.static_decode import StaticSteps
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "granite", "olmo2", "phi3", "smollm3")
-VARIABLE = "ADAPTIVE_BENCH_RANDOM_SHAPES"  # shapes drawn by each test, over all families: 1000 for a thorough run
+TIMES = int(os.environ.get("ADAPTIVE_BENCH_RANDOM_SHAPES", 1))  # so many times as many shapes: 4 in `make test-all`
 LENGTH = 12  # twice the sliding windows of the tiny models
 
 
-def drawn(by_default):
-    """Settings of a test that draws so many shapes for each family, or as many as the environment asks for."""
-    asked = os.environ.get(VARIABLE)
-    count = by_default if asked is None else -(-int(asked) // len(FAMILIES))
-    return settings(max_examples=count, deadline=None, derandomize=True)
+def drawn(shapes):
+    """Settings of a test that draws so many shapes for each family, or as many times that as the environment says."""
+    return settings(max_examples=TIMES * shapes, deadline=None, derandomize=True)
 
 
 @st.composite
@@ -57,7 +55,7 @@ def feed(model, text, calls):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@drawn(60)
+@drawn(15)
 @given(data=st.data())
 def test_executors_follow_the_definitions(
     family, data, shared_backbone, make_pattern, run_pattern, reference, random_text
@@ -101,7 +99,7 @@ def writings(draw):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@drawn(40)
+@drawn(10)
 @given(data=st.data())
 def test_steps_of_a_fixed_shape_follow_the_definitions(
     family, data, shared_backbone, make_pattern, run_pattern, reference, random_text
@@ -124,7 +122,7 @@ def test_steps_of_a_fixed_shape_follow_the_definitions(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@drawn(10)
+@drawn(3)
 @given(data=st.data())
 def test_repeated_steps_follow_the_definitions(
     family, data, shared_backbone, make_pattern, run_pattern, reference, random_text

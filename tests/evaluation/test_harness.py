@@ -24,7 +24,10 @@ MODELS = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "models"
 TASKS = {"nano_math": 4, "nano_qa_ll": 6}  # documents
 
 
-@pytest.fixture(scope="module", params=["tiny", "tinystories-llama-3M", "tinyllamas-stories260K"])
+@pytest.fixture(
+    scope="module",
+    params=["tiny", pytest.param("tinystories-llama-3M", marks=pytest.mark.slow), "tinyllamas-stories260K"],
+)
 def pair(request):
     """A dense model, the same one as an adaptive model, and the tokenizer."""
     if request.param == "tiny":
@@ -66,13 +69,17 @@ def assert_alike(ours, theirs):
                     assert one[0][0] == pytest.approx(two[0][0], abs=1e-3) and one[0][1] == two[0][1]
 
 
-def test_lm_evals_own_class_gives_the_dense_models_numbers(pair):
+@pytest.fixture(scope="module")
+def theirs(pair):
+    """What lm-eval's own class answers with the dense model."""
+    plain, _, tokenizer = pair
+    return answers(HFLM(pretrained=plain, tokenizer=deepcopy(tokenizer), batch_size=3))
+
+
+def test_lm_evals_own_class_gives_the_dense_models_numbers(pair, theirs):
     """`HFLM(pretrained=model)`, texts and scores document by document."""
-    plain, model, tokenizer = pair
-    ours, theirs = (
-        answers(HFLM(pretrained=each, tokenizer=deepcopy(tokenizer), batch_size=3)) for each in (model, plain)
-    )
-    assert_alike(ours, theirs)
+    _, model, tokenizer = pair
+    assert_alike(answers(HFLM(pretrained=model, tokenizer=deepcopy(tokenizer), batch_size=3)), theirs)
 
 
 def test_a_pipeline_writes_what_the_dense_model_writes(pair):
@@ -120,11 +127,10 @@ def folder(pair, tmp_path):
     return tmp_path / "saved"
 
 
-def test_the_model_of_a_folder(folder, pair):
+def test_the_model_of_a_folder(folder, pair, theirs):
     """`adaptive` in lm-eval's registry: the dense numbers at saving 0, the suite's own at another."""
-    plain, model, tokenizer = pair
+    _, model, tokenizer = pair
     settings = {"model_args": f"pretrained={folder}", "device": "cpu", "batch_size": 3}
-    theirs = answers(HFLM(pretrained=plain, tokenizer=deepcopy(tokenizer), batch_size=3))
     assert_alike(answers(harness.NAME, **settings), theirs)
     settings["model_args"] += ",saving=0.3"
     found = answers(harness.NAME, **settings)
@@ -201,14 +207,3 @@ def test_an_end_token_that_is_spelled_out_ends_the_text(pair):
     ours = ask(AdaptiveLM(model, tokenizer, batch_size=1), "generate_until", prompt, settings)
     assert ours == theirs
     assert spelled not in ours and len(ours) < len(free)
-
-
-@pytest.mark.parametrize("prompt", ["Once upon", ""])
-def test_a_continuation_of_no_tokens_is_refused_as_lm_eval_does(prompt, pair):
-    """There it is an assertion that names nothing; here the document is shown."""
-    plain, model, tokenizer = pair
-    with pytest.raises((AssertionError, IndexError)):
-        ask(HFLM(pretrained=plain, tokenizer=deepcopy(tokenizer), batch_size=1), "loglikelihood", prompt, "")
-    with pytest.raises(UsageError, match=r"between 1 and \d+ tokens .*, got 0 for ''") as error:
-        ask(AdaptiveLM(model, tokenizer, batch_size=1), "loglikelihood", prompt, "")
-    assert prompt in str(error.value)

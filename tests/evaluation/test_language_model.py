@@ -97,20 +97,6 @@ def test_rolling_loglikelihoods_are_those_of_the_plain_model(
         assert found == pytest.approx(reference.loglikelihood_rolling(texts, disable_tqdm=True), rel=1e-4)
 
 
-def test_a_whole_text_is_scored_after_the_start_token_and_the_start_token_is_not(
-    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
-) -> None:
-    text = "Tom has 15 apples."
-    ids = torch.tensor([tokenizer(text).input_ids])
-    assert ids[0, 0] == tokenizer.bos_token_id
-    with torch.inference_mode():
-        scores = dense(input_ids=ids).logits.log_softmax(-1)[0, :-1].gather(-1, ids[0, 1:, None])
-    (found,) = AdaptiveLM(dense, tokenizer, batch_size=1).loglikelihood_rolling(
-        _requests("loglikelihood_rolling", [(text,)])
-    )
-    assert found == pytest.approx(float(scores.sum()), rel=1e-5)
-
-
 @pytest.mark.parametrize("batch_size", [1, 3])
 @pytest.mark.parametrize("until", [["a"], ["zz", " "], []])
 def test_greedy_text_is_that_of_the_plain_model(

@@ -90,7 +90,7 @@ def test_no_document_sees_its_own_answer(lay_out: Any, splits: str, of_tested: b
 
 def test_nor_in_lm_evals_own_command(lay_out: Any, tmp_path: Path) -> None:
     lay_out("test_split: test", "plain")
-    loaded: Any = SuiteTasks(include_path=str(tmp_path)).load(["shown"])["tasks"]["shown"]
+    loaded: Any = SuiteTasks(include_path=str(tmp_path), include_defaults=False).load(["shown"])["tasks"]["shown"]
     loaded.set_config("num_fewshot", SHOTS)
     loaded.set_fewshot_seed(FEWSHOT_SEED)
     loaded.build_all_requests()

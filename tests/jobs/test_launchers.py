@@ -223,11 +223,6 @@ def test_kubernetes_gets_one_index_for_each_cell(manifest, request_of):
     assert done.stdout.split()[-2:] == ["--cell", names[1]]
 
 
-def test_the_manifest_is_valid_by_the_schema_of_kubernetes(manifest):
-    validate = pytest.importorskip("kubernetes_validate", reason="needs the package kubernetes-validate")
-    validate.validate(manifest, validate.latest_version(), strict=True)
-
-
 def test_kubernetes_needs_a_shared_volume(request_of):
     with pytest.raises(UsageError, match="--resources"):
         kubernetes.launch(request_of())

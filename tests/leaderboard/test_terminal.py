@@ -91,19 +91,10 @@ def test_the_answer_stands_above_the_table(compared):
     assert "ahead of random skipping" in before and "ahead of every other method" in before
 
 
-@pytest.mark.parametrize(
-    ("scores", "not_said", "said"),
-    [
-        ({"mod": 0.8, "calm": 0.75, "random_skip": 0.2}, "every other method", "calm is not told apart"),
-        ({"mod": 0.8, "random_skip": 0.75}, ", ahead of random", "no method is certainly ahead of random skipping"),
-        ({"mod": 0.8}, "ahead of", "no random skipping to compare with"),
-        ({"mod": 0.8, "random_skip": 0.2}, "and of static", "skipping whole layers would keep as much was not"),
-        ({"mod": 0.8, "static_depth": 0.78}, "whole layers would keep", "mod keeps"),
-    ],
-)
-def test_the_answer_claims_no_more_than_intervals_carry(compared, scores, not_said, said):
-    text = " ".join(compared(**scores).split())
-    assert not_said not in text and said in text
+def test_that_the_control_of_whole_layers_was_not_measured_is_said(compared):
+    text = " ".join(compared(mod=0.8, random_skip=0.2).split())
+    assert "skipping whole layers would keep as much was not" in text
+    assert "whole layers would keep" not in " ".join(compared(mod=0.8, static_depth=0.78).split())
 
 
 @pytest.mark.parametrize("scores", [{}, {"random_skip": 0.5}, {"static_depth": 0.5}])

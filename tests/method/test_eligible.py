@@ -54,7 +54,17 @@ def test_every_method_says_where_it_may_skip(make_model, spec, text):
     assert described(make_model(spec).method.eligible_sites) == text
 
 
-@pytest.mark.parametrize("name", ["gateskip", "mod", "calm", "free", "router_tuned_mod", "skiplayer", "static_depth"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mod",
+        "static_depth",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("gateskip", "calm", "free", "router_tuned_mod", "skiplayer")
+        ),
+    ],
+)
 def test_and_skips_nowhere_else(name):
     """The variants too, that other tests of conformance leave out."""
     for spec in method_specs(name):

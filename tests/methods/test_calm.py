@@ -42,17 +42,6 @@ def _middle_dial(model, ids, answer):
 
 
 @torch.no_grad()
-def test_above_one_nobody_exits(shared_model, ids, answer, watch, depth):
-    """T-CA1: with a threshold above 1 the logits are the base model's, bit for bit, and every token runs all layers."""
-    model = shared_model("calm")
-    model.dial = NEVER
-    with watch(model) as watched:
-        logits = model(ids, continuation_mask=answer).logits
-    assert torch.equal(logits, model.backbone_model(ids).logits)
-    assert bool((depth(watched) == LAYERS).all())
-
-
-@torch.no_grad()
 @pytest.mark.parametrize("min_exit", [1, 2])
 def test_at_the_minimum_every_token_that_writes_exits_at_the_first_exit(
     shared_model, ids, answer, writing, watch, depth, truncated, min_exit
@@ -183,24 +172,6 @@ def test_the_cosine_never_triggers_at_the_first_exit(shared_model, ids, answer, 
         model(ids, continuation_mask=answer)
     assert torch.equal(depth(watched), torch.where(writing, 1 + interval, LAYERS))
     assert model.method.max_saved_tokens == pytest.approx(1 - (1 + interval) / LAYERS)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("spec", ["calm", "calm[confidence=state]"])
-def test_a_row_exits_alike_in_any_batch(shared_model, ids, answer, watch, depth, spec):
-    """T-CA8: batchmates and padding move neither exits nor logits."""
-    model = shared_model(spec)
-    _middle_dial(model, ids, answer) if spec == "calm" else setattr(model, "dial", 0.7)
-    with watch(model) as watched:
-        together = model(ids, continuation_mask=answer).logits
-    depths = depth(watched)
-    assert depths[answer].unique().numel() > 1
-    padded = functional.pad(ids[2:3], (3, 0))
-    mask = (torch.arange(LENGTH + 3) >= 3)[None]
-    with watch(model) as watched:
-        alone = model(padded, mask.long(), continuation_mask=functional.pad(answer[2:3], (3, 0))).logits
-    assert torch.equal(depth(watched)[0, 3:], depths[2])
-    torch.testing.assert_close(alone[0, 3:], together[2], atol=1e-4, rtol=1e-4)
 
 
 @torch.no_grad()
@@ -344,18 +315,6 @@ def test_routers_learn_which_states_have_converged(make_model, make_backbone, id
     loss.backward()
     assert all(parameter.grad.any() for parameter in model.method.parameters())
     assert all(parameter.grad is None for parameter in backbone.parameters())
-
-
-@torch.no_grad()
-def test_routers_that_let_nobody_leave_save_nothing(make_model, ids, answer, writing):
-    """T-TI1: where all layers run, as in TIDE's released code, the booked saving is 0, and routers cost on top."""
-    model = make_model("calm[confidence=convergence]").eval()
-    model(ids, continuation_mask=answer)
-    report = model.compute_report()
-    dense = sum(map(sum, (report["counts"][phase]["dense_macs"] for phase in ("prefill", "decode"))), 0.0)
-    cost = int(writing.sum()) * (LAYERS - 1) * 128 * (model.backbone.hidden_size + 1)
-    assert report["saved"]["tokens"] == report["saved"]["core"] == 0.0
-    assert report["saved"]["net"] == pytest.approx(-cost / dense)
 
 
 def test_the_routers_are_trained_on_top_of_calm():

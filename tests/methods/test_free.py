@@ -106,18 +106,6 @@ def test_teachers_without_a_student_do_not_count():
     assert float(dynamic_distillation(students, teachers)) == pytest.approx(1.0)
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("dial", [1.0, NEVER])
-@pytest.mark.parametrize("spec", SPECS[:2])
-def test_a_threshold_of_one_never_exits(shared_model, ids, answer, spec, dial):
-    """T-FR4: with a threshold of 1 or more the deep model answers."""
-    model = shared_model(spec)
-    model.dial = dial
-    logits = model(ids, continuation_mask=answer).logits
-    torch.testing.assert_close(logits, model.backbone_model(ids).logits, atol=1e-4, rtol=1e-4)
-    assert model.compute_report()["saved"]["tokens"] == 0.0
-
-
 def _decode(model, ids, dials):
     """Feed a prompt and then token by token, each at its own dial; returns logits [B, T, V] and the cache."""
     output = model(ids[:, :PROMPT], use_cache=True)

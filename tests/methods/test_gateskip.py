@@ -174,28 +174,6 @@ def test_kv_policy_defaults(shared_model, random_text):
         assert model(random_text(1, 4), use_cache=True).past_key_values.policy == policy
 
 
-@pytest.mark.parametrize("spec", ["gateskip[skip_unit=layer]", "gateskip[skip_unit=layer]@paper"])
-@torch.no_grad()
-def test_layer_by_attention(spec, make_model, random_text):
-    """T-GS12, G11: the MLP of a layer skips exactly the tokens its attention skipped, in a batch, cached or not."""
-    model = make_model(spec)
-    model.dial = model.method.dial_for(0.3)
-    decide, kept = model.method.decide, {}
-
-    def spy(view):
-        decision = decide(view)
-        kept[view.site.branch] = decision.keep
-        if view.site.branch == "mlp":
-            assert torch.equal(kept["mlp"], kept["attention"]) and not kept["mlp"].all()
-        return decision
-
-    model.method.decide = spy
-    model(random_text(4, 16))
-    report = model.compute_report()
-    shares = [site["executed"] for site in report["sites"]]
-    assert shares[::2] == shares[1::2]
-
-
 def test_decisions_are_made_in_fp32(make_backbone, make_model, random_text):
     """G20, X18: gates read fp32 even on a bf16 backbone, so scores that differ by 1e-4 stay apart."""
     model = make_model("gateskip", backbone=make_backbone("llama").to(torch.bfloat16))
@@ -206,11 +184,3 @@ def test_decisions_are_made_in_fp32(make_backbone, make_model, random_text):
         model.executor = "masked"
         model(random_text(1, 4))
     assert set(seen) == {(torch.float32, torch.float32)}
-
-
-def test_bad_combinations(shared_backbone):
-    """Parameters that exclude each other are refused with the way out."""
-    with pytest.raises(UsageError, match="stride=9"):
-        AdaptiveModel.build(shared_backbone("llama"), "gateskip[stride=9]")
-    with pytest.raises(UsageError, match="skip_unit=layer"):
-        AdaptiveModel.build(shared_backbone("llama"), "gateskip[skip_unit=layer,skip_modules=mlp]")

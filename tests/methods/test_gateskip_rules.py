@@ -78,20 +78,6 @@ def test_a_rule_is_the_published_one(rule, rows, make_model, random_text, watche
                 assert torch.equal(valid & ~kept, reference(scores, valid, share)), (rows, share)
 
 
-@pytest.mark.parametrize(
-    ("rows", "share", "skipped"), [(1, 0.5, 0.0), (2, 0.05, 0.5), (4, 0.15, 0.25), (8, 0.15, 0.25), (16, 0.05, 0.0625)]
-)
-@torch.no_grad()
-def test_what_a_decode_step_skips(rows, share, skipped, make_model, random_text):
-    """G3, G6: by the released code, of scores that differ: floor(q (n - 1)) + 1 of n rows; of one row nobody."""
-    model, ids = make_model("gateskip@paper"), random_text(rows, 9)
-    output = model(ids[:, :8], use_cache=True)
-    model.dial = 1.0 - share
-    model.reset_ledger()
-    model(ids[:, 8:], past_key_values=output.past_key_values)
-    assert model.compute_report()["decode"]["tokens"] == pytest.approx(skipped)
-
-
 def test_scores_that_are_hard_to_rank():
     """The released rules on ties, on saturated gates, at both ends, and where nobody is real."""
     torch.manual_seed(0)

@@ -70,18 +70,6 @@ def test_kl_forms_differ():
     assert sparsity(gate, "kl_element", 0.5).item() > 0.1
 
 
-@pytest.mark.parametrize(("loss", "power"), [("l2", 2), ("l1", 1)])
-def test_penalty_is_a_mean_over_real_tokens(loss, power, trainee, training_batch):
-    """T-GS8: raw and unweighted in `loss_terms`; the mean over branches, real tokens and channels."""
-    model = trainee(f"gateskip[loss={loss}]")
-    ids, mask, labels = training_batch
-    gates = []
-    for gate in model.method.gates:
-        gate.register_forward_hook(lambda _, __, output: gates.append(torch.sigmoid(output)[mask]))
-    model(ids, mask, labels=labels)
-    assert model.loss_terms["sparsity"] == pytest.approx(torch.stack(gates).pow(power).mean().item(), rel=1e-5)
-
-
 @pytest.mark.parametrize(("detach", "reaches"), [("true", False), ("false", True)])
 def test_gradient_through_the_gate_input(detach, reaches, trainee, training_batch):
     """T-GS9: with detach the penalty trains the gates only; without it the backbone feels it."""
@@ -104,17 +92,6 @@ def test_gradient_through_the_gate_input(detach, reaches, trainee, training_batc
         if parameter.grad is not None and parameter.grad.any()
     ]
     assert bool(touched) == reaches
-
-
-def test_frozen_backbone(trainee, training_batch):
-    """X2: with `frozen=true` only the gates train."""
-    model = trainee("gateskip[frozen=true]")
-    ids, mask, labels = training_batch
-    model(ids, mask, labels=labels).loss.backward()
-    assert all(parameter.grad is None for parameter in model.backbone_model.parameters())
-    assert all(parameter.grad.abs().max() > 0 for parameter in model.method.parameters())
-    grouped = [parameter for group in model.parameter_groups(1e-3) for parameter in group["params"]]
-    assert {id(p) for p in grouped} == {id(p) for p in model.method.parameters()}
 
 
 def test_skipped_tokens_keep_their_kv_in_training(trainee, training_batch):

@@ -25,25 +25,3 @@ def test_penalty_and_its_gradient_are_those_of_the_masked_gates(padded, loss, tr
         torch.autograd.grad(ours, weight, retain_graph=True), torch.autograd.grad(plain, weight), strict=True
     ):
         assert torch.equal(one, other)
-
-
-def test_masking_a_scaled_update_equals_selecting_it():
-    from types import SimpleNamespace
-
-    from adaptive_bench.engine.masked import add_update
-
-    call = SimpleNamespace(backbone=SimpleNamespace(added=lambda site, update: update))
-    torch.manual_seed(0)
-    hidden, update, keep = torch.randn(2, 5, 4), torch.randn(2, 5, 4, requires_grad=True), torch.rand(2, 5) > 0.4
-    for scale in (torch.rand(2, 5, 4, requires_grad=True), None):
-        inputs = [update] if scale is None else [update, scale]
-        ours = add_update(call, None, hidden, update, scale, keep)
-        product = update if scale is None else update * scale
-        plain = hidden + torch.where(keep[..., None], product, 0.0)
-        assert torch.equal(ours, plain)
-        for one, other in zip(
-            torch.autograd.grad(ours.square().sum(), inputs),
-            torch.autograd.grad(plain.square().sum(), inputs),
-            strict=True,
-        ):
-            assert torch.equal(one, other)

@@ -88,18 +88,6 @@ def test_forecasts_are_booked_for_tokens_that_skip(make_model, make_backbone, id
     assert model.compute_report()["macs"]["overhead.adapter"] == skipped * 2 * WIDTH * RANK > 0
 
 
-@torch.no_grad()
-def test_the_dials_end_is_the_base_model(make_model, make_backbone, ids):
-    """T-IR5: everything executes, and the routers' MACs are booked."""
-    model = make_model("informed_routing", backbone=make_backbone("llama"))
-    model.dial = model.method.dial.skip_nothing
-    model.reset_ledger()
-    assert torch.equal(model(ids).logits, model.backbone_model(ids).logits)
-    macs = model.compute_report()["macs"]
-    assert macs["overhead.decision"] == 2 * LAYERS * ids.numel() * (WIDTH * 16 + 16 * 2)
-    assert macs["overhead.adapter"] == 0
-
-
 def test_stages_leave_alone_what_is_not_theirs(trainee, training_batch):
     """T-IR6: stage 1 trains the forecasters alone, stage 2 the routers alone; the backbone rests in both."""
     model = trainee("informed_routing[forecast_share=0.5]")

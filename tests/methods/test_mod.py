@@ -31,18 +31,6 @@ def test_exactly_k_tokens_per_sequence(capacity, kept, shared_model, random_text
         assert executed == pytest.approx(sum(kept) / 20 if layer in ROUTED else 1.0)
 
 
-@torch.no_grad()
-def test_full_capacity(shared_backbone, make_model, random_text):
-    """T-MoD2, X1: c=1 with r=1 is the base model (to rounding of h + r(h' - h)); with learned r it is not."""
-    ids, base = random_text(2, 9), shared_backbone("llama")
-    model = make_model("mod")
-    assert (model(ids).logits - base(ids).logits).abs().max() > 0.1
-    for router in model.method.routers.values():
-        router.weight.zero_(), router.bias.fill_(1.0)
-    for model.executor in ("packed", "masked"):
-        torch.testing.assert_close(model(ids).logits, base(ids).logits, atol=1e-4, rtol=0)
-
-
 @pytest.mark.parametrize("hidden", [64, 256, 2048])
 @pytest.mark.parametrize("spec", ["mod", "mod@paper"])
 @torch.no_grad()
@@ -242,19 +230,6 @@ def test_the_auxiliary_loss_teaches_the_router_and_reaches_the_backbone(trainee,
     assert all(router.weight.grad.any() for router in model.method.routers.values())
     below = model.backbone_model.model.layers[0].mlp.down_proj.weight
     assert below.grad is not None and below.grad.any()
-
-
-def test_predictor_weight_leaves_the_model_alone(trainee, training_batch):
-    """T-MoD6: whatever the weight, backbone and routers train alike."""
-    ids, mask, labels = training_batch
-    gradients = []
-    for weight in (0, 10):
-        model = trainee(f"mod[predictor_weight={weight},route_by=predictor]")
-        model(ids, mask, labels=labels).loss.backward()
-        parts = [*model.backbone_model.parameters(), *model.method.routers.parameters()]
-        gradients.append([parameter.grad for parameter in parts])
-    for without, with_loss in zip(*gradients, strict=True):
-        torch.testing.assert_close(without, with_loss, atol=1e-6, rtol=1e-4)
 
 
 def test_a_saving_that_is_not_calibrated_is_named(make_backbone):

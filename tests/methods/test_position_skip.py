@@ -59,20 +59,6 @@ def test_neither_text_nor_seed_nor_document_has_a_say(make_model, random_text, s
     assert torch.equal(found, again)
 
 
-def test_positions_are_those_of_the_text_with_padding_and_with_a_cache(shared_model, random_text, skipped):
-    model, ids = shared_model("position_skip"), random_text(2, 14)
-    model.dial = 0.4
-    whole, _ = skipped(model, ids)
-    padded = torch.cat([torch.zeros(2, 5, dtype=torch.long), ids], dim=1)
-    found, _ = skipped(model, padded, (torch.arange(19) >= 5).long().expand(2, -1))
-    assert torch.equal(found[:, :, 5:], whole)
-    begun, output = skipped(model, ids[:, :9], use_cache=True)
-    cache, parts = output.past_key_values, [begun]
-    for at in range(9, 14):
-        parts.append(skipped(model, ids[:, at : at + 1], past_key_values=cache, use_cache=True)[0])
-    assert torch.equal(torch.cat(parts, dim=2), whole)
-
-
 def test_who_skips_at_one_share_skips_at_every_larger_one(shared_model, random_text, skipped):
     model, ids, found = shared_model("position_skip"), random_text(1, 40), []
     for model.dial in (0.1, 0.3, 0.6, 1.0):

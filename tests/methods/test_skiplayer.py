@@ -107,16 +107,6 @@ def test_evaluation_takes_the_larger_logit(shared_model, ids, watch):
         assert torch.equal(watched.keep[site][0], logits.argmax(-1) == 1)
 
 
-@torch.no_grad()
-def test_a_large_offset_is_the_base_model(shared_model, ids):
-    """T-SL6: with every execute logit raised far enough the logits are the base model's, bit for bit."""
-    model = shared_model("skiplayer")
-    assert model.dial == model.method.dial.maximum
-    assert torch.equal(model(ids).logits, model.backbone_model(ids).logits)
-    macs = model.compute_report()["macs"]
-    assert macs["overhead.decision"] == LAYERS * ids.numel() * 2 * model.backbone.hidden_size
-
-
 def test_layer_routes_start_closes_the_nine_middle_layers_of_24():
     """T-LR2: before the first 8 and the last 7 lean towards execute; the same shares of other depths."""
     biases = SkipLayerConfig(start="middle_closed").start_biases(24)

@@ -12,7 +12,6 @@ from adaptive_bench.method import described
 from adaptive_bench.method.layer_rules import block_influence
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.fitting import measure
-from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.training.target import price
 
 RULES = ("bi", "angular", "ppl", "search")
@@ -136,15 +135,6 @@ def test_a_branch_is_scaled_in_place_of_what_it_adds(make_backbone, batch):
     model.calibrate([batch], [1 / (2 * LAYERS)])
     expected = float((before * after).sum() / before.square().sum())
     assert float(model.method.fitted["scales"][2]) == pytest.approx(expected, rel=1e-4)
-
-
-@torch.no_grad()
-def test_generation(shared_model, random_text):
-    model, ids = shared_model("static_depth"), random_text(3, 8)
-    model.dial = 2
-    short = _without(model.backbone_model, model.method.skipped_layers())
-    expected = short.generate(ids, max_new_tokens=6, do_sample=False, pad_token_id=0)[:, 8:].tolist()
-    assert new_tokens(model, ids, max_new_tokens=6) == expected
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 4, 8, 16])

@@ -1,4 +1,4 @@
-"""What training gives every method: finite gradients for the promised parameters, honest losses (X2, X12, X16)."""
+"""What training gives every method: honest losses, a schedule that moves with the steps (X16, X18)."""
 
 import pytest
 import torch
@@ -13,18 +13,6 @@ SPECS = [
     "mod",
     "mod[capacity=0.5,every=1]@paper",
 ]
-
-
-@pytest.mark.parametrize("family", ["llama", "gemma2"])
-@pytest.mark.parametrize("spec", SPECS)
-def test_gradients(spec, family, trainee, training_batch):
-    """X2: every trainable parameter, backbone and method, gets a finite gradient that is not all zero."""
-    model = trainee(spec, family)
-    ids, mask, labels = training_batch
-    model(ids, mask, labels=labels).loss.backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
-        assert name.endswith("k_proj.bias") or parameter.grad.abs().max() > 0, name
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -56,24 +44,6 @@ def test_labels_in_evaluation(spec, shared_model, random_text):
     wanted = torch.nn.functional.cross_entropy(output.logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
     torch.testing.assert_close(output.loss, wanted)
     assert set(model.loss_terms) == {"ce"}
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_same_seed_same_losses(spec, trainee, training_batch):
-    """X12: two models of one seed train alike, step by step."""
-    ids, mask, labels = training_batch
-    losses = []
-    for _ in range(2):
-        model = trainee(spec)
-        optimizer = torch.optim.AdamW(model.parameter_groups(1e-3))
-        for step in (1, 2, 3):
-            model.begin_step(step, 3)
-            loss = model(ids, mask, labels=labels).loss
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            losses.append(loss.item())
-    assert losses[:3] == losses[3:]
 
 
 @pytest.mark.parametrize("spec", ["random_skip[trained=true]", "gateskip", "mod"])

@@ -49,15 +49,6 @@ def test_massive_activations_close_no_router(massive, spec):
         assert share == 0.0 and torch.equal(output.logits, massive(text.input_ids).logits)
 
 
-def test_massive_activations_close_no_layer_to_an_answer(massive):
-    text = random_text((10,) * 8, prompt=4)
-    text.input_ids[:, 0] = BOS
-    model = AdaptiveModel.build(massive, "prompt_router").eval()
-    for model.dial in (49.999, 0.0):
-        output, share = skipped(model, text.input_ids, continuation_mask=text.continuation_mask)
-        assert share == 0.0 and torch.equal(output.logits, massive(text.input_ids).logits)
-
-
 @pytest.fixture(scope="module")
 def smollm2_on_text(smollm2):
     """The plain model, ids [2, 256] of web text, its logits and its loss, as transformers has them."""

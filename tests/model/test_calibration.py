@@ -61,13 +61,6 @@ def test_more_dial_more_saving(calibrated):
     assert (model.method.thresholds.values.diff(dim=0) >= 0).all()
 
 
-def test_zero_skips_nothing(calibrated):
-    """T-GS3: the dial's `skip_nothing` needs no calibration and skips nothing, ties or not."""
-    model, _ = calibrated
-    model.dial = model.method.dial.skip_nothing
-    assert saved_tokens(model, text(seed=5)) == 0.0
-
-
 def test_prompt_and_continuation_are_calibrated_apart(calibrated):
     """G21: each phase hits the share by itself, although their scores differ."""
     model, _ = calibrated

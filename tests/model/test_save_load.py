@@ -5,7 +5,6 @@ import json
 import pytest
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM
 
 from adaptive_bench import registry, source
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
@@ -53,13 +52,6 @@ def test_only_safetensors_and_json_are_written(make_model, make_backbone, tmp_pa
     """House rule: no pickle."""
     make_model("gateskip", backbone=make_backbone("llama")).save_pretrained(tmp_path)
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors"}
-
-
-def test_a_plain_model_refuses_the_folder(make_model, make_backbone, tmp_path):
-    """X13: Hugging Face does not silently load a gated checkpoint without its gates."""
-    make_model("gateskip", backbone=make_backbone("llama")).save_pretrained(tmp_path)
-    with pytest.raises((OSError, ValueError)):
-        AutoModelForCausalLM.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize(

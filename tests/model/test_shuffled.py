@@ -69,7 +69,17 @@ class ShuffledSubject(Subject):
         return super().model()
 
 
-@pytest.mark.parametrize("spec", ["gateskip", "mod", "skiplayer", "router_tuned_mod", "calm", "free", "free@paper"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "gateskip",
+        "calm",
+        *(
+            pytest.param(spec, marks=pytest.mark.slow)
+            for spec in ("mod", "skiplayer", "router_tuned_mod", "free", "free@paper")
+        ),
+    ],
+)
 def test_the_control_conforms_as_methods_do(spec):
     suite = Suite(MethodSpec.parse(spec), "llama", debug=True)
     suite.subject = ShuffledSubject(suite.subject.spec, "llama")

@@ -29,10 +29,10 @@ def plain(random_text):
 def test_text_is_that_of_full_depth(family, shared_model, plain):
     """T-LS7, T-SS1: whatever the exit layer and the number of drafts, rejected, half accepted or accepted whole."""
     model, outcomes = shared_model("layerskip", family), set()
-    for seed in range(4):
+    for seed in range(2):
         prompt, expected = plain(model, seed)
         for exit_layer in range(1, LAYERS[family] + 1):
-            for drafts in (1, 2, 3, 7, 30):
+            for drafts in (1, 3, 30):
                 found = self_speculate(model, prompt, draft_dial=exit_layer, drafts=drafts, max_new_tokens=NEW)
                 assert found.tokens == [expected], (seed, exit_layer, drafts)
                 if exit_layer < LAYERS[family]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from covering import each_once
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,11 @@ from adaptive_bench.registry import names
 
 NEW, LENGTHS = 12, (7, 3, 9, 5, 7)
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
+SHARING = [
+    (spec, executor)
+    for executor in ("packed", "masked")
+    for spec in ("layerskip", "static_depth", "gateskip[kv=copy_below]", "free[kv=defer]")
+]
 SPECS = sorted({*names("methods")} - {"dense", "base", "gated"})
 
 
@@ -56,9 +62,7 @@ def check_caches(model, ids, mask, found):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("executor", ["packed", "masked"])
-@pytest.mark.parametrize("spec", ["layerskip", "static_depth", "gateskip[kv=copy_below]", "free[kv=defer]"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "spec", "executor"), each_once(FAMILIES, *zip(*SHARING, strict=True)))
 def test_text_and_cache(family, spec, executor, shared_model, prompts):
     """T-SS1, T-LS7: whatever is shared with the draft; rows stop at different places and leave the batch."""
     model = shared_model(spec, family)
@@ -121,7 +125,7 @@ def test_layers_below_the_exit_run_once(shared_model, prompts):
 
 
 @torch.no_grad()
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_any_pattern_of_acceptance(data, shared_model, prompts):
     """Drafts of any length that are right up to any place: text and cache are those of plain decoding."""

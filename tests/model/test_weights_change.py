@@ -123,7 +123,7 @@ def use(model, ids):
     return torch.cat(found, dim=1), model.compute_report()["counts"]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=24, deadline=None)
 @given(st.lists(st.sampled_from(CHANGES), min_size=1, max_size=3), st.booleans())
 @example([to_half, step_of(fused=False)], False)
 def test_a_used_model_is_as_if_it_were_new(make_backbone, random_text, changes, packs):
@@ -140,21 +140,6 @@ def test_a_used_model_is_as_if_it_were_new(make_backbone, random_text, changes, 
     (ours, our_counts), (theirs, their_counts) = use(model, ids), use(fresh, ids)
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
     assert our_counts == their_counts
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=NAMES)
-def test_each_change_alone(change, make_backbone, random_text):
-    """With packed weights: those of after the change count."""
-    model, ids = AdaptiveModel.build(make_backbone("llama"), "random_skip").eval(), random_text(5, 9)
-    model.pack_weights()
-    before, _ = use(model, ids)
-    change(model)
-    after, counts = use(model, ids)
-    fresh = AdaptiveModel.build(model.backbone_model, "random_skip").eval()
-    wanted, wanted_counts = use(fresh, ids)
-    torch.testing.assert_close(after, wanted, atol=1e-4, rtol=1e-4)
-    assert counts == wanted_counts
-    assert before.shape != after.shape or not torch.allclose(before, after.to(before.dtype), atol=1e-4)
 
 
 def test_packed_weights_in_the_middle_of_a_text(make_backbone, random_text):

@@ -50,11 +50,6 @@ def test_weights_that_are_not_safetensors_are_refused(model_folder, tmp_path):
         model_facts(str(copy))
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path):
-    with pytest.raises(EnvironmentProblem, match=r"no config\.json"):
-        find_backbone(str(tmp_path))
-
-
 def test_a_gated_model_says_what_to_do(monkeypatch):
     def refuse(*_):
         response = SimpleNamespace(headers={}, request=None)
@@ -66,22 +61,12 @@ def test_a_gated_model_says_what_to_do(monkeypatch):
         find_backbone("some/model")
 
 
-def test_a_misspelt_name_gets_a_suggestion():
-    with pytest.raises(EnvironmentProblem, match="'nano'"):
-        find_backbone("nanoo")
-
-
 @pytest.mark.parametrize("folder", [None, "/none"])
 def test_a_registered_model_is_a_function_that_gives_a_folder(folder, monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
     registry.register("models", "mine")(lambda: folder)
     with pytest.raises(PluginFault, match=f"a function without arguments .*, got {folder!r} from 'mine'"):
         find_backbone("mine")
-
-
-def test_a_hub_id_that_cannot_be_reached_says_what_to_set():
-    with pytest.raises(EnvironmentProblem, match=r"owner/model.*Name a folder.*HF_HUB_OFFLINE"):
-        find_backbone("owner/model")
 
 
 def test_auto_takes_what_is_there():

@@ -44,6 +44,17 @@ def test_counting_from_names_agrees_with_the_plan(config_of, target):
     assert values == planned
 
 
+def test_texts_of_a_first_look_may_be_as_long_as_they_are_let(config_of):
+    """Hardly trained models do not come to an end; others write about as much as the right answer."""
+    config = config_of("dense", tasks=("nano_math",), evaluation={"limit": 4, "max_new_tokens": 40})
+    empty = model_facts(config.model).empty
+    usual = Workload(config, empty, None).asked[0]["nano_math"]
+    quick = Workload(config.model_copy(update={"preset": "nano --quick"}), empty, None).asked[0]["nano_math"]
+    assert quick.reading == usual.reading
+    assert 40 * 4 * Prices(empty).forward(1, 1) < quick.writing
+    assert quick.writing > 2 * usual.writing
+
+
 @pytest.mark.parametrize("lora", [None, LoraRecipe(rank=2)])
 @pytest.mark.parametrize("spec", ["dense", "gateskip", "calm", "router_tuned_mod"])
 def test_a_training_is_priced_by_what_its_steps_execute(spec, lora, config_of):
@@ -94,7 +105,3 @@ def test_without_the_hub_it_says_what_is_known_and_what_is_not(tmp_path):
     assert "evaluation of lambada not known: The data set EleutherAI/lambada_openai" in lines
     other = config.model_copy(update={"model": "someone/else"})
     assert "someone/else cannot be loaded, and sizes are stored for llama-3.2-1b" in about(other, None)[0]
-
-
-def test_the_empty_model_has_no_values():
-    assert all(each.device == torch.device("meta") for each in empty_model("meta-llama/Llama-3.2-1B").parameters())

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from edited_world import World, other_weights, rows_of
+from edited_world import World, other_weights
 
 from adaptive_bench.errors import AdaptiveBenchError
 from adaptive_bench.runs import plan, run
@@ -22,7 +22,6 @@ EDITED, OF_FILE = {"dense on edited", "mine on edited"}, {"dense on of_file", "m
 SWEEPS = EDITED | OF_FILE
 ALL = SWEEPS | {"dense", "mine"}
 MINE = {"mine", "mine on edited", "mine on of_file"}
-NOTHING: set[str] = set()  # points may be added to a sweep, and a table is matched anew
 EDITS: dict[str, tuple[Callable[[World], Change], set[str], bool]] = {}
 
 
@@ -47,10 +46,6 @@ def replaced(name: str, anew: set[str], file: str, old: str, new: str, *, code: 
     edit(name, anew, code=code)(lambda world: world.change(file, old, new, **how))
 
 
-def configured(name: str, anew: set[str], **changes: Any) -> None:
-    edit(name, anew)(lambda world: changes)
-
-
 def of_json(file: str, change: Callable[[Any], None]) -> Callable[[World], None]:
     def make(world: World) -> None:
         values = json.loads((world.folder / file).read_text())
@@ -66,17 +61,8 @@ def swap_tokens(values: dict[str, Any]) -> None:
 
 
 edit("tokenizer: vocabulary", ALL)(of_json("model/tokenizer.json", swap_tokens))
-edit("tokenizer: settings", ALL)(
-    of_json("model/tokenizer_config.json", lambda values: values.update(eos_token="<pad>"))
-)
-edit("tokenizer: special tokens", ALL)(
-    lambda world: (world.folder / "model/special_tokens_map.json").write_text('{"eos_token": "<pad>"}') and None
-)
 edit("chat template beside the tokenizer", ALL)(
     lambda world: (world.folder / "model/chat_template.jinja").write_text("{{ messages[0]['content'] }}") and None
-)
-edit("generation settings of the model", ALL)(
-    of_json("model/generation_config.json", lambda values: values.update(eos_token_id=5))
 )
 edit("model config: rope_theta", ALL)(
     of_json(
@@ -84,37 +70,20 @@ edit("model config: rope_theta", ALL)(
         lambda values: values.update(rope_theta=17.0, rope_parameters={"rope_type": "default", "rope_theta": 17.0}),
     )
 )
-edit("model config: norm epsilon", ALL)(of_json("model/config.json", lambda values: values.update(rms_norm_eps=0.5)))
 
 
 edit("weights: size and time kept", ALL)(other_weights)
 
 
 replaced("method: a constant", MINE, "mine.py", "SALT = 3", "SALT = 4", code=True)
-replaced("method: a comment", MINE, "mine.py", "SALT = 3", "SALT = 3  # chosen", code=True)
 replaced("method: helper module", MINE, "edited_method_helper.py", "1.0", "0.5", code=True)
 replaced("method: file of numbers beside it", MINE, "factor.json", "1.0", "0.5", code=True)
 replaced("method: base class in another plugin", MINE, "parent.py", "salt = 0", "salt = 9", code=True)
-replaced("method: default of a parameter", MINE, "parent.py", "Field(0.1", "Field(0.4", code=True)
-
-configured("config: limit", SWEEPS, evaluation={"limit": 3})
-configured("config: batch size of answers", SWEEPS, evaluation={"batch_size": 2})
-configured("config: worked examples", SWEEPS, evaluation={"num_fewshot": 0})
-configured("config: grid", NOTHING, evaluation={"grid": (0.0, 0.2)})
-configured("config: calibration examples", SWEEPS, evaluation={"calibration_examples": 2})
-configured("config: seed", ALL, seeds=(2,))
-configured("config: steps", ALL, train={"steps": 1})
-configured("config: learning rate", ALL, train={"learning_rate": 0.5})
-configured("config: levels", NOTHING, levels=(0.0, 0.2))
-configured("config: axis", NOTHING, match_on="net")
-configured("config: parameter of a method", MINE, methods="dense,mine[share_end=0.3]")
 
 
 replaced("documents: a question", EDITED, "task/data.jsonl", "xx", "vw")
-replaced("documents: a right answer", EDITED, "task/data.jsonl", '"gold": 0', '"gold": 1')
 replaced("documents: the same size and time", EDITED, "task/data.jsonl", '"gold": 1', '"gold": 0', keep_time=True)
 replaced("documents: worked examples", EDITED, "task/shots.jsonl", "Item 20", "Thing 20")
-replaced("documents of a file the YAML names", OF_FILE, "shared/rows.jsonl", '"gold": 1', '"gold": 0')
 replaced(
     "documents of a file the YAML names: size and time kept",
     OF_FILE,
@@ -123,14 +92,7 @@ replaced(
     "Atom 7",
     keep_time=True,
 )
-edit("documents: another order", EDITED)(
-    lambda world: world.write(
-        "task/data.jsonl", "".join(reversed((world.folder / "task/data.jsonl").read_text().splitlines(keepends=True)))
-    )
-)
-edit("documents: one more", EDITED)(lambda world: world.write("task/data.jsonl", rows_of(7)))
 replaced("template", EDITED, "task/edited.yaml", "Which letter?", "Say a or b:")
-replaced("version in the YAML", EDITED, "task/edited.yaml", "version: 1", "version: 2")
 replaced(
     "number of worked examples in the plugin", SWEEPS, "task_plugin.py", "num_fewshot=1", "num_fewshot=0", code=True
 )
@@ -141,7 +103,6 @@ replaced(
     "metric: acc",
     "metric: acc_norm",
 )
-replaced("second split in the YAML", EDITED, "task/edited.yaml", "test_split: test", "test_split: shots")
 replaced("code of the documents", EDITED, "task/docs.py", "row |", "row | {'more': 1} |", code=True)
 replaced(
     "helper of the documents' code",
@@ -152,7 +113,6 @@ replaced(
     code=True,
 )
 replaced("code that processes documents", OF_FILE, "file_task/process.py", "File: ", "Text: ", code=True)
-replaced("training text", ALL, "task/train.jsonl", "Item 1:", "Thing 1:")
 replaced("training text: size and time kept", ALL, "task/train.jsonl", "Item 1:", "Atom 1:", keep_time=True)
 replaced("calibration text", SWEEPS, "task/calibration.jsonl", "Item 9:", "Thing 9:")
 
@@ -163,21 +123,9 @@ def _(world: World) -> Change:
     return world.local
 
 
-@edit("local data: size and time kept", {"dense on edited"})
-def _(world: World) -> Change:
-    world.change("data/extra/rows.jsonl", '"gold": 0', '"gold": 1', keep_time=True)
-    return world.local
-
-
 @edit("local data: file renamed", {"dense on edited"})
 def _(world: World) -> Change:
     (world.folder / "data/extra/rows.jsonl").rename(world.folder / "data/extra/other.jsonl")
-    return world.local
-
-
-@edit("local data: folder inside renamed", {"dense on edited"})
-def _(world: World) -> Change:
-    (world.folder / "data/extra").rename(world.folder / "data/extra2")
     return world.local
 
 

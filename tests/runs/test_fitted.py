@@ -12,11 +12,12 @@ METHODS = "dense,gateskip,random_skip"
 
 @pytest.fixture(autouse=True)
 def speed(monkeypatch):
-    """Seconds of a sequence and of a document, to be changed."""
-    of = {"sequence": 1.0, "document": 1.0}
+    """Seconds of a sequence, of a document and of a token that is written, to be changed."""
+    of = {"sequence": 1.0, "document": 1.0, "token": 0.0}
 
     def forecast(work, trained, jobs, task):
-        sequences, documents = dict.fromkeys(trained, of["sequence"]), dict.fromkeys(work.config.tasks, of["document"])
+        one_s = of["document"] + of["token"] * (work.config.evaluation.max_new_tokens or 100)
+        sequences, documents = dict.fromkeys(trained, of["sequence"]), dict.fromkeys(work.config.tasks, one_s)
         return Speed(sequences, documents, dict.fromkeys(work.config.tasks, 100))
 
     monkeypatch.setattr(module, "forecast", forecast)
@@ -42,6 +43,18 @@ def test_sequences_of_a_step_go_before_steps(config):
     assert smaller.train.batch_size == 4 and 5 < smaller.train.steps < 25 and "steps instead of 40" in text
     least, _ = fitted(config, {}, Limit(1, steps=5, documents=4))
     assert (least.train.steps, least.evaluation.limit) == (5, 4) and least.methods == config.methods
+
+
+def test_texts_are_shortened_before_anything_else(config, speed):
+    limit = Limit(600, steps=5, documents=4, answer_tokens=16)
+    assert fitted(config, {}, limit)[0].evaluation.max_new_tokens is None  # nothing would be won
+    speed["token"] = 0.1
+    longer = config.model_copy(update={"seeds": (2,)})  # another run
+    small, text = fitted(longer, {}, limit)
+    assert small.evaluation.max_new_tokens == 16 and "16 tokens an answer at most." in text
+    named = {"max_new_tokens": 99}
+    given = longer.model_copy(update={"evaluation": longer.evaluation.model_copy(update=named)})
+    assert fitted(given, {"evaluation": named}, limit)[0].evaluation.max_new_tokens == 99
 
 
 def test_the_same_command_finds_the_same_run_again(config, speed):

@@ -12,21 +12,16 @@ from safetensors import SafetensorError
 
 from adaptive_bench.data import Source, read_rows
 from adaptive_bench.errors import EnvironmentProblem, Interrupted
-from adaptive_bench.methods.dense import Dense
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.progress import PlainReporter
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.checks.model import model_facts
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.runs.work import evaluation
 from adaptive_bench.store import atomic
 from adaptive_bench.store.overview import pieces
-from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.training import checkpoint, loop
 
 pytestmark = pytest.mark.slow
-
-ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[31m"
 
 
 # Wrong numbers
@@ -52,33 +47,6 @@ def test_a_file_replaced_under_its_old_time_is_read_anew(tmp_path, monkeypatch):
 # Failures that spread or hide
 
 
-class Loud(Dense):
-    """Fails with escape sequences, at length."""
-
-    def decide(self, view):
-        raise RuntimeError(ESCAPES + "x" * 3_000_000)
-
-    @classmethod
-    def training_spec(cls, config, spec):
-        return spec
-
-
-def test_megabytes_and_escapes_stay_out_of_what_is_shown(config_of, registered, lines):
-    registered("loud", Loud)
-    config = config_of("loud,dense")
-    outcome = run(config, lines)
-    (training, _) = plan(config).trainings
-    shown = [
-        training.record.reason,
-        *map(str, outcome.failures),
-        *lines.lines,
-        (outcome.folder / "leaderboard.md").read_text(),
-    ]
-    shown += [piece.reason for piece in pieces(config.out)]
-    assert all("\x1b" not in text and "\x07" not in text and len(text) < 20_000 for text in shown)
-    assert {row["method"] for row in outcome.rows} == {"dense"}
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -97,33 +65,6 @@ def test_weights_that_cannot_be_written_are_a_problem_of_the_folder(config_of, m
     assert failure.kind == EnvironmentProblem.kind and "--out" in failure.reason and "No space" in failure.reason
     monkeypatch.undo()
     assert run(config).exit_code == 0
-
-
-def test_the_output_folder_is_deleted_during_a_run(config_of, monkeypatch):
-    config = config_of("dense")
-    evaluate = evaluation.evaluate
-
-    def deleted(*positional, **named):
-        shutil.rmtree(config.out)
-        return evaluate(*positional, **named)
-
-    monkeypatch.setattr(evaluation, "evaluate", deleted)
-    outcome = run(config)
-    assert outcome.exit_code == 1
-    assert {failure.kind for failure in outcome.failures} == {EnvironmentProblem.kind}
-    monkeypatch.undo()
-    assert run(config).exit_code == 0
-
-
-def test_nobody_reads_the_progress(tmp_path):
-    read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write, "w") as stream:
-        reporter = PlainReporter(stream, every_s=0.0)
-        with reporter.task("train", 2) as meter:
-            meter.advance(1, loss=1.0)
-            reporter.line("something")
-        stream.close = lambda: None  # closing flushes what nobody read
 
 
 # Traces
@@ -230,16 +171,6 @@ def test_a_finished_run_is_shown_where_nothing_can_be_written(config_of, monkeyp
         monkeypatch.setattr(atomic, name, refuse)
     assert untimed(run(config).rows) == untimed(first.rows)
     assert [piece.state for piece in pieces(config.out)] == ["done", "done"]
-
-
-def test_a_record_of_a_newer_version_is_refused_with_the_reason(config_of):
-    config = config_of("dense")
-    run(config)
-    training = plan(config).trainings[0]
-    atomic.write_json(training.folder / "record.json", {"schema": SCHEMA + 1, "status": {"state": "done"}})
-    with pytest.raises(EnvironmentProblem, match=f"schema {SCHEMA + 1}"):
-        _ = training.record.state
-    assert next(piece.state for piece in pieces(config.out)) == "damaged"
 
 
 # Ctrl-C

@@ -15,22 +15,21 @@ from adaptive_bench.runs.work import training
 from adaptive_bench.store import manifest
 
 
-@pytest.fixture
-def finished(config_of, model_folder, tmp_path):
-    """A run with a method that starts from another one's training, two targets and a spec that is not trained."""
-    model = shutil.copytree(model_folder, tmp_path / "model")
-    config = config_of("dense,router_tuned_mod,gateskip,random_skip", model=str(model), train={"target": (0.05, 0.1)})
-    return config, run(config)
-
-
 def read(folder):
     """What the methods of a run wrote near 10 %."""
     known = manifest.of_run(folder)
     return documents(known, [one for one in known.evaluations if one.split == "test"], 0.1)
 
 
-def test_readers_need_neither_model_nor_the_code_that_measured(finished, monkeypatch):
-    config, outcome = finished
+def rows_of(folder):
+    return json.loads((folder / "table.json").read_text())
+
+
+def test_readers_need_neither_model_nor_the_code_that_measured(config_of, model_folder, tmp_path, monkeypatch):
+    """With a method that starts from another one's training, two targets and a spec that is not trained."""
+    model = shutil.copytree(model_folder, tmp_path / "model")
+    config = config_of("dense,router_tuned_mod,gateskip,random_skip", model=str(model), train={"target": (0.05, 0.1)})
+    outcome = run(config)
     whole = plan(config)
     written = read(outcome.folder)
     shutil.rmtree(config.model)
@@ -46,48 +45,48 @@ def test_readers_need_neither_model_nor_the_code_that_measured(finished, monkeyp
 
 
 def test_a_finished_table_is_not_replaced_by_a_poorer_one(finished):
-    config, outcome = finished
-    shutil.rmtree(work_of(outcome.folder).sweeps[0].folder)
+    config, folder, sweep = finished
+    rows = rows_of(folder)
+    shutil.rmtree(sweep)
     with pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
         run(config, table_only=True)
-    assert json.loads((outcome.folder / "table.json").read_text()) == outcome.rows
+    assert rows_of(folder) == rows
 
 
 def test_nor_by_a_run_that_fails(finished, monkeypatch):
-    config, outcome = finished
-    listed = (outcome.folder / manifest.FILE).read_bytes()
+    config, folder, _ = finished
+    listed, rows = (folder / manifest.FILE).read_bytes(), rows_of(folder)
     monkeypatch.setattr(source, "FLOORS", dict.fromkeys(source.FLOORS, 2))  # everything is to be made anew, and cannot
     monkeypatch.setattr(training, "train", lambda *_, **__: (_ for _ in ()).throw(EnvironmentProblem("not today")))
     again = run(config)
     assert again.exit_code == 1 and any("not replaced by a poorer one" in warning for warning in again.warnings)
-    assert json.loads((outcome.folder / "table.json").read_text()) == outcome.rows
-    assert (outcome.folder / manifest.FILE).read_bytes() == listed and read(outcome.folder)
+    assert rows_of(folder) == rows and (folder / manifest.FILE).read_bytes() == listed and read(folder)
 
 
 def test_nor_where_nobody_can_tell_whether_it_was_finished(finished):
-    config, outcome = finished
-    (outcome.folder / "run.json").unlink()
-    shutil.rmtree(work_of(outcome.folder).sweeps[0].folder)
+    config, folder, sweep = finished
+    (folder / "run.json").unlink()
+    shutil.rmtree(sweep)
     with pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
         run(config, table_only=True)
 
 
 def test_a_refused_table_leaves_the_list_of_the_finished_one(finished, monkeypatch):
-    config, outcome = finished
-    listed = (outcome.folder / manifest.FILE).read_bytes()
+    config, folder, _ = finished
+    listed = (folder / manifest.FILE).read_bytes()
     monkeypatch.setattr(source, "FLOORS", dict.fromkeys(source.FLOORS, 2))
     with pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
         run(config, table_only=True, wait_s=0.01)
-    assert (outcome.folder / manifest.FILE).read_bytes() == listed
+    assert (folder / manifest.FILE).read_bytes() == listed
 
 
 def test_a_run_of_an_earlier_version_is_told_how_to_make_it_again(finished):
-    config, outcome = finished
-    file = outcome.folder / manifest.FILE
+    config, folder, _ = finished
+    file = folder / manifest.FILE
     file.write_text(file.read_text().replace('"schema": 3', '"schema": 2'))
     for reader in (work_of, read, lambda folder: run(config, table_only=True)):
         with pytest.raises(
             EnvironmentProblem, match=r"earlier version, .*make it again: `adaptive-bench run --config "
         ):
-            reader(outcome.folder)
-    assert run(config).exit_code == 0 and read(outcome.folder)
+            reader(folder)
+    assert run(config).exit_code == 0 and read(folder)

@@ -1,60 +1,18 @@
 """What a result depends on may change between two runs, or under one: it is measured anew or refused, never kept."""
 
 import json
-import shutil
-from pathlib import Path
 
 import pytest
 import torch
 from finished_run import change
-from safetensors.torch import load_file, save_file
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.work import evaluation, training
+from adaptive_bench.runs.work import evaluation
 from adaptive_bench.task import Task
 
 pytestmark = pytest.mark.slow
-
-
-def other_weights(folder: Path) -> None:
-    file = folder / "model.safetensors"
-    save_file({name: -value for name, value in load_file(file).items()}, file, {"format": "pt"})
-
-
-def untimed(rows):
-    return [{key: value for key, value in row.items() if key not in ("seconds", "made_with")} for row in rows]
-
-
-@pytest.fixture
-def own_model(model_folder, tmp_path):
-    return shutil.copytree(model_folder, tmp_path / "model")
-
-
-@pytest.mark.parametrize("moment", ["before the second training", "before the second evaluation"])
-def test_weights_that_change_after_planning_are_not_measured(config_of, own_model, monkeypatch, moment):
-    config = config_of("dense,random_skip[trained=true]", model=str(own_model), train={"target": 0.1})
-    done = []
-    train, evaluate = training.train, evaluation.evaluate
-
-    def then_swap(original, when):
-        def call(*arguments, **options):
-            found = original(*arguments, **options)
-            if moment == when and not done:
-                done.append(other_weights(own_model))
-            return found
-
-        return call
-
-    monkeypatch.setattr(training, "train", then_swap(train, "before the second training"))
-    monkeypatch.setattr(evaluation, "evaluate", then_swap(evaluate, "before the second evaluation"))
-    outcome = run(config, jobs=1)
-    assert done and any("planned with" in failure.reason for failure in outcome.failures)
-    again = run(config, jobs=1)  # plans with what is there now
-    assert not again.failures
-    fresh = run(config.model_copy(update={"out": config.out.with_name("fresh")}), jobs=1)
-    assert untimed(again.rows) == untimed(fresh.rows)
 
 
 TASK_YAML = """
@@ -94,16 +52,6 @@ def own_task(tmp_path, monkeypatch):
 def write_documents(folder, gold):
     lines = [json.dumps({"id": number, "gold": gold}) for number in range(4)]
     (folder / "data.jsonl").write_text("\n".join(lines) + "\n")
-
-
-def test_documents_that_change_are_asked_anew(config_of, own_task):
-    config = config_of("dense", tasks=("mine",), train={"steps": 0})
-    run(config)
-    write_documents(own_task, gold=1)
-    both = config.model_copy(update={"methods": ("dense", "static_depth")})
-    rows = run(both).rows
-    fresh = run(both.model_copy(update={"out": config.out.with_name("fresh")})).rows
-    assert untimed(rows) == untimed(fresh)
 
 
 def test_one_table_compares_the_same_documents_only(config_of, own_task, monkeypatch):

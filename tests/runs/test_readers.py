@@ -57,6 +57,8 @@ COMMANDS = {
     "list runs": ("list", "runs", "--out", "{out}"),
     "list configs": ("list", "configs"),
     "list models": ("list", "models"),
+    "list methods": ("list", "methods"),
+    "list families": ("list", "families"),
 }
 MOST_S = 2.0  # of processor time: none takes one second on an idle machine
 

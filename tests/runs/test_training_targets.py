@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.checks.model import model_facts
 from adaptive_bench.runs.outcome.table import outcome_of
@@ -145,11 +144,6 @@ def test_a_rate_of_a_spec_wins_over_its_methods(config_of):
     whole = plan(config_of(specs, train={"method_learning_rates": rates}))
     found = {str(sweep.spec): sweep.training.content["method_learning_rate"] for sweep in whole.sweeps}
     assert [found[spec] for spec in specs] == [0.5, 0.25, 0.25, None]
-
-
-def test_a_rate_for_nobody_is_refused(config_of):
-    with pytest.raises(UsageError, match="gateskop"):
-        plan(config_of(GATESKIP, train={"method_learning_rates": {"gateskop": 0.1}}))
 
 
 def test_the_base_is_evaluated_as_it_is(config_of):

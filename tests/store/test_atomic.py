@@ -34,6 +34,16 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path):
         assert len(numbers) == 5000 and len(set(numbers)) == 1
 
 
+def test_what_takes_a_place_has_reached_the_disk(tmp_path, monkeypatch):
+    """A power cut may take what was not synced before the file was there."""
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.fstat(number).st_size))
+    atomic.write_bytes(tmp_path / "file", b"four")
+    with atomic.growing(tmp_path / "lines", "one\n") as stream:
+        stream.write("two\n")
+    assert synced == [4, 4, 8]
+
+
 def test_a_failed_folder_leaves_nothing(tmp_path):
     with pytest.raises(KeyError), atomic.new_folder(tmp_path / "new") as folder:
         (folder / "half").write_text("half")

@@ -1,6 +1,7 @@
 """Which methods are tried with which families, where the whole product would take half an hour."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 # Each asks something else of a family: gates at every branch, chosen tokens, an exit between layers, layers left out,
 # a choice before the layers run.
@@ -11,3 +12,8 @@ def covering(methods: Iterable[str], families: Sequence[str]) -> list[tuple[str,
     """Pairs of method and family: every method on one family in turn, and every family with one method of each kind."""
     in_turn = {(method, families[number % len(families)]) for number, method in enumerate(methods)}
     return sorted(in_turn | {(kind, family) for kind in KINDS for family in families})
+
+
+def each_once(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """As many rows as the longest axis is long, every value of every axis in one of them."""
+    return [tuple(axis[number % len(axis)] for axis in axes) for number in range(max(map(len, axes)))]

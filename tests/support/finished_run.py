@@ -33,7 +33,7 @@ def without_point(record, saving):
     record.write("points", {text: values for text, values in points.items() if text != f"{saving:g}"})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def master(tmp_path_factory):
     """Where one finished run is kept for all tests."""
     return tmp_path_factory.mktemp("finished")

@@ -34,11 +34,6 @@ def test_score_and_savings_are_interpolated_between_the_neighbours() -> None:
     assert match(_line((0.0, 1.0), (0.2, 0.8), (0.3, 0.2)), [0.2], "tokens")[0].gap == 0
 
 
-def test_levels_on_the_net_axis_may_lie_between_a_loss_and_a_gain() -> None:
-    (found,) = match(_line((0.0, 1.0), (0.4, 0.5)), [0.0], "net")
-    assert (found.score, found.saved["tokens"]) == pytest.approx((0.75, 0.2))
-
-
 def test_the_saving_that_is_matched_on_is_the_level_itself() -> None:
     (found,) = match([_point(0.0, 1.0, 0.0, 0.0, -0.1), _point(0.1, 0.9, 0.1, 0.1, 0.07)], [0.0], "net")
     assert str(found.saved["net"]) == "0.0"

@@ -265,13 +265,6 @@ def test_rows_of_an_unreached_level_have_every_measured_field_open() -> None:
     assert len(measured) == 12 and {getattr(row, name) for name in measured} == {None}
 
 
-def test_an_interval_ends_where_the_metric_does() -> None:
-    seeds = {seed: [_evaluation(0.0, score, 0.0)] for seed, score in ((1, 0.7), (2, 1.0))}
-    (row,) = _rows(seeds, (0.0,))
-    assert row.low is not None and row.high is not None
-    assert 0 <= row.low < 0.7 and row.high <= 1
-
-
 @given(
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.8)), min_size=1, max_size=6),
     st.sampled_from(["tokens", "core", "net"]),

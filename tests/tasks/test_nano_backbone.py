@@ -148,6 +148,7 @@ def test_the_recipe_holds_what_hangs_on_each_branch(shipped: _Shipped, measured:
         assert shipped.recipe["sensitivities"][kind] == pytest.approx(divergences, rel=0.02, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_recipe_is_deterministic(tmp_path: Path) -> None:
     for name in ("first", "again"):
         pretrain(tmp_path / name, Recipe(steps=2, seed=3), scored={"validation": 2})

@@ -167,22 +167,6 @@ def test_worked_examples_show_what_training_shows(task: Task, data_dir: Path) ->
     assert shown in {f"{example.prompt}{example.completion}\n\n" for example in examples}
 
 
-@TASKS
-def test_data_that_is_not_there_is_an_error_that_says_what_to_set(task: Task, tmp_path: Path) -> None:
-    assert task.training is not None
-    for folder in (tmp_path, None):
-        for read in (lambda at=folder: task.training(_request(at)), lambda at=folder: load_task(task, at, None)):
-            with pytest.raises(
-                EnvironmentProblem, match=r"cannot be read.*--data-dir or ADAPTIVE_BENCH_DATA to a folder with"
-            ):
-                read()
-
-
-def test_the_environment_variable_stands_for_the_data_folder(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ADAPTIVE_BENCH_DATA", str(data_dir))
-    assert GSM8K.training(_request(None)) == GSM8K.training(_request(data_dir))  # type: ignore[misc]
-
-
 def test_missing_fields_and_missing_explanations_are_told(data_dir: Path) -> None:
     _write(data_dir / "cos_e", "train", [COS_E_ROW | {"id": "another"}])
     with pytest.raises(EnvironmentProblem, match=r"explanation of the same id in .*cos_e.*, but 10 have none"):
@@ -207,12 +191,6 @@ def test_a_row_of_another_form_is_told_with_its_number(wrong: dict[str, Any], da
     for task in (CSQA, CSQA_LL):
         with pytest.raises(EnvironmentProblem, match=r"commonsense_qa.*row 2 of 'validation' has not .*Error"):
             load_task(task, data_dir, None)
-
-
-def test_a_broken_file_is_told(data_dir: Path) -> None:
-    (data_dir / "gsm8k" / "test.jsonl").write_text('{"question": "cut off')
-    with pytest.raises(EnvironmentProblem, match=r"gsm8k/test.jsonl cannot be read in line 1"):
-        load_task(GSM8K, data_dir, None)
 
 
 @real_files

@@ -42,7 +42,7 @@ def result(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("lines_before_the_kill", [1, 9, 14])
+@pytest.mark.parametrize("lines_before_the_kill", [pytest.param(1, marks=pytest.mark.slow), 9])
 def test_kill_minus_nine_then_resume(model_of, examples, tokenizer, recipe, tmp_path, lines_before_the_kill):
     recipe = recipe.model_copy(update={"steps": 16, "checkpoint_every": 3})
     train(model_of("gateskip"), examples, tokenizer, recipe, seed=1, folder=tmp_path / "whole")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 import resource
 import threading
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 
 from adaptive_bench.backbone.products import processor
+from adaptive_bench.free_memory import give_back
 
 _PAGES = Path("/proc/self/statm")
 _SAMPLE_S = 1e-3
@@ -65,7 +65,7 @@ def peak_memory(work: Callable[[], object], device: torch.device | str) -> int |
     if not _PAGES.is_file():
         work()
         return None
-    _give_back()
+    give_back()
     before = _resident_bytes()
     highest, ended = before, threading.Event()
 
@@ -87,9 +87,3 @@ def peak_memory(work: Callable[[], object], device: torch.device | str) -> int |
 
 def _resident_bytes() -> int:
     return int(_PAGES.read_text().split()[1]) * resource.getpagesize()
-
-
-def _give_back() -> None:
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)

@@ -8,7 +8,7 @@ token executed: what methods save is not known before they run. Two FLOPs a mult
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
@@ -21,7 +21,8 @@ from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, one_line
 from adaptive_bench.evaluation.drawn import ask_only, drawn
-from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
+from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, set_writing
+from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.sweep import first_savings
@@ -82,7 +83,8 @@ class Budget:
 class Asked:
     """Documents of a task at one dial value: how many, and the FLOPs of reading and of writing them.
 
-    Texts are taken to be written as long as the right ones.
+    Texts are taken to be written as long as the right ones; in a first look, whose models are hardly trained and do
+    not come to an end, as long as they may be.
     """
 
     documents: int
@@ -205,8 +207,10 @@ class Workload:
 
     def _documents(self, task: Task) -> Asked:
         config = self.config
-        harness: Any = load_task(task, config.data_dir, config.evaluation.num_fewshot)
-        numbers = drawn(task, len(harness.eval_docs), config.evaluation.limit)
+        how = config.evaluation
+        harness: Any = copy(load_task(task, config.data_dir, how.num_fewshot))
+        set_writing(harness, how.temperature, how.stop_strings, how.max_new_tokens)
+        numbers = drawn(task, len(harness.eval_docs), how.limit)
         wanted = len(numbers)
         chosen = sorted({numbers[wanted * place // _LOOKED_AT] for place in range(_LOOKED_AT)})
         harness.set_fewshot_seed(FEWSHOT_SEED)
@@ -217,7 +221,10 @@ class Workload:
         for request in harness.instances:
             context, answer = ("", request.args[0]) if len(request.args) == 1 else request.args
             writes = request.request_type == "generate_until"
-            length = self._count(str(harness.doc_to_target(request.doc)) if writes else answer)
+            if writes and config.is_quick:
+                length = float(GenerationSettings.read(answer).max_new_tokens)
+            else:
+                length = self._count(str(harness.doc_to_target(request.doc)) if writes else answer)
             read, written = contexts.get((request.doc_id, context), (0.0, 0.0))
             contexts[request.doc_id, context] = (read, written + length) if writes else (read + length, written)
         reading = writing = 0.0

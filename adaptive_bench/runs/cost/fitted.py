@@ -35,17 +35,19 @@ class Limit:
     Attributes:
         seconds: By the forecast.
         steps, documents: Of each training, of each task.
+        answer_tokens: Most tokens of an answer; by default the task's own.
         drops: Methods and tasks that the user did not name may be left out.
     """
 
     seconds: float
     steps: int
     documents: int
+    answer_tokens: int | None = None
     drops: bool = False
 
 
 NIGHT = Limit(8 * 3600, steps=100, documents=32)
-QUICK = Limit(20 * 60, steps=10, documents=8, drops=True)
+QUICK = Limit(20 * 60, steps=10, documents=8, answer_tokens=128, drops=True)
 
 
 def fitted(
@@ -114,9 +116,13 @@ def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter:
     before_s = time_of(config)
     if before_s <= limit.seconds:
         return {"changed": {}, "text": ""}
-    share = limit.seconds / before_s
     train, measured = dict(given.get("train", {})), dict(given.get("evaluation", {}))
     small = config
+    if limit.answer_tokens and not measured.get("max_new_tokens"):
+        shorter = _with(config, "evaluation", {"max_new_tokens": limit.answer_tokens})
+        if (time_of_shorter := _Forecast(shorter, reporter))(shorter) < before_s:
+            small, time_of = shorter, time_of_shorter
+    share = min(1.0, limit.seconds / time_of(small))
     if not {"batch_size", "steps"} <= train.keys():
         small = _with(small, "train", _fewer(small, train, share, limit))
     wanted = {"limit": limit.documents, "calibration_examples": limit.documents}
@@ -169,13 +175,14 @@ _WORDS = {
     "steps": "steps",
     "limit": "documents a task",
     "calibration_examples": "calibration examples",
+    "max_new_tokens": "tokens an answer at most",
 }
 
 
 def _said(before: RunConfig, after: RunConfig, before_s: float, after_s: float) -> str:
     """`Made smaller ...`, with what is left out."""
     parts = [
-        f"{getattr(new, name)} {words} instead of {getattr(old, name)}"
+        f"{getattr(new, name)} {words}" + (f" instead of {was}" if (was := getattr(old, name)) is not None else "")
         for name, words in _WORDS.items()
         for old, new in ((before.train, after.train), (before.evaluation, after.evaluation))
         if getattr(old, name, None) != getattr(new, name, None)
