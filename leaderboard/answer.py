@@ -14,7 +14,7 @@ from .against import at_own_savings
 from .frame import Board
 from .grid import AXES, Grid
 from .groups import FEWEST_SEEDS
-from .marks import FAR, NOT_CONVERGED, PARTIAL, marks
+from .marks import FAR, PARTIAL, marks
 from .numbers import percent
 from .paired import is_trained_static
 from .row import Row
@@ -23,7 +23,7 @@ from .tables import difference, p_value
 
 MOST_WORDS = 24
 NEAR = 0.05  # of the level: a saving at which cutting layers was measured may stand in for it
-_RESERVED = (FAR, PARTIAL, "†", "‡", NOT_CONVERGED[0])  # marks of scores that carry no claim
+_RESERVED = (FAR, PARTIAL, "†", "‡")  # marks of scores that carry no claim
 _RANDOM = "random_skip"
 _BEHIND = "is behind"
 _NONE_NAMED = "no method is named: the highest mean scores carry reservations"
@@ -48,7 +48,7 @@ def answer(board: Board, standing: Standing, *, featured: bool = False) -> Answe
 
     A method is named if its mean over the tasks is the highest of those that have one and whose scores are without
     reservation: measured near the level and within the saving it was trained for, by every seed, on a dial that moves
-    something, after enough steps; on a featured board with enough seeds; and, where random skipping was measured,
+    something; on a featured board with enough seeds; and, where random skipping was measured,
     ahead of it on a task and behind it on none. Where others are above it, none of them is certainly better, and the
     sentence says among whom it leads. It is tied with those that its rank interval does not tell from it.
 

@@ -2,7 +2,7 @@
 
 config.yaml: The run's configuration. about.yaml: Who made it, with what; and its status, which a maintainer sets.
 methods.json: What the run knows of its methods. *.parquet: What was measured, see `adaptive_bench.store.entry`.
-headroom.json, steps.json: What the commands of those names found, where they were given.
+headroom.json: What the command of that name found, where it was given.
 SHA256SUMS: Of all other files but about.yaml, as sha256sum writes them.
 """
 
@@ -35,10 +35,7 @@ from adaptive_bench.validation import rule_of
 
 from .headroom import read_headroom
 from .plain import plain
-from .row import Row
 from .rows import Rejected, checked, read_json, spec_of
-from .steps import FILE_NAME as STEPS
-from .steps import read_steps
 
 CONFIG, ABOUT, METHODS, SUMS = "config.yaml", "about.yaml", "methods.json", "SHA256SUMS"
 LARGEST_BYTES = 10_000_000  # of all files of an entry together
@@ -180,10 +177,6 @@ def read_entry(folder: Path) -> Entry:
     if not isinstance(methods, dict) or not isinstance(methods.get("methods"), dict):
         raise Rejected(f"{METHODS} does not hold what a run writes")
     read_headroom(folder)
-    try:
-        read_steps(folder, map(Row.of, let_in))
-    except Rejected as why:
-        raise Rejected(f"{STEPS}: {why}") from why
     return Entry(folder, about, config, measured, rows, let_in, answers, warnings)
 
 

@@ -19,8 +19,6 @@ from .paired import Comparisons, Measured, add_tests
 from .plain import plain
 from .row import Row
 from .rows import Rejected, checked, read_of_run
-from .steps import FILE_NAME as STEPS
-from .steps import StepsRecord, read_steps
 
 _MOST_PROBLEMS = 50
 
@@ -37,7 +35,6 @@ class Board:
         entries: By folder what was read of entries; runs that are no entries are not in it.
         comparisons: Which methods differ, by column; none where documents are not known.
         answers, measured: What `add_tests` was given, for comparisons that no column holds (`leaderboard.against`).
-        steps: By the name of a run, whether its methods were trained for long enough, where it was asked.
     """
 
     rows: Sequence[Row]
@@ -46,7 +43,6 @@ class Board:
     comparisons: Comparisons = field(default_factory=dict)
     answers: Mapping[str, Answers] = field(default_factory=dict)
     measured: Measured | None = None
-    steps: Mapping[str, StepsRecord] = field(default_factory=dict)
     refused: Sequence[str] = field(default=())
     entries: Mapping[Path, Entry] = field(default_factory=dict)
 
@@ -62,15 +58,12 @@ def board_of(
     problems: Sequence[str] = (),
     answers: Mapping[str, Answers] | None = None,
     measured: Measured | None = None,
-    steps: Mapping[str, StepsRecord] | None = None,
 ) -> Board:
     """A board of rows that were checked, and of the answers of their runs by the name of the run (see `add_tests`)."""
     found = [Row.of(row) for row in rows]
     add_curves(found)
-    for record in (steps or {}).values():
-        record.mark(found)
     answers = answers or {}
-    return Board(found, folders, problems, add_tests(found, answers, measured), answers, measured, steps or {})
+    return Board(found, folders, problems, add_tests(found, answers, measured), answers, measured)
 
 
 def read_board(tables: Iterable[Path]) -> Board:
@@ -89,7 +82,6 @@ def read_board(tables: Iterable[Path]) -> Board:
     named: Mapping[Path, list[dict[str, Any]]] = {Path(plain(str(folder))): rows for folder, rows in by_folder.items()}
     names = short_names(named)
     answers: dict[str, Answers] = {}
-    steps: dict[str, StepsRecord] = {}
     for folder, shown in zip(by_folder, named, strict=True):
         try:
             known = entries.get(folder)
@@ -97,14 +89,8 @@ def read_board(tables: Iterable[Path]) -> Board:
         except Rejected as why:
             problems.append(f"Paired tests of {plain(folder.name)} are left out: {why}.")
             refused.append(problems[-1])
-        try:
-            if (record := read_steps(folder, map(Row.of, named[shown]))) is not None:
-                steps[names[shown]] = record
-        except Rejected as why:
-            problems.append(f"{STEPS} of {plain(folder.name)} is left out: {why}.")
-            refused.append(problems[-1])
     measured = {names[shown]: {(row["task"], conditions_of(row)) for row in rows} for shown, rows in named.items()}
-    found = board_of(joined(named), list(by_folder), problems, answers, measured, steps)
+    found = board_of(joined(named), list(by_folder), problems, answers, measured)
     return replace(found, refused=refused, entries=entries)
 
 

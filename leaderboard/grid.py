@@ -285,3 +285,9 @@ def _percent(share: float | None) -> str:
 def _table(header: Sequence[str], body: Sequence[Sequence[str]], style: str) -> str:
     align = ("left", *("right" for _ in header[1:]))
     return tabulate(body, header, tablefmt=style, colalign=align, disable_numparse=True)
+
+
+def as_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose first column is text and whose others are numbers."""
+    align = ("left", *("right" for _ in header[1:]))
+    return tabulate(lines, header, tablefmt="github", colalign=align, disable_numparse=True)

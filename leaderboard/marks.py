@@ -14,7 +14,6 @@ _BEYOND = ("‡", "beyond the saving this method was trained for")
 _BELOW = ("§", "less than half of the saving this method was trained for")
 _OTHER_AXIS = ("¶", "trained for a saving on another axis")
 _OTHER_LAYERS = ("◊", "not trained for the number of layers that is left out here")
-NOT_CONVERGED = ("#", "not converged: trained for twice as many steps, this method certainly scores differently")
 # Axes without trainings of their own.
 _TRAINED_ON = {"time": "net", "bytes": "net", "projected": "net", "claimed": "tokens"}
 _NEAR = 0.02 + 1e-6  # of a level: savings are measured up to rounding
@@ -47,7 +46,7 @@ def marks(row: Row) -> list[tuple[str, str]]:
 
 
 def target_marks(row: Row) -> list[tuple[str, str]]:
-    """Those of them that say what the method was trained for, and whether for long enough."""
+    """Those of them that say what the method was trained for."""
     found = []
     if row.beyond_target:
         found.append(_BEYOND)
@@ -57,8 +56,6 @@ def target_marks(row: Row) -> list[tuple[str, str]]:
         found.append(_OTHER_AXIS)
     if other_layers(row.trained_without, row.saved_tokens):
         found.append(_OTHER_LAYERS)
-    if row.not_converged:
-        found.append(NOT_CONVERGED)
     return found
 
 
@@ -71,8 +68,7 @@ def marks_at_point(row: Row, left_out: float | None) -> list[tuple[str, str]]:
     """
     if row.trained_without is None:
         return target_marks(row)
-    found = [_OTHER_LAYERS] if other_layers(row.trained_without, left_out) else []
-    return [*found, NOT_CONVERGED] if row.not_converged else found
+    return [_OTHER_LAYERS] if other_layers(row.trained_without, left_out) else []
 
 
 def other_layers(trained_without: float | None, left_out: float | None) -> bool:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from .frame import Board, read_board
+from .grid import as_table
 from .groups import Group, groups_of
 from .page.ranked import ranked, shown_first
 from .plain import markdown
 from .site import first_view
-from .steps import as_markdown as as_table
 from .tables import NONE
 
 MARKER = "<!-- adaptive-bench ranks -->"  # begins the comment, so that the next one can replace it

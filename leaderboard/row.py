@@ -31,7 +31,6 @@ class Row:
         kept, kept_low, kept_high, kept_own, area, keeps_90, keeps_90_to_end: See `curves.add_curves`.
         rank_low, rank_high, compared_to, difference, ...: See `paired.add_tests`.
         evidence, checked, external: What stands behind it, see `entry.Entry.of_row`; `None` in a run that is no entry.
-        not_converged: Whether the score moves when training is doubled, see `steps`; no column, as few boards know it.
         base, dense: Scores of the model before training and of the dense model, see `curves.add_curves`; no columns.
         conditions: What it was measured under; rows of other conditions are not comparable.
     """
@@ -122,7 +121,6 @@ class Row:
     over_static_p: float | None = None
     tested_seeds: int | None = None
     tested_documents: int | None = None
-    not_converged: bool = False
     base: float | None = None
     dense: float | None = None
     conditions: Conditions = field(repr=False)
@@ -184,7 +182,7 @@ class Row:
         return {"label": self.label} | {name: getattr(self, name) for name in COLUMNS}
 
 
-_NO_COLUMNS = ("not_converged", "base", "dense", "conditions")
+_NO_COLUMNS = ("base", "dense", "conditions")
 COLUMNS = dict.fromkeys(one.name for one in fields(Row) if one.name not in _NO_COLUMNS)
 OF_A_TABLE = [*COLUMNS][: [*COLUMNS].index("evidence")]  # before what the board adds
 

@@ -15,7 +15,7 @@ from . import dials
 from .answer import answer
 from .figures import write_figures
 from .frame import Board, read_board
-from .grid import AXES
+from .grid import AXES, as_table
 from .groups import Group, groups_of, view_name
 from .links import links_of
 from .markdown import written
@@ -26,8 +26,6 @@ from .plain import cell, markdown
 from .provenance import matched_on
 from .row import Row
 from .standing import Standing, plain_ms, preferred, standings
-from .steps import as_markdown as as_table
-from .steps import sections
 from .tables import NONE
 from .verdict import LONGEST, verdict
 
@@ -176,7 +174,7 @@ def as_markdown(board: Board, axis: str, phase: str = "all") -> str:
     ]
     told = markdown(verdict(board, axis, phase), LONGEST)
     times = [text for group, one in shown for text in _times(group, one)]
-    return "\n".join([title, "", *said, "", told, rest, *times, *_dials(board), *_steps(board), *left_out])
+    return "\n".join([title, "", *said, "", told, rest, *times, *_dials(board), *left_out])
 
 
 def _shown_first(board: Board, axis: str, phase: str) -> Iterator[tuple[Group, Standing]]:
@@ -210,18 +208,3 @@ def _dials(board: Board) -> list[str]:
         parts += [f"{dials.NOTE}\n", *(f"- {markdown(text, LONGEST)}" for text in one["said"]), ""]
         parts.append(as_table(one["header"], one["lines"]))
     return [*parts, ""] if parts else []
-
-
-def _steps(board: Board) -> list[str]:
-    """Whether methods were trained for long enough, for each run that was asked."""
-    parts = []
-    for run, record in board.steps.items():
-        said, tables = sections(record, board.rows)
-        parts += [f"\n## Training steps{_of(run, board)}\n", "\n".join(f"- {markdown(text, LONGEST)}" for text in said)]
-        for table in tables:
-            parts += [f"\n### {table['title']}\n", as_table(table["header"], table["lines"])]
-    return [*parts, ""] if parts else []
-
-
-def _of(run: str, board: Board) -> str:
-    return f" ({markdown(run)})" if len(board.folders) > 1 else ""

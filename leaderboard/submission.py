@@ -25,7 +25,6 @@ from .headroom import FILE_NAME as HEADROOM
 from .headroom import for_entry
 from .provenance import versions_of
 from .rows import Rejected
-from .steps import FILE_NAME as STEPS
 
 # Keys of a configuration that are of a machine, or of whoever watched the run.
 _NOT_PASSED_ON = ("out", "data_dir", "device", "preset", "track", "cell_timeout", "stall_warning", "for_models")
@@ -77,8 +76,6 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             (folder / METHODS).write_text(json.dumps({"methods": methods}, indent=2) + "\n", encoding="utf-8")
             if (run / HEADROOM).is_file():
                 (folder / HEADROOM).write_bytes(for_entry(run / HEADROOM))
-            if (run / STEPS).is_file():
-                (folder / STEPS).write_bytes((run / STEPS).read_bytes())
             (folder / SUMS).write_text(sums_of(folder), encoding="utf-8")
             read_entry(folder)
     except Rejected as why:

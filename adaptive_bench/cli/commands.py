@@ -44,20 +44,6 @@ COMMANDS = {
         _COMPARE,
     ),
     # Choose settings
-    "rates": Source(
-        "rates",
-        "rates",
-        "Train each method at every rate of one grid and compare them on validation documents.",
-        _CHOOSE,
-        "rates:RatesCommand",
-    ),
-    "steps": Source(
-        "steps",
-        "steps",
-        "Train each method for N, 2N and 4N steps and compare them on validation documents.",
-        _CHOOSE,
-        "steps:StepsCommand",
-    ),
     "tune": Source(
         "tune",
         "tune",
@@ -160,9 +146,10 @@ COMMANDS = {
         "new_method", "new_method", "Write a package with a working method, its entry point and its test.", _FIND
     ),
 }
+_GONE = {"rates": "adaptive-bench tune --preset rates", "steps": "adaptive-bench tune --preset steps"}
 app = typer.Typer(
     name="adaptive-bench",
-    cls=lazy_group(COMMANDS),
+    cls=lazy_group(COMMANDS, _GONE),
     help="Which adaptive-compute method keeps the most quality at the same saved compute, and is the saving real?",
     epilog="Start with `adaptive-bench run`: minutes on a laptop, no network.",
     rich_markup_mode="markdown",

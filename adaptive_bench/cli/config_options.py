@@ -40,12 +40,10 @@ class Overrides:
     Attributes:
         values: Nested like a config file.
         flags: What the user wrote, by dotted path: `--limit`, or `--set train.batch_size`.
-        arguments: The options again as they stood on the command line.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     flags: Mapping[str, str] = field(default_factory=dict)
-    arguments: tuple[str, ...] = ()
 
     def with_value(self, path: Sequence[str], value: Any, flag: str) -> Overrides:
         """One more key.
@@ -78,8 +76,7 @@ class Overrides:
             )
         key = match[1].strip()
         flag = f"--set {key}"
-        given = self.with_value(_path(key), parse(match[2], f"The value of {flag}"), flag)
-        return replace(given, arguments=(*self.arguments, "--set", text))
+        return self.with_value(_path(key), parse(match[2], f"The value of {flag}"), flag)
 
     def load(self, preset_or_path: str, *, reads_data: bool = True) -> RunConfig:
         """The config with these values over those of a preset or a file; see `load_config`."""
@@ -139,10 +136,7 @@ class ConfigCommand(Command):
         assignments, overrides = given.pop(_SET) or (), Overrides()
         for path, value in given.items():
             if value is not None:
-                flag = self._options[path].opts[0]
-                overrides = overrides.with_value(path.split("."), value, flag)
-                plain = (flag, str(value)) if not isinstance(value, bool) else (flag if value else _off(flag),)
-                overrides = replace(overrides, arguments=(*overrides.arguments, *plain))
+                overrides = overrides.with_value(path.split("."), value, self._options[path].opts[0])
         for text in assignments:
             overrides = overrides.with_assignment(text)
         ctx.obj = overrides

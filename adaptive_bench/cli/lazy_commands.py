@@ -10,6 +10,8 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from adaptive_bench.errors import UsageError
+
 _PACKAGE = "adaptive_bench.cli"
 
 
@@ -71,8 +73,12 @@ class _Commands(Mapping[str, Any]):
         return len(self._sources)
 
 
-def lazy_group(sources: Mapping[str, Source]) -> type[TyperGroup]:
-    """A group of commands that are imported when somebody asks for one of them."""
+def lazy_group(sources: Mapping[str, Source], gone: Mapping[str, str] | None = None) -> type[TyperGroup]:
+    """A group of commands that are imported when somebody asks for one of them.
+
+    Args:
+        gone: Names of earlier versions, with what to type instead.
+    """
 
     class Lazy(TyperGroup):
         def __init__(self, **settings: Any) -> None:
@@ -87,6 +93,8 @@ def lazy_group(sources: Mapping[str, Source]) -> type[TyperGroup]:
             if self._writes_help and cmd_name in sources:
                 source = sources[cmd_name]
                 return TyperCommand(cmd_name, help=source.summary, rich_help_panel=source.panel)
+            if gone and cmd_name in gone:
+                raise UsageError(f"There is no command {cmd_name!r} any more. Use `{gone[cmd_name]}`.")
             return super().get_command(ctx, cmd_name)
 
         def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -38,7 +38,7 @@ def clean(
         bool,
         typer.Option(
             "--trials",
-            help="Also what `tune`, `rates` and `steps` tried, or were stopped at: trainings never evaluated on test "
+            help="Also what `tune` tried, or were stopped at: trainings never evaluated on test "
             "documents. They would train it again.",
         ),
     ] = False,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
 from adaptive_bench.cli.program import pasteable
-from adaptive_bench.errors import UsageError
 from adaptive_bench.store.shelves import DEFAULT_OUT
 from adaptive_bench.validation import MOST_SEEDS
 
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
 
     from adaptive_bench.tuning import StudyResult
     from adaptive_bench.tuning.result import TrialResult
+
+
+Preset = Literal["rates", "steps"]
 
 
 class TuneCommand(ConfigCommand):
@@ -31,6 +33,14 @@ class TuneCommand(ConfigCommand):
 
 def tune(
     ctx: typer.Context,
+    preset: Annotated[
+        Preset | None,
+        typer.Option(
+            help="`rates`: the learning rate of added parameters, by one rule for all methods. `steps`: whether N, 2N "
+            "and 4N training steps rank methods alike. Both take `--config nano` and its first seed unless told "
+            "otherwise."
+        ),
+    ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
@@ -42,16 +52,17 @@ def tune(
         typer.Option(
             help="What to search: `sparsity_weight=log:1e-3:1`, `loss=choice:l1|l2`, `stride=int:1:2`, "
             "`train.method_learning_rate=log:1e-3:1e-1`; of one method `gateskip.NAME=...`; may be repeated. "
-            "Default: the space each method publishes."
+            "With a preset the values to try: `train.steps=choice:320|640`. Default: the space each method publishes."
         ),
     ] = None,
     objective: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="area|score@0.15|largest@0.9",
-            help="Mean score over the levels; score at a saving; or largest saving that keeps a share of dense.",
+            metavar="area|score@0.15|score@target|largest@0.9",
+            help="Mean score over the levels (the default); score at a saving, or at the one trained towards; or the "
+            "largest saving that keeps a share of dense.",
         ),
-    ] = "area",
+    ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials of each method, its defaults included.")] = 12,
     confirm: Annotated[
         int,
@@ -66,82 +77,68 @@ def tune(
     study: Annotated[
         str | None, typer.Option(help="Name of the study; by default one that follows from the other options.")
     ] = None,
-    storage: Annotated[
-        str | None, typer.Option(help="Optuna storage URL; by default a journal file in the study's folder.")
-    ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes for the work of one trial.")] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes that share the trials. Default: of small models one a core."),
-    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes to use.")] = None,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
 ) -> None:
     """Look for the best parameters of methods, with equal trials, on validation documents.
 
-    The same command continues a study that was stopped; given twice at once, two workers share it. `adaptive-bench run
-    --tuned STUDY` takes the best of each method, and finds its trainings done.
+    The same command continues a study that was stopped. `adaptive-bench run --tuned STUDY` takes the best of each
+    method, and finds its trainings done.
     """
     from adaptive_bench.live_display import open_reporter
     from adaptive_bench.tuning import Objective
     from adaptive_bench.tuning import tune as carry_out
 
     registry.load_plugins(plugin)
-    aim = Objective.parse(objective)
-    names = _with_space() if methods == "all" else methods
+    aim = None if objective is None else Objective.parse(objective)
+    found = (name for name in registry.names("methods") if registry.get("methods", name).Config.search_space)
+    names = ",".join(found) if methods == "all" else methods
     overrides: Overrides = ctx.obj
     if names is not None:
         overrides = overrides.with_value(["methods"], names, "--methods")
-    preset = config or TuneCommand.preset
-    run_config = overrides.load(preset)
+    source = config or (TuneCommand.preset if preset is None else ConfigCommand.preset)
+    run_config = overrides.load(source) if preset is None else overrides.load_for_one_seed(source)
     with open_reporter() as reporter:
         result = carry_out(
             run_config,
             aim,
             trials,
             param or [],
+            preset=preset,
             confirm=confirm,
             name=study,
-            storage=storage,
             reporter=reporter,
             jobs=jobs,
-            workers=workers,
         )
-    _print(result, ["--config", preset, *ctx.obj.arguments], run_config.out)
+    _print(result, source, run_config.out)
 
 
-def _with_space() -> str:
-    found = [name for name in registry.names("methods") if registry.get("methods", name).Config.search_space]
-    if not found:
-        raise UsageError("No method publishes a search space. Name methods and give --param.")
-    return ",".join(found)
-
-
-def _print(result: StudyResult, arguments: Sequence[str], out: Path) -> None:
-    """Every trial, the best against the defaults, the line to run it, and where the page is."""
-    from adaptive_bench.tuning.result import command, studies_folder
+def _print(result: StudyResult, config: str, out: Path) -> None:
+    """Every trial, the best against the defaults, what was found out, and the line to run it."""
+    from adaptive_bench.tuning.result import studies_folder
 
     objective = result.definition["objective"]
     typer.echo("\n" + _table(result.trials, objective))
-    for text in result.exhausted_text:
-        typer.echo(f"\n{text}")
     if result.confirmed:
         typer.echo(f"\nAgain, with seeds {', '.join(map(str, result.definition['confirm']))}:\n")
         typer.echo(_table(result.confirmed, objective))
-    for method, best in result.best.items():
+    of_steps = result.definition.get("preset") == "steps"  # they are asked for an order, not for the best
+    for method, best in result.best.items() if not of_steps else ():
         default = result.default(method)
         than = "" if default is None or default.value is None else f", its defaults {default.value:.4f}"
-        typer.echo(f"\nBest of {method}: {best.spec} with {best.value:.4f}{than}")
+        typer.echo(f"\nBest of {method}: {best.values_text} with {best.value:.4f}{than}")
     trials = (*result.trials, *result.confirmed)
-    failed = [trial for trial in trials if trial.state == "fail" and not trial.interrupted]
+    failed = [trial for trial in trials if trial.state == "fail"]
     for trial in failed:
         typer.echo(f"\nFailed: {trial.method}, trial {trial.number}: {trial.reason}", err=True)
+    if result.notes:
+        typer.echo("\n" + "\n".join(result.notes))
     folder = studies_folder(out) / result.name
-    if result.best:
+    if result.best and not of_steps:
         where = [] if out == DEFAULT_OUT else ["--out", str(out)]
-        methods = ["--methods", ",".join(result.best)]
-        tuned = shlex.join(["adaptive-bench", "run", *methods, "--tuned", result.name, *where])
-        typer.echo(f"\n  {pasteable(command(result, arguments))}\n\nor, with any --config: {pasteable(tuned)}")
-    typer.echo(f"\nStudy page: {folder / 'study.html'}\nWritten to {folder}")
+        given = ["--config", config, "--methods", ",".join(result.best), "--tuned", result.name, *where]
+        typer.echo(f"\n  {pasteable(shlex.join(['adaptive-bench', 'run', *given]))}")
+    typer.echo(f"\nWritten to {folder}")
     if failed:
         raise typer.Exit(1)
 
@@ -153,13 +150,12 @@ def _table(trials: Sequence[TrialResult], objective: str) -> str:
         [
             trial.method,
             trial.number,
-            ", ".join(f"{name}={value}" for name, value in trial.values.items()) or "(its defaults)",
+            trial.values_text,
             f"{trial.state}: {trial.reason}" if trial.state == "refused" else trial.state,
             "" if trial.value is None else f"{trial.value:.4f}",
             trial.seconds_text,
         ]
         for trial in trials
-        if not trial.interrupted and trial.state != "waiting"
     ]
     header = ["method", "trial", "values", "state", objective, "s (train + eval)"]
     return tabulate(body, header, tablefmt="simple", disable_numparse=True)

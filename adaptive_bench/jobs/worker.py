@@ -7,8 +7,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -25,9 +23,7 @@ _reporter: RemoteReporter | None = None
 _busy = False
 
 
-def start_worker(
-    sender: Connection, alive: Connection, threads: int, plugins: list[Path], workers: int = 1
-) -> RemoteReporter:
+def start_worker(sender: Connection, alive: Connection, threads: int, plugins: list[Path], workers: int = 1) -> None:
     """Get this process ready to work for the one that started it.
 
     Args:
@@ -47,18 +43,6 @@ def start_worker(
     _reporter = RemoteReporter(sender)
     sys.stdout = sys.stderr = StdoutForwarder(_reporter)
     registry.load_plugins(plugins)
-    return _reporter
-
-
-@contextmanager
-def at_work() -> Iterator[None]:
-    """Asked to end in this block, a worker has some seconds to write down where it stands."""
-    global _busy
-    _busy = True
-    try:
-        yield
-    finally:
-        _busy = False
 
 
 def _stop_with_parent(alive: Connection) -> None:
@@ -85,7 +69,13 @@ def _leave(*_: object) -> None:
 
 
 def run_in_worker(job: Job) -> list[Failure]:
-    """`run_job` in this process, which `start_worker` has made ready."""
+    """`run_job` in this process, which `start_worker` has made ready. Asked to end meanwhile, it has some seconds to
+    write down where it stands.
+    """
+    global _busy
     assert _reporter is not None
-    with at_work():
+    _busy = True
+    try:
         return run_job(job, _reporter)
+    finally:
+        _busy = False

@@ -20,8 +20,8 @@ def quantize(model: AdaptiveModel, how: Quantization) -> AdaptiveModel:
         The model.
 
     Raises:
-        UsageError: No such form, or the model has adapters or is quantized already.
-        EnvironmentProblem: The library is not installed, or cannot work on this device.
+        UsageError: The model has adapters or is quantized already.
+        EnvironmentProblem: The library is not installed.
     """
     if how != "none":
         model.backbone.quantize(how)

@@ -62,7 +62,7 @@ def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
     """Records of an output folder that no run refers to.
 
     Args:
-        trials: Those as well that were never evaluated on test documents: trials of `tune`, `rates` and `steps`, which
+        trials: Those as well that were never evaluated on test documents: trials of `tune`, which
             the same command would find again, or go on with where it was stopped.
 
     Raises:

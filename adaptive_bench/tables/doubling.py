@@ -1,9 +1,7 @@
 """What twice the training changes at a level: which orders of methods reverse, and which scores move.
 
 An order reverses where the tests of a column (all pairs of it, Holm) find one method better after N steps and the other
-one after 2N. Where none does, the rank intervals of every method after N and after 2N overlap: they lie apart only if
-those certainly better on one side and those certainly worse on the other are more than all other methods together, and
-then somebody is both.
+one after 2N.
 """
 
 from __future__ import annotations
@@ -19,13 +17,11 @@ from adaptive_bench.tables.comparison import (
     Pair,
     certainly_above,
     paired_difference,
-    rank_intervals,
 )
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.intervals import Bounds, bounds_of
 
 Scores = Mapping[str, DocumentScores]  # by method, of one task at one level
-Ranks = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,6 @@ class Doubling:
     Attributes:
         steps: N.
         task: Name of the task.
-        ranks: After N steps and after 2N, the best and the worst rank of each method that tests leave open.
         told_apart: How many pairs the tests told apart, after N and after 2N.
         pairs: How many were tested; 0 where the scores of single documents are not known.
         reversals: Pairs whose first is certainly better after N steps and whose second is so after 2N.
@@ -44,7 +39,6 @@ class Doubling:
 
     steps: int
     task: str
-    ranks: tuple[Ranks, Ranks]
     told_apart: tuple[int, int]
     pairs: int
     reversals: tuple[Pair, ...]
@@ -73,17 +67,27 @@ def doubling(steps: int, task: str, before: Scores, after: Scores, metric: Metri
         and set(scores.documents) & set(after[method].documents)
     }
     bounds = bounds_of(metric, (one.values for pair in shared.values() for one in pair))
-    sides = [{method: pair[side] for method, pair in shared.items()} for side in (0, 1)]
-    earlier, later = (_Order.of(side, metric, bounds) for side in sides)
+    (above, apart, pairs), (above_later, apart_later, _) = (
+        _order({method: pair[side] for method, pair in shared.items()}, metric, bounds) for side in (0, 1)
+    )
     return Doubling(
         steps,
         task,
-        (earlier.ranks, later.ranks),
-        (earlier.told_apart, later.told_apart),
-        earlier.pairs,
-        tuple((one, other) for other, better in earlier.above.items() for one in better if other in later.above[one]),
+        (apart, apart_later),
+        pairs,
+        tuple((one, other) for other, better in above.items() for one in better if other in above_later[one]),
         {method: paired_difference(new.values, old.values, bounds) for method, (old, new) in shared.items()},
     )
+
+
+def _order(methods: Scores, metric: Metric, bounds: Bounds) -> tuple[dict[str, set[str]], int, int]:
+    """By method everyone who is certainly better; how many pairs tests tell apart; of how many."""
+    sign = -1.0 if metric.better == "lower" else 1.0  # reversals are the same either way
+    order = sorted(methods, key=lambda name: -sign * float(methods[name].values.mean()))
+    found = Column(methods, bounds).family(list(combinations(order, 2)))
+    above = certainly_above(order, lambda one, other: (one, other) in found and found[one, other].apart)
+    tested = sum(one.p is not None for one in found.values())
+    return above, sum(one.apart for one in found.values()), tested
 
 
 def enough_steps(doublings: Iterable[Doubling]) -> int | None:
@@ -103,45 +107,3 @@ def enough_steps(doublings: Iterable[Doubling]) -> int | None:
         and all(one.told_apart[0] or not one.told_apart[1] for one in tasks)
     ]
     return min(lasting, default=None)
-
-
-def reversals_text(steps: int, told_apart: int, pairs: int, reversals: Iterable[tuple[str, str, str]]) -> str:
-    """A sentence about the orders after so many steps.
-
-    Args:
-        told_apart: How many of the `pairs` the tests told apart.
-        reversals: Task and both methods of each order that reverses when the steps are doubled.
-    """
-    named = ", ".join(f"{first} and {second} on {task}" for task, first, second in reversals)
-    what = f"these reverse: {named}" if named else "none reverses"
-    return f"After {steps} steps tests tell {told_apart} of {pairs} pairs apart; at {2 * steps} {what}."
-
-
-@dataclass(frozen=True)
-class _Order:
-    """What the tests of a column leave open.
-
-    Attributes:
-        above: By method everyone who is certainly better.
-    """
-
-    above: Mapping[str, set[str]]
-    ranks: Ranks
-    told_apart: int
-    pairs: int
-
-    @classmethod
-    def of(cls, methods: Scores, metric: Metric, bounds: Bounds) -> _Order:
-        sign = -1.0 if metric.better == "lower" else 1.0  # reversals are the same either way
-        order = sorted(methods, key=lambda name: -sign * float(methods[name].values.mean()))
-        found = Column(methods, bounds).family(list(combinations(order, 2)))
-
-        def better(one: str, other: str) -> bool:
-            return (one, other) in found and found[one, other].apart
-
-        return cls(
-            certainly_above(order, better),
-            rank_intervals(order, better),
-            sum(one.apart for one in found.values()),
-            sum(one.p is not None for one in found.values()),
-        )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -17,24 +18,28 @@ _STEP = 0.001  # how finely the largest saving is looked for, a share of the den
 
 @dataclass(frozen=True)
 class Objective:
-    """One of three numbers, all better when larger; a saving that is not reached counts as score 0.
+    """One of four numbers, all better when larger: scores of which lower ones are better have a minus sign. A saving
+    that is not reached counts as score 0, of those as minus infinity.
 
     Attributes:
         kind: `area`: mean score over the range from the lowest to the highest level of the run. `score`: the score at
-            the saving `at`. `largest`: the largest saving that keeps the share `at` of the dense model's score.
+            the saving `at`, and `target`: at the one that a method is trained towards. `largest`: the largest saving
+            that keeps the share `at` of the dense model's score.
     """
 
-    kind: Literal["area", "score", "largest"]
+    kind: Literal["area", "score", "target", "largest"]
     at: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Objective:
-        """Read `area`, `score@0.15` or `largest@0.9`.
+        """Read `area`, `score@0.15`, `score@target` or `largest@0.9`.
 
         Raises:
             UsageError: The text has another form.
         """
         kind, at_sign, number = text.strip().partition("@")
+        if (kind, number) == ("score", "target"):
+            return cls("target")
         try:
             if kind == "area" and not at_sign:
                 return cls("area")
@@ -45,12 +50,12 @@ class Objective:
         except ValueError:
             pass
         raise UsageError(
-            f"The objective is area, score@SAVING (score@0.15: the score at 15 % saved) or largest@SHARE "
-            f"(largest@0.9: the largest saving that keeps 90 % of the dense score), got {text!r}."
+            f"The objective is area, score@SAVING (score@0.15: the score at 15 % saved), score@target or "
+            f"largest@SHARE (largest@0.9: the largest saving that keeps 90 % of the dense score), got {text!r}."
         )
 
     def __str__(self) -> str:
-        return self.kind if self.kind == "area" else f"{self.kind}@{self.at:g}"
+        return {"area": "area", "target": "score@target"}.get(self.kind) or f"{self.kind}@{self.at:g}"
 
     @property
     def needs_dense(self) -> bool:
@@ -61,18 +66,18 @@ class Objective:
         """The savings a sweep has to reach for it, given those of the run."""
         return tuple(sorted({*levels, self.at})) if self.kind == "score" else tuple(levels)
 
-    def check(self, metric: str) -> None:
-        """Refuse a metric that it cannot maximise.
+    def check(self, metrics: Iterable[str]) -> None:
+        """Refuse metrics of tasks that it cannot take the mean of.
 
         Raises:
-            UsageError: Lower is better, or nobody knows.
+            UsageError: It is not known of one which scores are better, or they differ in it.
         """
-        better = metric_of(metric).better
-        if better != "higher" and not (self.needs_dense and better == "lower"):
+        better = {metric: metric_of(metric).better for metric in metrics}
+        if "unknown" in better.values() or (len(set(better.values())) > 1 and not self.needs_dense):
+            told = ", ".join(f"{metric}: {which}" for metric, which in better.items())
             raise UsageError(
-                f"The objective {self} maximises a score, but of {metric!r} "
-                f"{'lower is better' if better == 'lower' else 'the better direction is not known'}. "
-                f"Choose another task{', or largest@SHARE' if better == 'lower' else ''}."
+                f"The objective is a mean over tasks, whose first metrics have to be better in one direction, got "
+                f"{told}. Leave out the tasks of one of them."
             )
 
     def value(
@@ -87,10 +92,15 @@ class Objective:
             metric: Headline metric of the task.
             dense: Score of the dense model, where it is needed.
         """
+        sign, worst = (-1.0, -math.inf) if metric_of(metric).better == "lower" else (1.0, 0.0)
+
+        def scores_at(savings: Sequence[float]) -> list[float]:
+            return [worst if one.score is None else sign * one.score for one in match(points, savings, name)]
+
         if self.kind == "score":
-            return match(points, [self.at], name)[0].score or 0.0
+            return scores_at([self.at])[0]
         if self.kind == "area":
-            scores = [at_level.score or 0.0 for at_level in match(points, levels, name)]
+            scores = scores_at(levels)
             if len(levels) == 1:
                 return scores[0]
             pieces = zip(pairwise(levels), pairwise(scores), strict=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,13 +11,11 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store import atomic
-from adaptive_bench.tuning.seconds import EVALUATION, TRAINING
 
 SCHEMA = 1
-
-_LONGEST_NAME = 100
+TRAINING, EVALUATION = "training", "evaluation"
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class TrialResult:
     Attributes:
         method: What was tuned, without the values.
         number: Its number in the Optuna study.
-        state: `complete`, `pruned`, `fail`, `running`, or `refused` where it was none of its own and does not count.
+        state: `complete`, `pruned`, `fail`, or `refused` where it was none of its own and does not count.
         values: What was tried; nothing for the method as it is.
         spec: The method with the values that are its own.
         rates: The values that belong into the recipe of a run, by name.
@@ -36,8 +33,7 @@ class TrialResult:
         value: The objective; of a pruned trial over what was measured.
         curve: By task, the mean score at each level of the run.
         reason: Why it failed or was stopped.
-        interrupted: It was stopped or killed, and begun again as another trial.
-        seconds: Of `training` and of `evaluation`, as measured (`tuning.seconds`); empty where nothing was.
+        seconds: Of `training` and of `evaluation`, from the records; empty where nothing was measured.
     """
 
     method: str
@@ -48,10 +44,14 @@ class TrialResult:
     rates: dict[str, float]
     method_rate: float | None
     value: float | None
-    curve: dict[str, list[float | None]]
-    reason: str
-    interrupted: bool
+    curve: dict[str, list[float | None]] = field(default_factory=dict)
+    reason: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def values_text(self) -> str:
+        """What was tried, for a table."""
+        return ", ".join(f"{name}={value}" for name, value in self.values.items()) or "(its defaults)"
 
     @property
     def seconds_text(self) -> str:
@@ -68,36 +68,23 @@ class StudyResult:
         definition: What it searches, for what, and with which recipe.
         trials: By method, in the order they were begun.
         confirmed: Of methods whose best was trained again beside the defaults, those two.
-        exhausted: Methods with fewer trials than asked for: their space has no further values.
+        notes: Methods with fewer trials than asked for, and what the preset of the study says about it.
     """
 
     name: str
     definition: dict[str, Any]
     trials: tuple[TrialResult, ...]
     confirmed: tuple[TrialResult, ...] = ()
-    exhausted: tuple[str, ...] = ()
-
-    @property
-    def exhausted_text(self) -> list[str]:
-        """A sentence for each method with fewer trials than asked for."""
-        return [
-            f"{method} has fewer trials than asked for: no further values of its space were found that are a method "
-            f"of their own."
-            for method in self.exhausted
-        ]
+    notes: tuple[str, ...] = ()
 
     @property
     def best(self) -> dict[str, TrialResult]:
         """By method, the complete trial with the highest value, of those that confirm it where there are; of equal ones
         the first.
         """
-        best: dict[str, TrialResult] = {}
-        for trial in self._that_count:
-            if trial.state != "complete" or trial.value is None:
-                continue
-            if trial.method not in best or trial.value > (best[trial.method].value or 0.0):
-                best[trial.method] = trial
-        return best
+        complete = [trial for trial in self._that_count if trial.state == "complete" and trial.value is not None]
+        of_methods = {trial.method: [one for one in complete if one.method == trial.method] for trial in complete}
+        return {method: max(some, key=lambda one: one.value or 0.0) for method, some in of_methods.items()}
 
     @property
     def _that_count(self) -> tuple[TrialResult, ...]:
@@ -115,7 +102,7 @@ class StudyResult:
         plain = {"schema": SCHEMA, "name": self.name, "definition": self.definition}
         best = {method: trial.spec for method, trial in self.best.items()}
         trials = {name: [asdict(trial) for trial in getattr(self, name)] for name in ("trials", "confirmed")}
-        more = {"exhausted": list(self.exhausted)} if self.exhausted else {}
+        more = {"notes": list(self.notes)} if self.notes else {}
         atomic.write_json(folder / "result.json", {**plain, "best": best, **trials, **more})
 
     @classmethod
@@ -123,22 +110,17 @@ class StudyResult:
         """Read it back.
 
         Raises:
-            EnvironmentProblem: It cannot be read, is not what the study wrote, or of another version.
+            EnvironmentProblem: It cannot be read, or is not what the study wrote.
         """
         try:
             values = json.loads(file.read_bytes())
-            if values["schema"] != SCHEMA:
-                raise EnvironmentProblem(
-                    f"A study's result is read in version {SCHEMA}, got version {values['schema']} in {str(file)!r}. "
-                    f"Give the `adaptive-bench tune` command again: it writes the file anew from the storage."
-                )
             read = TypeAdapter(tuple[TrialResult, ...]).validate_python
             trials, confirmed = read(values["trials"]), read(values.get("confirmed", ()))
-            return cls(values["name"], values["definition"], trials, confirmed, tuple(values.get("exhausted", ())))
+            return cls(values["name"], values["definition"], trials, confirmed, tuple(values.get("notes", ())))
         except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
             raise EnvironmentProblem(
                 f"The study's result {str(file)!r} cannot be read ({message_of(error)}). Give the `adaptive-bench "
-                f"tune` command again: it writes the file anew from the storage."
+                f"tune` command again: it writes the file anew."
             ) from error
 
 
@@ -147,27 +129,13 @@ def studies_folder(out: Path) -> Path:
     return out / "studies"
 
 
-def study_folder(name: str, out: Path) -> Path:
-    """Where the study of a name is.
-
-    Raises:
-        UsageError: It is no name, but would lead to another place.
-    """
-    if Path(name).name != name or name.startswith(".") or len(name) > _LONGEST_NAME:
-        raise UsageError(
-            f"A study has a name of at most {_LONGEST_NAME} characters, which is no path, got {one_line(name, 100)!r}. "
-            f"Give --study another one; --out says where studies are."
-        )
-    return studies_folder(out) / name
-
-
 def find_result(name: str, out: Path) -> StudyResult:
     """The result of a study by its name.
 
     Raises:
         UsageError: There is no such study.
     """
-    file = study_folder(name, out) / "result.json"
+    file = studies_folder(out) / name / "result.json"
     if not file.is_file():
         names = sorted(file.parent.name for file in studies_folder(out).glob("*/result.json"))
         raise UsageError(
@@ -197,15 +165,6 @@ def tuned(config: RunConfig, study: StudyResult) -> RunConfig:
     kept = {trial.spec: of_config[text] for text, trial in chosen.items() if text in of_config and "[" in text}
     train = {**config.train.model_dump(), **rates, "method_learning_rates": {**of_config, **kept, **own}}
     return RunConfig.model_validate({**config.model_dump(), "methods": methods, "train": train})
-
-
-def command(study: StudyResult, arguments: Sequence[str]) -> str:
-    """The line that runs the best specs with the config, given by its options, of their study."""
-    specs = ",".join(dict.fromkeys(trial.spec for trial in study.best.values()))
-    plain = all(not trial.rates and trial.method_rate is None for trial in study.best.values())
-    names = ",".join(study.best)
-    wanted = ["--methods", specs] if plain else ["--methods", names, "--tuned", study.name]
-    return shlex.join(["adaptive-bench", "run", *arguments, *wanted])
 
 
 def _common_rates(trials: Sequence[TrialResult]) -> Mapping[str, float]:

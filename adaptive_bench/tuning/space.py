@@ -1,10 +1,12 @@
-"""What is tuned of one method: parameters of its spec and rates of the recipe, each with a range."""
+"""What is tuned of one method: parameters of its spec and settings of the recipe, each with a range; and which values
+are no trial, because the model cannot have them or because they amount to a trial before them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
+from itertools import chain, product
 from typing import Any
 
 from optuna import Trial
@@ -16,13 +18,16 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import SearchRange, config_of, method_class, training_spec
 from adaptive_bench.recipe import TrainRecipe
+from adaptive_bench.runs.checks.model import examine, model_facts
 from adaptive_bench.runs.planning.training_targets import TrainingTargets
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.keys import canonical
 from adaptive_bench.validation import rule_of
 
-# The optimizer's side of a recipe. What sets how much is computed (steps, batch) is the same for all trials.
-METHOD_RATE = "train.method_learning_rate"
+# The optimizer's side of a recipe, and what sets how much is computed, which is otherwise the same for all trials.
+METHOD_RATE, STEPS = "train.method_learning_rate", "train.steps"
 RATES = ("train.learning_rate", METHOD_RATE, "train.weight_decay", "train.warmup_steps", "train.clip_norm")
+_OF_RECIPE = (*RATES, STEPS)
 _COVERING = 64  # points that cover a space
 _DIGITS = 4  # of a number drawn: what is pasted into a spec is what was trained
 
@@ -79,9 +84,8 @@ class Space:
         """A point of the space from one number in [0, 1) for each range."""
         return {name: _at(search, share) for (name, search), share in zip(self.ranges.items(), shares, strict=True)}
 
-    def points(self) -> Iterator[dict[str, Any]]:
-        """Points that cover the space evenly; then, of a space of choices and whole numbers, all of its points."""
-        yield from map(self.at, Halton(len(self.ranges), scramble=False).random(_COVERING + 1)[1:])
+    def grid(self) -> Iterator[dict[str, Any]]:
+        """Of a space of choices and whole numbers, all of its points; of another none."""
         if all(search.scale in ("choice", "int") for search in self.ranges.values()):
             several = [
                 search.choices if search.scale == "choice" else range(int(search.low), int(search.high) + 1)
@@ -89,13 +93,74 @@ class Space:
             ]
             yield from (dict(zip(self.ranges, point, strict=True)) for point in product(*several))
 
+    def accepted(self, config: RunConfig, tried: Mapping[int, Values]) -> Iterator[dict[str, Any]]:
+        """Points that are trials of their own beside those before them: first such as cover the space evenly, then all
+        of its `grid`.
+        """
+        known = dict(tried)
+        covering = map(self.at, Halton(len(self.ranges), scramble=False).random(_COVERING + 1)[1:])
+        for point in chain(covering, self.grid()):
+            values = self.text(point)
+            if self.refusal(values, known, config) is None:
+                known[-len(known) - 1] = values
+                yield point
+
+    def refusal(self, values: Values, tried: Mapping[int, Values], config: RunConfig) -> str | None:
+        """Why values are no trial of their own on the model of a run; `None` where they are one.
+
+        Args:
+            tried: Values by the number of their trial; those of the defaults are empty.
+        """
+        try:
+            mine = self._comes_to(values, config)
+        except UsageError as error:  # values that exclude each other
+            return str(error)
+        for number, other in tried.items():
+            if self._comes_to(other, config) == mine:
+                return f"comes to the same method as trial {number}" + ("" if other else ", its defaults")
+        return self._fault(values, config)
+
+    def _fault(self, values: Values, config: RunConfig) -> str | None:
+        try:
+            examine(self.spec_with(values), model_facts(config.model))
+        except UsageError as error:
+            return str(error)
+        return None
+
+    def _comes_to(self, values: Values, config: RunConfig) -> str:
+        """What tells the trial of some values from others: the method on this model, and its recipe."""
+        config = self.config_with(values, config)
+        spec = MethodSpec.parse(config.methods[0])
+        rate = TrainingTargets("net", (), {}, config.train.method_learning_rates).rate(training_spec(spec))
+        layers = int(model_facts(config.model).empty.config.num_hidden_layers)
+        recipe = config.train.model_dump(mode="json", exclude={"method_learning_rates"})
+        return canonical([config_of(spec).on_model(layers), rate, recipe])
+
+    def fitted(self, config: RunConfig) -> Space:
+        """The space with counts up to the largest that the model can have; of a plugin's method as it is, for trying it
+        on takes a process each time.
+        """
+        if registry.is_foreign("methods", self.spec.name):
+            return self
+        ranges = dict(self.ranges)
+        for name, search in self.ranges.items():
+            if search.scale == "int":
+                downwards = range(int(search.high), int(search.low) - 1, -1)
+                largest = next((value for value in downwards if self._fault({name: str(value)}, config) is None), None)
+                ranges[name] = search if largest is None else replace(search, high=float(largest))
+        return Space(self.spec, ranges)
+
     def spec_with(self, values: Values) -> MethodSpec:
         """The method with those values that are its own."""
-        own = {name: value for name, value in values.items() if name not in RATES}
+        own = {name: value for name, value in values.items() if name not in _OF_RECIPE}
         return MethodSpec(self.spec.name, tuple({**dict(self.spec.params), **own}.items()), self.spec.semantics)
 
     def config_with(self, values: Values, config: RunConfig) -> RunConfig:
-        """The run of one trial."""
+        """The run of one trial.
+
+        Raises:
+            UsageError: No recipe has the values.
+        """
         spec = self.spec_with(values)
         rates = dict(config.train.method_learning_rates)
         known = TrainingTargets("net", (), {}, rates).rate(training_spec(self.spec))
@@ -103,9 +168,11 @@ class Space:
         if rate is not None:
             rates[str(training_spec(spec))] = rate
         train = config.train.model_dump() | recipe_values(values) | {"method_learning_rates": rates}
-        return config.model_copy(
-            update={"methods": (str(spec),), "train": TrainRecipe.model_validate(train)},
-        )
+        try:
+            recipe = TrainRecipe.model_validate(train)
+        except ValidationError as error:
+            raise UsageError(f"the recipe cannot have it: {rule_of(error.errors()[0])}") from error
+        return config.model_copy(update={"methods": (str(spec),), "train": recipe})
 
 
 def parse_param(text: str) -> tuple[str | None, str, SearchRange]:
@@ -122,7 +189,7 @@ def parse_param(text: str) -> tuple[str | None, str, SearchRange]:
         raise UsageError(f"--param has the form NAME=RANGE, for example sparsity_weight=log:1e-3:1, got {text!r}.")
     owner, dot, rest = name.rpartition(".")
     if owner == "train":
-        if name not in RATES:
+        if name not in _OF_RECIPE:
             raise UsageError(f"Rates of the recipe are {', '.join(RATES)}, got {name!r}.")
         return None, name, SearchRange.parse(search)
     return (owner if dot else None), rest, SearchRange.parse(search)
@@ -150,16 +217,16 @@ def recipe_values(values: Values) -> dict[str, float]:
     return {
         name.removeprefix("train."): float(value)
         for name, value in values.items()
-        if name in RATES and name != METHOD_RATE
+        if name in _OF_RECIPE and name != METHOD_RATE
     }
 
 
 def _concerns(owner: str | None, name: str, spec: MethodSpec) -> bool:
-    return owner in (None, spec.name) and (name in RATES or name in method_class(spec).Config.model_fields)
+    return owner in (None, spec.name) and (name in _OF_RECIPE or name in method_class(spec).Config.model_fields)
 
 
 def _check(spec: MethodSpec, name: str, value: str) -> None:
-    if name not in RATES:
+    if name not in _OF_RECIPE:
         config_of(MethodSpec(spec.name, (*spec.params, (name, value)), spec.semantics))
     elif name != METHOD_RATE:
         try:

@@ -1,38 +1,33 @@
-"""A whole study: several methods with equal trials, in turns, in a storage that any number of workers share."""
+"""A whole study: several methods with equal trials, on validation documents."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.storages import BaseStorage, JournalStorage
-from optuna.trial import FrozenTrial, TrialState
+from filelock import FileLock, Timeout
+from optuna.pruners import NopPruner
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from adaptive_bench import spawn
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.plan import plan
-from adaptive_bench.runs.work.resources import useful_processes
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
-from adaptive_bench.tuning.causes import Causes, causes_of
-from adaptive_bench.tuning.helpers import helped
-from adaptive_bench.tuning.journal import Journal
 from adaptive_bench.tuning.objective import Objective
-from adaptive_bench.tuning.page import write_page
-from adaptive_bench.tuning.refusals import Refusals, fitted
-from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, study_folder
-from adaptive_bench.tuning.space import METHOD_RATE, Space, check_owned, recipe_values
-from adaptive_bench.tuning.study import Study, TrialRunner
-from adaptive_bench.tuning.trial import Trials
+from adaptive_bench.tuning.presets import PRESETS, Preset
+from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, studies_folder
+from adaptive_bench.tuning.search import Search
+from adaptive_bench.tuning.space import STEPS, Space, check_owned, parse_param
+from adaptive_bench.tuning.trial import Measuring
 
 FIRST_SEED = 1001  # of those that confirm: no board uses them
 _RECIPE = ("model", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "train", "evaluation")
@@ -40,117 +35,130 @@ _RECIPE = ("model", "tasks", "seeds", "levels", "match_on", "match_phase", "trai
 
 def tune(
     config: RunConfig,
-    objective: Objective,
-    trials: int,
+    objective: Objective | None = None,
+    trials: int = 12,
     params: Sequence[str] = (),
     *,
+    preset: str | None = None,
     confirm: int = 0,
     name: str | None = None,
-    storage: str | None = None,
     reporter: Reporter | None = None,
     jobs: int | None = None,
-    workers: int | None = 1,
 ) -> StudyResult:
     """Look for the best parameters of each method of a run, by equal numbers of trials on validation documents.
 
+    Nothing of a study is read again: given twice, it draws the same trials and finds on disk what was trained and
+    measured for them.
+
     Args:
         config: Its methods are tuned with its recipe; one target.
-        trials: For each method, the one with its defaults included. A study that has as many is done.
+        objective: By default `area`, or that of the preset.
+        trials: For each method, the one with its defaults included; of a preset what its grid has.
         params: `NAME=RANGE`; without any, each method's own search space.
+        preset: `rates` or `steps`: the grid of one setting of the recipe (`tuning.presets`).
         confirm: Seeds of their own with which the best of each method and its defaults are trained again once all
             trials are over. The one with the higher mean over them stands: a best trial is partly luck.
-        name: Of the study; by default one that follows from everything else, so the same command continues.
-        storage: An Optuna storage URL; by default a journal file in the folder of the study.
-        jobs: Processes for the work of one trial.
-        workers: Processes that share the trials, this one included; `None` decides as `run` does about `jobs`.
+        name: Of the study; by default one that follows from everything else.
+        jobs: Processes to use.
 
     Raises:
-        UsageError: Something to tune does not exist, a task has no validation documents, or the study was begun with
-            something else.
-        EnvironmentProblem: The storage cannot be reached.
+        UsageError: Something to tune does not exist, a task has no validation documents, or the study of that name is
+            another one.
     """
     spawn.check_main()
     if config.train.target is not None and len(config.train.target) > 1:
         raise UsageError(f"Trials are compared at one target, got train.target={list(config.train.target)}. Give one.")
-    if name is not None:
-        study_folder(name, config.out)  # before minutes go by
-    reporter = reporter or SilentReporter()
-    specs = [MethodSpec.parse(text) for text in config.methods]
-    check_owned(specs, params)
-    spaces = [Space.of(spec, params) for spec in dict.fromkeys(specs)]
-    spaces = [fitted(space, Refusals(space, config)) for space in spaces]
+    asks = None if preset is None else PRESETS[preset]
+    objective = objective or Objective.parse("area" if asks is None else asks.objective)
+    objective.check(find_task(task).metrics[0] for task in config.tasks)
     for task in map(find_task, config.tasks):
-        objective.check(task.metrics[0])
         load_task(task, config.data_dir, config.evaluation.num_fewshot, "validation")  # before anything is trained
-    again = config.model_copy(update={"seeds": tuple(range(FIRST_SEED, FIRST_SEED + confirm))})
-    causes, causes_again = (_causes(one, objective, spaces) for one in (config, again))
-    made_from = {"made_from": causes} | ({"confirmed_from": causes_again} if confirm else {})
-    definition = (
-        _definition(config, objective, spaces) | ({"confirm": list(again.seeds)} if confirm else {}) | made_from
-    )
-    name = name or f"tune-{key_of(definition)[:8]}"
-    folder = study_folder(name, config.out)
-    _begin(folder, definition)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    opened = _open(storage, folder)
-    studies = {
-        space: Study(
-            f"{name}/{space.spec}", opened, folder / str(space.spec), space, trials, why=Refusals(space, config)
+    if asks is not None:
+        config = asks.checked(config, objective)
+    ranges = _asked(asks, params, config)
+    specs = list(dict.fromkeys(map(MethodSpec.parse, config.methods)))
+    if objective.kind == "target" and (none := [str(spec) for spec in specs if not takes_target(training_spec(spec))]):
+        raise UsageError(
+            f"Trials are compared at the saving a method is trained towards, but {', '.join(none)} is trained towards "
+            f"none. Leave it out, or give --objective."
         )
-        for space in spaces
-    }
-    for study in studies.values():
-        study.check_definition(key_of(definition))
-    finals: dict[Space, Study] = {}
-    if workers is None:
-        workers = 1 if jobs else useful_processes(config)
-    helpers = min(workers, sum(study.left() for study in studies.values())) - 1
+    check_owned(specs, ranges)
+    spaces = [Space.of(spec, ranges).fitted(config) for spec in specs]
+    definition = _definition(config, objective, spaces) | ({"preset": preset} if preset else {})
+    name = name or f"tune-{key_of(definition)[:8]}"
+    definition |= {"confirm": list(range(FIRST_SEED, FIRST_SEED + confirm))} if confirm else {}
+    folder = studies_folder(config.out) / name
+    reporter = reporter or SilentReporter()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with _alone(folder):
+        _check_same(folder, definition)
+        journal = folder / "journal.log"  # for optuna-dashboard; the study itself never reads it
+        journal.unlink(missing_ok=True)
+        storage = JournalStorage(JournalFileBackend(str(journal.absolute())))
+        searches: list[Search] = []
+        for space in spaces:
+            called = f"{name}/{space.spec}"
+            if asks is None:
+                searches.append(Search(called, space, config, storage, trials))
+                continue
+            points = asks.points(config) if asks.points and not params else list(space.grid())
+            grow = None if params else asks.grow
+            searches.append(Search(called, space, config, storage, len(points), points, grow, NopPruner()))
+        finals: list[Search] = []
 
-    def work(share: int | None) -> None:
-        runners = {space: Trials(space, objective, config, causes, reporter, share).run_trial for space in spaces}
-        in_turns(studies, runners)
+        def result(notes: Sequence[str] = ()) -> StudyResult:
+            tried, confirmed = (tuple(trial for one in some for trial in one.results) for some in (searches, finals))
+            fewer = (f"{one.space.spec} has fewer trials: its space has no more." for one in searches if one.exhausted)
+            found = StudyResult(name, definition, tried, confirmed, (*fewer, *notes))
+            found.write(folder)
+            return found
+
+        def to_the_end(some: Sequence[Search], measuring: Measuring) -> None:
+            told = dict.fromkeys(some, 0)
+            while trials := [trial for one in some for trial in one.ask()]:
+                measuring.do(trials)
+                for one in some:
+                    for number, trial in enumerate(one.results[told[one] :], told[one] + 1):
+                        reporter.line(f"{one.space.spec}: trial {number} with {_said(trial)}")
+                    told[one] = len(one.results)
+                result()
+
+        measuring = Measuring(objective, config, reporter, jobs)
+        to_the_end(searches, measuring)
         if confirm:
-            for space, study in studies.items():
-                study.finish(runners[space])
-                if study.best is not None and study.best.params:
-                    finals[space] = _final(study)
-            runners = {
-                space: Trials(space, objective, again, causes_again, reporter, share).run_trial for space in finals
-            }
-            in_turns(finals, runners)
+            again = config.model_copy(update={"seeds": tuple(definition["confirm"])})
+            for one in searches:
+                if one.best is not None and one.best.values:
+                    points = [{}, one.study.trials[one.best.number].params]
+                    called = f"{name}/{one.space.spec}/confirm"
+                    finals.append(Search(called, one.space, again, storage, 2, points, pruner=NopPruner()))
+            to_the_end(finals, Measuring(objective, again, reporter, jobs))
+        return result(() if asks is None else asks.said(searches, measuring))
 
-    def in_turns(some: Mapping[Space, Study], runners: Mapping[Space, TrialRunner]) -> None:
-        waiting = dict(some)
-        while waiting:  # so that a stopped study has given every method as much as any other
-            for space, study in list(waiting.items()):
-                if not study.work(runners[space]):
-                    del waiting[space]
-                    continue
-                reporter.line(_said(study))
-                _result(name, definition, studies, finals).write(folder)
 
-    try:
-        if helpers > 0:
-            share = jobs or 1
-            same = partial(
-                tune, config, objective, trials, params, confirm=confirm, name=name, storage=storage, jobs=share
-            )
-            with helped(helpers, reporter, same):
-                work(share)
-        work(jobs)  # all of it, or what a helper that was ended has left
-    finally:
-        result = _result(name, definition, studies, finals)
-        result.write(folder)
-        write_page(result, [study.study for study in studies.values()], folder)
-    return result
+def _asked(asks: Preset | None, params: Sequence[str], config: RunConfig) -> list[str]:
+    """What is searched, as `NAME=RANGE`.
+
+    Raises:
+        UsageError: It is not what the preset, or a study without one, is about.
+    """
+    names = [parse_param(text)[1] for text in params]
+    if asks is None:
+        if STEPS in names:
+            raise UsageError(f"Trials of a study are trained for equally long, got {STEPS}. Give --preset steps.")
+        return list(params)
+    if names and (names != [asks.setting] or parse_param(params[0])[2].scale != "choice"):
+        raise UsageError(
+            f"The preset tries given values of {asks.setting}, got --param {', '.join(params)}. Give one as "
+            f"--param '{asks.setting}=choice:A|B', or leave --preset out."
+        )
+    return list(params) or [f"{asks.setting}={asks.range(config)}"]
 
 
 def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]) -> dict[str, Any]:
-    """What a study is: begun with one definition, it continues with no other."""
+    """What a study is: what it searches, for what, and with which recipe."""
     searched = {str(space.spec): {name: str(search) for name, search in space.ranges.items()} for space in spaces}
     recipe = config.model_dump(mode="json", include=set(_RECIPE))
-    if config.chat_template:  # studies of earlier versions do not name it
-        recipe["chat_template"] = True
     levels = {name: list(objective.levels(config.levels or find_task(name).levels)) for name in config.tasks}
     return {
         "schema": SCHEMA,
@@ -158,111 +166,39 @@ def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]
         "documents": "validation",
         "space": searched,
         "levels": levels,
-        "recipe": recipe,
+        "recipe": recipe | ({"chat_template": True} if config.chat_template else {}),
     }
 
 
-def _causes(config: RunConfig, objective: Objective, spaces: Sequence[Space]) -> Causes:
-    """What trials with a config's seeds are made from, those of the dense model included where it is needed."""
-    if not config.seeds:
-        return {}
-    configs = [space.config_with({}, config) for space in spaces]
-    if objective.needs_dense:
-        configs.append(config.model_copy(update={"methods": ("dense",)}))
-    return causes_of(plan(one, splits=("validation",)) for one in configs)
-
-
-def _begin(folder: Path, definition: dict[str, Any]) -> None:
-    """Write what the study is, or compare with what it was begun with."""
-    file = folder / "study.json"
-    if not file.is_file():
-        return atomic.write_json(file, definition)
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other processes out of the folder of a study."""
+    with atomic.writable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     try:
-        begun_with = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise EnvironmentProblem(
-            f"The study's definition {str(file)!r} must be what was written when it was begun, but {error}. Give "
-            f"another --study; trainings that are on disk are not made again."
-        ) from error
-    changed = _changed(begun_with, definition)
-    if changed:
+        with FileLock(folder / "study.lock", timeout=0):
+            yield
+    except Timeout:
         raise UsageError(
-            f"A study goes on with what it was begun with, but of {folder.name!r} would change: "
-            f"{', '.join(changed)}. See {str(file)!r}, or give another --study: it measures with what is there now."
+            f"One process at a time works at a study, but another one is at {folder.name!r}. Wait for it, or tune "
+            f"other methods in a --study of their own."
+        ) from None
+
+
+def _check_same(folder: Path, definition: Mapping[str, Any]) -> None:
+    """Refuse to put other trials under the name of a study; more of them, or a confirmation, go on with it."""
+    try:
+        before = StudyResult.read(folder / "result.json").definition
+    except EnvironmentProblem:  # none yet, or one that is written anew
+        return
+    names = {*before, *definition} - {"confirm"}
+    if changed := sorted(name for name in names if before.get(name) != definition.get(name)):
+        raise UsageError(
+            f"A study goes on with what it was begun with, but of {folder.name!r} would change: {', '.join(changed)}. "
+            f"Give another --study: trainings that are on disk are not made again."
         )
 
 
-def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Keys of two definitions that differ; of what trials are made from, what differs in it."""
-    names: list[str] = []
-    for key in sorted(key for key in {*before, *now} if before.get(key) != now.get(key)):
-        one, other = before.get(key), now.get(key)
-        if key in ("made_from", "confirmed_from") and isinstance(one, dict) and isinstance(other, dict):
-            names += sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
-        else:
-            names.append(key)
-    return list(dict.fromkeys(names))
-
-
-def _open(storage: str | None, folder: Path) -> BaseStorage:
-    if storage is None:
-        return JournalStorage(Journal(folder / "journal.log"))
-    try:
-        return optuna.storages.get_storage(storage)
-    except Exception as error:  # every driver has errors of its own
-        raise EnvironmentProblem(
-            f"The storage of the study cannot be opened ({type(error).__name__}). --storage takes an Optuna URL "
-            f"such as sqlite:///study.db; without it the study is a file in {str(folder)!r}."
-        ) from error
-
-
-def _final(study: Study) -> Study:
-    """The method as it is against the best trial of its finished study."""
-    best = study.best
-    assert best is not None
-    name, folder = f"{study.study.study_name}/confirm-{best.number}", study.folder / f"confirm-{best.number}"
-    return Study(name, study.storage, folder, study.space, 2, [best.params])
-
-
-def _result(
-    name: str, definition: dict[str, Any], studies: Mapping[Space, Study], finals: Mapping[Space, Study]
-) -> StudyResult:
-    trials, confirmed = (
-        tuple(_trial(space, trial) for space, study in some.items() for trial in study.all)
-        for some in (studies, finals)
-    )
-    exhausted = tuple(str(space.spec) for space, study in studies.items() if study.exhausted)
-    return StudyResult(name, definition, trials, confirmed, exhausted)
-
-
-def _trial(space: Space, trial: FrozenTrial) -> TrialResult:
-    values = dict(trial.user_attrs.get("values", {}))
-    value = trial.value if trial.state in (TrialState.COMPLETE, TrialState.PRUNED) else None
-    return TrialResult(
-        method=str(space.spec),
-        number=trial.number,
-        state="refused" if "refused" in trial.user_attrs else trial.state.name.lower(),
-        values=values,
-        spec=str(space.spec_with(values)),
-        rates=recipe_values(values),
-        method_rate=float(values[METHOD_RATE]) if METHOD_RATE in values else None,
-        value=value,
-        curve=trial.user_attrs.get("curve", {}),
-        reason=trial.user_attrs.get("reason", ""),
-        interrupted=bool(trial.user_attrs.get("interrupted")),
-        seconds=trial.user_attrs.get("seconds", {}),
-    )
-
-
-def _said(study: Study) -> str:
-    """Where one method's study stands, after a trial."""
-    begun_for_nothing = {"interrupted", "refused"}
-    over = [trial for trial in study.all if trial.state.is_finished() and not begun_for_nothing & {*trial.user_attrs}]
-    last = max(over, key=lambda trial: trial.datetime_complete or datetime.min)
-    inner = ", ".join(f"{name}={value}" for name, value in last.user_attrs.get("values", {}).items()) or "its defaults"
-    value = "" if last.value is None else f" {last.value:.4f}"
-    reason = f" ({reason})" if (reason := last.user_attrs.get("reason")) else ""
-    best = study.best
-    so_far = "" if best is None else f"; best so far {best.value:.4f}"
-    which = f"{study.space.spec}: trial {len(over)} of {study.trials} with {inner}"
-    return f"{which}: {last.state.name.lower()}{value}{reason}{so_far}"
+def _said(trial: TrialResult) -> str:
+    value = "" if trial.value is None else f" {trial.value:.4f}"
+    return f"{trial.values_text}: {trial.state}{value}{f' ({trial.reason})' if trial.reason else ''}"

@@ -21,14 +21,13 @@ from ..grid import AXES, COSTS
 from ..groups import RULE as FEATURED
 from ..groups import Group, groups_of, view_name
 from ..links import Links, bibtex, links_of
-from ..marks import ALL_MARKS, NOT_CONVERGED
+from ..marks import ALL_MARKS
 from ..paper import beside_board, paper_tables
 from ..provenance import fitting, method_facts_of, runs_of
 from ..row import Row
 from ..rows import first_metrics, spec_of
 from ..samples import samples_of
 from ..standing import RULE as OVERALL
-from ..steps import sections
 from ..tables import CELL, FACTS, NONE, SAVED, VALUES, methods_of, packed, tables_of
 from ..verdict import verdict
 from .methods import method_pages, page_of
@@ -173,10 +172,9 @@ def _page(
         pages={one["label"]: one["page"] for one in methods},
         links=links,
         bibtex=bibtex(),
-        marks=(*ALL_MARKS, NOT_CONVERGED) if board.steps else ALL_MARKS,
+        marks=ALL_MARKS,
         dials=dials.sections(board),
         dials_note=dials.NOTE,
-        steps={run: sections(record, board.rows) for run, record in board.steps.items()},
         several=len(board.folders) > 1,
         paper=[one for table in paper_tables() for one in beside_board(board, table["table"])],
         figures=figures,

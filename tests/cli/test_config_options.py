@@ -8,7 +8,7 @@ import pytest
 from adaptive_bench.cli.config_options import Overrides
 from adaptive_bench.config import RunConfig, keys, part_of
 from adaptive_bench.config_file import load_config
-from adaptive_bench.runs.steps import StepComparison
+from adaptive_bench.tuning import StudyResult
 
 
 @pytest.fixture
@@ -76,15 +76,19 @@ def test_every_key_is_listed_with_what_it_is(command):
     assert rows["methods"]["required"] and rows["train.lora.rank"]["default"] == 16
 
 
-def test_tuning_takes_keys_too_and_repeats_them_in_the_command_of_the_best(command, monkeypatch):
+def test_tuning_takes_keys_too_and_says_how_to_run_the_best(command, monkeypatch):
     configs = []
     trial = SimpleNamespace(
-        **{"method": "mod", "number": 0, "values": {}, "state": "complete", "value": 0.5, "interrupted": False},
+        **{"method": "mod", "number": 0, "values_text": "", "state": "complete", "value": 0.5},
         **{"spec": "mod", "rates": {}, "method_rate": None, "seconds_text": "1 + 2"},
     )
     result = SimpleNamespace(
         **{"name": "first", "definition": {"objective": "area"}, "trials": [trial], "confirmed": []},
-        **{"best": {"mod": trial}, "default": lambda method: trial, "exhausted_text": ["It is over."]},
+        **{
+            "best": {"mod": trial},
+            "default": lambda method: trial,
+            "notes": ["It is over.", "at the edge"],
+        },
     )
 
     def carry_out(config, *_, **__):
@@ -94,46 +98,23 @@ def test_tuning_takes_keys_too_and_repeats_them_in_the_command_of_the_best(comma
     monkeypatch.setattr("adaptive_bench.tuning.tune", carry_out)
     done = command("tune", "--methods", "mod", "--seeds", "2", "--set", "train.batch_size=8")
     assert (configs[0].methods, configs[0].seeds, configs[0].train.batch_size) == (("mod",), (1, 2), 8)
-    assert "It is over." in done.stdout and "1 + 2" in done.stdout
-    assert "run --config tune --seeds 2 --set train.batch_size=8 --methods mod" in done.stdout, done.stderr
+    assert all(text in done.stdout for text in ("It is over.", "1 + 2", "at the edge"))
+    assert "run --config tune --methods mod --tuned first" in done.stdout, done.stderr
     wrong = command("tune", "--methods", "mod", "--set", "methods=gateskip")
     assert wrong.exit_code == 2 and "--set methods and --methods" in " ".join(wrong.stderr.split())
 
 
-def test_rates_take_keys_too_and_one_seed_unless_told(command, monkeypatch):
-    scores = {"nano_math": 0.5, "nano_qa": 0.5}
-    configs, trial = [], SimpleNamespace(method="mod", rate=0.1, scores=scores, score=0.5, extension=True)
-
-    def choose(config, *_):
-        configs.append(config)
-        return SimpleNamespace(trials=[trial], chosen={"mod": 0.1}, failures=[], said=lambda seeds: ["at the edge"])
-
-    monkeypatch.setattr("adaptive_bench.runs.rates.choose_rates", choose)
-    done = command("rates", "--methods", "mod", "--set", "train.steps=9", "--out", "there")
-    assert done.exit_code == 0 and "at the edge" in done.stdout and "0.1 (beyond the grid)" in done.stdout
-    assert (configs[0].train.steps, str(configs[0].out), configs[0].methods) == (9, "there", ("mod",))
-    assert command("rates", "--config", "nano_all", "--methods", "mod").exit_code == 0
-    assert command("rates", "--config", "nano_all", "--methods", "mod", "--seeds", "3").exit_code == 0
-    assert [config.seeds for config in configs[1:]] == [(1,), (1, 2, 3)]
-
-
-def test_steps_take_keys_too_and_one_seed_unless_told(command, monkeypatch, tmp_path):
-    asked = []
-
-    def compare(config, *others):
-        asked.append((config, *others[:2]))
-        return StepComparison(0.1, {9: "steps 9", 18: "steps 18"}, "aaaa", (), (), ())
-
-    monkeypatch.setattr("adaptive_bench.runs.steps.compare_steps", compare)
-    given = ("steps", "--config", "nano_all", "--methods", "mod", "--steps", "9,18", "--level", "0.1")
-    done = command(*given, "--set", "train.batch_size=8", "-o", str(tmp_path / "steps.json"))
-    assert done.exit_code == 0, done.stderr
-    assert "None of 9 steps is shown to be enough." in done.stdout
-    assert json.loads((tmp_path / "steps.json").read_text())["steps"] == [9, 18]
-    assert command("steps", "--seeds", "2").exit_code == 0
-    (first, *more), (second, *default) = asked
-    assert (first.methods, first.seeds, first.train.batch_size) == (("mod",), (1,), 8)
-    assert (more, default, second.seeds) == ([(9, 18), 0.1], [None, 0.15], (1, 2))
+@pytest.mark.parametrize("preset", ["rates", "steps"])
+def test_a_preset_takes_one_seed_of_its_config_unless_told_and_its_old_name_says_so(command, monkeypatch, preset):
+    configs = []
+    result = StudyResult("first", {"objective": "area"}, ())
+    monkeypatch.setattr("adaptive_bench.tuning.tune", lambda config, *_, **given: configs.append(config) or result)
+    for more in ([], ["--seeds", "3", "--set", "train.steps=9"]):
+        given = ["--preset", preset, "--config", "nano_all", "--methods", "mod", *more]
+        assert command("tune", *given).exit_code == 0
+    assert [config.seeds for config in configs] == [(1,), (1, 2, 3)] and configs[1].train.steps == 9
+    gone = command(preset, "--methods", "mod")
+    assert gone.exit_code == 2 and f"adaptive-bench tune --preset {preset}" in " ".join(gone.stderr.split())
 
 
 def test_what_other_commands_do_imports_no_pydantic():

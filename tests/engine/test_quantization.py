@@ -245,12 +245,3 @@ def test_a_library_that_is_missing_is_named(monkeypatch):
         with pytest.raises(EnvironmentProblem, match=rf"{library}.*adaptive-bench\[quantize\]"):
             quantization.check_installed(how)
     quantization.check_installed("none")
-
-
-def test_what_a_library_cannot_do_names_the_device(monkeypatch):
-    def cannot(layers):
-        raise RuntimeError("no kernel image")
-
-    monkeypatch.setitem(quantization._FORMS, "int8", cannot)
-    with pytest.raises(EnvironmentProblem, match="as int8 on cpu: no kernel image"):
-        quantization.quantize_layers(nn.ModuleList([nn.Linear(4, 4)]), "int8")

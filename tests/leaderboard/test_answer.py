@@ -80,13 +80,6 @@ def test_an_interpolated_score_is_not_named(board):
     assert found.text == f"{WHERE}no method is named: the highest mean scores carry reservations." and not found.leader
 
 
-def test_a_method_that_is_not_converged_is_not_named(board):
-    found = board(CLEAR)
-    for row in found.rows:
-        row.not_converged = row.method == "mod"
-    assert "mod" not in asked(found).text
-
-
 def test_nothing_leads_where_random_skipping_is_as_good(board):
     found = asked(board(CLEAR | {"random_skip": 89}))
     assert found.text == f"{WHERE}no method is certainly ahead of random skipping."

@@ -119,7 +119,6 @@ def first(**values):
         ("about.yaml", "authors: [A]\nlicence: MIT\nonload: x\n", r"about\.yaml: onload"),
         ("methods.json", "[]", r"methods\.json does not hold"),
         ("headroom.json", '{"tasks": [3]}', r"headroom\.json is not what"),
-        ("steps.json", "[1]", r"steps\.json: it does not hold"),
     ],
 )
 def test_an_entry_that_does_not_parse_is_refused_whole_and_named_with_its_row(changed, small_run, file, change, why):

@@ -96,11 +96,6 @@ def test_a_comparison_carries_the_marks_of_the_method(board):
     assert "‡ beyond the saving" in section(text, "Marks") and "¶ trained for" in section(text, "Marks")
     plain = findings(board(curves, rows={"mod": dict.fromkeys(off)}))
     assert "‡" not in plain and "¶" not in plain
-    unconverged = board(curves)
-    for row in unconverged.rows:
-        row.not_converged = row.method == "mod"
-    text = findings(unconverged)
-    assert "`mod`# | +50.0 [" in section(text, "Who is better than static depth") and "# not converged" in text
     below = findings(board({TRAINED: FEW, "mod": 90, "calm": 90}, rows={"mod": {"below_target": True}}))
     assert "`mod`§ | +70.0 [" in section(below, "Who is better than static depth")
 
@@ -108,11 +103,9 @@ def test_a_comparison_carries_the_marks_of_the_method(board):
 def test_methods_are_held_against_the_control_at_the_cut_it_was_trained_for_alone(board):
     """At its own savings the number of layers is that of the point, not of the level next to it."""
 
-    def said(trained_without, not_converged=False):
+    def said(trained_without):
         curves = {TRAINED: FEW, "mod": 90, "calm": 90}
         found = board(curves, rows={TRAINED: {"trained_without": trained_without}})
-        for row in found.rows:
-            row.not_converged = not_converged and row.method == TRAINED
         layers = {0.0: 0.0, 0.11: 1 / 6, 0.22: 2 / 6}
         sweeps = found.answers["run"].sweeps[TRAINED, "bench", "nano_math", None]
         sweeps[:] = [
@@ -126,8 +119,6 @@ def test_methods_are_held_against_the_control_at_the_cut_it_was_trained_for_alon
     assert f"`{TRAINED}` scores 20.0 % at a saving of 11.0 %" in first
     (second,) = said(2 / 6)
     assert f"`{TRAINED}` scores 98.0 % at a saving of 22.0 %" in second
-    (first,) = said(1 / 6, not_converged=True)
-    assert f"`{TRAINED}`# scores 20.0 %" in first
     (none,) = said(3 / 6)
     assert none.endswith("no comparison is made.")
     assert len(said(None)) == 2

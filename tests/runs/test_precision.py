@@ -7,7 +7,7 @@ import pytest
 from adaptive_bench.config_file import load_config
 from adaptive_bench.runs import about, plan, preflight, run
 from adaptive_bench.runs.planning import precision
-from adaptive_bench.runs.rates import choose_rates
+from adaptive_bench.tuning import tune
 
 AUTO = {"train": {"precision": "auto"}}
 
@@ -60,8 +60,10 @@ def test_a_training_computes_in_what_its_record_says(config_of):
     assert load_config(outcome.folder / "config.yaml").train.precision == "bf16"
     losses = [json.loads(line)["loss"] for line in (training.folder / "train.jsonl").read_text().splitlines()]
     config = config_of("gateskip", **AUTO)
-    trial = choose_rates(config.model_copy(update={"out": config.out / "trials"}), [1e-3]).trials[0]
-    lines = (config.out / "trials" / "records" / trial.records[0] / "train.jsonl").read_text().splitlines()
+    apart = config.model_copy(update={"out": config.out / "trials"})
+    tune(apart, None, 1, ["sparsity_weight=log:1e-3:1"])
+    (record,) = (apart.out / "records").iterdir()
+    lines = (record / "train.jsonl").read_text().splitlines()
     assert [json.loads(line)["loss"] for line in lines] == losses
     exact = run(config_of("gateskip", out=config.out / "fp32"))
     (record,) = (config.out / "fp32" / "records").iterdir()

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from adaptive_bench.errors import UsageError
@@ -30,7 +32,15 @@ def test_another_objective_is_refused(text):
         Objective.parse(text)
 
 
-def test_a_metric_that_is_better_when_lower_is_not_maximised():
-    with pytest.raises(UsageError, match="lower is better"):
-        Objective.parse("area").check("word_perplexity,none")
-    Objective.parse("largest@0.9").check("word_perplexity,none")
+def test_the_scores_of_all_tasks_are_better_in_one_direction():
+    lower, higher = "word_perplexity,none", METRIC
+    Objective.parse("area").check([lower])
+    Objective.parse("largest@0.9").check([lower, higher])
+    with pytest.raises(UsageError, match="one direction"):
+        Objective.parse("area").check([lower, higher])
+
+
+def test_of_scores_of_which_lower_ones_are_better_the_lowest_is_the_largest_value():
+    of = Objective.parse("score@0.1")
+    assert of.value(POINTS, (0.0, 0.1), "net", "word_perplexity,none") == pytest.approx(-0.7)
+    assert Objective.parse("area").value(POINTS, (0.0, 0.5), "net", "word_perplexity,none") == -math.inf

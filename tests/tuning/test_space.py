@@ -1,3 +1,5 @@
+from itertools import islice
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -5,9 +7,10 @@ from hypothesis import strategies as st
 from adaptive_bench import registry
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import SearchRange, method_class
+from adaptive_bench.method import SearchRange, method_class, training_spec
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.tuning.refusals import Refusals, spread
+from adaptive_bench.store.keys import canonical
+from adaptive_bench.testing.variants import method_specs
 from adaptive_bench.tuning.space import Space, check_owned
 
 GATESKIP = MethodSpec("gateskip")
@@ -50,7 +53,7 @@ def test_every_point_lies_in_the_ranges(shares):
         ("sparsity_weight", "NAME=RANGE"),
         ("sparsty_weight=log:1:2", "sparsity_weight"),
         ("sparsity_weight=linear:-1:1", "sparsity_weight"),
-        ("train.steps=int:1:2", "Rates"),
+        ("train.batch_size=int:1:2", "Rates"),
         ("train.learning_rate=linear:0:1", "learning_rate"),
         ("mod.every=int:1:2", "No method of the study"),
     ],
@@ -82,16 +85,92 @@ def test_values_go_into_the_spec_and_the_recipe():
     assert trial.train.method_learning_rates == {"gateskip[shape=scalar,sparsity_weight=0.1]": 0.05}
 
 
-def _spread(spec, param):
+def on_nano(text, values, tried=None, params=()):
+    """Why values are refused on the embedded model, which has six layers."""
+    config = load_config("smoke", {"methods": text, "model": "nano"})
+    return Space.of(MethodSpec.parse(text), params).refusal(values, tried or {0: {}}, config)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("gateskip", {"sparsity_weight": "1"}),
+        ("gateskip", {"shape": "vector", "stride": "1"}),
+        ("gateskip[loss=l1]", {"sparsity_weight": "0.1"}),
+        ("calm", {"confidence": "softmax", "exit_interval": "1"}),
+        ("calm[min_exit=4]", {"exit_interval": "1"}),
+        ("free", {"shallow_layers": "2"}),
+        ("router_tuned_mod", {"layers": "3"}),
+        ("layerskip", {"rotation": "5"}),
+        ("mod", {"every": "2", "capacity_start": "1"}),
+    ],
+)
+def test_what_comes_to_the_defaults_is_no_trial(text, values):
+    assert on_nano(text, values) == "comes to the same method as trial 0, its defaults"
+
+
+def test_a_rate_that_the_method_has_already_is_no_trial():
+    space = Space.of(GATESKIP, ["train.method_learning_rate=log:1e-3:1"])
+    config = load_config("smoke", {"methods": "gateskip", "train": {"method_learning_rates": {"gateskip": 0.05}}})
+    assert "trial 0" in space.refusal({"train.method_learning_rate": "0.05"}, {0: {}}, config)
+    assert space.refusal({"train.method_learning_rate": "0.01"}, {0: {}}, config) is None
+    assert "100" in space.refusal({"train.method_learning_rate": "200"}, {0: {}}, config)
+
+
+def test_what_comes_to_an_earlier_trial_is_none():
+    earlier = {0: {}, 7: {"min_exit": "4", "exit_interval": "2"}}
+    same = on_nano("calm", {"min_exit": "4", "exit_interval": "3"}, earlier)
+    assert same == "comes to the same method as trial 7"
+    assert on_nano("calm", {"min_exit": "3", "exit_interval": "2"}, earlier) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("calm", {"confidence": "state", "min_exit": "4", "exit_interval": "2"}),
+        ("free", {"shallow_layers": "6"}),
+        ("layerskip", {"curriculum": "rotational", "rotation": "6"}),
+    ],
+)
+def test_what_the_model_cannot_have_is_refused_with_the_reason(text, values):
+    reason = on_nano(text, values)
+    assert "6 layers" in reason or "< 6" in reason
+
+
+def test_a_count_is_searched_up_to_what_the_model_can_have():
+    def searched(text, name):
+        config = load_config("smoke", {"methods": text, "model": "nano"})
+        return str(Space.of(MethodSpec.parse(text), []).fitted(config).ranges[name])
+
+    assert searched("free", "shallow_layers") == "int:2:5"
+    assert searched("router_tuned_mod", "layers") == "int:1:5"
+    assert searched("calm", "min_exit") == "int:1:5"
+    assert searched("gateskip", "stride") == "int:1:2"
+
+
+def test_trials_of_early_exits_share_one_training():
+    space = Space.of(MethodSpec("calm"), [])
+    specs = {space.spec_with(space.text(point)) for point in space.grid()}
+    assert len(specs) == 128 and {training_spec(spec) for spec in specs} == {MethodSpec("calm")}
+
+
+@pytest.mark.parametrize("name", registry.names("methods"))
+def test_variants_of_a_method_come_to_something_else_than_its_defaults(name):
+    """What a config comes to leaves out nothing that a variant changes."""
+    come_to = [canonical(method_class(spec).parse_config(spec).on_model(6)) for spec in method_specs(name)[1:]]
+    assert len({*come_to}) == len(come_to)
+
+
+def _covering(spec, param):
     space = Space.of(spec, [param])
-    refused = Refusals(space, load_config("smoke", {"methods": str(spec)}))
     (name,) = space.ranges
-    return [space.text(point)[name] for point in spread(space, refused, 4)]
+    points = space.accepted(load_config("smoke", {"methods": str(spec)}), {0: {}})
+    return [space.text(point)[name] for point in islice(points, 4)]
 
 
 def test_points_that_cover_a_space_are_never_the_method_as_it_is():
     """The middle of the range of FREE's weight is its default."""
     free = MethodSpec("free")
-    assert _spread(free, "distillation_weight=linear:0:1") == ["0.25", "0.75", "0.125", "0.625"]
-    assert _spread(free, "train.weight_decay=linear:0:1") == ["0.5", "0.25", "0.75", "0.125"]
-    assert _spread(GATESKIP, "stride=int:1:2") == ["2"]  # there is no other
+    assert _covering(free, "distillation_weight=linear:0:1") == ["0.25", "0.75", "0.125", "0.625"]
+    assert _covering(free, "train.weight_decay=linear:0:1") == ["0.5", "0.25", "0.75", "0.125"]
+    assert _covering(GATESKIP, "stride=int:1:2") == ["2"]  # there is no other

@@ -1,13 +1,16 @@
 """A whole study with real trainings of two steps: its trials are trainings that a run finds done."""
 
 import json
+from collections import Counter
 
 import pytest
+from filelock import FileLock
+from optuna.trial import TrialState
 
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.jobs.failure import Failure
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.planning import plan as plan_module
 from adaptive_bench.store import atomic
 from adaptive_bench.store.records import Record
 from adaptive_bench.tuning import Objective, find_result, tune, tuned
@@ -28,7 +31,7 @@ def test_a_run_with_the_best_finds_its_training_done(config):
     assert result.trials[0].spec == "gateskip" and result.trials[1].spec == "gateskip[sparsity_weight=0.03162]"
     folder = config.out / "studies" / "mine"
     assert find_result("mine", config.out) == result
-    assert "sparsity_weight=0.03162" in (folder / "study.html").read_text()
+    assert (folder / "journal.log").is_file()  # what optuna-dashboard opens
 
     best = tuned(config, result)
     assert best.methods == (result.best["gateskip"].spec,)
@@ -47,152 +50,142 @@ def test_trials_of_early_exits_are_evaluations_of_one_training_and_say_what_they
         if trial.state == "complete":
             assert trial.seconds["training"] == timing["train_s"] and trial.seconds["evaluation"] > 0
     assert find_result("it", config.out) == result
-    page = (config.out / "studies" / "it" / "study.html").read_text()
-    assert "s (train + eval)" in page and result.trials[0].seconds_text in page
 
 
-def test_defaults_and_repetitions_are_no_trials_and_a_space_that_has_no_more_says_so(config, monkeypatch):
-    monkeypatch.setattr(trial_module.Trials, "run_trial", fixed_trial)
-    result = tune(config, Objective.parse("area"), 5, ["stride=int:1:2", "shape=choice:vector|scalar"], name="mine")
+@pytest.fixture
+def measured(monkeypatch):
+    """`measured(value_of)`: trials have a value by formula of theirs and the seeds; gives what is asked, in order."""
+
+    def make(value_of):
+        asked = []
+
+        def do(self, trials):
+            for trial in trials:
+                asked.append((self.config.seeds, dict(trial.values)))
+                value = value_of(trial.values, self.config.seeds)
+                state = TrialState.FAIL if value is None else TrialState.COMPLETE
+                trial.end(state, value, reason="it burns" if value is None else "")
+
+        monkeypatch.setattr(trial_module.Measuring, "do", do)
+        return asked
+
+    return make
+
+
+def weight_of(values, seeds=()):
+    return 1 - abs(float(values.get("sparsity_weight", 1.0)) - 0.1)
+
+
+def test_as_many_trials_as_asked_for_each_a_method_of_its_own_the_first_with_the_defaults(config, measured):
+    asked = measured(weight_of)
+    result = tune(config, None, 12, PARAMS, name="mine")
+    assert len(asked) == len({trial.spec for trial in result.trials}) == 12 and not result.trials[0].values
+    assert result.best["gateskip"].value == max(trial.value for trial in result.trials)
+    tried = [trial.values for trial in result.trials]
+    assert [one.values for one in tune(config, None, 14, PARAMS, name="mine").trials][:12] == tried  # and two more
+
+
+def test_a_study_that_was_stopped_tries_what_an_undisturbed_one_tries(config, measured):
+    measured(weight_of)
+    undisturbed = tune(config, None, 9, PARAMS, name="mine")
+
+    def stopped(values, seeds):
+        if len(asked) > 6:
+            raise KeyboardInterrupt
+        return weight_of(values)
+
+    asked = measured(stopped)
+    with pytest.raises(KeyboardInterrupt):
+        tune(config, None, 9, PARAMS, name="mine")
+    measured(weight_of)
+    assert tune(config, None, 9, PARAMS, name="mine").trials == undisturbed.trials
+
+
+def test_a_trial_behind_the_median_stops_after_its_first_seed(config, monkeypatch):
+    several = config.model_copy(update={"seeds": (1, 2), "methods": ("gateskip", "gateskip[shape=scalar]")})
+    monkeypatch.setattr(trial_module.Measuring, "_carry_out", lambda *_: [])
+    monkeypatch.setattr(trial_module.Measuring, "_is_measured", lambda *_: True)
+    monkeypatch.setattr(trial_module, "points_of", lambda sweep: [])
+    monkeypatch.setattr(trial_module, "_seconds", lambda sweeps: {})
+    monkeypatch.setattr(
+        trial_module.Measuring, "_value", lambda self, sweep, search: weight_of(dict(sweep.spec.params))
+    )
+    result = tune(several, None, 12, PARAMS, name="mine")
+    pruned = [trial for trial in result.trials if trial.state == "pruned"]
+    assert pruned and all("median at seed 1" in trial.reason for trial in pruned)
+    assert {trial.state for trial in result.trials[:5]} == {"complete"}  # nothing to compare with yet
+    assert {*Counter(trial.method for trial in result.trials).values()} == {12}
+
+
+def test_defaults_and_repetitions_are_no_trials_and_a_space_that_has_no_more_says_so(config, measured):
+    measured(lambda *_: 0.5)
+    result = tune(config, None, 8, ["stride=int:1:2", "shape=choice:vector|scalar"], name="mine")
     complete = [trial for trial in result.trials if trial.state == "complete"]
-    assert len(complete) == 4 and len({trial.spec for trial in complete}) == 4
+    assert len(complete) == len({trial.spec for trial in complete}) == 4
     assert {trial.state for trial in result.trials} <= {"complete", "refused"}
-    assert result.exhausted == ("gateskip",) and find_result("mine", config.out) == result
-    assert "gateskip has fewer trials" in (config.out / "studies" / "mine" / "study.html").read_text()
+    assert "gateskip has fewer trials" in result.notes[0] and find_result("mine", config.out) == result
+
+
+def test_refused_draws_are_no_trials_and_others_take_their_place(config, measured):
+    """The sampler repeats itself: what was best is near."""
+    measured(lambda values, _: float(values.get("min_exit", 1)))
+    result = tune(config.model_copy(update={"methods": ("calm",), "model": "nano"}), None, 14, name="mine")
+    counted = [trial for trial in result.trials if trial.state == "complete"]
+    assert len(counted) == len({trial.spec for trial in counted}) == 14 and not result.notes
+    refused = [trial for trial in result.trials if trial.state == "refused"]
+    assert all(trial.reason for trial in refused)
 
 
 def test_what_is_done_is_not_done_again_and_another_recipe_is_refused(config, monkeypatch):
-    first = tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
-    monkeypatch.setattr(trial_module, "carry_out", None)
-    assert tune(config, Objective.parse("area"), 1, PARAMS, name="mine") == first
+    first = tune(config, None, 1, PARAMS, name="mine", jobs=1)
+    monkeypatch.setattr(trial_module, "carry_out", lambda *_: [])
+    assert tune(config, None, 1, PARAMS, name="mine") == first
     with pytest.raises(UsageError, match="objective"):
         tune(config, Objective.parse("score@0.1"), 1, PARAMS, name="mine")
     with pytest.raises(UsageError, match="recipe"):
-        tune(load_config("smoke", {**config.model_dump(), "seeds": 2}), Objective.parse("area"), 1, PARAMS, name="mine")
+        tune(load_config("smoke", {**config.model_dump(), "seeds": 2}), None, 1, PARAMS, name="mine")
+    with FileLock(config.out / "studies" / "mine" / "study.lock"), pytest.raises(UsageError, match="One process"):
+        tune(config, None, 1, PARAMS, name="mine")
+    atomic.write_text(config.out / "studies" / "mine" / "result.json", "{")
+    with pytest.raises(EnvironmentProblem, match=r"result\.json.*cannot be read"):
+        find_result("mine", config.out)
+    assert tune(config, None, 1, PARAMS, name="mine") == first == find_result("mine", config.out)
 
 
-def test_a_trial_that_fails_says_why(config, monkeypatch):
-    from adaptive_bench.jobs.failure import Failure
-
-    monkeypatch.setattr(trial_module, "carry_out", lambda *_: [Failure("train gateskip", "it burns")])
-    result = tune(config, Objective.parse("area"), 2, PARAMS, name="mine")
+def test_a_trial_that_fails_says_why_and_counts(config, monkeypatch):
+    (training,) = plan(config, splits=("validation",)).trainings
+    monkeypatch.setattr(trial_module, "carry_out", lambda *_: [Failure(str(training), "it burns")])
+    result = tune(config, None, 2, PARAMS, name="mine")
     assert [trial.state for trial in result.trials] == ["fail", "fail"]
-    assert all("train gateskip" in trial.reason and "it burns" in trial.reason for trial in result.trials)
+    assert "it burns" in result.trials[0].reason and "was not finished" in result.trials[1].reason
     assert json.loads((config.out / "studies" / "mine" / "result.json").read_text())["best"] == {}
     with pytest.raises(UsageError, match="no method"):
         tuned(config, result)
 
 
-def test_a_study_without_a_chat_template_does_not_go_on_with_one(config, monkeypatch):
-    from adaptive_bench.jobs.failure import Failure
+def test_a_full_disk_costs_no_trial(config, monkeypatch):
+    full = [Failure("train gateskip", "No space left on device.", EnvironmentProblem.kind)]
+    with monkeypatch.context() as patched:
+        patched.setattr(trial_module, "carry_out", lambda *_: full)
+        with pytest.raises(EnvironmentProblem, match="No space left"):
+            tune(config, None, 1, PARAMS, name="mine")
+    result = tune(config, None, 1, PARAMS, name="mine", jobs=1)
+    assert [trial.state for trial in result.trials] == ["complete"]
 
-    monkeypatch.setattr(trial_module, "carry_out", lambda *_: [Failure("train gateskip", "it burns")])
-    tune(config, Objective.parse("area"), 1, PARAMS, name="mine")
-    with pytest.raises(UsageError, match="recipe"):
-        tune(config.model_copy(update={"chat_template": True}), Objective.parse("area"), 1, PARAMS, name="mine")
 
-
-def test_a_best_trial_that_other_seeds_do_not_confirm_does_not_stand(config, monkeypatch):
-    asked = []
-
-    def run_trial(self, values):
-        asked.append((self.config.seeds, dict(values)))
-        lucky = bool(values) and self.config.seeds == (1,)
-        yield trial_module.Intermediate(0.9 if lucky else 0.2 if values else 0.5, True, {})
-
-    monkeypatch.setattr(trial_module.Trials, "run_trial", run_trial)
-    result = tune(config, Objective.parse("area"), 2, PARAMS, confirm=2, name="mine", jobs=1)
+def test_a_best_trial_that_other_seeds_do_not_confirm_does_not_stand(config, measured):
+    asked = measured(lambda values, seeds: (0.9 if seeds == (1,) else 0.2) if values else 0.5)
+    result = tune(config, None, 2, PARAMS, confirm=2, name="mine", jobs=1)
     tried = {"sparsity_weight": "0.03162"}
     assert asked == [((1,), {}), ((1,), tried), ((1001, 1002), {}), ((1001, 1002), tried)]
     assert [trial.value for trial in result.trials] == [0.5, 0.9]
     assert [trial.value for trial in result.confirmed] == [0.5, 0.2]
     assert result.best["gateskip"].spec == "gateskip" and result.default("gateskip").value == 0.5
     assert tuned(config, result).methods == ("gateskip",)
-    folder = config.out / "studies" / "mine"
-    assert find_result("mine", config.out) == result and "Confirmed" in (folder / "study.html").read_text()
-
-    assert tune(config, Objective.parse("area"), 2, PARAMS, confirm=2, name="mine") == result and len(asked) == 4
-    with pytest.raises(UsageError, match="confirm"):
-        tune(config, Objective.parse("area"), 2, PARAMS, name="mine")
+    assert find_result("mine", config.out) == result
 
 
-def test_defaults_that_are_best_need_no_confirmation(config, monkeypatch):
-    def run_trial(self, values):
-        yield trial_module.Intermediate(0.2 if values else 0.5, True, {})
-
-    monkeypatch.setattr(trial_module.Trials, "run_trial", run_trial)
-    result = tune(config, Objective.parse("area"), 2, PARAMS, confirm=1, name="mine", jobs=1)
+def test_defaults_that_are_best_need_no_confirmation(config, measured):
+    measured(lambda values, _: 0.2 if values else 0.5)
+    result = tune(config, None, 2, PARAMS, confirm=1, name="mine", jobs=1)
     assert not result.confirmed and result.best["gateskip"].spec == "gateskip"
-
-
-def test_a_full_disk_costs_no_trial(config, monkeypatch):
-    from adaptive_bench.errors import EnvironmentProblem
-    from adaptive_bench.jobs.failure import Failure
-
-    full = [Failure("train gateskip", "No space left on device.", EnvironmentProblem.kind)]
-    with monkeypatch.context() as patched:
-        patched.setattr(trial_module, "carry_out", lambda *_: full)
-        with pytest.raises(EnvironmentProblem, match="No space left"):
-            tune(config, Objective.parse("area"), 1, PARAMS, name="mine")
-    result = tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
-    assert [trial.state for trial in result.trials if not trial.interrupted] == ["complete"]
-
-
-def fixed_trial(self, values):
-    yield trial_module.Intermediate(0.5, True, {})
-
-
-def other_code(original):
-    return lambda method, work: original(method, work) | {"source": "edited"}
-
-
-def other_documents(original):
-    return lambda task, data_dir: original(task, data_dir) | {"task_code": "edited"}
-
-
-@pytest.mark.parametrize(
-    ("asked", "edited", "named"),
-    [("code_behind", other_code, "code of gateskip"), ("task_inputs", other_documents, "documents of nano_qa_ll")],
-)
-def test_a_finished_study_does_not_outlive_what_its_trials_were_made_from(config, monkeypatch, asked, edited, named):
-    monkeypatch.setattr(trial_module.Trials, "run_trial", fixed_trial)
-    first = tune(config, Objective.parse("area"), 1, PARAMS, jobs=1)
-    tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
-    monkeypatch.setattr(plan_module, asked, edited(getattr(plan_module, asked)))
-    with pytest.raises(UsageError, match=f"would change: {named}. .*--study"):
-        tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
-    assert tune(config, Objective.parse("area"), 1, PARAMS, jobs=1).name != first.name  # begun anew beside it
-
-
-def test_trials_of_one_study_are_made_from_the_same_things(config, monkeypatch):
-    from adaptive_bench.jobs.failure import Failure
-
-    original = plan_module.task_inputs
-
-    def carry_out(*_):
-        monkeypatch.setattr(plan_module, "task_inputs", other_documents(original))
-        return [Failure("train gateskip", "it burns")]
-
-    monkeypatch.setattr(trial_module, "carry_out", carry_out)
-    with pytest.raises(EnvironmentProblem, match="there changed: documents of nano_qa_ll"):
-        tune(config, Objective.parse("area"), 2, PARAMS, name="mine", jobs=1)
-    states = [trial.state for trial in find_result("mine", config.out).trials if not trial.interrupted]
-    assert "complete" not in states and states.count("fail") == 1
-
-
-def test_files_of_a_study_that_are_damaged_are_refused(config, monkeypatch):
-    monkeypatch.setattr(trial_module.Trials, "run_trial", fixed_trial)
-    tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
-    folder = config.out / "studies" / "mine"
-    atomic.write_text(folder / "result.json", (folder / "result.json").read_text()[:-9])
-    with pytest.raises(EnvironmentProblem, match=r"result\.json.*cannot be read"):
-        find_result("mine", config.out)
-    tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
-    assert find_result("mine", config.out).best["gateskip"].value == 0.5  # from the storage
-
-    (folder / "study.json").write_text((folder / "study.json").read_text()[:-9])
-    with pytest.raises(EnvironmentProblem, match=r"study\.json.*must be what was written"):
-        tune(config, Objective.parse("area"), 1, PARAMS, name="mine", jobs=1)
-    (folder / "study.json").unlink()  # the storage knows what its trials are of
-    with pytest.raises(UsageError, match="made with another one"):
-        tune(config, Objective.parse("score@0.1"), 1, PARAMS, name="mine", jobs=1)

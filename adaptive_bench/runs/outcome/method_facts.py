@@ -34,7 +34,7 @@ def method_facts(whole: Plan) -> dict[str, Any]:
     code: Digest of the code that trained and evaluated it.
     variant: The spec without the numbers that `tune` searches: what the method is, whatever it was tuned to.
     settings_tried: How many different settings of the method were trained on this backbone in the run's folder, those
-        of the run, of `rates` and of `tune` counted once each, whatever the seed.
+        of the run and of `tune` counted once each, whatever the seed.
     """
     tried = _settings(whole.trainings)
     backbone = _empty_backbone(find_shape(whole.config.project_onto))

@@ -65,18 +65,6 @@ def recipe_text(config: RunConfig) -> str:
     return ", ".join(f"{name} {_plain(value)}" for name, value in settings.items() if value is not None)
 
 
-def compared_recipe(config: RunConfig, differs: str) -> dict[str, Any]:
-    """Everything by which a comparison on validation documents can be done again, as plain values.
-
-    Args:
-        differs: The setting of `train` by which what is compared differs; it is left out.
-    """
-    kept = ("model", "methods", "tasks", "seeds", "train_on", "chat_template", "match_on", "match_phase", "levels")
-    plain = config.model_dump(mode="json", include={*kept, "train", "evaluation"})
-    plain["train"].pop(differs)
-    return plain | {"model": model_name(config.model)}
-
-
 def _plain(value: Any) -> str:
     if isinstance(value, list):
         return "/".join(map(_plain, value))

@@ -1,0 +1,186 @@
+"""Two questions that a study answers with a grid of its own: which rates, and how many steps.
+
+`rates`: parameters that a method adds get their learning rate from one small grid, the same for every method, by the
+score at the saving it is trained towards. `steps`: how many training steps are enough for the order of the methods not
+to hang on them. A trial is a training like any other, so a run with the chosen rate, or so many steps, finds it done.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import yaml
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.method import method_class, training_spec
+from adaptive_bench.metric import metric_of
+from adaptive_bench.runs.planning.works import DialEvaluation
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.savings import saving_name
+from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed, matched_scores
+from adaptive_bench.tables.doubling import Doubling, doubling, enough_steps
+from adaptive_bench.tuning.objective import Objective
+from adaptive_bench.tuning.search import Point, Search
+from adaptive_bench.tuning.space import METHOD_RATE, STEPS
+from adaptive_bench.tuning.trial import Measuring, points_of
+from adaptive_bench.validation import LARGEST_RATE
+
+STEP = 5.0
+GRID = (1.0, STEP, STEP**2)  # times the rate of the backbone
+EXTENSIONS = 2  # rates beyond the grid, at most, for a method whose best is at its edge
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a study tries, and what it says in the end.
+
+    Attributes:
+        objective: By which trials are compared unless another one is asked for.
+        setting: What trials differ in.
+        range: Its values unless some are given, of which all are tried.
+        said: Lines about searches that are over.
+        points: Trials of the range, where it is no choice.
+        grow: One more trial beside `points`.
+        checked: The config with the methods that it is about; refuses an objective or methods.
+    """
+
+    objective: str
+    setting: str
+    range: Callable[[RunConfig], str]
+    said: Callable[[Sequence[Search], Measuring], list[str]]
+    points: Callable[[RunConfig], list[Point]] | None = None
+    grow: Callable[[Search], Point | None] | None = None
+    checked: Callable[[RunConfig, Objective], RunConfig] = lambda config, objective: config
+
+
+def _rate_points(config: RunConfig) -> list[Point]:
+    return [{METHOD_RATE: config.train.learning_rate * factor} for factor in GRID]
+
+
+def _rate_range(config: RunConfig) -> str:
+    rate = config.train.learning_rate
+    return f"log:{rate / STEP**EXTENSIONS:g}:{min(rate * STEP ** (2 + EXTENSIONS), LARGEST_RATE):g}"
+
+
+def _edge(search: Search) -> float | None:
+    """The best rate of a method where it is the lowest or the highest of what was tried and better than all others."""
+    best, rates = search.best, [float(trial.values[METHOD_RATE]) for trial in search.results]
+    if best is None or best.method_rate not in (min(rates), max(rates)):
+        return None
+    return None if [trial.value for trial in search.complete].count(best.value) > 1 else best.method_rate
+
+
+def _beyond(search: Search) -> Point | None:
+    """The next rate on the side on which the best one is the last."""
+    edge = _edge(search)
+    if edge is None or len(search.results) >= len(GRID) + EXTENSIONS:
+        return None
+    highest = max(float(trial.values[METHOD_RATE]) for trial in search.results)
+    beyond = float(f"{edge * STEP if edge == highest else edge / STEP:.12g}")  # no digits of the division alone
+    return {METHOD_RATE: beyond} if beyond <= LARGEST_RATE else None
+
+
+def _said_of_rates(searches: Sequence[Search], measuring: Measuring) -> list[str]:
+    """What each rate was chosen over, by how much, whether it is at the edge; and all of them as a part of a config."""
+    lines, chosen, seeds = [], {}, len(measuring.config.seeds)
+    for search in searches:
+        if (best := search.best) is None:
+            continue
+        method, rate = str(search.space.spec), float(best.values[METHOD_RATE])
+        chosen[method] = rate
+        line = f"{method}: {rate:g}"
+        others = [trial for trial in search.complete if trial is not best]
+        if others:
+            second = max(others, key=lambda trial: trial.value or 0.0)
+            lead = (best.value or 0.0) - (second.value or 0.0)
+            over = f"{float(second.values[METHOD_RATE]):g}"
+            line += f" is ahead of {over} by {lead:.4f}, {seeds} seed{'s' * (seeds > 1)}"
+        if search in measuring.levels:
+            line += f", at {100 * measuring.levels[search]:.4g} % saved"
+        if _edge(search) is not None:
+            line += "; it is at the edge of what was tried, a better one may lie beyond"
+        lines.append(line + ".")
+    text = yaml.safe_dump({"train": {"method_learning_rates": chosen}}, sort_keys=False).rstrip()
+    return [*lines, "", text] if chosen else lines
+
+
+def _for_steps(config: RunConfig, objective: Objective) -> RunConfig:
+    for name in config.tasks:
+        levels = config.levels or find_task(name).levels
+        if objective.kind != "score" or not any(abs(objective.at - level) <= 1e-9 for level in levels):
+            raise UsageError(
+                f"Steps are compared at a level that {name} is measured at ({', '.join(map(str, levels))}), got "
+                f"{objective}. Give --objective score@LEVEL."
+            )
+    methods = tuple(text for text in config.methods if method_class(training_spec(MethodSpec.parse(text))).trains)
+    if not methods:
+        raise UsageError(f"Steps are compared of methods that are trained, got {', '.join(config.methods)}. Add one.")
+    return config.model_copy(update={"methods": methods})
+
+
+def _step_range(config: RunConfig) -> str:
+    return f"choice:{'|'.join(str(config.train.steps * factor) for factor in (1, 2, 4))}"
+
+
+def _said_of_steps(searches: Sequence[Search], measuring: Measuring) -> list[str]:
+    """From which number of steps on no order of two methods reverses when they are doubled, and what goes on moving."""
+    scores: defaultdict[tuple[int, str], dict[str, DocumentScores]] = defaultdict(dict)
+    for search in searches:
+        for trial in search.complete:
+            sweeps = search.begun[trial.number].measured
+            for task in dict.fromkeys(sweep.task for sweep in sweeps):
+                found = _documents([sweep for sweep in sweeps if sweep.task == task], measuring.objective.at)
+                if found is not None:
+                    scores[int(trial.values[STEPS]), task][trial.method] = found
+    steps = sorted({number for number, _ in scores})
+    pairs = [(before, after) for before, after in pairwise(steps) if after == 2 * before]
+    doublings = [
+        doubling(before, task, scores[before, task], scores[after, task], metric_of(find_task(task).metrics[0]))
+        for before, after in pairs
+        for task in measuring.config.tasks
+    ]
+    enough = enough_steps(doublings)
+    lines = [
+        f"None of {', '.join(str(before) for before, _ in pairs) or 'the numbers of'} steps is shown to be enough."
+        if enough is None
+        else f"{enough} steps are enough: no order that tests tell apart reverses at {2 * enough}."
+    ]
+    return lines + [_doubled(before, [one for one in doublings if one.steps == before]) for before, _ in pairs]
+
+
+def _doubled(steps: int, tasks: Sequence[Doubling]) -> str:
+    reversals = ", ".join(f"{one} and {other} on {found.task}" for found in tasks for one, other in found.reversals)
+    moving = ", ".join(f"{method} on {found.task}" for found in tasks for method in found.not_converged)
+    apart, pairs = sum(found.told_apart[0] for found in tasks), sum(found.pairs for found in tasks)
+    what = f"these reverse: {reversals}" if reversals else "none reverses"
+    also = f" With so many, scores certainly move of {moving}." if moving else ""
+    return f"After {steps} steps tests tell {apart} of {pairs} pairs apart; at {2 * steps} {what}.{also}"
+
+
+def _documents(sweeps: Sequence[DialEvaluation], level: float) -> DocumentScores | None:
+    """What every document scores at a level; `None` where it is not reached or only means are known."""
+    points = {sweep.training.seed: list((sweep.finished() or {}).values()) for sweep in sweeps}
+    samples = {
+        sweep.training.seed: [sweep.record.samples(asked) for asked in sweep.finished() or {}] for sweep in sweeps
+    }
+    by_seed: dict[int, Mapping[int, float]] = {}
+    answers = answers_by_seed(sweeps[0].metric, points, samples)
+    for sweep in sweeps:
+        seed, axis = sweep.training.seed, saving_name(sweep.config.match_on, sweep.config.match_phase)
+        if seed in answers:
+            (values,) = matched_scores(points_of(sweep), answers[seed], [level], axis)
+            if values is not None:
+                documents = sorted(sample.doc for sample in samples[seed][0])
+                by_seed[seed] = dict(zip(documents, values.tolist(), strict=True))
+    return DocumentScores.of(by_seed) if by_seed else None
+
+
+PRESETS = {
+    "rates": Preset("score@target", METHOD_RATE, _rate_range, _said_of_rates, _rate_points, _beyond),
+    "steps": Preset("score@0.15", STEPS, _step_range, _said_of_steps, checked=_for_steps),
+}

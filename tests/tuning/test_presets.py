@@ -1,0 +1,250 @@
+"""The grids of `rates` and `steps`: equal trials on validation documents, found again by a run with the choice."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from optuna.trial import TrialState
+
+from adaptive_bench.config_file import load_config
+from adaptive_bench.errors import UsageError
+from adaptive_bench.runs import plan
+from adaptive_bench.tables.document_scores import DocumentScores
+from adaptive_bench.tuning import Objective, presets, tune, tuned
+from adaptive_bench.tuning import trial as trial_module
+
+ROOT = Path(__file__).parents[2]
+RATES = ["train.method_learning_rate=choice:0.001|0.1"]
+
+
+def rate_of(trial):
+    return float(trial.values["train.method_learning_rate"])
+
+
+def test_every_method_gets_every_rate_on_validation_documents_and_a_run_finds_the_training(config_of):
+    config = config_of(("gateskip", "mod[every=1]"))
+    result = tune(config, None, params=RATES, preset="rates", jobs=1)
+    assert {(trial.method, rate_of(trial)) for trial in result.trials} == {
+        (method, rate) for method in ("gateskip", "mod[every=1]") for rate in (0.001, 0.1)
+    }
+    assert all("at 10 % saved" in line for line in result.notes[:2])
+    whole = plan(tuned(config, result))
+    assert all(training.finished for training in whole.trainings)
+    assert all(sweep.finished() is None for sweep in whole.sweeps)  # test documents have not been looked at
+
+
+def test_where_lower_is_better_the_lowest_score_wins(config_of):
+    config = config_of("mod[every=1]", tasks=("nano_text",), train_on=("nano_qa",))
+    result = tune(config, None, params=["train.method_learning_rate=choice:1e-5|1e2"], preset="rates", jobs=1)
+    best = result.best["mod[every=1]"]
+    assert best.value == max(trial.value for trial in result.trials if trial.value is not None) < 0
+    with pytest.raises(UsageError, match="one direction"):
+        tune(config_of("mod", tasks=("nano_qa", "nano_text")), preset="rates")
+
+
+@pytest.fixture
+def scored(monkeypatch):
+    """`scored(score_of)`: trials scored by a formula of method and rate; what is asked for, in turns."""
+
+    def make(score_of):
+        asked = []
+
+        def do(self, trials):
+            asked.append([(str(trial.search.space.spec), rate_of(trial)) for trial in trials])
+            for trial in trials:
+                value = score_of(str(trial.search.space.spec), rate_of(trial))
+                trial.end(TrialState.FAIL if value is None else TrialState.COMPLETE, value, reason="it burns")
+
+        monkeypatch.setattr(trial_module.Measuring, "do", do)
+        return asked
+
+    return make
+
+
+def chosen(result):
+    return {method: trial.method_rate for method, trial in result.best.items()}
+
+
+def test_the_grid_grows_where_its_edge_wins_until_the_best_lies_inside(config_of, scored):
+    best = {"gateskip": 0.5, "mod[every=1]": 0.002, "skiplayer": 0.01}
+    asked = scored(lambda method, rate: -abs(math.log(rate / best[method])))
+    result = tune(config_of(tuple(best), train={"learning_rate": 0.002}), preset="rates")
+    assert asked[1:] == [[("gateskip", 0.25), ("mod[every=1]", 0.0004)], [("gateskip", 1.25)]]
+    assert chosen(result) == {"gateskip": 0.25, "mod[every=1]": 0.002, "skiplayer": 0.01}
+    assert not any("at the edge" in line for line in result.notes)
+    assert "    gateskip: 0.25" in result.notes[-1].splitlines()
+
+
+def test_an_edge_that_wins_still_is_said(config_of, scored):
+    asked = scored(lambda method, rate: rate if method == "gateskip" else -rate)
+    result = tune(config_of(("gateskip", "skiplayer"), train={"learning_rate": 0.002}, seeds=3), preset="rates")
+    assert [len(each) for each in asked] == [6, 2, 2]  # no more than two further ones each
+    assert chosen(result) == {"gateskip": 1.25, "skiplayer": 0.00008}
+    assert result.notes[0].startswith("gateskip: 1.25 is ahead of 0.25 by 1.0000, 3 seeds; it is at the edge")
+
+
+@pytest.mark.parametrize(
+    ("score_of", "turns", "rate"),
+    [
+        (lambda method, rate: None if rate > 0.1 else rate, 2, 0.05),  # one beyond that fails ends it
+        (lambda method, rate: 1.0, 1, 0.002),  # of equal ones the lowest, and none is at an edge
+    ],
+)
+def test_where_the_grid_does_not_grow_on(config_of, scored, score_of, turns, rate):
+    asked = scored(score_of)
+    result = tune(config_of("gateskip", train={"learning_rate": 0.002}), preset="rates")
+    assert len(asked) == turns and chosen(result) == {"gateskip": rate} and "edge" not in result.notes[0]
+
+
+def test_rates_that_are_given_stay_as_they_are_and_their_edge_is_said(config_of, scored):
+    asked = scored(lambda method, rate: rate)
+    result = tune(config_of("gateskip"), None, params=RATES, preset="rates")
+    assert len(asked) == 1 and "at the edge" in result.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("levels", "compared"),
+    [
+        pytest.param((0, 0.05, 0.1), "at 10 % saved", id="the-largest-level-below"),
+        pytest.param((0,), "% saved", id="no-level-below"),
+    ],
+)
+def test_a_target_out_of_reach_gives_way_to_a_level_that_all_trials_get_beyond(config_of, levels, compared):
+    config = config_of("static_depth[trained=true]", train={"target": (0.9,)}, levels=levels)
+    result = tune(config, None, params=RATES, preset="rates", jobs=1)
+    assert {trial.state for trial in result.trials} == {"complete"}
+    assert compared in result.notes[0] and "at 90 %" not in result.notes[0]
+
+
+STEPS = ["train.steps=choice:2|4"]
+METHODS = ("gateskip[shape=scalar]", "mod[every=1]@paper", "random_skip")
+
+
+def test_every_method_is_trained_for_every_number_of_steps_and_a_run_finds_the_trainings(config_of):
+    config = config_of((*METHODS, "base"), train={"steps": 2}, levels=(0.0, 0.1, 0.15), evaluation={"limit": 8})
+    result = tune(config, Objective.parse("score@0.1"), params=STEPS, preset="steps", jobs=1)
+    assert {(one.method, one.values["train.steps"]) for one in result.trials} == {
+        (method, number) for method in METHODS for number in ("2", "4")
+    }
+    assert "of 3 pairs apart" in result.notes[1]
+    for number in (2, 4):
+        whole = plan(config.model_copy(update={"train": config.train.model_copy(update={"steps": number})}))
+        assert all(one.finished for one in whole.trainings if one.spec.name != "base")
+        assert all(sweep.finished() is None for sweep in whole.sweeps)  # test documents have not been looked at
+
+
+def test_the_scores_of_documents_are_those_that_a_trial_has_in_the_mean(config_of, monkeypatch):
+    means = []
+    original = presets._documents
+    monkeypatch.setattr(presets, "_documents", lambda *given: means.append(original(*given)) or means[-1])
+    config = config_of("mod[every=1]", train={"steps": 2}, levels=(0.0, 0.1, 0.15))
+    result = tune(config, None, params=STEPS, preset="steps", jobs=1)
+    assert [one.values.mean() for one in means] == pytest.approx([one.value for one in result.trials])
+
+
+@pytest.fixture
+def right_on(config_of, monkeypatch):
+    """`right_on(shares)`: what the preset says of methods that are right on such shares of 60 documents, by steps."""
+
+    def make(shares):
+        def do(self, trials):
+            for trial in trials:
+                trial.measured.append(type("Sweep", (), {"task": "nano_qa_ll", "of": trial}))
+                trial.end(TrialState.COMPLETE, 0.5)
+
+        def documents(sweeps, level):
+            trial = sweeps[0].of
+            share = shares[str(trial.search.space.spec)][int(trial.values["train.steps"])]
+            values = np.random.default_rng(0).permutation(60) < 60 * share
+            return DocumentScores((1,), tuple(range(60)), values[None].astype(float))
+
+        monkeypatch.setattr(trial_module.Measuring, "do", do)
+        monkeypatch.setattr(presets, "_documents", documents)
+        return tune(config_of(tuple(shares), train={"steps": 2}, levels=(0, 0.15)), preset="steps").notes
+
+    return make
+
+
+def test_an_under_trained_method_is_caught(right_on):
+    enough, first, second = right_on({"gateskip": {2: 0.1, 4: 0.9, 8: 0.9}, "mod": dict.fromkeys((2, 4, 8), 0.5)})
+    assert enough == "4 steps are enough: no order that tests tell apart reverses at 8."
+    assert "After 2 steps tests tell 1 of 1 pairs apart; at 4 these reverse: mod and gateskip on nano_qa_ll." in first
+    assert first.endswith("scores certainly move of gateskip on nano_qa_ll.") and "move" not in second
+
+
+def test_where_orders_reverse_to_the_end_nothing_is_enough(right_on):
+    notes = right_on({"gateskip": {2: 0.1, 4: 0.9, 8: 0.1}, "mod": dict.fromkeys((2, 4, 8), 0.5)})
+    assert notes[0] == "None of 2, 4 steps is shown to be enough."
+
+
+@pytest.mark.parametrize(
+    ("preset", "methods", "asked", "rule"),
+    [
+        ("rates", ("dense", "gateskip"), {}, "dense"),
+        ("rates", "gateskip", {"params": STEPS}, "The preset tries"),
+        ("rates", "gateskip", {"params": ["train.method_learning_rate=log:1e-3:1"]}, "The preset tries"),
+        ("steps", "base", {}, "methods that are trained"),
+        ("steps", "mod", {"objective": Objective.parse("score@0.12")}, "a level that nano_qa_ll is measured at"),
+        (None, "mod", {"params": STEPS}, "--preset steps"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(config_of, preset, methods, asked, rule):
+    with pytest.raises(UsageError, match=rule):
+        tune(config_of(methods, levels=(0, 0.15)), **asked, preset=preset)
+
+
+def test_trials_are_compared_at_one_target(config_of):
+    with pytest.raises(UsageError, match="one target"):
+        tune(config_of("gateskip", train={"target": (0.05, 0.1)}), preset="rates")
+
+
+@pytest.mark.parametrize(("preset", "best"), [("nano", max), ("real_text", min)])
+def test_a_preset_has_the_rates_its_record_chose(preset, best):
+    record = json.loads((ROOT / f"docs/records/{preset}_rates.json").read_text(encoding="utf-8"))
+    rates = load_config(preset).train.method_learning_rates
+    chosen = record["chosen"]
+    assert chosen.pop("gateskip[shape=scalar]", rates["gateskip"]) == rates["gateskip"]  # one rate for both shapes
+    assert chosen == {name: rate for name, rate in rates.items() if name != "gated"}
+    tried = {}
+    for trial in record["trials"]:
+        tried.setdefault(trial["method"], []).append((trial["score"], trial["rate"]))
+    assert all(best(tried[method])[1] == rate for method, rate in chosen.items())
+
+
+def test_the_protocol_shows_the_trials_of_the_record():
+    record = json.loads((ROOT / "docs/records/nano_rates.json").read_text(encoding="utf-8"))
+    lines = (ROOT / "docs/protocol.md").read_text(encoding="utf-8").partition("| rate | gateskip |")[2].splitlines()
+    names = (
+        "gateskip",
+        "gateskip[shape=scalar]",
+        "mod",
+        "skiplayer",
+        "router_tuned_mod",
+        "skipgpt",
+        "informed_routing",
+        "prompt_router",
+        "d_llm",
+    )
+    shown = {}
+    for line in lines[2 : lines.index("")]:
+        rate, *scores = (cell.strip() for cell in line.strip("|").split("|"))
+        shown |= {(name, float(rate.split()[0])): score for name, score in zip(names, scores, strict=True) if score}
+    told = {(one["method"], one["rate"]): f"{100 * one['score']:.1f}" for one in record["trials"]}
+    best = {(method, rate): f"**{told[method, rate]}**" for method, rate in record["chosen"].items()}
+    assert shown == told | best
+
+
+def test_the_protocol_shows_the_scores_of_the_record_of_steps():
+    record = json.loads((ROOT / "docs/records/nano_steps.json").read_text(encoding="utf-8"))
+    moves = {(one["steps"], one["task"], name) for one in record["doublings"] for name in one["not_converged"]}
+    expected = {}
+    for one in sorted(record["scores"], key=lambda one: (one["task"], one["steps"])):
+        mark = "#" if (one["steps"], one["task"], one["method"]) in moves else ""
+        expected.setdefault(f"`{one['method']}`", []).append(f"{100 * one['score']:.1f}{mark}")
+    text = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+    lines = text.partition("| % on validation documents at 15 % net |")[2].splitlines()
+    shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2 : lines.index("")]]
+    assert {name: scores for name, *scores in shown} == expected
+    assert record["enough"] == 320 and not any(one["reversals"] for one in record["doublings"])
