@@ -111,8 +111,5 @@ def _free_of_cgroups(root: Path) -> list[int]:
 
 @cache
 def _glibc() -> ctypes.CDLL | None:
-    if sys.platform.startswith("linux"):
-        with suppress(OSError):
-            library = ctypes.CDLL(None)
-            return library if hasattr(library, "malloc_trim") else None
-    return None
+    library = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+    return library if hasattr(library, "malloc_trim") else None

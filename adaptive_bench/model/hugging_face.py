@@ -197,11 +197,6 @@ class HuggingFaceModel(ForwardModel):
         """The backbone's: tags for a model card."""
         self.backbone_model.add_model_tags(tags)
 
-    def get_memory_footprint(self) -> int:
-        """Bytes of all weights and buffers, the method's included."""
-        tensors = {id(tensor): tensor for tensor in (*self.parameters(), *self.buffers())}
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-
     def get_input_embeddings(self) -> nn.Module:
         """The backbone's."""
         return self.backbone_model.get_input_embeddings()

@@ -169,7 +169,7 @@ def save(
             f"Modules, parameters and buffers of a method are made in its __init__, so that a saved model can be "
             f"loaded, got {', '.join(later[:3])} of {in_plugin(type(model.method))}, made later. Make them in __init__."
         )
-    before = _weights_in(folder) if stored_calibration.is_stored(folder) else None
+    before = _weights_in(folder) if (folder / stored_calibration.FOLDER).is_dir() else None
     folder.mkdir(parents=True, exist_ok=True)
     if pretrained is None:
         without_adapters(model.backbone_model).save_pretrained(folder / _BACKBONE)

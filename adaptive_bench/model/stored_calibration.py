@@ -147,11 +147,6 @@ def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibrat
     atomic.write_bytes(path, save(tensors, metadata={_ABOUT: json.dumps(about)}))
 
 
-def is_stored(folder: Path) -> bool:
-    """Whether there are calibrations of any spec."""
-    return (folder / FOLDER).is_dir()
-
-
 def remove(folder: Path) -> None:
     """Remove every calibration: the weights beside them are others now."""
     shutil.rmtree(folder / FOLDER)

@@ -6,12 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from transformers import (
-    LogitsProcessorList,
-    NoRepeatNGramLogitsProcessor,
-    RepetitionPenaltyLogitsProcessor,
-    SuppressTokensLogitsProcessor,
-)
+from transformers import LogitsProcessorList, NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -49,6 +44,4 @@ def logits_processors(model: ForwardModel) -> LogitsProcessorList:
         found.append(RepetitionPenaltyLogitsProcessor(config.repetition_penalty))
     if config.no_repeat_ngram_size:
         found.append(NoRepeatNGramLogitsProcessor(config.no_repeat_ngram_size))
-    if config.suppress_tokens:
-        found.append(SuppressTokensLogitsProcessor(config.suppress_tokens))
     return found

@@ -277,9 +277,8 @@ class _Training:
         self.micro_batches.keep_to(progress.usable)
         self.count.macs = progress.macs if self.processes.is_main_process else 0
         text = self.log_path.read_text(encoding="utf-8") if self.processes.is_main_process else ""
-        lines = text.splitlines(keepends=True)
         self.reporter.line(f"train {self.model.spec}: resumed after step {progress.step} of {len(self.order)}")
-        return progress.step, "".join(lines[: progress.step])
+        return progress.step, "".join(text.splitlines(keepends=True)[: progress.step])
 
     def _save(self, steps_done: int, log: TextIO | None) -> None:
         if log is not None:

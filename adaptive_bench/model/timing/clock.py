@@ -59,7 +59,7 @@ def in_turns(
         warm_up: Rounds before them that do not.
         device: Where the work happens; a CUDA device is waited for before and after each call.
     """
-    wait = torch.cuda.synchronize if torch.device(device).type == "cuda" else _nothing
+    wait = torch.cuda.synchronize if torch.device(device).type == "cuda" else lambda: None
     order, shuffle = list(variants), random.Random(0).shuffle
     taken: dict[str, list[float]] = {name: [] for name in variants}
     for number in range(warm_up + rounds):
@@ -77,7 +77,3 @@ def in_turns(
 def speedups(plain_s: Sequence[float], ours_s: Sequence[float]) -> Quantiles:
     """Plain time over our time, within each round."""
     return Quantiles.of(plain / ours for plain, ours in zip(plain_s, ours_s, strict=True))
-
-
-def _nothing() -> None:
-    pass
