@@ -248,6 +248,6 @@ class _Batch:
         """Logits [B, V] as the model's generation config has them. Row by row: padding is no word that is repeated."""
         if not self._processors:
             return logits
-        read = (torch.tensor([[*text.prompt, *text.tokens]], device=self._device) for text in texts)
+        read: Any = (torch.tensor([[*text.prompt, *text.tokens]], device=self._device) for text in texts)
         pairs = zip(read, logits.float().split(1), strict=True)
         return torch.cat([self._processors(words, row) for words, row in pairs])
