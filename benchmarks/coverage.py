@@ -87,27 +87,20 @@ def by_size(found: Sequence[Found]) -> str:
     return table(["seeds", *(f"{documents} documents" for documents in DOCUMENTS)], rows)
 
 
-def by_world(found: Sequence[Found], fewest: int) -> str:
-    """Coverage by world and mean, from the smallest to the largest over numbers of documents."""
-    rows = []
-    for world, mean in product(WORLDS, MEANS):
-        here = [one for one in found if one[0] == world and one[2] >= fewest and one[3] == mean]
-        rows.append([world.name, f"{mean:g}", *(span(one for one in here if one[1] == seeds) for seeds in SEEDS)])
-    return table(["world", "mean", *(f"seeds: {seeds}" for seeds in SEEDS)], rows)
-
-
-def summary(found: Sequence[Found]) -> str:
-    """How much of the grid lies where it should, in one line."""
+def summary(kind: str, found: Sequence[Found]) -> list[str]:
+    """How much of the grid lies where it should, a row of the table of kinds."""
     more = [one for one in found if one[1] > 1]
     values = np.array([one[4] for one in more])
     worst = min(more, key=lambda one: one[4])
     below = np.mean(values < 93)
-    return (
-        f"With two or more seeds, coverage lies at 93 – 97 % in {np.mean((values >= 93) & (values <= 97)):.0%} of the "
-        f"{len(more)} settings, above in {np.mean(values > 97):.0%}, below in "
-        f"{'under 1%' if 0 < below < 0.005 else f'{below:.0%}'}; the lowest "
-        f"is {worst[4]:.1f} % (world {worst[0].name}, {worst[1]} seeds, {worst[2]} documents, mean {worst[3]:g})."
-    )
+    return [
+        kind,
+        str(len(more)),
+        f"{np.mean((values >= 93) & (values <= 97)):.0%}",
+        f"{np.mean(values > 97):.0%}",
+        "under 1%" if 0 < below < 0.005 else f"{below:.0%}",
+        f"{worst[4]:.1f} % ({worst[0].name}, {worst[1]} seeds, {worst[2]} documents, mean {worst[3]:g})",
+    ]
 
 
 def page(tables: int, boards: int) -> str:
@@ -117,16 +110,15 @@ def page(tables: int, boards: int) -> str:
         ["world", "seeds", "documents", "seed on document"],
         [[one.name, f"{one.seed:g}", f"{one.document:g}", f"{one.both:g}"] for one in WORLDS],
     )
+    kinds_table = table(
+        ["scores", "settings", "93 – 97 %", "above", "below", "lowest"],
+        [summary(kind, found) for kind, found in kinds.items()],
+    )
     parts = [TEXT.format(tables=tables, means=", ".join(f"{mean:g}" for mean in MEANS)), about]
-    for kind, found in kinds.items():
-        parts += [f"## Coverage: scores {kind}", summary(found), by_size(found)]
-        if kind == "pooled":
-            parts.insert(-2, POOLED_TEXT)
-        if kind == "right or wrong":
-            parts += ["By world and mean, for 30 or more documents:", by_world(found, 30)]
+    parts += [KINDS_TEXT, kinds_table, SIZES_TEXT, by_size(kinds["right or wrong"])]
     few = tables // 5
     both = table(
-        ["means", *(f"seeds: {seeds}" for seeds in pair_coverage.SEEDS), "before, 3", "before, 5"],
+        ["means", *(f"seeds: {seeds}" for seeds in pair_coverage.SEEDS)],
         pair_coverage.differences(few),
     )
     parts += ["## Coverage: differences of two methods", PAIRED_TEXT.format(tables=few), both]
@@ -140,7 +132,7 @@ def page(tables: int, boards: int) -> str:
     parts += [table(["true difference (pairs)", *compared], ranking.power(boards)), CONTROL_TEXT]
     families = [f"{what}, {count}" for count in ranking.SEEDS for what in ("all pairs", "control")]
     parts += [table(["", *families], ranking.against_control(boards))]
-    parts += ["## Ranking: what methods may say of each other's seeds", CHOICE_TEXT.format(boards=boards)]
+    parts += ["## Ranking: what the common variance counts for", CHOICE_TEXT.format(boards=boards)]
     names = ("power", "equal", "board's case", "twelvefold", "one less steady")
     columns = [f"{name}, {count}" for name in names for count in (3, 5)]
     parts += [table(["prior", *columns], ranking.choices(boards))]
@@ -154,110 +146,115 @@ TEXT = """\
 
 # Statistics
 
-Every trained seed of a method answers the same test documents. Two things vary: which seed a model was trained with,
-and which documents it was given. The interval of a score covers both.
+What the intervals, tests and ranks of a table mean, and how often they are right in simulations. All seeds of a method
+answer the same test documents; an interval allows for other seeds and for other documents.
 
-- **Variance.** The score of seed $s$ on document $d$ is $y_{{sd}} = \\mu + \\alpha_s + \\beta_d + \\gamma_{{sd}}$: a
-  mean, a seed effect, a document effect, and their interaction. The variance of the mean over $S$ seeds and $D$
-  documents is
+## An example
 
-    $$\\frac{{\\sigma_\\alpha^2}}{{S}} + \\frac{{\\sigma_\\beta^2}}{{D}} + \\frac{{\\sigma_\\gamma^2}}{{S D}},$$
+Made-up scores: right answers to the same 100 documents, where a seed with n right answers has the n easiest.
 
-    estimated without bias from the mean squares of the table, and taken to be no smaller than what seeds alone or
-    documents alone give (`tables/crossed.py`).
+| method   | right, by seed   | score and 95 % interval   |
+|----------|------------------|---------------------------|
+| A        | 80               | 80.0 [70.9, 86.8]         |
+| A        | 80, 84           | 82.0 [34.9, 97.5]         |
+| A        | 80, 84, 79       | 81.0 [71.7, 87.8]         |
+| B        | 90, 88, 92       | 90.0 [82.3, 94.6]         |
 
-- **Quantile.** Student's t. Its degrees of freedom are those of the documents, D - 1, where seeds hardly differ, and
-  those of the seeds, S - 1, as soon as seeds account for a notable part of the variance. With two seeds, the latter
-  give a quantile of 12.7: two seeds say very little about all seeds, and their intervals show it. Three are much
-  better, five are good.
-- **Range.** A metric with two finite bounds has Wilson's interval with that variance and quantile. It stays inside the
-  range and keeps a nonzero width where all answers are right or all are wrong: that of Wilson's interval over D
-  documents. Any other metric has a t interval, clipped at a bound if it has one.
-- **One seed** has an interval over documents alone. It says how the same trained model would do on other documents and
-  nothing about another training. A score that does not decompose over documents (BLEU, perplexities) has an interval
-  over seeds alone.
-- **Bits per byte** are a ratio of sums over all documents. Each document contributes its term of the linearised ratio
-  (Cochran, 1977, chapter 6): the mean of these terms is the metric and their spread gives the metric's, so everything
-  here applies to them too.
-- **Interpolated scores.** The score at a saving interpolates between two measured neighbours; each document's score
-  uses the same weights.
-- **Two methods** are compared on the documents and seeds that both have, document by document, so what makes a
-  document hard for both cancels out. Seeds are not paired: two methods with the same seed have hardly more in common
-  than with different ones, and pairing would cost half of the degrees of freedom. The interval is MOVER's (Newcombe,
-  1998; Zou and Donner, 2008): it combines the Wilson limits of the two scores, so it is asymmetric near the ends of the
-  range and never ends at its own estimate, except for a difference that could not be larger. Degrees of freedom are
-  Welch and Satterthwaite's. For bounded metrics, two documents that favour each side by a half are added (Agresti and
-  Min, 2005), so that a few documents that all agree are not taken as certain. p is 1 minus the largest confidence whose
-  interval excludes 0. For two runs of one method (`adaptive-bench diff`), which a seed moves alike, seeds are paired
-  too.
-- **Variance between seeds.** With three or more methods, each estimate is shrunk towards what the methods of the column
-  have in common (Smyth, 2004): how much seeds move a logit. This prior counts for at most four degrees of freedom
-  (three with three seeds), and for fewer where methods differ in it. The scores' own intervals do not use it.
-- **Families.** The p-values of all pairs of a column are corrected by Holm's method, and each interval has the
-  confidence at which Holm tested its pair: it excludes 0 exactly where the corrected p is below 5 %. The comparisons
-  with the trained static control, the question of the protocol, are a family of their own.
-- **Ranks.** A method's ranks run from just behind all that are certainly better to just ahead of all that are
-  certainly worse, by the tests of all pairs: with 95 % confidence, every interval of the column contains the true rank.
-  Overlapping intervals do not mean that methods are equal, and a method whose seeds differ a lot has more ranks left
-  open than its neighbours.
-- **Several tasks.** The overall score is a mean over tasks, each on a scale from the model before training (or a
-  guess) at 0 to the dense model at 100. Its interval and the tests behind its ranks take seeds as they are, so that a
-  seed that is poor on every task counts as one, and documents by their task's share of the mean, about their task's
-  mean. The ends of the scale count as known. Of simulated boards (three tasks of 128 documents, 3 or 5 seeds that do
-  or do not move the tasks together, six equal methods) 92 to 97 % of the intervals hold the true overall score, and at
-  most 4 % of the boards tell any two methods apart.
+- With one seed, the interval allows for other documents only. It says nothing about a second training.
+- Two seeds say little about all seeds, and the interval shows it. Three are much better, five are good.
+- The intervals of A and B overlap, and B is still better: on the same documents it leads by 9.0 points [+2.8, +16.4],
+  p = 0.009. Compare methods by their difference, not by whether their intervals overlap.
+
+## Intervals
+
+The score of seed $s$ on document $d$ is $y_{{sd}} = \\mu + \\alpha_s + \\beta_d + \\gamma_{{sd}}$: a mean, a seed
+effect, a document effect and their interaction. Over $S$ seeds and $D$ documents, the mean has the variance
+
+$$\\frac{{\\sigma_\\alpha^2}}{{S}} + \\frac{{\\sigma_\\beta^2}}{{D}} + \\frac{{\\sigma_\\gamma^2}}{{S D}}.$$
+
+| part | rule |
+|---|---|
+| variance | unbiased, from mean squares; never below what seeds alone or documents alone give |
+| quantile | Student's t, with D - 1 degrees of freedom where seeds hardly differ, S - 1 where they clearly do |
+| metric with two bounds | Wilson's interval with these: stays in range, and has a width at 0 and 100 % |
+| any other metric | t interval, clipped at a bound if there is one |
+| not a mean over documents (BLEU, perplexity) | over seeds alone |
+| bits per byte | a ratio of sums: each document counts with its linearised term (Cochran, 1977, chapter 6) |
+| between two measured points | each document's score is interpolated with the same weights |
+| overall score | mean over tasks, each from base (or a guess) = 0 to dense = 100; both ends count as known |
+
+A seed's scores on several tasks stay together in the overall score: a seed that is poor on all tasks counts once. In
+simulated boards (three tasks of 128 documents, 3 or 5 seeds, six equal methods) 92 to 97 % of the intervals hold the
+true overall score, and at most 4 % of the boards tell any two methods apart.
+
+## Tests and ranks
+
+| part | rule |
+|---|---|
+| pairing | by document; by seed too where a method is compared with itself (`diff`, shuffled decisions, more steps) |
+| interval of a difference | MOVER (Newcombe, 1998; Zou and Donner, 2008), from the two Wilson intervals |
+| degrees of freedom | Welch and Satterthwaite |
+| few documents | bounded metrics get two more documents, which favour each side by a half (Agresti and Min, 2005) |
+| p | 1 minus the largest confidence whose interval excludes 0 |
+| variance between seeds (tests only) | of three or more methods, drawn towards their common one (Smyth, 2004) |
+| many pairs | Holm; each interval is as wide as its test, so it excludes 0 exactly where the corrected p is below 5 % |
+| families | all pairs of a column; the comparisons with the trained static control are a family of their own |
+| ranks | from just behind all methods that are certainly better to just ahead of all that are certainly worse |
+
+With 95 % confidence, all rank intervals of a column contain the true ranks. A method whose seeds differ a lot has a
+wider one than its neighbours.
 
 ![Left, scores of six methods with their intervals, best first. Right, the ranks that are left open to each:
 methods that no test tells apart share a range of ranks.](figures/ranks.svg)
 
-*Rank intervals. Ranks are shared where the tests of all pairs do not separate methods
-([record](records/nano_steps.json)).*
+*Methods that no test tells apart share ranks ([record](records/nano_steps.json)).*
 
-Below is the coverage of the intervals on simulated scores, {tables} tables per setting (up to a few million single
-scores); the nominal level is 95 %. Cells show the smallest and the largest coverage over the settings they stand for.
-With few documents and a mean near the ends of the range, exact coverage is impossible, as the number of right answers
-takes few values; there the intervals err on the conservative side. A single seed is checked against its own mean over
-documents. Settings differ in the mean ({means}) and in standard deviations, in logits:"""
+## Coverage: scores
 
-POOLED_TEXT = """\
-Bits per byte over documents whose sizes are log-normal (standard deviation 0.6), longer ones being harder. With few
-documents the ratio itself is slightly biased."""
+How often a nominal 95 % interval holds the true score, in {tables} simulated tables per setting. Settings combine five
+means ({means}; without bounds 0) with these standard deviations, in logits:"""
+
+KINDS_TEXT = """\
+Share of the settings with two or more seeds whose coverage is 93 – 97 %, above, or below:"""
+
+SIZES_TEXT = """\
+Pooled scores are bits per byte over documents of log-normal size (standard deviation 0.6), longer ones being harder;
+with few documents the ratio itself is slightly biased.
+
+Coverage of right-or-wrong scores, smallest and largest over worlds and means. Few documents near the ends of the range
+allow few values of a score, so exact coverage is impossible; intervals then err on the wide side. A single seed is
+checked against its own mean over documents."""
 
 PAIRED_TEXT = """\
-Two methods with these true means on the same documents, each with seeds of its own, {tables} tables per setting.
-Cells show the smallest and the largest coverage over 30, 100 and 500 documents and spreads between seeds of 0, 0.2 and
-0.6 (logits). Before: seeds paired, a t interval with two added documents, as this page described it until then."""
+Two methods with these true means, each with seeds of its own; {tables} tables per setting. Cells: smallest and largest
+coverage over 30, 100 and 500 documents and spreads between seeds of 0, 0.2 and 0.6 (logits)."""
 
 COLLAPSING_TEXT = """\
-Some methods have seeds that fail altogether: here a share of the seeds scores 5 %, the others 95 %, on 100 documents.
-No interval from a few seeds can allow for a failure that has not happened: coverage can fall below half the nominal
-level ({tables} tables per setting; the difference is from a method at 95 % that never fails). Nothing on a board fixes
-that. Where the seeds of a method lie this far apart, look at them one by one, and train more of them."""
+Here a share of the seeds fails altogether: it scores 5 %, the others 95 %, on 100 documents ({tables} tables per
+setting; the difference is from a method at 95 % that never fails). No interval allows for a failure that has not
+happened yet. Where the seeds of a method lie this far apart, look at each, and train more."""
 
 ERRORS_TEXT = """\
-Family-wise error rate: how often at least one pair of equal methods is told apart, in percent of {boards} boards with
-13 methods, 100 documents and 2, 3 or 5 seeds. The aim is at most 5, and at most 10 where spreads between seeds differ
-twelvefold. Spreads are 0.4 unless stated otherwise; the board's case has the spreads of an earlier nano board, and
-groups of equal methods at 98, 93, 65, 13 and 3 %. A fourfold difference of spreads misses the aim narrowly, and seeds
-that collapse by far: look at seeds that lie far apart one by one, as above. Before: seeds paired, p from Student's t
-with S - 1 degrees of freedom, Holm."""
+Family-wise error: how often at least one pair of equal methods is told apart, in percent of {boards} boards with 13
+methods, 100 documents and 2, 3 or 5 seeds. The aim is at most 5, and at most 10 where spreads between seeds differ
+twelvefold. It is narrowly missed where spreads differ fourfold, and by far where seeds collapse. Spreads are 0.4 unless
+the row says otherwise. The board's case has the spreads of an earlier nano board and groups of equal methods at
+98, 93, 65, 13 and 3 %. "Before" is an earlier procedure: seeds paired, Student's t with S - 1 degrees of freedom."""
 
 POWER_TEXT = """\
-Power: the share of pairs that are told apart, in percent, on {boards} boards with the scores and spreads of an
-earlier nano board at 15 % as the truth, by the true difference of the pair."""
+Power: how many pairs are told apart, in percent, on {boards} boards whose truth is an earlier nano board at 15 %."""
 
 CONTROL_TEXT = """\
-For the comparisons with one control at 95.6 %, corrected as part of all pairs and as a family of their own:"""
+Comparisons with one control at 95.6 %, corrected among all pairs and as a family of their own:"""
 
 CHOICE_TEXT = """\
-How many degrees of freedom the methods of a column may contribute to each other's variance between seeds (0 is Welch's
-test): power on the board, and the error rates in four of the cases above, in percent of {boards} boards, with 3 and 5
-seeds. The suite uses one and a half for each degree of freedom of a method's own, and at most four."""
+The common estimate of the variance between seeds counts for one and a half degrees of freedom for each of a method's
+own, and at most four. More would raise the errors: power on the board and errors in four of the cases above, in percent
+of {boards} boards, with 3 and 5 seeds, by the most it may count for (0 is Welch's test)."""
 
 AT_ONCE_TEXT = """\
-How often all 78 intervals of a board contain their true differences simultaneously, in percent of {boards} boards.
-Holm's correction guarantees this for differences of 0 only; intervals of pairs that are told apart are narrower than
-those of a correction that guarantees it for all differences."""
+How often all 78 intervals of a board hold their true differences at once, in percent of {boards} boards. Holm's
+correction guarantees that for differences of 0 only."""
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
-from ranking import before
 from simulated import COLLAPSED, Floats, scores
 
 from adaptive_bench.tables.crossed import Crossed
@@ -25,21 +24,17 @@ COLLAPSING = (0.1, 0.3, 0.5)
 
 def differences(tables: int) -> Iterator[list[str]]:
     """By true means the coverage of two methods' difference, from the smallest to the largest over `DOCUMENTS` and
-    `SPREADS`: now by number of seeds, then as it was.
+    `SPREADS`, for each number of seeds.
     """
     for means in MEANS:
-        now: dict[int, list[float]] = {seeds: [] for seeds in SEEDS}
-        then: dict[int, list[float]] = {seeds: [] for seeds in SEEDS}
+        found: dict[int, list[float]] = {seeds: [] for seeds in SEEDS}
         for seeds, documents, (number, spread) in product(SEEDS, DOCUMENTS, enumerate(SPREADS)):
             random = np.random.default_rng([seeds, documents, number])
             spreads = np.full(2, spread if seeds > 1 else 0.0)  # one seed answers for itself
             drawn = [scores(random, np.array(means), spreads, seeds, documents) for _ in range(tables)]
             true = means[0] - means[1]
-            now[seeds].append(_held([_difference(one) for one in drawn], true))
-            centre, half, _ = before(np.array([one - other for one, other in drawn]))
-            then[seeds].append(_held(list(zip(centre - half, centre + half, strict=True)), true))
-        shown = [*now.values(), then[3], then[5]]
-        yield [f"{means[0]:g}, {means[1]:g}", *(f"{min(some):.0f} – {max(some):.0f}" for some in shown)]
+            found[seeds].append(_held([_difference(one) for one in drawn], true))
+        yield [f"{means[0]:g}, {means[1]:g}", *(f"{min(some):.0f} – {max(some):.0f}" for some in found.values())]
 
 
 def collapsing(tables: int, documents: int = 100) -> Iterator[list[str]]:
