@@ -33,7 +33,7 @@ FLOORS = {
     "model": 1,
     "dials": 1,
     "training": 1,
-    "evaluation": 2,
+    "evaluation": 1,
     "timing": 1,
     "tasks": 1,
 }

@@ -28,8 +28,6 @@ ARGUMENTS = [
     (("run", "--limit", "all"), PARSER, "'all'"),
     (("run", "--train-steps", "9" * 12), USAGE, "Lower --train-steps"),
     (("run", "--set", "train.batch_size=many"), USAGE, "--set train.batch_size is wrong: a whole number is needed"),
-    (("rates", "--methods", "gateskip", "--grid", "0"), USAGE, "--grid takes learning rates above 0 and up to 100"),
-    (("steps", "--steps", "320,960"), USAGE, "twice the one before"),
     (("time", "--batch", "0"), USAGE, "--batch takes whole numbers from 1"),
     # Words that are none of those there are.
     (("run", "--axis", "watts"), USAGE, "--axis is wrong"),
@@ -49,7 +47,6 @@ ARGUMENTS = [
     # What does not go together.
     (("check", "mod", "--all"), USAGE, "check takes methods or --all"),
     (("inspect", *_NANO, "--methods", "gateskip"), USAGE, "a method that needs none"),
-    (("steps", "--methods", "base"), USAGE, "methods that are trained"),
     (("new-method", "gateskip"), USAGE, "exists already"),
     (("run", "--resources", "nowhere"), USAGE, "Add --launcher slurm"),
     # Places.
@@ -59,7 +56,6 @@ ARGUMENTS = [
     (("status", "--out", "nowhere"), ENVIRONMENT, "'nowhere' does not exist"),
     (("leaderboard",), ENVIRONMENT, "adaptive-bench run"),
     (("inspect", *_NANO, "-o", "page.doc"), USAGE, "ends in one of .html"),
-    (("steps", "-o", "/dev/null/x"), ENVIRONMENT, "/dev/null/x"),
 ]
 # Files given with --config; the file is `mine.yaml`.
 _GOOD = "methods: [dense]\ntasks: [nano_qa_ll]\n"
