@@ -56,7 +56,7 @@ class Snapshot:
         # Values that were rounded to another type since are compared as they were rounded.
         then = [before.to(after) for before, after in zip(self._sample, now, strict=True)]
         one, other = (torch.cat([part.to(now[0].device) for part in parts]) for parts in (then, now))
-        return bool(((one == other) | (one.isnan() & other.isnan())).all())
+        return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """A copy of a model takes the snapshot along to its own tensors, if it held when the model was copied."""

@@ -126,6 +126,7 @@ def use(model, ids):
 @settings(max_examples=24, deadline=None)
 @given(st.lists(st.sampled_from(CHANGES), min_size=1, max_size=3), st.booleans())
 @example([to_half, step_of(fused=False)], False)
+@example([tie, resize], True)
 def test_a_used_model_is_as_if_it_were_new(make_backbone, random_text, changes, packs):
     """Whatever happens to the weights of a model that has written before, it equals one made of them just now."""
     model, ids = AdaptiveModel.build(make_backbone("llama"), "random_skip").eval(), random_text(5, 9)

@@ -30,5 +30,4 @@ def test_it_takes_little_memory_and_measures_no_site(smollm2, tmp_path, asked):
         _, status, used = os.wait4(child.pid, 0)  # of this child alone
     text = (tmp_path / "said").read_text()
     assert status == 0 and "eligible: measured when the run begins" in text and "time    about" in text
-    assert "x as fast as fp32)" in text
-    assert used.ru_maxrss < 2_000_000  # kB
+    assert "x as fast as fp32)" in text and used.ru_maxrss < 2_000_000  # kB
