@@ -50,14 +50,20 @@ def keep_blocks() -> None:
     """Have the C library (glibc) keep freed blocks until `give_back`: by default it hands the large ones back one by
     one, and a training step of SmolLM2 on two cores spends a twelfth of its time on getting them again.
     """
-    if (library := _glibc()) is not None:
-        library.mallopt(_MMAP_THRESHOLD, 1 << 30)
-        library.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1)
+    _trim(1 << 30, (1 << 31) - 1)
 
 
 def give_back() -> None:
-    """Return freed blocks to the system, where the C library keeps them (glibc)."""
+    """Return freed blocks to the system, where the C library keeps them (glibc), and have it keep large ones no longer:
+    what is kept counts as taken for whoever plans with what is free.
+    """
+    _trim(32 << 20, 64 << 20)  # what glibc itself raises them to as a program goes on
+
+
+def _trim(mmap_threshold: int, trim_threshold: int) -> None:
     if (library := _glibc()) is not None:
+        library.mallopt(_MMAP_THRESHOLD, mmap_threshold)
+        library.mallopt(_TRIM_THRESHOLD, trim_threshold)
         library.malloc_trim(ctypes.c_size_t(0))
 
 

@@ -157,7 +157,6 @@ class _Training:
 
     def run(self, curves: Tracking, pretrained: Pretrained | None) -> None:
         """Every step that is not done yet, then the final checkpoint."""
-        keep_blocks()
         (done, lines), total = self._resume(), len(self.order)
         self.model.train()
         start_s = time.perf_counter()
@@ -220,6 +219,7 @@ class _Training:
             parts = split(batch, self.accumulation)
             if self.processes.is_single:  # several cut alike, whatever each has left
                 parts = [piece for part in parts for piece in self.micro_batches.cut(part)]
+            keep_blocks()
             loss = accumulate(self.training, parts, self.pad_id, self.accelerator)
             give_back()
             if loss is not None:
@@ -251,10 +251,9 @@ class _Training:
                     f"{got} {len(self.order)}, before any weight was changed: a method scales a branch by such a "
                     f"number or has such a loss, or the model's weights hold one. Try `adaptive-bench check` on it."
                 )
-            bf16 = self.recipe.precision == "bf16"
             raise TrainingDiverged(
                 f"{got} {len(self.order)} with learning rate {rate:.3g}. Lower train.learning_rate or raise "
-                f"train.warmup_steps{', or set train.precision=fp32' if bf16 else ''}."
+                f"train.warmup_steps{', or set train.precision=fp32' if self.recipe.precision == 'bf16' else ''}."
             )
 
     def _macs(self) -> int:
