@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic
@@ -73,11 +72,6 @@ def is_stdout(path: Path | None) -> bool:
 def write_text(path: Path, text: str) -> None:
     """Write text in UTF-8; see `write_bytes`."""
     write_bytes(path, text.encode("utf-8"))
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write indented JSON (NaN and infinity are refused: they are not JSON); see `write_bytes`."""
-    write_text(path, atomic.json_text(value))
 
 
 def check(path: Path) -> None:

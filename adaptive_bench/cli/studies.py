@@ -58,7 +58,7 @@ def give_record(record: Mapping[str, Any], to: Path | None, as_json: bool, shown
         as_json: Print JSON instead of what `shown` makes of it.
     """
     if to is not None:
-        output.write_json(to, record)
+        output.write_text(to, json_text(record))
     if output.is_stdout(to):
         return
     if as_json:

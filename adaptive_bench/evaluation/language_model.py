@@ -30,9 +30,9 @@ from adaptive_bench.evaluation.requests import Scored
 from adaptive_bench.evaluation.scoring import Scorer, causal
 from adaptive_bench.method import document_key
 from adaptive_bench.model.chat import conversation
-from adaptive_bench.model.generation import generate_queue, likeliest, sampler
+from adaptive_bench.model.generation import Choose, generate_queue, likeliest, sampler
 from adaptive_bench.model.inference import inference
-from adaptive_bench.model.tokens import end_tokens, without_appended_end
+from adaptive_bench.model.tokens import end_tokens, logits_processors, without_appended_end
 from adaptive_bench.progress import Reporter, RunningTask, SilentReporter
 
 if TYPE_CHECKING:
@@ -287,26 +287,7 @@ class AdaptiveLM(TemplateLM):
         longest = max((len(member.token_ids) for member in mine), default=0)
         rows = Room(self.model).rows(self.batch_size, min(longest + settings.max_new_tokens, self.context_length))
 
-        def write_part() -> list[tuple[int, list[int]]]:
-            choose = Watched(likeliest)
-            write = partial(
-                generate_queue,
-                self.model,
-                [member.token_ids for member in mine],
-                rows=rows,
-                max_new_tokens=settings.max_new_tokens,
-                eos_token_ids=self.end_tokens,
-                stop=stop_after(settings.until, self.tokenizer),
-                choose=choose,
-                ended=lambda texts: task.advance(texts * group.count),
-                documents=[member.document for member in mine],
-            )
-            written: list[list[int]] = self._timed(write) if mine else []
-            choose.check(self.label, self.model)
-            self._count(mine, written)
-            return [(member.place, tokens) for member, tokens in zip(mine, written, strict=True)]
-
-        by_place = dict(group.pool(write_part))
+        by_place = dict(group.pool(lambda: self._written(settings, mine, rows, task)))
         return [by_place[member.place] for member in members]
 
     def _write_fixed(
@@ -328,30 +309,39 @@ class AdaptiveLM(TemplateLM):
 
         def write(number: int, batch: Sequence[_Prompt]) -> list[tuple[int, list[int]]]:
             draw = sampler(settings.temperature, settings.top_p, self.seed + number, self._device)
-            choose = Watched(draw if settings.do_sample else likeliest)
-            call = partial(
-                generate_queue,
-                self.model,
-                [member.token_ids for member in batch],
-                rows=len(batch),
-                max_new_tokens=settings.max_new_tokens,
-                eos_token_ids=self.end_tokens,
-                stop=stop_after(settings.until, self.tokenizer),
-                choose=choose,
-                documents=[member.document for member in batch],
-            )
-            written = self._timed(call)
-            choose.check(self.label, self.model)
-            self._count(batch, written)
-            task.advance(len(batch) * group.count)
-            return [(member.place, tokens) for member, tokens in zip(batch, written, strict=True)]
+            return self._written(settings, batch, len(batch), task, draw if settings.do_sample else likeliest)
 
         by_place = dict(group.pool(write_part))
         return [by_place[member.place] for member in members]
 
-    def _count(self, members: Sequence[_Prompt], written: Sequence[Sequence[int]]) -> None:
+    def _written(
+        self,
+        settings: GenerationSettings,
+        members: Sequence[_Prompt],
+        rows: int,
+        task: RunningTask,
+        draw: Choose = likeliest,
+    ) -> list[tuple[int, list[int]]]:
+        """Place and new tokens of each prompt, at most so many texts at a time."""
+        choose = Watched(draw)
+        write = partial(
+            generate_queue,
+            self.model,
+            [member.token_ids for member in members],
+            rows=rows,
+            max_new_tokens=settings.max_new_tokens,
+            eos_token_ids=self.end_tokens,
+            stop=stop_after(settings.until, self.tokenizer),
+            processors=logits_processors(self.model),
+            choose=choose,
+            ended=lambda texts: task.advance(texts * self._processes.count),
+            documents=[member.document for member in members],
+        )
+        written: list[list[int]] = self._timed(write) if members else []
+        choose.check(self.label, self.model)
         self.prompt_tokens += sum(len(member.token_ids) for member in members)
         self.generated_tokens += sum(map(len, written))
+        return [(member.place, tokens) for member, tokens in zip(members, written, strict=True)]
 
     def text_of(self, tokens: Sequence[int]) -> str:
         """What new tokens spell, up to and with the first end token, which spells nothing if it is a special one."""

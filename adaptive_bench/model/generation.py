@@ -19,7 +19,6 @@ from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.forward_arguments import check_ids, check_mask
 from adaptive_bench.model.padding import padded
 from adaptive_bench.model.static_decode import StaticSteps
-from adaptive_bench.model.tokens import logits_processors
 
 Choose = Callable[[Tensor], Tensor]
 
@@ -122,6 +121,7 @@ def generate_queue(
     ended: Callable[[int], None] | None = None,
     documents: Sequence[int] | None = None,
     steps: StaticSteps | None = None,
+    processors: LogitsProcessorList | None = None,
 ) -> list[list[int]]:
     """Continue any number of prompts; as texts end, the next prompts join the batch.
 
@@ -134,10 +134,11 @@ def generate_queue(
         max_new_tokens: At most so many new tokens a text.
         eos_token_ids: A text ends after one of these (it is part of the result).
         stop: Called with a text's new tokens; true ends it.
-        choose: Next token [B] from logits [B, V], after what the model's generation config changes in them.
+        choose: Next token [B] from logits [B, V].
         ended: Told how many texts have just ended.
         documents: Key of each prompt's document, for random draws; see `ForwardModel.forward`.
         steps: Decode in steps that are recorded and repeated, made for this model and at least as many rows.
+        processors: What changes the logits before a token is chosen, see `tokens.logits_processors`.
 
     Returns:
         New token ids of each prompt.
@@ -152,7 +153,7 @@ def generate_queue(
         _Text(list(prompt), min(max_new_tokens, context - len(prompt)), key)
         for prompt, key in zip(prompts, keys, strict=True)
     ]
-    batch = _Batch(model, choose, frozenset(eos_token_ids), stop, steps)
+    batch = _Batch(model, choose, frozenset(eos_token_ids), stop, steps, processors)
     waiting = [text for text in texts if text.room > 0]
     while waiting or batch.texts:
         free = rows - len(batch.texts)
@@ -190,9 +191,10 @@ class _Batch:
         ends: frozenset[int],
         stop: Callable[[Sequence[int]], bool] | None,
         steps: StaticSteps | None,
+        processors: LogitsProcessorList | None,
     ) -> None:
         self._model, self._choose, self._ends, self._stop, self._steps = model, choose, ends, stop, steps
-        self._device, self._processors = next(model.parameters()).device, logits_processors(model)
+        self._device, self._processors = next(model.parameters()).device, processors
         self.texts: list[_Text] = []
         self._cache: AdaptiveCache | None = None
         self._newest: Tensor | None = None
@@ -245,7 +247,7 @@ class _Batch:
         return [texts[row] for row in alive], cache, chosen
 
     def _scores(self, texts: Sequence[_Text], logits: Tensor) -> Tensor:
-        """Logits [B, V] as the model's generation config has them. Row by row: padding is no word that is repeated."""
+        """Logits [B, V] after the processors. Row by row: padding is no word that is repeated."""
         if not self._processors:
             return logits
         read: Any = (torch.tensor([[*text.prompt, *text.tokens]], device=self._device) for text in texts)

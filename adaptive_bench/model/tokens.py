@@ -21,9 +21,8 @@ def without_appended_end(tokenizer: PreTrainedTokenizerBase, token_ids: list[int
     end = [tokenizer.eos_token_id]
     if token_ids[-1:] != end:
         return token_ids
-    any_text = "a"
-    itself = tokenizer(any_text, add_special_tokens=False).input_ids[-1:]
-    return token_ids[:-1] if tokenizer(any_text).input_ids[-1:] == end != itself else token_ids
+    itself = tokenizer("a", add_special_tokens=False).input_ids[-1:]
+    return token_ids[:-1] if tokenizer("a").input_ids[-1:] == end != itself else token_ids
 
 
 def end_tokens(model: ForwardModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:

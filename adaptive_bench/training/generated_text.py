@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from adaptive_bench.model.generation import generate_queue
-from adaptive_bench.model.tokens import end_tokens
+from adaptive_bench.model.tokens import end_tokens, logits_processors
 from adaptive_bench.training.encoding import EncodedExample
 
 if TYPE_CHECKING:
@@ -27,14 +27,16 @@ def generated_text(
     """
     kept = model.dial  # neither change of it begins a report
     model.method.value = model.method.dial.skip_nothing
-    ends = end_tokens(model, tokenizer)
+    ends, processors = end_tokens(model, tokenizer), logits_processors(model)
     ordered = sorted(examples, key=lambda example: example.prompt_length)
     generated = []
     for start in range(0, len(ordered), batch_size):
         chunk = ordered[start : start + batch_size]
         prompts = [example.token_ids[: example.prompt_length] for example in chunk]
         longest = max(len(example.token_ids) - example.prompt_length for example in chunk)
-        answers = generate_queue(model, prompts, rows=batch_size, max_new_tokens=longest, eos_token_ids=ends)
+        answers = generate_queue(
+            model, prompts, rows=batch_size, max_new_tokens=longest, eos_token_ids=ends, processors=processors
+        )
         for prompt, answer in zip(prompts, answers, strict=True):
             ended = answer if answer and answer[-1] in ends else [*answer, ends[0]]  # the last token is never fed
             generated.append(EncodedExample((*prompt, *ended), len(prompt), truncated=False))

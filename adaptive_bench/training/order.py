@@ -49,8 +49,7 @@ def order_digest(examples: Sequence[EncodedExample], order: DataOrder) -> str:
     """sha256 over the token ids in the order they are trained on: equal digests mean equal tokens in equal order."""
     digest = hashlib.sha256()
     for step in range(len(order)):
-        for index in order[step]:
-            example = examples[index]
+        for example in (examples[index] for index in order[step]):
             header = (len(example.token_ids), example.prompt_length)
             digest.update(np.array([*header, *example.token_ids], dtype="<i8").tobytes())
     return digest.hexdigest()

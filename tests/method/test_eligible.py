@@ -1,6 +1,7 @@
 """Where a method may skip, in words, and every method's words."""
 
 import pytest
+from covering import slow
 
 from adaptive_bench.method import Site, described, every_branch
 from adaptive_bench.testing.checks.dial import eligible
@@ -55,15 +56,7 @@ def test_every_method_says_where_it_may_skip(make_model, spec, text):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "mod",
-        "static_depth",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("gateskip", "calm", "free", "router_tuned_mod", "skiplayer")
-        ),
-    ],
+    "name", ["mod", "static_depth", *slow("gateskip", "calm", "free", "router_tuned_mod", "skiplayer")]
 )
 def test_and_skips_nowhere_else(name):
     """The variants too, that other tests of conformance leave out."""

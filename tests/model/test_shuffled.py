@@ -5,6 +5,7 @@ import hashlib
 
 import pytest
 import torch
+from covering import slow
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import UsageError
@@ -70,15 +71,7 @@ class ShuffledSubject(Subject):
 
 
 @pytest.mark.parametrize(
-    "spec",
-    [
-        "gateskip",
-        "calm",
-        *(
-            pytest.param(spec, marks=pytest.mark.slow)
-            for spec in ("mod", "skiplayer", "router_tuned_mod", "free", "free@paper")
-        ),
-    ],
+    "spec", ["gateskip", "calm", *slow("mod", "skiplayer", "router_tuned_mod", "free", "free@paper")]
 )
 def test_the_control_conforms_as_methods_do(spec):
     suite = Suite(MethodSpec.parse(spec), "llama", debug=True)

@@ -7,6 +7,7 @@ from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.speculation import self_speculate
+from adaptive_bench.model.tokens import logits_processors
 
 LAYERS = {"llama": 4, "gemma2": 3}
 NEW = 16
@@ -115,6 +116,14 @@ def test_every_kv_policy(spec, shared_model, random_text):
         check_cache(model, prompt, found)
         rejected, accepted = rejected + found.drafted - found.accepted, accepted + found.accepted
     assert rejected > 0 and accepted > 0
+
+
+def test_penalties_of_a_generation_config_are_for_whoever_asks_for_them(shared_model, random_text, monkeypatch):
+    model, prompt = shared_model("layerskip"), random_text(1, 7)
+    monkeypatch.setattr(model.backbone_model.generation_config, "repetition_penalty", 9.0)
+    expected = new_tokens(model, prompt, max_new_tokens=NEW)
+    assert self_speculate(model, prompt, draft_dial=1, drafts=3, max_new_tokens=NEW).tokens == expected
+    assert new_tokens(model, prompt, max_new_tokens=NEW, processors=logits_processors(model)) != expected
 
 
 def test_ends(shared_model, random_text):

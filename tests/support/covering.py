@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pytest
+
 # Each asks something else of a family: gates at every branch, chosen tokens, an exit between layers, layers left out,
 # a choice before the layers run.
 KINDS = ("gateskip", "mod", "calm", "static_depth", "prompt_router")
@@ -17,3 +19,8 @@ def covering(methods: Iterable[str], families: Sequence[str]) -> list[tuple[str,
 def each_once(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     """As many rows as the longest axis is long, every value of every axis in one of them."""
     return [tuple(axis[number % len(axis)] for axis in axes) for number in range(max(map(len, axes)))]
+
+
+def slow(*values: Any) -> list[Any]:
+    """Values of a parametrised test that are tried by the slow tests alone."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
