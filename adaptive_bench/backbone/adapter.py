@@ -1,8 +1,7 @@
 """What the engine needs to know of a Hugging Face decoder family: where its norms and branches are, and what they cost.
 
-Hugging Face modules are used as they are. What differs between families is in `families/`, one small file each: most
-normalise a branch's input, some its output as well, before it joins the residual stream. A method's scale acts after
-that post-norm.
+Hugging Face modules are used as they are. What differs between families is in `family`: most normalise a branch's
+input, some its output as well, before it joins the residual stream. A method's scale acts after that post-norm.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -18,10 +17,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from adaptive_bench.backbone.family import find_family
-from adaptive_bench.backbone.quantization import quantize_layers, stored_bytes
-from adaptive_bench.backbone.rotary import RotaryTables
-from adaptive_bench.backbone.site import Site
-from adaptive_bench.backbone.step import StepArithmetic, query_width
+from adaptive_bench.backbone.step import RotaryTables, StepArithmetic, query_width
+from adaptive_bench.backbone.weights import quantize_layers, stored_bytes
 from adaptive_bench.errors import UsageError
 from adaptive_bench.weight_forms import Quantization
 
@@ -132,7 +129,7 @@ class Backbone:
         return sum(weight.numel() for name, weight in named if name.startswith("lora_embedding_B"))
 
     def quantize(self, how: Quantization) -> None:
-        """Bring the weights of all layers into fewer bits, see `backbone.quantization`. Head, embeddings and norms stay
+        """Bring the weights of all layers into fewer bits, see `backbone.weights`. Head, embeddings and norms stay
         as they are, and so does what anything costs in MACs.
 
         Raises:
@@ -336,3 +333,18 @@ def _costs(layer: Any) -> tuple[int, ...]:
         sum(read.values()),
         sum(stored_bytes(module) for module in linears),
     )
+
+
+Branch = Literal["attention", "mlp", "layer"]
+
+
+class Site(NamedTuple):
+    """A place where a method decides: one branch of one layer, or the whole layer."""
+
+    layer: int
+    branch: Branch
+
+    @property
+    def number(self) -> int:
+        """0 .. 2L-1 in execution order; a whole layer has the index of its attention."""
+        return 2 * self.layer + (self.branch == "mlp")

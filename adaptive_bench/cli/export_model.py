@@ -47,8 +47,7 @@ def export_model(
     registry.load_plugins(plugin)
     from adaptive_bench.method import starting_spec, training_spec
     from adaptive_bench.model import AdaptiveModel, stored_calibration
-    from adaptive_bench.model.card import model_card
-    from adaptive_bench.model.pretrained import Pretrained
+    from adaptive_bench.model.hub_models import Pretrained, model_card
     from adaptive_bench.model.saving import load_tokenizer
     from adaptive_bench.runs.outcome.trained import config_of, find_checkpoint, find_sparing, quantized_as
     from adaptive_bench.runs.planning.backbones import find_backbone
@@ -92,7 +91,7 @@ def export_model(
 
 def _write_pruned(model: AdaptiveModel, layers: int, to: Path, base: str, tokenizer: PreTrainedTokenizerBase) -> None:
     """The backbone without a number of layers, with tokenizer and a card of two sentences."""
-    from adaptive_bench.model.pruning import pruned
+    from adaptive_bench.model.compression import pruned
 
     if not model.method.skips_whole_layers:
         raise UsageError(

@@ -77,8 +77,8 @@ def generate(
     import torch
 
     from adaptive_bench.model import AdaptiveModel, stored_calibration
-    from adaptive_bench.model.chat import conversation
     from adaptive_bench.model.saving import load_tokenizer
+    from adaptive_bench.model.tokenization import conversation
     from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing, quantized_as
     from adaptive_bench.runs.planning.backbones import find_device
 
@@ -181,8 +181,8 @@ def _continue(
 ) -> list[str]:
     """New text after each prompt, encoded and ended as in evaluation."""
     from adaptive_bench.evaluation.language_model import AdaptiveLM
+    from adaptive_bench.model.generation import padded
     from adaptive_bench.model.hugging_face_generation import ENDS_WITH_CONTEXT
-    from adaptive_bench.model.padding import padded
 
     lm = AdaptiveLM(model, tokenizer, batch_size=len(prompts))
     rows = [lm.tok_encode(prompt, add_special_tokens) or [lm.prefix_token_id] for prompt in prompts]

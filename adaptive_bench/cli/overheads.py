@@ -57,7 +57,7 @@ def _number(key: str, value: float) -> str:
 
 def _row(backbone: PreTrainedModel, spec: MethodSpec, *, named: bool) -> dict[str, Any]:
     from adaptive_bench.model import AdaptiveModel
-    from adaptive_bench.model.overhead import measure_overhead
+    from adaptive_bench.model.efficiency import measure_overhead
 
     try:
         found = measure_overhead(AdaptiveModel.build(backbone, spec))

@@ -20,9 +20,7 @@ import torch
 from torch import Tensor
 from transformers import Cache
 
-from adaptive_bench.engine.kept import Kept
-from adaptive_bench.engine.layer_store import LayerStore
-from adaptive_bench.engine.slots import Move, SlotTable
+from adaptive_bench.engine.slots import Kept, LayerStore, Move, SlotTable
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import KVPolicy, Session
 

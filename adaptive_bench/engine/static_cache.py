@@ -13,11 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adaptive_bench.engine.kept import Kept
 from adaptive_bench.engine.kv_cache import AdaptiveCache
-from adaptive_bench.engine.layer_store import LayerStore
 from adaptive_bench.engine.ledger import Ledger
-from adaptive_bench.engine.slots import SlotTable
+from adaptive_bench.engine.slots import Kept, LayerStore, SlotTable
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import KVPolicy, Session
 

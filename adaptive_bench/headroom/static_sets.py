@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from adaptive_bench.engine.loop import run_layers
+from adaptive_bench.engine.layer_loop import run_layers
 from adaptive_bench.headroom.texts import TaskText, text_batches
-from adaptive_bench.model.prescribed import prescribed_model
+from adaptive_bench.model.interventions import prescribed_model
 from adaptive_bench.progress import Reporter
 
 # All subsets of a number of layers are tried where they are no more than so many; 2^8 is a small model's.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -19,14 +20,10 @@ from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
-from adaptive_bench.method.dial import DialSpec, DialTable
-from adaptive_bench.method.eligible import every_branch
+from adaptive_bench.method.dial import DialSpec, DialTable, SearchRange, annealed
 from adaptive_bench.method.fitted import Fitted, HeldOutText
-from adaptive_bench.method.initial_change import InitialChange
-from adaptive_bench.method.schedule import annealed
-from adaptive_bench.method.search_range import SearchRange
 from adaptive_bench.method.site_view import SiteView
-from adaptive_bench.method.sparing import Sparing
+from adaptive_bench.method.sparing import Sparing, every_branch
 from adaptive_bench.method.thresholds import Thresholds
 from adaptive_bench.spec import MethodSpec, Semantics
 from adaptive_bench.validation import rule_of
@@ -93,7 +90,7 @@ class Method(Sparing):
             (`call.draw_counters`), which `adaptive-bench check` holds the method to.
         adapts: Which tokens skip hangs on the tokens, or on where they stand. Not so where none, all, or tokens drawn
             at random do: then other tokens' decisions are worth the same, and have no control (shuffled decisions).
-        once_per_prompt: One decision a site holds for all tokens that follow a prompt (`method.prompt`).
+        once_per_prompt: One decision a site holds for all tokens that follow a prompt (`method.routers`).
         prompts_only: Tokens skip in prompts alone: what is written runs everything, whatever the dial.
         skips_whole_layers: Its dial is a number of layers that no token runs. A training towards a saving is then one
             for a number of layers: where a run has several targets, it trains the method for each that they need.
@@ -308,7 +305,7 @@ class Method(Sparing):
         return self._progress or (1, 1)
 
     def annealed(self, start: float, end: float) -> float:
-        """A training target at the current step, on the schedule all methods share (`method.schedule`)."""
+        """A training target at the current step, on the schedule all methods share (`method.dial`)."""
         return annealed(start, end, self.step, self.total_steps)
 
     @classmethod
@@ -352,3 +349,20 @@ def initialised_linear(inputs: int, outputs: int, *, std: float, bias: float) ->
     nn.init.normal_(linear.weight, std=std)
     nn.init.constant_(linear.bias, bias)
     return linear
+
+
+@dataclass(frozen=True)
+class InitialChange:
+    """How far an untrained model is from the backbone, where it skips nothing and where its training starts.
+
+    Attributes:
+        reason: Why the method starts so, in a sentence, with its source.
+        bound: Standard deviation of the change of a logit at skip-nothing, as a share of the logits' own, that is not
+            exceeded on any backbone the conformance suite tries; 0 where logits are the backbone's.
+        skipped: Share of the token-branches that may skip which training leaves out at its first step, that is not
+            exceeded there either; 0 where it is next to nothing.
+    """
+
+    reason: str
+    bound: float
+    skipped: float = 0.0

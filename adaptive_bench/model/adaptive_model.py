@@ -15,15 +15,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from adaptive_bench.backbone import Backbone, Snapshot
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import Site, method_of, trained_alike
-from adaptive_bench.method.schedule import check_step
-from adaptive_bench.model import calibration, dial_solving, fitting, stored_calibration
+from adaptive_bench.method.dial import check_step
+from adaptive_bench.model import calibration, stored_calibration
 from adaptive_bench.model import saving as files
 from adaptive_bench.model.adapters import Adapters
-from adaptive_bench.model.card import model_card
-from adaptive_bench.model.held_out import checked_savings, checked_text
-from adaptive_bench.model.hub_folder import fetched, is_hub_id, uploaded
+from adaptive_bench.model.calibration import checked_savings, checked_text
+from adaptive_bench.model.hub_models import Pretrained, fetched, is_hub_id, model_card, uploaded
 from adaptive_bench.model.hugging_face import HuggingFaceModel, why_no_backbone
-from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.checkpoints import find_trained
@@ -179,7 +177,7 @@ class AdaptiveModel(HuggingFaceModel):
 
         A method that measures something of its own does so (`Method.fit`; once for a text), then thresholds are
         calibrated (`adaptive_bench.model.calibration`), or dials that are no share solved for
-        (`adaptive_bench.model.dial_solving`); a method that needs none of these needs no call.
+        (`adaptive_bench.model.calibration`); a method that needs none of these needs no call.
 
         Args:
             batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]. Mask what
@@ -207,13 +205,13 @@ class AdaptiveModel(HuggingFaceModel):
                 "Give at least one batch."
             )
         if (fitted := self.method.fitted) is not None:
-            text = fitting.digest(batches)
+            text = calibration.text_digest(batches)
             if not fitted.is_ready or self._fitted_on != text:
-                fitting.measure(self, batches, self.method.fit)
+                calibration.let_measure(self, batches, self.method.fit)
                 self._fitted_on = text
         points: list[dict[str, Any]] = []
         if self.method.solves_dial:
-            points = dial_solving.solve(self, batches, savings)
+            points = calibration.solve_dials(self, batches, savings)
         elif self.method.thresholds is not None:
             dials = [self.method.checked_dial(saving) for saving in savings]
             points = calibration.calibrate(self, batches, dials)
@@ -231,7 +229,7 @@ class AdaptiveModel(HuggingFaceModel):
         """
         batches = checked_text(batches, least=int(self.method.prepares_training))
         if self.method.prepares_training:
-            fitting.measure(self, batches, self.method.prepare_training)
+            calibration.let_measure(self, batches, self.method.prepare_training)
 
     def decisions(self, text: str, tokenizer: PreTrainedTokenizerBase, answer: str = "") -> TextDecisions:
         """What the method decides on a text at the model's dial, in `eval()` mode: `keep`, `scores`, `tidy()`.

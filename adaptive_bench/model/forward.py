@@ -13,17 +13,16 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from adaptive_bench.backbone import Backbone, Tables
-from adaptive_bench.engine.booking import Tally
-from adaptive_bench.engine.call import Between, EngineCall, Executor
+from adaptive_bench.engine.engine_call import Between, EngineCall, Executor
+from adaptive_bench.engine.flop_counter import DecisionMeter, Tally
 from adaptive_bench.engine.kv_cache import AdaptiveCache
+from adaptive_bench.engine.layer_loop import run_layers, run_prescribed
 from adaptive_bench.engine.ledger import Ledger, Report
-from adaptive_bench.engine.loop import run_layers, run_prescribed
-from adaptive_bench.engine.meter import DecisionMeter
 from adaptive_bench.engine.static_cache import StaticCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Method, Phase, Session
-from adaptive_bench.method.spread import Spread
-from adaptive_bench.model import forward_arguments as arguments
+from adaptive_bench.method.decisions import Spread
+from adaptive_bench.model import arguments
 from adaptive_bench.spec import MethodSpec
 
 
@@ -39,7 +38,7 @@ class ForwardModel(nn.Module):
         gradient_checkpointing: In training, compute what branches hold again in the backward pass.
         own_losses_weigh: In training, a factor on the own losses of a call that is part of a batch.
         made_with: Names in the method's state when it was put on.
-        between: In `eval()` mode, what stands between decisions and executors (`model.shuffled`), or nothing.
+        between: In `eval()` mode, what stands between decisions and executors (`model.interventions`), or nothing.
     """
 
     def __init__(self, backbone_model: PreTrainedModel, method: Method, spec: MethodSpec) -> None:
@@ -179,7 +178,7 @@ class ForwardModel(nn.Module):
             Logits [B, K, V], the loss (cross entropy; in training plus the method's weighted losses) and the cache.
 
         Raises:
-            UsageError: An argument that is refused (`model.forward_arguments`).
+            UsageError: An argument that is refused (`model.arguments`).
         """
         arguments.refuse_unsupported(self.method, inputs_embeds, output_attentions, output_hidden_states)
         call = self._begin_call(

@@ -20,8 +20,8 @@ from transformers import GenerationConfig, PretrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.model.arguments import no_assistance
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.generation_arguments import no_assistance
 from adaptive_bench.model.hugging_face_generation import generate
 
 # Where `pipeline` looks the class name up; without it every pipeline complains that the model is not supported.

@@ -28,7 +28,7 @@ from adaptive_bench.method import Method, Site
 from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged, without_adapters
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.pretrained import Pretrained
+from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from adaptive_bench.engine.booking import Tally
+from adaptive_bench.engine.flop_counter import Tally
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.engine.ledger import Deferred, Ledger
 from adaptive_bench.engine.static_cache import StaticCache

@@ -1,28 +1,33 @@
-"""What a method decides on one text: which token executes which branch, and the scores it goes by.
+"""What a method decides while a model runs: listened to, read off one text token by token, or digested.
 
-`AdaptiveModel.decisions` gives it in Python, `adaptive-bench inspect` shows it.
+`AdaptiveModel.decisions` gives the decisions on a text in Python, `adaptive-bench inspect` shows them. Equal digests of
+two specs (`behaviour`) mean that a parameter changes nothing, which is a mistake in the spec or in the method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import Decision, Site, SiteView
+from adaptive_bench.method import Decision, Method, Site, SiteView, method_class
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.inference import inference
-from adaptive_bench.model.recording import recorded_decisions
-from adaptive_bench.model.tokens import without_appended_end
+from adaptive_bench.model.tokenization import without_appended_end
+from adaptive_bench.spec import MethodSpec
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from transformers import PreTrainedTokenizerBase
+
 
 BRANCHES = ("attention", "mlp")
 _BEFORE = 8  # tokens that a piece is decoded after: enough for a letter of several tokens
@@ -207,3 +212,99 @@ def visible(piece: str) -> str:
     if not inner:
         return "␣" * len(text) or "∅"
     return text.removeprefix(" ")
+
+
+@contextmanager
+def recorded_decisions(method: Method) -> Iterator[list[tuple[Site, Decision]]]:
+    """The list fills with every (site, decision) of the calls inside the block, in execution order.
+
+    Padding is never kept, whatever the decision says of it.
+    """
+    decisions: list[tuple[Site, Decision]] = []
+
+    def listen(view: SiteView, decision: Decision) -> None:
+        keep = view.call.valid if decision.keep is None else decision.keep & view.call.valid
+        decisions.append((view.site, replace(decision, keep=keep)))
+
+    method.listeners.append(listen)
+    try:
+        yield decisions
+    finally:
+        method.listeners.remove(listen)
+
+
+def inference(model: ForwardModel) -> torch.inference_mode | torch.no_grad:
+    """The context to read texts in: torch's inference mode, or for a plugin's method the absence of gradients alone.
+
+    Tensors that are made in inference mode do not count how often they are written into, and so nobody would notice a
+    method that writes into what it is shown.
+    """
+    name = model.spec.name
+    is_ours = name in registry.names("methods") and not registry.is_foreign("methods", name)
+    return torch.inference_mode() if is_ours else torch.no_grad()
+
+
+@torch.no_grad()
+def behaviour(model: ForwardModel, text: Mapping[str, Tensor], dials: Iterable[float]) -> str:
+    """Digest of every decision and every logit at some dials, bit for bit. The model's dial comes back as it was.
+
+    Args:
+        text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
+    """
+    digest, before = hashlib.sha256(), model.dial
+    for dial in dials:
+        model.dial = dial
+        with recorded_decisions(model.method) as decisions:
+            logits = model(**text).logits[text["attention_mask"].bool()]
+        for site, decision in decisions:
+            digest.update(f"{site}".encode())
+            for part in (decision.keep, decision.scale, decision.input_scale):
+                digest.update(_bytes(part))
+        digest.update(_bytes(logits))
+    model.dial = before
+    return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor | None) -> bytes:
+    return b"none" if tensor is None else tensor.detach().double().cpu().numpy().tobytes()
+
+
+def behavioural_duplicates(behaviours: Mapping[MethodSpec, str]) -> list[list[MethodSpec]]:
+    """Groups of specs with equal digests, two or more each."""
+    groups: defaultdict[str, list[MethodSpec]] = defaultdict(list)
+    for spec, digest in behaviours.items():
+        groups[digest].append(spec)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def duplicate_warnings(behaviours: Mapping[MethodSpec, str]) -> list[str]:
+    """One sentence per group of specs that do the same and do not say the same.
+
+    Two semantics that agree, and a parameter set to what its default `None` stands for, say the same; rules that may
+    pick the same layers are no mistake.
+    """
+    warnings = []
+    for group in behavioural_duplicates(behaviours):
+        distinct: list[MethodSpec] = []
+        for spec in group:
+            if not any(says_the_same(spec, other) for other in distinct):
+                distinct.append(spec)
+        if len(distinct) > 1:
+            names = ", ".join(map(str, distinct[:-1])) + f" and {distinct[-1]}"
+            warnings.append(
+                f"{names} made the same decisions and gave the same logits on the same text, so what tells them apart "
+                "changes nothing. Check that the method reads that parameter, and leave one of them out."
+            )
+    return warnings
+
+
+def says_the_same(one: MethodSpec, other: MethodSpec) -> bool:
+    """Whether two specs differ only in semantics, in parameters whose default, `None`, leaves the choice open, and in
+    those whose values may agree (`MethodConfig.may_agree`).
+    """
+    config = method_class(one).Config
+    mine, theirs = ({key: value for key, value in spec.params if key not in config.may_agree} for spec in (one, other))
+    if one.name != other.name or any(mine[key] != theirs[key] for key in mine.keys() & theirs.keys()):
+        return False
+    fields = config.model_fields
+    return all(fields[key].default is None for key in mine.keys() ^ theirs.keys())

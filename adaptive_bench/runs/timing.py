@@ -22,7 +22,8 @@ from transformers import PreTrainedModel
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.timing import describe_device, environment, time_model
+from adaptive_bench.model.efficiency import time_model
+from adaptive_bench.model.hardware import describe_device, environment
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
 from adaptive_bench.runs.planning.plan import plan

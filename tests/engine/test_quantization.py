@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from adaptive_bench.backbone import quantization
-from adaptive_bench.backbone.quantization import stored_bytes
+from adaptive_bench.backbone import weights as quantization
+from adaptive_bench.backbone.weights import stored_bytes
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.model.quantization import quantize
+from adaptive_bench.model.compression import quantize
 from adaptive_bench.testing.backbones import random_text
 from adaptive_bench.weight_forms import QUANTIZED
 

@@ -11,7 +11,7 @@ from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import MethodSpec, every_branch, method_class
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.shuffled import collect_decisions, standing_between
+from adaptive_bench.model.interventions import collect_decisions, standing_between
 
 SPARED = frozenset({Site(0, "mlp"), Site(2, "attention")})
 SPECS = (

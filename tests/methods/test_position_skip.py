@@ -6,7 +6,7 @@ from math import floor, sqrt
 import pytest
 import torch
 
-from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.text_decisions import recorded_decisions
 
 TRAINED = "position_skip[trained=true,share_end=0.5]"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import SiteView, document_key
 from adaptive_bench.model.generation import generate_queue, new_tokens
-from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.training.encoding import EncodedExample, training_batch
 
 

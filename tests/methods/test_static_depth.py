@@ -9,9 +9,9 @@ from torch.nn import functional
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import described
-from adaptive_bench.method.layer_rules import block_influence
+from adaptive_bench.method.fitted import block_influence
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.fitting import measure
+from adaptive_bench.model.calibration import measure
 from adaptive_bench.training.target import price
 
 RULES = ("bi", "angular", "ppl", "search")

@@ -6,8 +6,8 @@ import torch
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.model.speculation import self_speculate
-from adaptive_bench.model.tokens import logits_processors
+from adaptive_bench.model.speculative_decoding import self_speculate
+from adaptive_bench.model.tokenization import logits_processors
 
 LAYERS = {"llama": 4, "gemma2": 3}
 NEW = 16

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_bench.methods.dense import Dense
-from adaptive_bench.model import speculation
-from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.model.padding import padded
-from adaptive_bench.model.speculation import Drafts, self_speculate
+from adaptive_bench.model import speculative_decoding as speculation
+from adaptive_bench.model.generation import new_tokens, padded
+from adaptive_bench.model.speculative_decoding import Drafts, self_speculate
 from adaptive_bench.registry import names
 
 NEW, LENGTHS = 12, (7, 3, 9, 5, 7)

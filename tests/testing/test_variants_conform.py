@@ -3,7 +3,7 @@
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.model.behavioural_duplicates import behavioural_duplicates, duplicate_warnings
+from adaptive_bench.model.text_decisions import behavioural_duplicates, duplicate_warnings
 from adaptive_bench.probed import stored_matrix
 from adaptive_bench.testing.backbones import FAMILIES
 from adaptive_bench.testing.subject import Subject

@@ -1,19 +1,22 @@
-"""What every branch of a model is worth before any training, and which are better spared by whoever skips tokens.
+"""Decisions that no method made: told from outside (oracles, static sets), shuffled among tokens, one branch at a time.
 
-On a real model a few branches carry everything: where a third of all tokens skips the MLP of layer 0, SmolLM2-135M is
-off by a hundred times as much as where they skip the median branch. Measured on held-out training text: one branch at a
-time, a seeded 36 % of the tokens do not get what it adds (the first token of a text always does, keys and values are
-all kept), and the cost is the mean KL divergence of what is predicted then from what the model predicts. A branch is
-spared whose cost exceeds ten times the median, and the first token of every text where its residual stream is more than
-ten times as long as the median token's, anywhere below the last layer: other tokens attend to it whatever it says.
+What a method's own choice of tokens is worth is seen against shuffled ones (see `engine.shuffling`). What every branch
+of a model is worth before any training (`site_costs`) says which are better spared by whoever skips tokens: on a real
+model a few branches carry everything. Where a third of all tokens skips the MLP of layer 0, SmolLM2-135M is off by a
+hundred times as much as where they skip the median branch. On held-out training text, one branch at a time, a seeded 36
+% of the tokens do not get what it adds (the first token of a text always does, keys and values are all kept), and the
+cost is the mean KL divergence of what is predicted then from what the model predicts. A branch is spared whose cost
+exceeds ten times the median, and the first token of every text where its residual stream is more than ten times as long
+as the median token's, anywhere below the last layer: other tokens attend to it whatever it says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -21,11 +24,144 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from adaptive_bench.backbone import Backbone, Site
-from adaptive_bench.engine.loop import run_layers
-from adaptive_bench.method import SiteView, every_branch
-from adaptive_bench.model.held_out import checked_text, unbooked
-from adaptive_bench.model.prescribed import prescribed_model
+from adaptive_bench.engine.layer_loop import run_layers
+from adaptive_bench.engine.shuffling import DecisionBank, DecisionCollector
+from adaptive_bench.errors import UsageError
+from adaptive_bench.method import (
+    EXECUTE_ALL,
+    Decision,
+    DialSpec,
+    ForwardCall,
+    KVPolicy,
+    Method,
+    MethodConfig,
+    MethodSpec,
+    SiteView,
+    every_branch,
+    why_not_shuffled,
+)
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.calibration import checked_text, unbooked
+from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.progress import RunningTask
+
+Rule = Callable[[SiteView], Tensor | None]
+# What an oracle knows of other tokens may lie anywhere in the text: the harness then computes every request by itself.
+_LOOKS_AHEAD: Literal["C1"] = "C1"
+
+
+class Prescribed(Method):
+    """Asks a rule that somebody set. It is not registered: an oracle is no method.
+
+    Attributes:
+        rule: Tokens [B, S] that execute a site, `None` for all.
+    """
+
+    paper_class: ClassVar[Literal["C1"]] = _LOOKS_AHEAD
+
+    def __init__(
+        self, backbone: Backbone, *, unit: Literal["branch", "layer"], kv: KVPolicy, looks_ahead: bool
+    ) -> None:
+        super().__init__(MethodConfig(), backbone, "paper" if looks_ahead else "bench", 0)
+        self.unit = unit  # type: ignore[misc]  # of this one, not of the class
+        self._kv = kv
+        self.rule: Rule = _everybody
+
+    @property
+    def dial(self) -> DialSpec:
+        """There is none."""
+        return DialSpec("none", 0.0, 0.0, 0.0)
+
+    @property
+    def kv_policy(self) -> KVPolicy:
+        """As told."""
+        return self._kv
+
+    def decide(self, view: SiteView) -> Decision:
+        """What the rule says."""
+        keep = self.rule(view)
+        return EXECUTE_ALL if keep is None else Decision(keep=keep)
+
+
+class StaticSet(Prescribed):
+    """Leaves out the same layers for every token; they store nothing, as in `static_depth`."""
+
+    def __init__(self, backbone: Backbone, skipped: Collection[int]) -> None:
+        super().__init__(backbone, unit="layer", kv="evict", looks_ahead=False)
+        self.skipped = frozenset(skipped)
+
+    def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
+        """Nobody or everybody."""
+        nobody = Decision(keep=torch.zeros_like(call.valid))
+        return [nobody if layer in self.skipped else EXECUTE_ALL for layer in range(self.backbone_size[0])]
+
+    def decide(self, view: SiteView) -> Decision:
+        """As known before."""
+        return Method.decide(self, view)
+
+
+def _everybody(view: SiteView) -> None:
+    return None
+
+
+def prescribed_model(
+    backbone_model: PreTrainedModel,
+    *,
+    unit: Literal["branch", "layer"] = "layer",
+    kv: KVPolicy = "recompute",
+    looks_ahead: bool = False,
+    kind: type[AdaptiveModel] = AdaptiveModel,
+    label: str = "oracle",
+) -> Any:
+    """A model whose method is a `Prescribed`, in `eval()` mode; `label` is what progress displays call it."""
+    method = Prescribed(Backbone(backbone_model), unit=unit, kv=kv, looks_ahead=looks_ahead)
+    return kind(backbone_model, method, MethodSpec(label)).eval()
+
+
+def static_model(backbone_model: PreTrainedModel, skipped: Collection[int]) -> AdaptiveModel:
+    """A model that never runs some layers, in `eval()` mode."""
+    method = StaticSet(Backbone(backbone_model), skipped)
+    name = "without_layers_" + "_".join(map(str, sorted(skipped))) if skipped else "all_layers"
+    return AdaptiveModel(backbone_model, method, MethodSpec(name)).eval()
+
+
+@torch.no_grad()
+def collect_decisions(model: ForwardModel, batches: Sequence[dict[str, Tensor]]) -> DecisionBank:
+    """The decisions of every token of a text, with the dial as it stands.
+
+    Args:
+        batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
+
+    Raises:
+        UsageError: There is no text, or the decisions are not those of single tokens.
+    """
+    if why := why_not_shuffled(model.spec):
+        raise UsageError(f"A token can have another token's decisions where each is decided for itself, but {why}.")
+    collector, training_before = DecisionCollector(), model.training
+    model.eval()
+    try:
+        with unbooked(model), standing_between(model, collector):
+            for batch in batches:
+                model(**batch, logits_to_keep=1)
+    finally:
+        model.train(training_before)
+    return collector.bank(model.method.seed, per_prompt=model.method.once_per_prompt)
+
+
+@contextmanager
+def standing_between(model: ForwardModel, between: DecisionBank | DecisionCollector | None) -> Iterator[None]:
+    """In the block every token of the model gets decisions of a bank, made at the same weights and dial value.
+
+    Raises:
+        UsageError: In the block, where the dial is turned.
+    """
+    before = model.between
+    model.between = between.to(model.backbone_model.device) if isinstance(between, DecisionBank) else between
+    try:
+        yield
+    finally:
+        model.between = before
+
 
 SHARE = 0.36  # of tokens that skip: what a method skips that saves some 15 % net after gates that cost a sixth
 _AT_ONCE = 256  # tokens that go through the head

@@ -1,4 +1,5 @@
-"""A backbone without the layers that a method leaves out for every token, as a plain model of its family.
+"""Smaller models for evaluation: a backbone without the layers that a method leaves out for every token, as a plain
+model of its family, and an adaptive model in fewer bits.
 
 The paper's pruned models (ShortGPT below GateSkip, its table 9) are such: layers are gone before a method is trained.
 """
@@ -13,7 +14,8 @@ from transformers import PreTrainedModel
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.adaptive_model import AdaptiveModel
-from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.text_decisions import recorded_decisions
+from adaptive_bench.weight_forms import Quantization
 
 _TOKENS = 64  # of a probe: a share of tokens that skips shows
 _ROUNDING = (
@@ -101,3 +103,26 @@ def _probe(model: AdaptiveModel) -> torch.Tensor:
     """[1, S, V] logits of the model at its dial."""
     logits: torch.Tensor = model(_tokens(model)).logits
     return logits
+
+
+def quantize(model: AdaptiveModel, how: Quantization) -> AdaptiveModel:
+    """Quantize the weights of all layers in place; `none` leaves the model as it is.
+
+    Head, embeddings, norms and all that the method adds keep their type. The ledger goes on counting what the maps
+    take: the same MACs, fewer bytes. What was calibrated is forgotten, for it belongs to the weights before.
+
+    Args:
+        model: On the device it will run on.
+        how: See `adaptive_bench.backbone.weights`.
+
+    Returns:
+        The model.
+
+    Raises:
+        UsageError: The model has adapters or is quantized already.
+        EnvironmentProblem: The library is not installed.
+    """
+    if how != "none":
+        model.backbone.quantize(how)
+        model.forget_calibration()
+    return model

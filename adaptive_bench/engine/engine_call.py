@@ -17,18 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from adaptive_bench.backbone import Site, Tables, Turn
-from adaptive_bench.engine.attention_mask import additive, visible_keys
-from adaptive_bench.engine.booking import Run, Tally
-from adaptive_bench.engine.kept import Kept
+from adaptive_bench.engine.flop_counter import DecisionMeter, Run, Tally
 from adaptive_bench.engine.kv_cache import AdaptiveCache
-from adaptive_bench.engine.meter import DecisionMeter
+from adaptive_bench.engine.slots import Kept
 from adaptive_bench.method import Decision, ForwardCall, KVPolicy, SiteView
 
 Executor = Literal["masked", "packed"]
 
 
 class Between(Protocol):
-    """Sees every decision on its way from the method to the executors, and may replace it; see `shuffled`."""
+    """Sees every decision on its way from the method to the executors, and may replace it; see `shuffling`."""
 
     def pass_on(self, view: SiteView, decision: Decision, effort: Effort) -> Decision:
         """The decision to execute, of a view whose call is an `EngineCall`."""
@@ -59,7 +57,7 @@ class EngineCall(ForwardCall):
         meter: Counts the MACs of the method's own linear maps.
         recomputes: What branches hold for the backward pass is computed again there (gradient checkpointing).
         between: What stands between the method and the executors; `None` where decisions are executed as they are.
-        drawn: [B, S] which decision vector of a `shuffled.DecisionBank` each token got; `None` before it is asked.
+        drawn: [B, S] which decision vector of a `shuffling.DecisionBank` each token got; `None` before it is asked.
         only_follows: The host knows that every token follows a prompt that an earlier call read.
     """
 
@@ -268,3 +266,25 @@ class EngineCall(ForwardCall):
             seen = visible_keys(self.positions, keys, window)
             self._masks[window] = additive(seen, self.mask_type)
         return self._masks[window]
+
+
+def visible_keys(query_positions: Tensor, key_positions: Tensor, window: int | None) -> Tensor:
+    """Which keys each query sees.
+
+    Args:
+        query_positions: [B, N].
+        key_positions: [B, T], -1 where a slot shows nothing.
+        window: Sliding-window size in tokens, or `None`.
+
+    Returns:
+        Boolean [B, N, T].
+    """
+    queries, keys = query_positions[:, :, None], key_positions[:, None, :]
+    seen = (keys >= 0) & (keys <= queries)
+    return seen if window is None else seen & (keys > queries - window)
+
+
+def additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """Boolean [B, N, T] to the additive float mask [B, 1, N, T] every attention implementation takes."""
+    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
+    return mask.masked_fill(~seen, torch.finfo(dtype).min)[:, None]

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from adaptive_bench.engine.booking import Run
-from adaptive_bench.engine.call import Effort, EngineCall
+from adaptive_bench.engine.engine_call import Effort, EngineCall
+from adaptive_bench.engine.flop_counter import Run
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, SiteView, draw_key, uniform_from
 

@@ -1,4 +1,4 @@
-"""What a time was measured on, and how much memory the work took there."""
+"""Where a model runs, what a time was measured on, and how much memory the work took there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,28 @@ from typing import Any
 import torch
 
 from adaptive_bench.backbone.products import processor
+from adaptive_bench.config import DEVICE_RULE, check_device
+from adaptive_bench.errors import UsageError
 from adaptive_bench.free_memory import give_back
+
+
+def find_device(name: str) -> torch.device:
+    """The torch device behind `auto`, `cpu`, `cuda:0`, ...
+
+    Raises:
+        UsageError: No such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    check_device(name)
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"{DEVICE_RULE}, got {name!r}: {reason}. Set --device, or device= in Python.") from error
+    return device
+
 
 _PAGES = Path("/proc/self/statm")
 _SAMPLE_S = 1e-3
