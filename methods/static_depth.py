@@ -205,11 +205,7 @@ class StaticDepth(Method):
         return chosen | set([self.units - 1, 0][: skipped - spread])
 
     def _chosen(self, skipped: int) -> set[int]:
-        """What the rule picked.
-
-        Raises:
-            UsageError: It has not been asked yet.
-        """
+        """What the rule picked."""
         if not self.prepares_training:
             assert self.fitted is not None
             return set(self.fitted["chosen"][skipped].nonzero()[:, 0].tolist())

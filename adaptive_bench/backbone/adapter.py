@@ -141,11 +141,7 @@ class Backbone:
         self.quantized, self._weighed = how, None
 
     def check_quantizable(self, how: Quantization) -> None:
-        """Refuse fewer bits where one map makes queries, keys and values: at times a part of it is needed alone.
-
-        Raises:
-            UsageError: It is so, and something is to be quantized.
-        """
+        """Refuse fewer bits where one map makes queries, keys and values: at times a part of it is needed alone."""
         if how != "none" and any(_is_fused(layer) for layer in self.layers):
             raise UsageError(
                 f"Weights are quantized where queries, keys and values have maps of their own, got one for all three "
@@ -192,11 +188,7 @@ class Backbone:
         return states if self._scales.embedding == 1 else states * self._scales.embedding
 
     def check_vocabulary(self, ids: Tensor) -> None:
-        """Refuse token ids that the vocabulary does not have; reads them from their device.
-
-        Raises:
-            UsageError: With the smallest and the largest of them.
-        """
+        """Refuse token ids that the vocabulary does not have; reads them from their device."""
         least, most, size = int(ids.min()), int(ids.max()), self.vocab_size
         if least < 0 or most >= size:
             raise UsageError(
@@ -249,11 +241,7 @@ class Backbone:
 
 
 def _check_parts(layers: Iterable[Any]) -> None:
-    """Refuse a layer in which other modules stand where there are maps to run and to count.
-
-    Raises:
-        UsageError: With the first that is missing.
-    """
+    """Refuse a layer in which other modules stand where there are maps to run and to count."""
     for number, layer in enumerate(layers):
         parts = _FUSED_PARTS if _is_fused(layer) else _PARTS
         for path in parts:

@@ -117,11 +117,7 @@ _LIBRARIES: Mapping[Quantization, tuple[str, str]] = {
 
 
 def check_installed(how: Quantization) -> None:
-    """Refuse to go on without the library of a form.
-
-    Raises:
-        EnvironmentProblem: It is not installed.
-    """
+    """Refuse to go on without the library of a form."""
     if how == "none":
         return
     module, distribution = _LIBRARIES[how]

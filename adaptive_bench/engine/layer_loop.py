@@ -211,7 +211,7 @@ def _added(hidden: Tensor, tokens: Tensor, update: Tensor) -> Tensor:
 def _ask(
     method: Method | None, call: EngineCall, view: SiteView, decision: Decision, tokens: Tensor, among: Tensor | None
 ) -> Tensor:
-    """What is added to the tokens at flat indices [N], in the residual stream's type; `among` as in `flop_counter.Run`."""
+    """What is added to the tokens at flat indices [N], in their type; `among` as in `flop_counter.Run`."""
     assert decision.otherwise is not None
     call.meter.take()  # whatever ran since is none of it
     update = decision.otherwise(tokens)

@@ -151,11 +151,7 @@ class Spread(Protocol):
 
 
 def check_decision(decision: object, hidden: Tensor, method: object) -> None:
-    """Refuse what is no decision about hidden states [B, S, H].
-
-    Raises:
-        PluginFault: With what the method gave.
-    """
+    """Refuse what is no decision about hidden states [B, S, H]."""
     if not isinstance(decision, Decision):
         raise _fault(method, "decide", "a Decision", decision, "Return Decision(keep=...) or EXECUTE_ALL.")
     (rows, tokens, width), keep = hidden.shape, decision.keep
@@ -174,22 +170,14 @@ def check_decision(decision: object, hidden: Tensor, method: object) -> None:
 
 
 def check_ahead(ahead: Sequence[Decision], sites: int, method: object) -> None:
-    """Refuse answers of `Method.decide_ahead` that are not one for each of so many sites.
-
-    Raises:
-        PluginFault: With how many there are.
-    """
+    """Refuse answers of `Method.decide_ahead` that are not one for each of so many sites."""
     if len(ahead) != sites:
         wanted = f"None or {sites} decisions, one for each site in execution order"
         raise _fault(method, "decide_ahead", wanted, len(ahead), "Give EXECUTE_ALL where every token executes.")
 
 
 def check_instead(output: object, tokens: int, width: int, method: object) -> None:
-    """Refuse what is no output of `Decision.otherwise` for so many tokens.
-
-    Raises:
-        PluginFault: With what it gave.
-    """
+    """Refuse what is no output of `Decision.otherwise` for so many tokens."""
     if not (isinstance(output, Tensor) and output.shape == (tokens, width)):
         wanted = f"a Decision whose otherwise gives numbers of shape {(tokens, width)} (tokens asked for, width)"
         raise _fault(method, "decide", wanted, output, "Index states with the flat indices it is called with.")

@@ -32,22 +32,14 @@ class DialSpec:
     skip_nothing: float
 
     def __post_init__(self) -> None:
-        """Refuse what no dial is.
-
-        Raises:
-            PluginFault: The range is none, or `skip_nothing` is at no end of it.
-        """
+        """Refuse what no dial is."""
         if not (self.minimum <= self.maximum and self.skip_nothing in (self.minimum, self.maximum)):
             raise PluginFault(
                 f"A dial has a range and skips nothing at one end of it, got {self}. Correct the method's dial."
             )
 
     def check(self, value: float) -> float:
-        """The value, if it is a number in range.
-
-        Raises:
-            UsageError: It is not.
-        """
+        """The value, if it is a number in range."""
         value = float(value)
         if not self.minimum <= value <= self.maximum:
             raise UsageError(
@@ -159,11 +151,7 @@ def annealed(start: float, end: float, step: int, total_steps: int) -> float:
 
 
 def check_step(step: int, total_steps: int) -> None:
-    """Refuse what is no optimizer step of a training.
-
-    Raises:
-        UsageError: It is none of 1 .. total_steps.
-    """
+    """Refuse what is no optimizer step of a training."""
     if not 1 <= step <= total_steps:
         raise UsageError(
             f"A training's optimizer steps go from 1 to total_steps, got step {step!r} of {total_steps!r}. Count from "

@@ -116,10 +116,6 @@ class Sparing(nn.Module):
     def checked_dial(self, saved_tokens: float) -> float:
         """The dial value expected to skip that share of all token-branches: what `dial_for`, which a plugin may have
         written, gives for what the sites that are left have to skip.
-
-        Raises:
-            PluginFault: It is no number in the dial's range.
-            UsageError: `dial_for` has nothing to answer with, before `calibrate` say.
         """
         measured = self.solves_dial or not self.spared  # what was solved for is measured of all token-branches
         value = self.dial_for(saved_tokens if measured else min(saved_tokens / self._left, self.max_saved_tokens))

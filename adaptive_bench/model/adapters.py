@@ -24,11 +24,7 @@ _WEIGHTS = "adapter_model.safetensors"  # the name peft looks for
 
 
 def check_installed() -> None:
-    """Refuse to go on without peft.
-
-    Raises:
-        EnvironmentProblem: It is not installed.
-    """
+    """Refuse to go on without peft."""
     if importlib.util.find_spec("peft") is None:
         raise EnvironmentProblem(
             "Training with train.lora needs the package peft, which is not installed. Install it with "
@@ -37,11 +33,7 @@ def check_installed() -> None:
 
 
 def check_targets(backbone: PreTrainedModel, lora: LoraRecipe) -> None:
-    """Refuse adapters beside maps that a model does not have: peft would pass over them.
-
-    Raises:
-        UsageError: With those maps.
-    """
+    """Refuse adapters beside maps that a model does not have: peft would pass over them."""
     names = {name.rpartition(".")[2] for name, _ in backbone.named_modules()}
     if missing := sorted(set(lora.targets) - names):
         raise UsageError(

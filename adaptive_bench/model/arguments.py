@@ -22,11 +22,7 @@ from adaptive_bench.method.call import label_follows
 def refuse_unsupported(
     method: Method, inputs_embeds: Any, output_attentions: bool | None, hidden_states: bool | None
 ) -> None:
-    """Refuse what would be computed wrongly or left out in silence.
-
-    Raises:
-        UsageError: Embeddings in place of ids, attention weights, or hidden states of a method under which tokens wait.
-    """
+    """Refuse what would be computed wrongly or left out in silence."""
     if inputs_embeds is not None:
         raise UsageError(
             "An adaptive model reads token ids, as random draws and losses hang on them, got inputs_embeds. Pass "
@@ -45,11 +41,7 @@ def refuse_unsupported(
 
 
 def check_ids(ids: Any) -> None:
-    """Refuse what are no token ids [B, S], such as a text.
-
-    Raises:
-        UsageError: It is no tensor, has another shape, or holds no token.
-    """
+    """Refuse what are no token ids [B, S], such as a text."""
     if not isinstance(ids, Tensor) or ids.dim() != 2 or not ids.numel():
         got = f"the shape {list(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
         raise UsageError(
@@ -59,11 +51,7 @@ def check_ids(ids: Any) -> None:
 
 
 def check_mask(mask: Tensor, ids: Tensor, cache: AdaptiveCache | None = None) -> None:
-    """Refuse an attention mask that is not of the tokens [B, S], or of them and those that a cache holds.
-
-    Raises:
-        UsageError: It has another shape.
-    """
+    """Refuse an attention mask that is not of the tokens [B, S], or of them and those that a cache holds."""
     rows, length = ids.shape
     held = 0 if cache is None else cache.get_seq_length()
     # Padding of earlier calls is in a mask and not in the cache: nobody knows how much wider it has to be.
@@ -76,11 +64,7 @@ def check_mask(mask: Tensor, ids: Tensor, cache: AdaptiveCache | None = None) ->
 
 
 def check_cache(cache: Any, ids: Tensor) -> None:
-    """Refuse a cache of another kind, which Hugging Face's own are, or of other rows than the tokens' [B, S].
-
-    Raises:
-        UsageError: It is one.
-    """
+    """Refuse a cache of another kind, which Hugging Face's own are, or of other rows than the tokens' [B, S]."""
     if cache is not None and not (isinstance(cache, AdaptiveCache) and len(cache.session.host_lengths) == len(ids)):
         got = f"one of {len(cache.session.host_lengths)}" if isinstance(cache, AdaptiveCache) else type(cache).__name__
         raise UsageError(
@@ -119,9 +103,6 @@ def check_some_label(counted: Tensor) -> None:
 
     Args:
         counted: Where a label follows.
-
-    Raises:
-        UsageError: Nowhere.
     """
     if not counted.numel():
         raise UsageError(
@@ -138,11 +119,7 @@ def positions_to_keep(wanted: Tensor | int) -> tuple[Any, Any]:
 
 
 def check_positions(given: Tensor, own: Tensor, valid: Tensor) -> None:
-    """Refuse positions ([B, S] or [1, S]) that are not the model's own [B, S] where there are real tokens.
-
-    Raises:
-        UsageError: They differ: several texts in a row, or gaps.
-    """
+    """Refuse positions ([B, S] or [1, S]) that are not the model's own [B, S] where there are real tokens."""
     if bool(((given.to(own.device) != own) & valid).any()):
         raise UsageError(
             "Positions count the real tokens of a row from 0, as attention_mask and the cache give them, got other "
@@ -198,9 +175,6 @@ def check_arguments(config: GenerationConfig | None, kwargs: Mapping[str, Any]) 
 
     Args:
         config, kwargs: As `generate` was given them, `inputs` among the keywords.
-
-    Raises:
-        UsageError: With the name of the argument.
     """
     given = dict(kwargs) if config is None else config.to_diff_dict() | dict(kwargs)
     for name, neutral in _REFUSED.items():

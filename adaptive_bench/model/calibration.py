@@ -103,9 +103,6 @@ def check_ready(method: Method, saving: float) -> None:
 
     Args:
         saving: What the dial was set for.
-
-    Raises:
-        UsageError: It was not.
     """
     thresholds = method.thresholds
     if thresholds is not None and (share := _skip_share(method)) > thresholds.largest + 1e-9:
@@ -280,9 +277,6 @@ def checked_text(batches: Any, least: int = 0) -> list[dict[str, Tensor]]:
 
     Args:
         least: So many batches at least.
-
-    Raises:
-        UsageError: They are something else.
     """
     # One batch in place of a list would be a list of its keys.
     found: list[dict[str, Tensor]] = [dict(batches)] if isinstance(batches, Mapping) else list(batches)
@@ -302,11 +296,7 @@ def _no_text(got: str) -> UsageError:
 
 
 def checked_savings(savings: Any) -> list[float]:
-    """Savings as plain numbers.
-
-    Raises:
-        UsageError: They are no shares.
-    """
+    """Savings as plain numbers."""
     shares = [float(saving) for saving in savings]
     if wrong := [share for share in shares if not 0 <= share <= 1]:
         raise UsageError(f"A saving is a share from 0 to 1, got {wrong[0]!r}. Give 0.15 for 15 %.")

@@ -52,12 +52,7 @@ def new_tokens(
 
 
 def check_prompts(model: ForwardModel, input_ids: Tensor, attention_mask: Tensor | None) -> None:
-    """Refuse prompts [B, S] that cannot be continued.
-
-    Raises:
-        UsageError: The model is in `train()` mode, prompts are no token ids of its vocabulary, are padded on the right
-            or longer than the context.
-    """
+    """Refuse prompts [B, S] that cannot be continued."""
     check_ids(input_ids)
     if attention_mask is not None:
         check_mask(attention_mask, input_ids)

@@ -72,11 +72,7 @@ class HuggingFaceModel(ForwardModel):
         return made
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Refused: `torch.save(model)` and `pickle` write code, which whoever reads the file would execute.
-
-        Raises:
-            UsageError: Always.
-        """
+        """Refused: `torch.save(model)` and `pickle` write code, which whoever reads the file would execute."""
         raise UsageError(
             "An adaptive model is not pickled, for whoever reads a pickle executes it. Write a folder with "
             "model.save_pretrained(folder) and read it with AdaptiveModel.from_pretrained(folder); or give torch.save "
@@ -122,11 +118,7 @@ class HuggingFaceModel(ForwardModel):
         return True
 
     def _supports_logits_to_keep(self) -> NoReturn:
-        """What another model's `generate` asks of its `assistant_model`, and nobody else.
-
-        Raises:
-            UsageError: Always.
-        """
+        """What another model's `generate` asks of its `assistant_model`, and nobody else."""
         raise no_assistance("it as assistant_model")
 
     def tie_weights(self) -> None:
@@ -182,11 +174,7 @@ class HuggingFaceModel(ForwardModel):
         return backbone.prepare_inputs_for_generation(*args, **kwargs)
 
     def base_model(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: trainers that compute a loss from the backbone's states call it (TRL's).
-
-        Raises:
-            UsageError: Always.
-        """
+        """Refused: trainers that compute a loss from the backbone's states call it (TRL's)."""
         raise UsageError(
             "The loss of an adaptive model is computed by the model, with the method's own losses, but TRL's trainer "
             "computes its own from the backbone. Train with a subclass: class AdaptiveSFTTrainer(SFTTrainer): "

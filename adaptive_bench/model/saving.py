@@ -209,12 +209,7 @@ def _weights_in(folder: Path) -> tuple[dict[str, str], str]:
 
 
 def checked_folder(folder: Path | str, tokenizer: Any) -> Path:
-    """The folder, made if need be, that a model and its tokenizer are to be saved in.
-
-    Raises:
-        UsageError: The tokenizer is none.
-        EnvironmentProblem: There can be no such folder.
-    """
+    """The folder, made if need be, that a model and its tokenizer are to be saved in."""
     path = Path(folder)
     if tokenizer is not None and not hasattr(tokenizer, "save_pretrained"):
         raise UsageError(

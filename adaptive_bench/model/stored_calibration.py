@@ -70,11 +70,7 @@ def names(folder: Path, spec: MethodSpec) -> list[str]:
 
 
 def check_needed(folder: Path, spec: MethodSpec, wanted: str, *, needed: bool) -> None:
-    """Refuse a calibration by name where none is stored, since the method has nothing to calibrate.
-
-    Raises:
-        UsageError: So it is.
-    """
+    """Refuse a calibration by name where none is stored, since the method has nothing to calibrate."""
     if wanted != "auto" and not needed and not names(folder, spec):
         raise UsageError(f"{spec} is used as it is, without a calibration, got {wanted!r}. Leave it out.")
 

@@ -89,11 +89,7 @@ class TextDecisions:
 
 
 def check_readable(model: ForwardModel) -> None:
-    """Refuse a model whose decisions are no mask of a text.
-
-    Raises:
-        UsageError: Its tokens wait for later ones.
-    """
+    """Refuse a model whose decisions are no mask of a text."""
     if model.method.kv_policy == "defer":
         raise UsageError(
             f"Decisions are read as a mask of tokens and branches, got {model.spec}, whose KV policy 'defer' lets "

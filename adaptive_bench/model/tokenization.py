@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_chat_template(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a tokenizer without a chat template.
-
-    Raises:
-        UsageError: It has none.
-    """
+    """Refuse a tokenizer without a chat template."""
     if not tokenizer.chat_template:
         raise UsageError(
             "chat_template: true is for models whose tokenizer has a chat template, but that of this model has none. "
