@@ -51,11 +51,6 @@ class Gated(GateSkip):
         return frozenset()
 
     @property
-    def max_saved_tokens(self) -> float:
-        """Saves nothing."""
-        return 0.0
-
-    @property
     def skip_share(self) -> float:
         """Nobody skips, in training neither."""
         return 0.0
@@ -64,11 +59,6 @@ class Gated(GateSkip):
     def _rule(self) -> Rule:
         """Both semantics are the same."""
         return "exact_share"
-
-    @classmethod
-    def takes_target(cls, config: MethodConfig) -> bool:
-        """There is nothing to move."""
-        return False
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:

@@ -22,7 +22,7 @@ from adaptive_bench.method.decisions import (
     top_k_per_row,
 )
 from adaptive_bench.method.dial import DialSpec, DialTable, SearchRange, annealed
-from adaptive_bench.method.early_exit import leaving_tokens
+from adaptive_bench.method.early_exit import EarlyExit, leaving_tokens
 from adaptive_bench.method.fitted import (
     Compensation,
     Fitted,
@@ -33,7 +33,7 @@ from adaptive_bench.method.fitted import (
     layers_to_leave_out,
     site_scales,
 )
-from adaptive_bench.method.routers import known_outputs, prompt_outputs, sampled_choice
+from adaptive_bench.method.routers import LogitRouter, known_outputs, prompt_outputs, sampled_choice
 from adaptive_bench.method.session import Session, document_key, draw_key, uniform_from, uniforms_from
 from adaptive_bench.method.site_view import SiteView
 from adaptive_bench.method.sparing import described, every_branch
@@ -61,12 +61,14 @@ __all__ = [
     "Decision",
     "DialSpec",
     "DialTable",
+    "EarlyExit",
     "Fitted",
     "ForwardCall",
     "HeldOutText",
     "InitialChange",
     "KVPolicy",
     "LayerRule",
+    "LogitRouter",
     "Method",
     "MethodConfig",
     "MethodSpec",

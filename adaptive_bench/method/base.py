@@ -42,6 +42,7 @@ class MethodConfig(BaseModel):
             suite: `adaptive-bench check` leaves them out unless they are named.
         search_space: Where `adaptive-bench tune` looks for the parameters that decide its result, by name.
         may_agree: Parameters whose values may come to the same on one model: which few layers a rule picks.
+        target_parameter: The one that says where training ends; where it is `None`, the run's target saving does.
         falling: Of each schedule of training whose value falls: the parameter it starts at, and the one it ends at.
     """
 
@@ -50,6 +51,7 @@ class MethodConfig(BaseModel):
     unsound: ClassVar[frozenset[str]] = frozenset()
     may_agree: ClassVar[frozenset[str]] = frozenset()
     falling: ClassVar[Mapping[str, str]] = {}
+    target_parameter: ClassVar[str | None] = None
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
     @model_validator(mode="after")
@@ -95,6 +97,8 @@ class Method(Sparing):
         skips_whole_layers: Its dial is a number of layers that no token runs. A training towards a saving is then one
             for a number of layers: where a run has several targets, it trains the method for each that they need.
         trains: Whether a run fine-tunes it; the control that shows the pretrained model as it is says no.
+        trains_alike: Whether both semantics are trained alike.
+        at_inference: Parameters that matter at inference only; specs that differ in them share a training.
         paper_class: What decisions depend on in `paper` semantics: earlier text only (C0, as always in `bench`), the
             whole sequence (C1), or the batch (C2). `adaptive-bench check` holds the method to it.
         wants_layer_states: Its losses read the residual stream after every layer (`call.layer_states`).
@@ -120,6 +124,8 @@ class Method(Sparing):
     prompts_only: ClassVar[bool] = False
     skips_whole_layers: ClassVar[bool] = False
     trains: ClassVar[bool] = True
+    trains_alike: ClassVar[bool] = False
+    at_inference: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, config: MethodConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__()
@@ -174,8 +180,8 @@ class Method(Sparing):
 
     @property
     def max_saved_tokens(self) -> float:
-        """Largest share of token-branches the dial can skip."""
-        return 1.0
+        """Largest share of token-branches the dial can skip; by default all at the eligible sites."""
+        return len(self.eligible_sites) / (2 * self.backbone_size[0])
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
@@ -222,7 +228,7 @@ class Method(Sparing):
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:
         """Whether training moves towards `target`: it has a schedule, and the spec does not fix where that ends."""
-        return False
+        return config.target_parameter is not None and getattr(config, config.target_parameter) is None
 
     @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:
@@ -311,7 +317,8 @@ class Method(Sparing):
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
         """What has to be trained for this spec. Specs that differ in inference only give the same one."""
-        return spec
+        params = tuple(pair for pair in spec.params if pair[0] not in cls.at_inference)
+        return MethodSpec(spec.name, params, "bench" if cls.trains_alike else spec.semantics)
 
     @classmethod
     def parse_config(cls, spec: MethodSpec) -> MethodConfig:

@@ -1,4 +1,4 @@
-"""Who is confident enough to leave early: the one measure behind all early-exit methods."""
+"""Tokens that leave the stack early: what they skip, and the one measure of who is confident enough."""
 
 from __future__ import annotations
 
@@ -7,7 +7,34 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from adaptive_bench.backbone import Site
+from adaptive_bench.method.base import Method
 from adaptive_bench.method.site_view import SiteView
+from adaptive_bench.method.sparing import every_branch
+
+
+class EarlyExit(Method):
+    """A method under which tokens leave before some layer and skip all that is above.
+
+    Attributes:
+        first_exit: The first layer that a token may skip.
+    """
+
+    spares = False
+    unit = "layer"
+    wants_layer_states = True
+    losses_over = "answers"
+    first_exit: int
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Everything above the first exit."""
+        return every_branch(range(self.first_exit, self.backbone_size[0]))
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """Everything above the first exit."""
+        return 1.0 - self.first_exit / self.backbone_size[0]
 
 
 def leaving_tokens(

@@ -1,4 +1,4 @@
-"""What routers share: a choice of two that is sampled in training, and a decision per prompt.
+"""What routers share: a choice between executing and skipping that is sampled in training, and a decision per prompt.
 
 The choice is hard forward, with the gradient of a soft one ("Categorical Reparameterization with Gumbel-Softmax",
 https://arxiv.org/abs/1611.01144).
@@ -11,6 +11,8 @@ scored, its context is the prompt; what is scored never enters.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -18,8 +20,41 @@ from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method.base import Method
 from adaptive_bench.method.call import last_true
+from adaptive_bench.method.decisions import EXECUTE_ALL, Decision
+from adaptive_bench.method.dial import DialSpec
 from adaptive_bench.method.session import Session, draw_key, uniform_from
 from adaptive_bench.method.site_view import SiteView
+
+
+class LogitRouter(Method):
+    """A method whose routers give two logits, of executing and of skipping.
+
+    Training samples a hard choice that has the gradient of a soft one; inference takes the larger logit, with an offset
+    on the execute logit as the dial.
+
+    Attributes:
+        execute: Which of the two logits is that of executing.
+    """
+
+    execute: ClassVar[int] = 0
+    solves_dial = True
+
+    @property
+    def dial(self) -> DialSpec:
+        """Offset on the execute logit; at its largest value everything executes, whatever the logits."""
+        return DialSpec("execute_offset", -50.0, 50.0, 50.0)
+
+    def route(self, view: SiteView, logits: Tensor, *, temperature: float, place: int) -> Decision:
+        """The decision that logits [B, S, 2] make; see `sampled_choice` for the rest."""
+        if not view.call.training:
+            return EXECUTE_ALL if self.value == self.dial.skip_nothing else Decision(keep=self.runs(logits))
+        executed = sampled_choice(self, view, logits, chosen=self.execute, temperature=temperature, place=place)
+        view.record(executed=executed)
+        return Decision(scale=executed[..., None])
+
+    def runs(self, logits: Tensor) -> Tensor:
+        """Boolean [...]: whether executing wins at the dial, of logits [..., 2]."""
+        return logits[..., self.execute] + self.value >= logits[..., 1 - self.execute]
 
 
 def sampled_choice(
