@@ -246,24 +246,14 @@ class AdaptiveModel(HuggingFaceModel):
         *,
         pretrained: Pretrained | None = None,
         adapters: Adapters | None = None,
-        safe_serialization: bool = True,
     ) -> None:
         """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`.
 
         Args:
             pretrained: Weights that the backbone's are equal to, but for the adapters: they are named, not copied.
             adapters: Written beside their name.
-            safe_serialization: Weights are written as safetensors; `False` is refused.
-
-        Raises:
-            UsageError: Pickled weights are wanted, or it is no folder that can be made, or no tokenizer.
         """
-        if not safe_serialization:
-            raise UsageError(
-                "An adaptive model is saved as safetensors, which run no code when they are loaded, got "
-                "safe_serialization=False. Leave it out."
-            )
-        folder = files.checked_folder(folder, tokenizer)
+        folder = Path(folder)
         self._forget_what_is_stale()
         files.save(self, folder, pretrained, adapters)
         if tokenizer is not None:

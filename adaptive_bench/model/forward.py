@@ -37,7 +37,6 @@ class ForwardModel(nn.Module):
         raw_loss_terms: Values of the last labelled call, `ce` and the method's own.
         gradient_checkpointing: In training, compute what branches hold again in the backward pass.
         own_losses_weigh: In training, a factor on the own losses of a call that is part of a batch.
-        made_with: Names in the method's state when it was put on.
         between: In `eval()` mode, what stands between decisions and executors (`model.interventions`), or nothing.
     """
 
@@ -51,7 +50,6 @@ class ForwardModel(nn.Module):
         self.raw_loss_terms: dict[str, Tensor] = {}
         self.gradient_checkpointing, self.own_losses_weigh = False, 1.0
         self._meter = DecisionMeter(method)
-        self.made_with = frozenset(method.state_dict())
         if method.freezes_backbone:
             backbone_model.requires_grad_(False)
         self.spread: Spread | None = None

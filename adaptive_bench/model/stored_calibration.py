@@ -135,8 +135,7 @@ def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibrat
     path = _path(folder, spec, name)
     if path.is_file() and (before := read(folder, spec, name)).text == calibration.text:
         calibration = _joined(before, calibration)
-    tensors = {f"thresholds.{key}": value.contiguous() for key, value in calibration.thresholds.items()}
-    tensors |= {f"fitted.{key}": value.contiguous() for key, value in calibration.fitted.items()}
+    tensors = flat({"thresholds": calibration.thresholds, "fitted": calibration.fitted})
     tensors |= {"table": _pairs(calibration.table), "dials": _pairs(calibration.dials)}
     about = {"spec": str(spec), "name": name, "text": calibration.text}
     # One key: safetensors writes several in another order each time.
@@ -172,11 +171,19 @@ def read(folder: Path, spec: MethodSpec, name: str) -> StoredCalibration:
             f"A stored calibration must be readable, got {type(error).__name__} in {path}: {error}. "
             f"{make_again(folder)}"
         ) from error
-    thresholds, fitted = (
-        {key.removeprefix(start): value for key, value in tensors.items() if key.startswith(start)}
-        for start in ("thresholds.", "fitted.")
-    )
+    thresholds, fitted = parts(tensors, "thresholds", "fitted")
     return StoredCalibration(text, thresholds, table, dials, fitted)
+
+
+def flat(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Tensors of several parts as one file holds them: `part.name`."""
+    return {f"{part}.{name}": value.contiguous() for part, own in parts.items() for name, value in own.items()}
+
+
+def parts(tensors: Mapping[str, Tensor], *names: str) -> list[dict[str, Tensor]]:
+    """What `flat` put together."""
+    starts = [f"{name}." for name in names]
+    return [{key.removeprefix(one): value for key, value in tensors.items() if key.startswith(one)} for one in starts]
 
 
 def _joined(before: StoredCalibration, after: StoredCalibration) -> StoredCalibration:
