@@ -104,7 +104,7 @@ class StaticSets:
         start = 0 if keep else min({*skipped} ^ {*self.chain}, default=layers - 1)
         found = []
         for batch, known in zip(self._batches, self._states, strict=True):
-            call = model._begin_call(batch.input_ids, batch.attention_mask, None, False, None, None, None, None)
+            call = model._begin_call(batch.input_ids, batch.attention_mask, None)
             hidden = known[start] if start else call.embed()
             if keep:
                 known.clear()

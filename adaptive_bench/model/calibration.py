@@ -27,12 +27,14 @@ from torch.nn import functional
 
 from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.faults import in_plugin
-from adaptive_bench.method import Decision, Method, SiteView, Thresholds
+from adaptive_bench.method import Decision, Method, SiteView
 from adaptive_bench.method.fitted import HeldOutText, Streams
 from adaptive_bench.model.forward import ForwardModel
 
-WARN_ABOVE = 0.01  # |realised - requested| share of skipped tokens at the calibrated sites
+TEXT_PARTS = ("input_ids", "attention_mask", "continuation_mask")  # of a batch, each [B, S]
+WARN_ABOVE = 0.01  # |realised - requested| share of skipped tokens
 FAIL_ABOVE = 0.03
+_LOSS_TEXTS = 64  # of one reading: greedy deletion of 16 layers takes 136
 
 
 @torch.no_grad()
@@ -61,11 +63,13 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
                 model.dial = dial
                 share = _skip_share(model.method)
                 if share <= 0.0:
-                    _check_skip_nothing(model.method, dial)
+                    if dial != model.method.dial.skip_nothing:
+                        raise _not_asked(model.method, dial, thresholds.sites)
                     continue
                 thresholds.collect()
                 _write(model, batches)
-                _check_asked(model.method, thresholds)
+                if missed := thresholds.unasked:
+                    raise _not_asked(model.method, dial, missed)
                 thresholds.finish(share)
                 points.append(_verify(model, batches, dial, share))
     finally:
@@ -80,22 +84,13 @@ def _skip_share(method: Method) -> float:
     return min(max(method.skip_share, 0.0), 1.0)
 
 
-def _check_skip_nothing(method: Method, dial: float) -> None:
-    if dial != method.dial.skip_nothing:
-        raise PluginFault(
-            f"The skip_share of a method is above 0 where its dial skips, but that of {in_plugin(type(method))} is 0 "
-            f"at {method.dial.name} {dial:g}, and {method.dial.skip_nothing:g} skips nothing. Compute skip_share from "
-            f"self.value."
-        )
-
-
-def _check_asked(method: Method, thresholds: Thresholds) -> None:
-    if missed := thresholds.unasked:
-        raise PluginFault(
-            f"A method that declares thresholds lets them decide, but decide of {in_plugin(type(method))} does not "
-            f"call self.thresholds.keep(view, scores, self.skip_share) at {len(missed)} of {len(thresholds.sites)} "
-            f"sites (the first has the number {missed[0]}). Call it there, or name those that do: Thresholds(sites)."
-        )
+def _not_asked(method: Method, dial: float, sites: Sequence[int]) -> PluginFault:
+    return PluginFault(
+        f"A method with thresholds lets them decide where its dial skips, but {in_plugin(type(method))} at "
+        f"{method.dial.name} {dial:g} does not call self.thresholds.keep(view, scores, self.skip_share) with a share "
+        f"above 0 at {len(sites)} sites (the first has the number {sites[0]}). Compute skip_share from self.value, and "
+        f"call it at each of Thresholds(sites)."
+    )
 
 
 def check_ready(method: Method, saving: float) -> None:
@@ -143,9 +138,6 @@ def _verify(model: ForwardModel, batches: list[dict[str, Tensor]], dial: float, 
     }
 
 
-_FAR = 0.01  # from the saving that was asked for: worth a warning
-
-
 @torch.no_grad()
 def solve_dials(
     model: ForwardModel, batches: Sequence[dict[str, Tensor]], savings: Sequence[float]
@@ -166,7 +158,7 @@ def solve_dials(
         reachable = min(saving, method.max_saving)
         method.dial_table.solve(reachable, measure)
         _, realised = method.dial_table.nearest(reachable)
-        status = "ok" if abs(realised - saving) <= _FAR else "warn"
+        status = "ok" if abs(realised - saving) <= WARN_ABOVE else "warn"
         dial = method.checked_dial(saving)
         points.append({"dial": dial, "requested": saving, "realised": realised, "status": status})
     return points
@@ -187,9 +179,6 @@ def _saving_at(model: ForwardModel, batches: Sequence[dict[str, Tensor]], travel
         model.method.value = dial_before
         model.train(training_before)
     return float(saved)
-
-
-_LOSS_TEXTS = 64  # of one reading: greedy deletion of 16 layers takes 136
 
 
 class _Text:
@@ -269,9 +258,6 @@ def text_digest(batches: Sequence[dict[str, Tensor]]) -> str:
     return found.hexdigest()
 
 
-_PARTS = ("input_ids", "attention_mask", "continuation_mask")
-
-
 def checked_text(batches: Any, least: int = 0) -> list[dict[str, Tensor]]:
     """Batches of held-out text, each `input_ids`, `attention_mask` and `continuation_mask`, all [B, S].
 
@@ -283,15 +269,15 @@ def checked_text(batches: Any, least: int = 0) -> list[dict[str, Tensor]]:
     if len(found) < least:
         raise _no_text(f"{len(found)} batches where one is needed")
     for number, batch in enumerate(found, 1):
-        if not batch.keys() >= set(_PARTS):  # a run gives the keys of its documents as well
+        if not batch.keys() >= set(TEXT_PARTS):  # a run gives the keys of its documents as well
             raise _no_text(f"{', '.join(map(str, batch)) or 'nothing'} in batch {number}")
     return found
 
 
 def _no_text(got: str) -> UsageError:
     return UsageError(
-        f"Held-out text is a list of batches with {', '.join(_PARTS)}, each a tensor [rows, tokens], got {got}. Give "
-        f"for example [{{**tokenizer(texts, return_tensors='pt'), 'continuation_mask': mask}}]."
+        f"Held-out text is a list of batches with {', '.join(TEXT_PARTS)}, each a tensor [rows, tokens], got {got}. "
+        f"Give for example [{{**tokenizer(texts, return_tensors='pt'), 'continuation_mask': mask}}]."
     )
 
 

@@ -26,6 +26,11 @@ from adaptive_bench.model.adaptive_model import AdaptiveModel
 from adaptive_bench.model.hardware import memory_meaning, peak_memory
 from adaptive_bench.model.static_decode import StaticSteps
 
+_WARM_UP_STEPS = 3  # of decoding, which are not counted
+_MEMORY_STEPS = 8  # new tokens of the pass whose memory is measured
+_PROMPT, _ANSWER = 4, 16  # tokens of the call in which deciding is counted
+_TRAVELS = (0.0, 0.01, 0.5, 1.0)  # over the dial; a probe costs most where it is asked and hardly anybody passes
+
 
 @dataclass(frozen=True)
 class Quantiles:
@@ -43,7 +48,7 @@ class Quantiles:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Quantiles:
-        """Summarise at least one value."""
+        """Of at least one value."""
         ordered = sorted(values)
         median = statistics.median(ordered)
         if len(ordered) == 1:
@@ -92,9 +97,6 @@ def in_turns(
 def speedups(plain_s: Sequence[float], ours_s: Sequence[float]) -> Quantiles:
     """Plain time over our time, within each round."""
     return Quantiles.of(plain / ours for plain, ours in zip(plain_s, ours_s, strict=True))
-
-
-_WARM_UP_STEPS = 3
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,9 @@ def prefill_in_turns(
     def once(drive: Drive) -> Callable[[], object]:
         return lambda: drive.forward(prompts, drive.new_cache(len(prompts), tokens))
 
-    calls = {name: once(drive) for name, drive in drives.items()}
-    return in_turns(calls, rounds, warm_up=warm_up, device=prompts.device)
+    return in_turns(
+        {name: once(drive) for name, drive in drives.items()}, rounds, warm_up=warm_up, device=prompts.device
+    )
 
 
 @torch.no_grad()
@@ -172,20 +175,8 @@ def decode_in_turns(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) ->
     return in_turns(steps_of(drives, tokens, prompt), new, warm_up=0, device=tokens.device)
 
 
-@torch.no_grad()
-def pass_once(drive: Drive, tokens: Tensor, prompt: int) -> None:
-    """The prompt and then the new tokens, one by one."""
-    for _ in _forwards(drive, tokens, prompt):
-        pass
-
-
 def steps_of(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) -> dict[str, Callable[[], object]]:
-    """For each variant, what takes its next step when called; the prompts are done.
-
-    Args:
-        tokens: [B, prompt + new].
-        prompt: How many of them are there before the first step.
-    """
+    """For each variant, what takes its next step when called; the prompts are done. See `decode_in_turns`."""
     iterators = {}
     for name, drive in drives.items():
         if drive.ledger is not None:
@@ -196,15 +187,13 @@ def steps_of(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) -> dict[s
 
 
 def _forwards(drive: Drive, tokens: Tensor, prompt: int) -> Iterator[None]:
+    """The prompt and then the new tokens, one by one."""
     cache = drive.new_cache(*tokens.shape)
     drive.forward(tokens[:, :prompt], cache)
     yield
     for place in range(prompt, tokens.shape[1]):
         drive.forward(tokens[:, place : place + 1], cache)
         yield
-
-
-_MEMORY_STEPS = 8  # new tokens of the pass whose memory is measured
 
 
 @dataclass(frozen=True)
@@ -264,27 +253,12 @@ class Timing:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: `plain` and `points`."""
-        plain = {
-            "prefill_s": self.prefill_s.to_json(),
-            "decode_s": self.decode_s.to_json(),
-            "tokens_per_s": self.tokens_per_s(),
-            "peak_memory_bytes": self.peak_memory_bytes,
-        }
-        return {"memory": self.memory, "plain": plain, "points": [self._point(point) for point in self.points]}
-
-    def _point(self, point: TimedPoint) -> dict[str, Any]:
-        return {
-            "requested": point.requested,
-            "dial": point.dial,
-            "saved": point.saved,
-            "saved_time": self.saved_time(point),
-            "prefill_s": point.prefill_s.to_json(),
-            "decode_s": point.decode_s.to_json(),
-            "prefill_speedup": point.prefill_speedup.to_json(),
-            "decode_speedup": point.decode_speedup.to_json(),
-            "tokens_per_s": self.tokens_per_s(point),
-            "peak_memory_bytes": point.peak_memory_bytes,
-        }
+        plain = {name: asdict(self)[name] for name in ("prefill_s", "decode_s", "peak_memory_bytes")}
+        points = [
+            {**asdict(point), "saved_time": self.saved_time(point), "tokens_per_s": self.tokens_per_s(point)}
+            for point in self.points
+        ]
+        return {"memory": self.memory, "plain": plain | {"tokens_per_s": self.tokens_per_s()}, "points": points}
 
     def _total_s(self, prefill_s: Quantiles, decode_s: Quantiles) -> float:
         return prefill_s.median + self.new * decode_s.median
@@ -314,7 +288,7 @@ def time_model(
     reports = {name: drive.ledger.report() for name, drive in drives.items() if drive.ledger is not None}
     part = tokens[:, : prompt + min(new, _MEMORY_STEPS)]
     memory = {
-        name: peak_memory(lambda drive=drive: pass_once(drive, part, prompt), device)  # type: ignore[misc]
+        name: peak_memory(lambda drive=drive: [*_forwards(drive, part, prompt)], device)  # type: ignore[misc]
         for name, drive in drives.items()
     }
     points = tuple(
@@ -340,10 +314,6 @@ def time_model(
         memory=memory_meaning(device),
         points=points,
     )
-
-
-_PROMPT, _ANSWER = 4, 16  # tokens of the forward call that is measured
-_TRAVELS = (0.0, 0.01, 0.5, 1.0)  # over the dial; a probe costs most where it is asked and hardly anybody passes
 
 
 @dataclass(frozen=True)
@@ -373,34 +343,31 @@ def measure_overhead(model: AdaptiveModel) -> Overhead:
     """Count a model's additions, and run it on random tokens over its whole dial to see in the ledger what deciding
     costs. Leaves dial, thresholds and ledger of the model changed.
     """
-    own = [*model.method.parameters(), *model.method.buffers()]
-    decision, adapter, dense = map(max, zip(*(_costs_per_token(model, dial) for dial in _dials(model)), strict=True))
+    method = model.method
+    own = [*method.parameters(), *method.buffers()]
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(model.backbone.vocab_size, (1, _PROMPT + _ANSWER), generator=generator).to(model.device)
+    everything = torch.ones_like(ids)
+    batch = {"input_ids": ids, "attention_mask": everything, "continuation_mask": everything.bool()}
+    model.prepare_training([batch])
+    if method.thresholds is not None or method.fitted is not None:  # the largest saving makes every smaller one usable
+        model.calibrate([batch], [method.max_saving])
+    costs = [_costs_per_token(model, ids, method.dial.at(travel)) for travel in _TRAVELS]
+    decision, adapter, dense = map(max, zip(*costs, strict=True))
     return Overhead(
-        parameters=sum(parameter.numel() for parameter in model.method.parameters()),
+        parameters=sum(parameter.numel() for parameter in method.parameters()),
         backbone_parameters=sum(parameter.numel() for parameter in model.backbone_model.parameters()),
-        parameter_bytes=sum(tensor.numel() * tensor.element_size() for tensor in own),
+        parameter_bytes=sum(tensor.nbytes for tensor in own),
         decision_macs=decision,
         adapter_macs=adapter,
         dense_macs=dense,
     )
 
 
-def _dials(model: AdaptiveModel) -> list[float]:
-    method = model.method
-    ids = _tokens(model)
-    everything = torch.ones_like(ids)
-    batch = {"input_ids": ids, "attention_mask": everything, "continuation_mask": everything.bool()}
-    model.prepare_training([batch])
-    if method.thresholds is not None or method.fitted is not None:  # the largest saving makes every smaller one usable
-        model.calibrate([batch], [method.max_saving])
-    return [method.dial.at(travel) for travel in _TRAVELS]
-
-
-def _costs_per_token(model: AdaptiveModel, dial: float) -> tuple[float, float, float]:
+def _costs_per_token(model: AdaptiveModel, ids: Tensor, dial: float) -> tuple[float, float, float]:
     """MACs of deciding, of what tokens get instead of a branch, and of the dense model for one generated token."""
     model.eval()
     model.dial = dial
-    ids = _tokens(model)
     prompt = model(ids[:, :_PROMPT], use_cache=True, logits_to_keep=1)
     model.reset_ledger()
     model(ids[:, _PROMPT:], past_key_values=prompt.past_key_values, use_cache=True)
@@ -408,10 +375,3 @@ def _costs_per_token(model: AdaptiveModel, dial: float) -> tuple[float, float, f
     own = (BUCKETS.index(name) for name in ("overhead.decision", "overhead.adapter"))
     decision, adapter = (sum(row[column] for row in counts["macs"]) / counts["tokens"] for column in own)
     return decision, adapter, sum(counts["dense_macs"]) / counts["tokens"]
-
-
-def _tokens(model: AdaptiveModel) -> torch.Tensor:
-    """Random token ids [1, S]."""
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(model.backbone.vocab_size, (1, _PROMPT + _ANSWER), generator=generator)
-    return ids.to(model.backbone_model.device)

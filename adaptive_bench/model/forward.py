@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from adaptive_bench.backbone import Backbone, Tables
+from adaptive_bench.backbone import Backbone
 from adaptive_bench.engine.engine_call import Between, EngineCall, Executor
 from adaptive_bench.engine.flop_counter import DecisionMeter, Tally
 from adaptive_bench.engine.kv_cache import AdaptiveCache
@@ -180,15 +180,14 @@ class ForwardModel(nn.Module):
         """
         arguments.refuse_unsupported(self.method, inputs_embeds, output_attentions, output_hidden_states)
         call = self._begin_call(
-            input_ids, attention_mask, past_key_values, use_cache, continuation_mask, phase, requests, documents
+            input_ids, attention_mask, continuation_mask, past_key_values, use_cache, phase, requests, documents
         )
         input_ids = call.input_ids
         if position_ids is not None:
             arguments.check_positions(position_ids, call.positions, call.valid)
         share = None if labels is None else arguments.take_labels(call, labels, num_items_in_batch)
         if self.training:
-            begun = input_ids, attention_mask, None, False, continuation_mask, None, None, None
-            call.again = partial(self._run_again, begun)
+            call.again = partial(self._run_again, input_ids, attention_mask, continuation_mask)
         wants_states = output_hidden_states or (self.method.wants_layer_states and labels is not None)
         call.layer_states = [] if wants_states else None
         embedded = call.embed()
@@ -209,15 +208,18 @@ class ForwardModel(nn.Module):
         return output.to_tuple() if return_dict is False else output
 
     @torch.no_grad()
-    def _run_again(self, begun: tuple[Any, ...], decisions: Sequence[Decision]) -> Tensor:
-        """Residual stream [B, S, H] of a call with the arguments of `_begin_call` under other decisions, by layer."""
-        return run_prescribed(self._begin_call(*begun), self.backbone.embed(begun[0]), decisions)
+    def _run_again(
+        self, input_ids: Tensor, mask: Tensor | None, continuation: Tensor | None, decisions: Sequence[Decision]
+    ) -> Tensor:
+        """Residual stream [B, S, H] of a training call under other decisions, by layer."""
+        call = self._begin_call(input_ids, mask, continuation)
+        return run_prescribed(call, self.backbone.embed(input_ids), decisions)
 
     def residual_stream(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, continuation_mask: Tensor | None = None
     ) -> Tensor:
         """[B, S, H] what enters the final norm, of texts that are read at once; arguments as in `forward`."""
-        call = self._begin_call(input_ids, attention_mask, None, False, continuation_mask, None, None, None)
+        call = self._begin_call(input_ids, attention_mask, continuation_mask)
         hidden = run_layers(self.method, call, call.embed())
         call.end()
         return hidden
@@ -241,7 +243,7 @@ class ForwardModel(nn.Module):
         Returns:
             Hidden states [B, S, H] after the last of them, or logits [B, S, V] where that is the model's last.
         """
-        call = self._begin_call(input_ids, attention_mask, past_key_values, True, None, "decode", None, None)
+        call = self._begin_call(input_ids, attention_mask, None, past_key_values, True, "decode")
         hidden = run_layers(self.method, call, call.embed() if states is None else states, layers)
         call.end()
         if layers.stop < self.backbone.num_layers:
@@ -260,12 +262,12 @@ class ForwardModel(nn.Module):
         self,
         input_ids: Tensor | None,
         attention_mask: Tensor | None,
-        cache: AdaptiveCache | None,
-        use_cache: bool,
         continuation_mask: Tensor | None,
-        phase: Phase | None,
-        requests: Sequence[int] | None,
-        documents: Tensor | None,
+        cache: AdaptiveCache | None = None,
+        use_cache: bool = False,
+        phase: Phase | None = None,
+        requests: Sequence[int] | None = None,
+        documents: Tensor | None = None,
     ) -> EngineCall:
         assert input_ids is not None
         arguments.check_ids(input_ids)
@@ -296,6 +298,10 @@ class ForwardModel(nn.Module):
             valid = valid.to(input_ids.device)
             host_steps = host_valid.cumsum(axis=1) - 1
             positions = (session.lengths[:, None] + valid.cumsum(dim=1) - 1).clamp(min=0)
+        if positions.shape[1] > 1 or self.training:
+            rotary = self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions)
+        else:
+            rotary = self.backbone.rotary.at(positions, reach=int(session.host_lengths.max(initial=0)) + 1)
         tally = None
         if not self.training:
             host_positions = session.host_lengths[:, None] + host_steps
@@ -313,7 +319,7 @@ class ForwardModel(nn.Module):
             host_valid=host_valid,
             positions=positions if attention_mask is None else positions.masked_fill(~valid, 0),
             continuation=continuation_mask.bool(),
-            rotary=self._rotary(positions, session),
+            rotary=rotary,
             cache=cache,
             session=session,
             kv_policy=policy,
@@ -328,12 +334,6 @@ class ForwardModel(nn.Module):
             only_follows=only_follows,
             spread=self.spread if self.training else None,
         )
-
-    def _rotary(self, positions: Tensor, session: Session) -> Tables:
-        """Rotary tables, see `RotaryTables`."""
-        if positions.shape[1] > 1 or self.training:
-            return self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions)
-        return self.backbone.rotary.at(positions, reach=int(session.host_lengths.max(initial=0)) + 1)
 
     def _logits(self, call: EngineCall, hidden: Tensor, chosen: tuple[Any, Any]) -> Tensor:
         """Logits [B, K, V] of the chosen positions; the head runs only where no probe answered already."""

@@ -41,7 +41,7 @@ from adaptive_bench.method import (
     why_not_shuffled,
 )
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.calibration import checked_text, unbooked
+from adaptive_bench.model.calibration import TEXT_PARTS, checked_text, unbooked
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.progress import RunningTask
 
@@ -65,7 +65,7 @@ class Prescribed(Method):
         super().__init__(MethodConfig(), backbone, "paper" if looks_ahead else "bench", 0)
         self.unit = unit  # type: ignore[misc]  # of this one, not of the class
         self._kv = kv
-        self.rule: Rule = _everybody
+        self.rule: Rule = lambda view: None
 
     @property
     def dial(self) -> DialSpec:
@@ -98,10 +98,6 @@ class StaticSet(Prescribed):
     def decide(self, view: SiteView) -> Decision:
         """As known before."""
         return Method.decide(self, view)
-
-
-def _everybody(view: SiteView) -> None:
-    return None
 
 
 def prescribed_model(
@@ -282,10 +278,7 @@ class _Part:
     def _logits(self, site: Site | None) -> Iterator[Tensor]:
         """Logits [n, V] of the real tokens, some at a time, where some tokens skip a site."""
         model = self._model
-        call = model._begin_call(
-            *(self._batch[name] for name in ("input_ids", "attention_mask")),
-            *(None, False, self._batch["continuation_mask"], None, None, None),
-        )
+        call = model._begin_call(*(self._batch[name] for name in TEXT_PARTS))
 
         def rule(view: SiteView) -> Tensor | None:
             if site is None and view.site.branch == "attention":
