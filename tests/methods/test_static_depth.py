@@ -11,7 +11,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import described
 from adaptive_bench.method.fitted import block_influence
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.calibration import measure
+from adaptive_bench.model.calibration import let_measure
 from adaptive_bench.training.target import price
 
 RULES = ("bi", "angular", "ppl", "search")
@@ -180,7 +180,7 @@ def _padded_left(batch):
 def _measured(model, batch, ask):
     """What `ask(text)` gives of a text as the model reads it."""
     found = []
-    measure(model, [batch], lambda text: found.append(ask(text)))
+    let_measure(model, [batch], lambda text: found.append(ask(text)))
     return found[0]
 
 
