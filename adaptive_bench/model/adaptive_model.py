@@ -63,19 +63,19 @@ class AdaptiveModel(HuggingFaceModel):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._dials: dict[float, float] = {}  # dial values that a stored calibration chose, by saving
-        self._uncalibrated: UsageError | EnvironmentProblem | None = None  # why no stored calibration was taken
+        self._dials: dict[float, float] = {}  # that a stored calibration chose, by saving
+        self._uncalibrated: UsageError | EnvironmentProblem | None = None  # why none was taken
         self._measured_on: Snapshot | None = None  # the weights that thresholds and dial table belong to
-        self._fitted_on = ""  # digest of the text that the method's `fit` read
+        self._fitted_on = ""  # digest of the text that `Method.fit` read
 
     @property
     def saving(self) -> float:
-        """The share of token-branches that the dial claims to skip. Setting it sets the dial.
+        """The share of token-branches that the dial claims to skip; what was really saved is in `compute_report`.
 
-        What was really saved since then is in `compute_report`.
+        Setting it sets the dial.
 
         Raises:
-            UsageError: Set to what the method cannot save, or not before `calibrate`; read where nothing was measured.
+            UsageError: The method cannot save so much, or not before `calibrate`; read where nothing was measured.
         """
         self._forget_what_is_stale()
         if (claimed := self.method.claimed_saving) is None:
@@ -107,11 +107,7 @@ class AdaptiveModel(HuggingFaceModel):
             raise self._uncalibrated from error
 
     def begin_step(self, step: int, total_steps: int) -> None:
-        """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps.
-
-        Raises:
-            UsageError: There is no such step.
-        """
+        """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps."""
         check_step(step, total_steps)
         self.method.begin_step(step, total_steps)
         self.forget_calibration()
@@ -120,11 +116,9 @@ class AdaptiveModel(HuggingFaceModel):
         """Drop thresholds and the dial table: they belong to the weights and the text they were measured on."""
         self._measured_on = None
         self._dials.clear()
-        self.method.dial_table.clear()
-        if self.method.thresholds is not None:
-            self.method.thresholds.clear()
-        if self.method.fitted is not None:
-            self.method.fitted.clear()
+        for measured in (self.method.dial_table, self.method.thresholds, self.method.fitted):
+            if measured is not None:
+                measured.clear()
 
     def _forget_what_is_stale(self) -> bool:
         """Drop a calibration of other weights than the model has now; whether there was one."""
@@ -139,13 +133,11 @@ class AdaptiveModel(HuggingFaceModel):
 
     def _drop_stale(self, *, begins: bool) -> None:
         super()._drop_stale(begins=begins)
-        stale = begins and self._forget_what_is_stale()
-        method = self.method
-        if stale and (
-            (method.thresholds is not None and method.skip_share > 0.0)
-            or (method.fitted is not None and self.dial != method.dial.skip_nothing)
-        ):
-            raise self._stale()
+        if begins and self._forget_what_is_stale():
+            method = self.method
+            reads_thresholds = method.thresholds is not None and method.skip_share > 0.0
+            if reads_thresholds or (method.fitted is not None and self.dial != method.dial.skip_nothing):
+                raise self._stale()
 
     def _stale(self) -> UsageError:
         return UsageError(
@@ -361,8 +353,7 @@ class AdaptiveModel(HuggingFaceModel):
         )
 
     def _take_calibration(self, folder: Path, wanted: str) -> None:
-        stored_calibration.check_needed(folder, self.spec, wanted, needed=self.needs_calibration)
-        name = stored_calibration.choose(folder, self.spec, wanted)
+        name = stored_calibration.choose(folder, self.spec, wanted, needed=self.needs_calibration)
         if name is None:
             self._uncalibrated = stored_calibration.why_none(folder, self.spec)
         else:
@@ -382,5 +373,4 @@ class AdaptiveModel(HuggingFaceModel):
         if self._forget_what_is_stale():
             raise self._stale()
         measured = stored_calibration.StoredCalibration.of(self.method, dials, text)
-        folder = Path(folder)
-        stored_calibration.write(folder, self.spec, name, measured)
+        stored_calibration.write(Path(folder), self.spec, name, measured)

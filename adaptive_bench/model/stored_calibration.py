@@ -35,11 +35,10 @@ class StoredCalibration:
     """What has to be known of a text to use a dial.
 
     Attributes:
-        text: Digest of the text it was measured on, or whatever else tells two texts apart.
-        thresholds: State of `Thresholds`; empty for methods without.
+        text: Digest of the text it was measured on.
+        thresholds, fitted: State of `Thresholds` and of what the method measured (`Method.fit`), if it has any.
         table: Measured pairs of a dial's travel and the saving there.
         dials: Dial values by the saving they were chosen for.
-        fitted: What the method measured (`Method.fit`); empty for methods that measure nothing.
     """
 
     text: str
@@ -69,13 +68,7 @@ def names(folder: Path, spec: MethodSpec) -> list[str]:
     return sorted(unquote(path.name.removesuffix(_SUFFIX)) for path in _home(folder, spec).glob(f"*{_SUFFIX}"))
 
 
-def check_needed(folder: Path, spec: MethodSpec, wanted: str, *, needed: bool) -> None:
-    """Refuse a calibration by name where none is stored, since the method has nothing to calibrate."""
-    if wanted != "auto" and not needed and not names(folder, spec):
-        raise UsageError(f"{spec} is used as it is, without a calibration, got {wanted!r}. Leave it out.")
-
-
-def choose(folder: Path, spec: MethodSpec, wanted: str) -> str | None:
+def choose(folder: Path, spec: MethodSpec, wanted: str, *, needed: bool = True) -> str | None:
     """The name of the calibration to load: the one wanted, or for `auto` the pooled one or the only one, else `None`.
 
     Raises:
@@ -85,17 +78,12 @@ def choose(folder: Path, spec: MethodSpec, wanted: str) -> str | None:
     known = names(folder, spec)
     if wanted == "auto":
         return POOLED if POOLED in known else known[0] if len(known) == 1 else None
-    if not known and (problem := _gone(folder, spec)) is not None:
+    if not known and needed and (problem := _gone(folder, spec)) is not None:
         raise problem
     if wanted not in known:
-        if not known:
-            raise UsageError(
-                f"A calibration is chosen by name where a run stored some, but there is none of {spec} in {folder}, "
-                f"got {wanted!r}. Leave it out, or call model.calibrate(batches, savings)."
-            )
         raise UsageError(
-            f"A stored calibration of {spec} in {folder} is one of {', '.join(known)}, got {wanted!r}. Name one of "
-            f"these."
+            f"A stored calibration of {spec} in {folder} is one of {', '.join(known) or 'none'}, got {wanted!r}. "
+            f"{'Name one of these' if known else 'Leave it out, or call model.calibrate(batches, savings)'}."
         )
     return wanted
 
@@ -190,16 +178,10 @@ def _joined(before: StoredCalibration, after: StoredCalibration) -> StoredCalibr
     """Both: what was measured last counts where both know the same share or travel."""
     thresholds = dict(after.thresholds)
     if before.thresholds and after.thresholds:
-        rows = {
-            float(share): row
-            for each in (before.thresholds, after.thresholds)
-            for share, row in zip(each["shares"].tolist(), each["values"], strict=True)
-        }
-        shares = sorted(rows)
-        thresholds = {
-            "shares": torch.tensor(shares, dtype=torch.float64),
-            "values": torch.stack([rows[share] for share in shares]),
-        }
+        pairs = [zip(one["shares"].tolist(), one["values"], strict=True) for one in (before.thresholds, thresholds)]
+        rows = dict(sorted((dict(pairs[0]) | dict(pairs[1])).items()))
+        shares = torch.tensor([*rows], dtype=torch.float64)
+        thresholds = {"shares": shares, "values": torch.stack([*rows.values()])}
     table, dials = {**before.table, **after.table}, {**before.dials, **after.dials}
     return StoredCalibration(after.text, thresholds, table, dials, after.fitted or before.fitted)
 

@@ -97,32 +97,6 @@ def check_readable(model: ForwardModel) -> None:
         )
 
 
-def decide_on(
-    model: ForwardModel, prompt: Sequence[int], answer: Sequence[int]
-) -> list[tuple[Site, Decision, Tensor | None]]:
-    """What a method decides at each site, in execution order: (site, decision [1, S], scores [1, S] or `None`).
-
-    The text is read in one pass with the answer as such: a causal method decides as if it wrote it.
-
-    Args:
-        model: In `eval()` mode, its dial set.
-    """
-    scores: list[Tensor | None] = []
-
-    def listen(view: SiteView, decision: Decision) -> None:
-        scores.append(view.scores)
-
-    ids = torch.tensor([[*prompt, *answer]], device=model.backbone_model.device)
-    continuation = torch.arange(ids.shape[1], device=ids.device)[None] >= len(prompt)
-    model.method.listeners.append(listen)
-    try:
-        with inference(model), recorded_decisions(model.method) as decided:
-            model(ids, continuation_mask=continuation, logits_to_keep=1)
-    finally:
-        model.method.listeners.remove(listen)
-    return [(site, decision, score) for (site, decision), score in zip(decided, scores, strict=True)]
-
-
 def text_decisions(
     model: ForwardModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -149,7 +123,13 @@ def text_decisions(
     token_ids = (*map(int, prompt), *map(int, answer))
     keep = np.ones((len(token_ids), model.backbone.num_layers, 2), dtype=bool)
     scores = np.full(keep.shape, np.nan, dtype=np.float32)
-    for site, decision, score in decide_on(model, prompt, answer):
+    ids = torch.tensor([token_ids], device=model.backbone_model.device)
+    # In one pass with the answer as such: a causal method decides as if it wrote it.
+    continuation = torch.arange(len(token_ids), device=ids.device)[None] >= len(prompt)
+    with inference(model), listening(model.method) as heard:
+        model(ids, continuation_mask=continuation, logits_to_keep=1)
+    for view, decision in heard:
+        site, score = view.site, view.scores
         branches = [0, 1] if site.branch == "layer" else [BRANCHES.index(site.branch)]
         if decision.keep is not None:
             keep[:, site.layer, branches] = decision.keep[0].cpu().numpy()[:, None]
@@ -169,19 +149,7 @@ def text_decisions(
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, prompt: str, answer: str = "") -> tuple[list[int], list[int]]:
-    """Token ids of a prompt, with the tokenizer's own start token and no end token, and of an answer, with neither.
-
-    Raises:
-        UsageError: They are no texts, or the tokenizer is none.
-    """
-    if not callable(tokenizer):
-        raise UsageError(
-            f"A text is read with a loaded tokenizer, got {tokenizer!r}. Give that of "
-            f"find_backbone(...).load_tokenizer()."
-        )
-    if not (isinstance(prompt, str) and isinstance(answer, str)):
-        wrong = answer if isinstance(prompt, str) else prompt
-        raise UsageError(f"Decisions are made on one text, got {type(wrong).__name__}. Give a str, each text in turn.")
+    """Token ids of a prompt, with the tokenizer's own start token and no end token, and of an answer, with neither."""
     first = without_appended_end(tokenizer, list(map(int, tokenizer(prompt).input_ids)))
     rest = tokenizer(answer, add_special_tokens=False).input_ids if answer else []
     return first, list(map(int, rest))
@@ -211,11 +179,23 @@ def visible(piece: str) -> str:
 
 
 @contextmanager
-def recorded_decisions(method: Method) -> Iterator[list[tuple[Site, Decision]]]:
-    """The list fills with every (site, decision) of the calls inside the block, in execution order.
+def listening(method: Method) -> Iterator[list[tuple[SiteView, Decision]]]:
+    """The list fills with what the method sees and decides at every site inside the block, in execution order."""
+    heard: list[tuple[SiteView, Decision]] = []
 
-    Padding is never kept, whatever the decision says of it.
-    """
+    def listen(view: SiteView, decision: Decision) -> None:
+        heard.append((view, decision))
+
+    method.listeners.append(listen)
+    try:
+        yield heard
+    finally:
+        method.listeners.remove(listen)
+
+
+@contextmanager
+def recorded_decisions(method: Method) -> Iterator[list[tuple[Site, Decision]]]:
+    """The list fills with every (site, decision) of the calls inside the block. Padding is never kept."""
     decisions: list[tuple[Site, Decision]] = []
 
     def listen(view: SiteView, decision: Decision) -> None:
@@ -265,22 +245,17 @@ def _bytes(tensor: Tensor | None) -> bytes:
     return b"none" if tensor is None else tensor.detach().double().cpu().numpy().tobytes()
 
 
-def behavioural_duplicates(behaviours: Mapping[MethodSpec, str]) -> list[list[MethodSpec]]:
-    """Groups of specs with equal digests, two or more each."""
-    groups: defaultdict[str, list[MethodSpec]] = defaultdict(list)
-    for spec, digest in behaviours.items():
-        groups[digest].append(spec)
-    return [group for group in groups.values() if len(group) > 1]
-
-
 def duplicate_warnings(behaviours: Mapping[MethodSpec, str]) -> list[str]:
     """One sentence per group of specs that do the same and do not say the same.
 
     Two semantics that agree, and a parameter set to what its default `None` stands for, say the same; rules that may
     pick the same layers are no mistake.
     """
+    groups: defaultdict[str, list[MethodSpec]] = defaultdict(list)
+    for spec, digest in behaviours.items():
+        groups[digest].append(spec)
     warnings = []
-    for group in behavioural_duplicates(behaviours):
+    for group in groups.values():
         distinct: list[MethodSpec] = []
         for spec in group:
             if not any(says_the_same(spec, other) for other in distinct):

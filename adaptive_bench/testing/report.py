@@ -38,7 +38,7 @@ class Report:
     """Results of all checks on all specs and families.
 
     Attributes:
-        warnings: Specs that do the same (see `behavioural_duplicates`).
+        warnings: Specs that do the same (see `duplicate_warnings`).
     """
 
     results: tuple[Result, ...]
