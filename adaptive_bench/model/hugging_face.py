@@ -54,8 +54,9 @@ class HuggingFaceModel(ForwardModel):
     def __setattr__(self, name: str, value: Any) -> None:
         """Python takes any attribute; one that is almost the dial or the saving would leave both as they are."""
         if not name.startswith("_") and not hasattr(type(self), name):
-            for meant in difflib.get_close_matches(name, ("saving", "dial", "executor"), n=1, cutoff=0.75):
-                raise UsageError(f"A model has no attribute {name!r} to be set. Did you mean {meant!r}?")
+            for meant in ("saving", "dial", "executor"):
+                if sorted(name) == sorted(meant) or difflib.SequenceMatcher(None, name, meant).ratio() > 0.8:
+                    raise UsageError(f"A model has no attribute {name!r} to be set. Did you mean {meant!r}?")
         super().__setattr__(name, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

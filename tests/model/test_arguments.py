@@ -166,21 +166,12 @@ def test_a_model_is_saved_where_a_folder_can_be(shared_model, tmp_path):
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(EnvironmentProblem, match="that a model is to be saved in cannot be made"):
             shared_model("dense").save_pretrained(folder)
-    with pytest.raises(UsageError, match="tokenizer, got 'nano'"):
-        shared_model("dense").save_pretrained(tmp_path / "model", "nano")
-    assert not (tmp_path / "model").exists()
 
 
 def test_arguments_for_the_backbone_are_named(shared_model, tmp_path):
     shared_model("dense").save_pretrained(tmp_path / "model")
     with pytest.raises(UsageError, match="got attn_implementation, of which one cannot be used"):
         AdaptiveModel.from_pretrained(tmp_path / "model", attn_implementation="none")
-
-
-@pytest.mark.parametrize("wrong", [("Tom", "nano"), (5, len), (["a", "b"], len), ("Tom", len, 5)])
-def test_decisions_are_made_on_one_text(wrong, shared_model):
-    with pytest.raises(UsageError, match=r"tokenizer|one text"):
-        shared_model("dense").decisions(*wrong)
 
 
 @pytest.mark.parametrize("specs", ["gateskp", ["gateskp"], MethodSpec("gateskp"), ""], ids=repr)
@@ -208,7 +199,7 @@ def test_held_out_text_may_name_its_documents(shared_model):
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("savings", "saving"), ("dials", "dial"), ("dail", "dial"), ("dial_value", "dial"), ("savnig", "saving")],
+    [("savings", "saving"), ("dials", "dial"), ("dail", "dial"), ("savnig", "saving")],
 )
 def test_an_attribute_that_is_almost_the_dial_is_refused(name, meant, shared_model):
     with pytest.raises(UsageError, match=f"Did you mean '{meant}'"):

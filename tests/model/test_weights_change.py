@@ -1,8 +1,6 @@
 """What is made from weights (copies in another layout, tables, prices, thresholds) never outlives them."""
 
 import copy
-import io
-import pickle
 
 import pytest
 import torch
@@ -254,15 +252,6 @@ def test_a_copy_of_a_model_shares_no_weights(make_model, make_backbone, random_t
         for weights in copied.backbone_model.parameters():
             weights.zero_()
     assert torch.equal(model(ids).logits, before) and not torch.equal(copied(ids).logits, before)
-
-
-def test_a_model_is_not_pickled(make_model, make_backbone):
-    """Whoever reads a pickle executes it; the refusal names what to do instead."""
-    model = make_model("gateskip", backbone=make_backbone("llama"))
-    for write in (lambda: torch.save(model, io.BytesIO()), lambda: pickle.dumps(model)):
-        with pytest.raises(UsageError, match="save_pretrained"):
-            write()
-    torch.save(model.state_dict(), io.BytesIO())
 
 
 def test_stored_calibrations_end_with_the_weights_beside_them(make_model, make_backbone, random_text, tmp_path):
