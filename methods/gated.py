@@ -61,6 +61,11 @@ class Gated(GateSkip):
         return "exact_share"
 
     @classmethod
+    def takes_target(cls, config: MethodConfig) -> bool:
+        """There is nothing to move."""
+        return False
+
+    @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
         """The pretrained model."""
         return None

@@ -55,25 +55,6 @@ def test_named_layers(make_model, random_text):
         model.saving = 0.75
 
 
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ("layers=1+9", "from 0 to 3"),
-        ("layers=1+1", "Name each once"),
-        ("layers=1-3", "layers"),
-        ("layers=1,rule=bi", "named or picked by a rule"),
-        ("branches=1a+4m", "from 0 to 3"),
-        ("branches=1a+1a", "Name each once"),
-        ("branches=1", "branches"),
-        ("branches=1a,rule=bi", "named or picked by a rule"),
-        ("layers=1,unit=branch", "of branches those are named"),
-    ],
-)
-def test_layers_that_are_none_are_refused(make_model, spec, said):
-    with pytest.raises(UsageError, match=said):
-        make_model(f"static_depth[{spec}]")
-
-
 def _without_branches(backbone, sites):
     """Maps that give zeros leave the branch out for Hugging Face too."""
     short = copy.deepcopy(backbone)

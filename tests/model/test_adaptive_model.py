@@ -8,10 +8,9 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import Decision, training_spec
+from adaptive_bench.method import Decision
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.spec import MethodSpec
 
 SPECS = ["dense", "random_skip", "gateskip", "mod"]
 
@@ -122,27 +121,6 @@ def test_input_scales_belong_to_branches(make_model, random_text, monkeypatch):
     monkeypatch.setattr(model.method, "decide", lambda view: Decision(input_scale=torch.ones(1, 4, 1)))
     with pytest.raises(UsageError, match=r"input_scale.*layer 0.*MixtureOfDepths"):
         model(random_text(1, 4))
-
-
-def test_training_specs():
-    """Specs that differ at inference only are trained once."""
-    trained = {
-        "dense": "dense",
-        "dense@paper": "dense",
-        "random_skip": "dense",
-        "random_skip[kv=evict]@paper": "dense",
-        "random_skip[kv=evict,trained=true]@paper": "random_skip[trained=true]",
-        "gateskip@paper": "gateskip@paper",  # the released code drops and penalises others than ours
-        "gateskip[kv=evict,rule=text,shape=scalar]@paper": "gateskip[rule=text,shape=scalar]@paper",
-        "gateskip[rule=exact_share]@paper": "gateskip",
-        "gateskip[kv=evict,shape=scalar]": "gateskip[shape=scalar]",
-        "gateskip[shape=vector,budget_start=1.00]": "gateskip",
-        "gateskip[budget_end=0.80]": "gateskip[budget_end=0.80]",  # the run sets another end where nobody does
-        "router_tuned_mod@paper": "router_tuned_mod@paper",
-        "mod[capacity=0.5]@paper": "mod[capacity=0.5,route_by=predictor]",
-    }
-    for spec, wanted in trained.items():
-        assert str(training_spec(MethodSpec.parse(spec))) == wanted
 
 
 @torch.no_grad()
