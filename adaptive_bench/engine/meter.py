@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 
-from adaptive_bench.store.counts import RESCALE
+from adaptive_bench.store.evaluations import RESCALE
 
 __all__ = ["RESCALE", "DecisionMeter", "Reading"]
 

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
-from adaptive_bench.store.digest import changed, digests
+from adaptive_bench.store.keys import changed, digests
 
 
 @dataclass(frozen=True)

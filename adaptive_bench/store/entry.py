@@ -21,9 +21,9 @@ import numpy as np
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluations import MATCH_PHASES
 from adaptive_bench.store.measured import NAMES, Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
-from adaptive_bench.store.savings import MATCH_PHASES
-from adaptive_bench.store.time_curves import TimeCurve
+from adaptive_bench.store.timings import TimeCurve
 
 if TYPE_CHECKING:
     import pyarrow

@@ -9,9 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.savings import MATCH_PHASES, UNTIMED, Axis, MatchPhase, saving_name
-from adaptive_bench.store.time_curves import TimeCurve
+from adaptive_bench.store.evaluations import MATCH_PHASES, UNTIMED, Axis, Evaluation, MatchPhase, Sample, saving_name
+from adaptive_bench.store.timings import TimeCurve
 
 KNOWN = [(axis, phase) for phase in MATCH_PHASES for axis in UNTIMED]
 NAMES = [saving_name(axis, phase) for axis, phase in KNOWN]

@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.store import atomic
-from adaptive_bench.store.run_files import check_run, config_in, has_ended, read_json, refuse_entry, unusable
-from adaptive_bench.store.runs import find_run, retry_command, run_name, tables_below
-from adaptive_bench.store.shelves import check_listable
+from adaptive_bench.store.runs import (
+    check_listable,
+    check_run,
+    config_in,
+    find_run,
+    has_ended,
+    read_json,
+    refuse_entry,
+    retry_command,
+    run_name,
+    tables_below,
+    unusable,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame

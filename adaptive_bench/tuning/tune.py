@@ -25,9 +25,8 @@ from adaptive_bench.store.keys import key_of
 from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.presets import PRESETS, Preset
 from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, studies_folder
-from adaptive_bench.tuning.search import Search
+from adaptive_bench.tuning.search import Measuring, Search
 from adaptive_bench.tuning.space import STEPS, Space, check_owned, parse_param
-from adaptive_bench.tuning.trial import Measuring
 
 FIRST_SEED = 1001  # of those that confirm: no board uses them
 _RECIPE = ("model", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "train", "evaluation")

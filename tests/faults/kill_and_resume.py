@@ -164,7 +164,7 @@ def make_config(model: str, out: Path, home: Path) -> Any:
     from adaptive_bench.recipe import EvalRecipe, TrainRecipe
 
     if model == "tiny":
-        from adaptive_bench.testing.model_folder import write_model_folder
+        from adaptive_bench.testing.backbones import write_model_folder
 
         model = str(home / "model")
         if not Path(model).is_dir():

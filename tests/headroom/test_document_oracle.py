@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.document_oracle import Askings, at_saving, choose, expected
+from adaptive_bench.headroom.oracles import Askings, at_saving, choose, expected
 from adaptive_bench.tables.comparison import paired_difference
 
 COSTS = np.array([1.0, 0.9, 0.8, 0.7])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from adaptive_bench.inspection import statistics
-from adaptive_bench.inspection.token_kinds import KINDS, kinds_of
+from adaptive_bench.inspection.statistics import KINDS, kinds_of
 
 MASKS = arrays.arrays(bool, st.tuples(st.integers(1, 12), st.integers(1, 4), st.just(2)))
 

@@ -10,9 +10,8 @@ from inspected_text import ANSWER, PROMPT
 
 from adaptive_bench import AdaptiveModel
 from adaptive_bench.errors import UsageError
+from adaptive_bench.inspection.decisions import inspect_texts, one_text, record_of, tidy
 from adaptive_bench.inspection.gate_analysis import gate_analysis
-from adaptive_bench.inspection.record import record_of
-from adaptive_bench.inspection.study import inspect_texts, one_text, tidy
 from adaptive_bench.model.text_decisions import encoded
 
 

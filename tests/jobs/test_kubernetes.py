@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.jobs.launchers import kubernetes
-from adaptive_bench.jobs.launchers.kubernetes_names import job_prefix
-from adaptive_bench.jobs.launchers.kubernetes_resources import PodResources
+from adaptive_bench.jobs.launchers.kubernetes import PodResources, job_prefix
 from adaptive_bench.runs import plan
 from adaptive_bench.runs.outcome.naming import run_name
 from adaptive_bench.runs.work.request import launch_request

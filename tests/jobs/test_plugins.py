@@ -1,6 +1,6 @@
 """Whose code a task runs, whatever its name is given."""
 
-from adaptive_bench.jobs.plugins import named_plugins
+from adaptive_bench.jobs.job import named_plugins
 
 
 def test_tasks_that_are_no_plugins():

@@ -13,8 +13,8 @@ import pytest
 from adaptive_bench import spawn
 from adaptive_bench.jobs.job import JobGroup
 from adaptive_bench.jobs.pool import _how, _Schedule, _Worker
-from adaptive_bench.jobs.progress_queue import ProgressQueue, RemoteReporter
 from adaptive_bench.jobs.watchdog import NO_LIMITS
+from adaptive_bench.jobs.worker import ProgressQueue, RemoteReporter
 from adaptive_bench.progress import PlainReporter, SilentReporter
 from adaptive_bench.runs import plan, run
 

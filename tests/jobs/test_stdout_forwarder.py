@@ -1,6 +1,6 @@
 """What is printed during a run becomes lines that are short, few and without escapes."""
 
-from adaptive_bench.jobs.stdout_forwarder import StdoutForwarder
+from adaptive_bench.jobs.worker import StdoutForwarder
 
 
 def test_lines_are_told_whole_and_clean(lines):

@@ -1,4 +1,4 @@
-from adaptive_bench.store.digest import changed, digests
+from adaptive_bench.store.keys import changed, digests
 
 
 def test_a_flipped_byte_and_a_missing_file_are_noticed(tmp_path):

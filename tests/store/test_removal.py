@@ -8,7 +8,7 @@ import pytest
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.store import lock, manifest, removal
+from adaptive_bench.store import inventory, lock, manifest
 from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry
 from adaptive_bench.store.records import Record
 
@@ -84,18 +84,18 @@ def test_what_runs_refer_to_stays_and_all_else_goes(tmp_path, seed):
     kept_trials = {one for one in (*trainings, *evaluations) if one.partition("/")[0] in trials}
     while more := {bases[one] for one in kept_trials if one in bases} - kept_trials:
         kept_trials |= more
-    found = removal.of_output(tmp_path)
-    assert removal.remove(found) == sum(one.size_bytes for one in found)
+    found = inventory.of_output(tmp_path)
+    assert inventory.remove(found) == sum(one.size_bytes for one in found)
     assert _there(tmp_path) == _needed(runs, bases) | kept_trials
-    removal.remove(removal.of_output(tmp_path, trials=True))
+    inventory.remove(inventory.of_output(tmp_path, trials=True))
     assert _there(tmp_path) == _needed(runs, bases)
     while runs:
         gone, before = runs.pop(draw.randrange(len(runs))), _there(tmp_path)
         own = _needed([gone], {})
-        removal.remove(removal.of_run(gone))
+        inventory.remove(inventory.of_run(gone))
         assert not gone.exists() and _needed(runs, bases) <= _there(tmp_path)
         assert before - _there(tmp_path) <= own, "what the run does not list"
-        removal.remove(removal.of_output(tmp_path, trials=True))
+        inventory.remove(inventory.of_output(tmp_path, trials=True))
         assert _there(tmp_path) == _needed(runs, bases)
 
 
@@ -106,7 +106,7 @@ def test_a_run_takes_nothing_along_that_hangs_on_its_trainings(tmp_path):
     _record(tmp_path, "own/eval/test", method="mod", task="task")
     _record(tmp_path, "own/eval/trial", method="mod", task="task", split="validation")
     run = _run(tmp_path, "run", ["base", "own"], ["own/eval/test"], {"own": "base"})
-    found = removal.of_run(run)
+    found = inventory.of_run(run)
     assert [one.folder.name for one in found] == ["run", "test"]
     assert found[1].what == "mod on task" and found[1].size_bytes > 100
 
@@ -118,11 +118,11 @@ def test_while_somebody_is_at_a_record_nothing_is_removed(tmp_path):
     run = _run(tmp_path, "run", ["own"], [], {})
     with lock.exclusive(tmp_path / "records" / "own", "train", SilentReporter()):
         with pytest.raises(EnvironmentProblem, match="under way"):
-            removal.of_run(run)
+            inventory.of_run(run)
         with pytest.raises(EnvironmentProblem, match="under way"):
-            removal.of_output(tmp_path)
-    assert [one.folder.name for one in removal.of_output(tmp_path)] == ["free"]
-    assert [one.folder.name for one in removal.of_run(run)] == ["run", "own"]
+            inventory.of_output(tmp_path)
+    assert [one.folder.name for one in inventory.of_output(tmp_path)] == ["free"]
+    assert [one.folder.name for one in inventory.of_run(run)] == ["run", "own"]
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -131,12 +131,12 @@ def test_where_nobody_can_tell_what_a_run_refers_to_nothing_is_removed(tmp_path,
     broken, other = (_run(tmp_path, name, ["own"], [], {}) for name in ("broken", "other"))
     file = broken / manifest.FILE
     file.unlink() if lost else file.write_text(file.read_text()[:-9])
-    for look in (lambda: removal.of_output(tmp_path), lambda: removal.of_run(other)):
+    for look in (lambda: inventory.of_output(tmp_path), lambda: inventory.of_run(other)):
         with pytest.raises(EnvironmentProblem, match=r"nobody can tell .*adaptive-bench rm"):
             look()
-    assert [one.folder for one in removal.of_run(broken)] == [broken], "its own folder alone is known"
-    removal.remove(removal.of_run(broken))
-    assert len(removal.of_run(other)) == 2
+    assert [one.folder for one in inventory.of_run(broken)] == [broken], "its own folder alone is known"
+    inventory.remove(inventory.of_run(broken))
+    assert len(inventory.of_run(other)) == 2
 
 
 def test_a_run_on_a_disk_that_is_not_there_keeps_everything(tmp_path):
@@ -144,10 +144,10 @@ def test_a_run_on_a_disk_that_is_not_there_keeps_everything(tmp_path):
     run = _run(tmp_path, "mine", ["own"], [], {})
     run.rename(tmp_path / "disk")
     run.symlink_to(tmp_path / "disk")
-    assert removal.of_output(tmp_path) == []
+    assert inventory.of_output(tmp_path) == []
     (tmp_path / "disk").rename(tmp_path / "gone")
     with pytest.raises(EnvironmentProblem, match="a link that leads nowhere"):
-        removal.of_output(tmp_path)
+        inventory.of_output(tmp_path)
 
 
 def test_what_is_no_run_of_an_output_folder_is_refused(tmp_path):
@@ -161,4 +161,4 @@ def test_what_is_no_run_of_an_output_folder_is_refused(tmp_path):
     (entry / "points.parquet").touch()
     for path in (folder, linked, entry, tmp_path, Path("nowhere")):
         with pytest.raises(UsageError, match=r"config\.yaml|an entry of a board|no such run"):
-            removal.of_run(path)
+            inventory.of_run(path)

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.run_files import output_of
-from adaptive_bench.store.runs import check_output, find_run, run_folders, run_name
-from adaptive_bench.store.shelves import is_output
+from adaptive_bench.store.runs import check_output, find_run, is_output, output_of, run_folders, run_name
 
 NAMES = ("nano-gateskip-mod-seed1-3f9a2c1b", "nano-gateskip-mod-3seeds-77aa0c1b", "tiny-calm-seed1-00112233")
 

@@ -4,9 +4,8 @@ import pytest
 
 from adaptive_bench.evaluation.sweep import next_saving
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluations import Evaluation
-from adaptive_bench.store.savings import Point
-from adaptive_bench.store.time_curves import TimeCurve
+from adaptive_bench.store.evaluations import Evaluation, Point
+from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.tables.matching import match
 from adaptive_bench.tables.rows import table_rows
 

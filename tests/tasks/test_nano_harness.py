@@ -8,7 +8,7 @@ import pytest
 from lm_eval.tasks import TaskManager
 
 from adaptive_bench.task import ExampleRequest, Task
-from adaptive_bench.tasks.nano.splits import split_of
+from adaptive_bench.tasks.nano.items import split_of
 from adaptive_bench.tasks.nano.task import NANO_MATH, NANO_QA, NANO_QA_LL, NANO_TEXT
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from adaptive_bench.tasks.nano.math_problems import make_math_problem
+from adaptive_bench.tasks.nano.questions import make_math_problem
 
 _GAIN = re.compile(r"(\d+) (?:arrive|appear|turn up|come from)")
 _LOSS = re.compile(r"(\d+) (?:break|vanish|get lost|go to)")

@@ -6,8 +6,8 @@ import random
 import re
 from itertools import islice
 
-from adaptive_bench.tasks.nano.qa_questions import OPTIONS, make_question
-from adaptive_bench.tasks.nano.splits import stream
+from adaptive_bench.tasks.nano.items import stream
+from adaptive_bench.tasks.nano.questions import OPTIONS, make_question
 from adaptive_bench.tasks.nano.world import ACQUAINTANCES, PEOPLE, SIGHTS, STATEMENT, TOWNS, TRAITS, world
 
 _LAST = {

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from nano_sensitivity import add_branch_dropout, branch_divergences, branches, dominance, pass_by
 from transformers import LlamaConfig, LlamaForCausalLM
-
-from adaptive_bench.tasks.nano.branch_dropout import add_branch_dropout, branches, pass_by
-from adaptive_bench.tasks.nano.sensitivity import branch_divergences, dominance
 
 _ROWS = [[1, 5, 9, 3, 7, 2, 11, 6, 12, 3, 8, 10], [1, 4, 8, 13, 2]]
 

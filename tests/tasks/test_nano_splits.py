@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.tasks.nano.harness_docs import held_out
-from adaptive_bench.tasks.nano.math_problems import make_math_problem
-from adaptive_bench.tasks.nano.qa_questions import make_question
-from adaptive_bench.tasks.nano.splits import split_of, stream
+from adaptive_bench.tasks.nano.items import split_of, stream
+from adaptive_bench.tasks.nano.questions import make_math_problem, make_question
 from adaptive_bench.tasks.nano.stories import make_story
 from adaptive_bench.tasks.nano.task import NANO_MATH, NANO_QA, NANO_QA_LL, NANO_TEXT
 

@@ -7,9 +7,9 @@ import re
 from itertools import islice, pairwise
 
 import pytest
+from nano_pretraining import pretraining_texts
 
-from adaptive_bench.tasks.nano.corpus import pretraining_texts
-from adaptive_bench.tasks.nano.splits import split_of
+from adaptive_bench.tasks.nano.items import split_of
 from adaptive_bench.tasks.nano.stories import make_statements, make_story, make_sums
 from adaptive_bench.tasks.nano.world import STATEMENT, world
 

@@ -2,7 +2,7 @@
 
 import json
 
-from adaptive_bench.testing.capabilities import write_matrix
+from adaptive_bench.testing.report import write_matrix
 
 
 def test_a_part_keeps_what_is_known_of_the_others(tmp_path):

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Method, MethodConfig
-from adaptive_bench.testing.variants import method_specs, variants
+from adaptive_bench.testing.suite import method_specs, variants
 
 
 class ManyKinds(MethodConfig):

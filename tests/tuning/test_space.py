@@ -10,7 +10,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import SearchRange, method_class, training_spec
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import canonical
-from adaptive_bench.testing.variants import method_specs
+from adaptive_bench.testing.suite import method_specs
 from adaptive_bench.tuning.space import Space, check_owned
 
 GATESKIP = MethodSpec("gateskip")

@@ -9,12 +9,12 @@ from optuna.trial import TrialState
 
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.job import Failure
 from adaptive_bench.runs import plan, run
 from adaptive_bench.store import atomic
 from adaptive_bench.store.records import Record
 from adaptive_bench.tuning import Objective, find_result, tune, tuned
-from adaptive_bench.tuning import trial as trial_module
+from adaptive_bench.tuning import search as trial_module
 
 PARAMS = ["sparsity_weight=log:1e-3:1"]
 

@@ -1,21 +1,62 @@
-"""Measured points of a run in the layout of lm-eval's own results files, for tools that read those.
+"""Results as files for other programs: rows as CSV, JSON and Parquet, and measured points in lm-eval's own layout.
 
-lm-eval's file is about one model: here one method, training and dial value, with every task that was measured there.
-Nothing is interpolated: savings are those that were asked for, and what was really saved stands beside the scores.
+lm-eval's results file is about one model: here one method, training and dial value, with every task that was measured
+there. Nothing is interpolated: savings are those asked for, and what was really saved stands beside the scores.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.store import manifest
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.store.results import read_run
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def columns(rows: Rows) -> dict[str, list[Any]]:
+    """The values of every row by key; `None` where a row has none."""
+    names: dict[str, None] = {}
+    for row in rows:
+        if not row.keys() <= names.keys():  # of thousands of rows nearly all have the keys of the first
+            names |= dict.fromkeys(row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def as_csv(rows: Rows) -> str:
+    """A header and a line for each row; nothing where a value is `None`."""
+    found = columns(rows)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(found)
+    writer.writerows(zip(*found.values(), strict=True))
+    return text.getvalue()
+
+
+def as_json(rows: Rows) -> str:
+    """A list of objects with the same keys each."""
+    found = columns(rows)
+    lines = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+    return json.dumps(lines, ensure_ascii=False) + "\n"
+
+
+def as_parquet(rows: Rows) -> bytes:
+    """A Parquet file. It is made without pandas, which takes longer to import than a board to build."""
+    import pyarrow
+    from pyarrow import parquet
+
+    written = pyarrow.BufferOutputStream()
+    parquet.write_table(pyarrow.table(columns(rows)), written)
+    return bytes(written.getvalue())
 
 
 def lm_eval_files(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

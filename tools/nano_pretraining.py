@@ -1,4 +1,13 @@
-"""The seeded recipe of the shipped weights: `python -m adaptive_bench.tasks.nano.pretrain --out FOLDER`."""
+"""The seeded recipe of the shipped nano weights: `python tools/nano_pretraining.py --out FOLDER`.
+
+The text is endless and in a seeded order: the world's stories, its facts, sums, and tales in short. The backbone learns
+the world and arithmetic from it, and how stories are told. It never sees a question, an answer or a chain of
+computations: to follow several facts that are asked for, and to compute from event to event, is left to fine-tuning.
+
+The tokenizer is a byte-level BPE: any text encodes and comes back unchanged. A number below 100 is one token (with or
+without the space before it) and every whitespace character beyond one leading space stands alone, so that no token
+spans a line break or three digits.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +16,140 @@ import json
 import platform
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
 
 import torch
 import transformers
+from nano_sensitivity import add_branch_dropout, score, sensitivities
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 
-from .branch_dropout import add_branch_dropout
-from .corpus import pretraining_texts, tokenizer_texts
-from .harness_docs import TEST_DOCS
-from .muon import Muon
-from .scoring import score
-from .sensitivity import sensitivities
-from .splits import Split
-from .stories import Story
-from .tokenizer import CONTEXT, train_tokenizer
+from adaptive_bench.tasks.nano.harness_docs import TEST_DOCS
+from adaptive_bench.tasks.nano.items import Split, stream
+from adaptive_bench.tasks.nano.questions import make_math_problem, make_question
+from adaptive_bench.tasks.nano.stories import Story, make_statements, make_story, make_summary, make_sums
+
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+_ITERATIONS = 5
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon in fp32, for weight matrices [N, M] (those of one shape are worked on together): momentum brought near to
+    orthogonal, which learns facts in far fewer tokens than AdamW.
+
+    Idea: Keller Jordan's Muon (https://kellerjordan.github.io/posts/muon/), with the step size of Moonlight
+    (https://arxiv.org/abs/2502.16982), which fits AdamW's learning rates. torch has one, but computes in bf16, which a
+    CPU emulates slowly, and one matrix at a time.
+    """
+
+    def __init__(self, matrices: Iterable[Tensor], lr: float, weight_decay: float, momentum: float = 0.95) -> None:
+        super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # torch also allows a closure
+        """One step with Nesterov momentum and decoupled weight decay."""
+        for group in self.param_groups:
+            by_shape: defaultdict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+            for matrix in group["params"]:
+                by_shape[matrix.shape].append((matrix, matrix.grad))
+            for shape, pairs in by_shape.items():
+                gradients = torch.stack([gradient for _, gradient in pairs])
+                state = self.state[pairs[0][0]]
+                average = state.setdefault("average", torch.zeros_like(gradients))
+                average.lerp_(gradients, 1 - group["momentum"])
+                update = _orthogonal(gradients.lerp(average, group["momentum"]))
+                scale = 0.2 * max(shape) ** 0.5
+                for (matrix, _), change in zip(pairs, update, strict=True):
+                    matrix.mul_(1 - group["lr"] * group["weight_decay"]).sub_(change, alpha=group["lr"] * scale)
+
+
+def _orthogonal(matrices: Tensor) -> Tensor:
+    """The nearest (semi-)orthogonal matrices, roughly, by Newton-Schulz iterations: [B, N, M] -> [B, N, M]."""
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT if tall else matrices
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    a, b, c = _COEFFICIENTS
+    for _ in range(_ITERATIONS):
+        gram = x @ x.mT
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.mT if tall else x
+
+
+# At most: learning ends earlier when every word of the world is one token.
+VOCABULARY_SIZE = 3072
+CONTEXT = 512
+BOS, EOS, PAD = "<|bos|>", "<|eos|>", "<|pad|>"
+_PIECES = r" ?\d{1,2}| ?\p{L}+| ?[^\s\p{L}\d]+|\s"
+
+
+def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    """A tokenizer learnt from `texts` that puts BOS before each sequence, as Llama's does."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECES), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY_SIZE,
+        special_tokens=[PAD, BOS, EOS],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    bos = (BOS, tokenizer.token_to_id(BOS))
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[bos])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=BOS,
+        eos_token=EOS,
+        pad_token=PAD,
+        model_max_length=CONTEXT,
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+    )
+
+
+# Share of sequences per source.
+_SHARES = {"story": 0.2, "statements": 0.22, "sums": 0.28, "summary": 0.3}
+
+
+def pretraining_texts(seed: int) -> Iterator[Story]:
+    """Texts without BOS and EOS. Only the train split, so that no held-out story appears."""
+    source = random.Random(f"corpus/{seed}")
+    streams: dict[str, Iterator[Story]] = {
+        "story": stream(make_story, "train", seed),
+        "statements": stream(make_statements, "train", seed),
+        "sums": stream(make_sums, "train", seed),
+        "summary": stream(make_summary, "train", seed),
+    }
+    while True:
+        (chosen,) = source.choices(tuple(_SHARES), tuple(_SHARES.values()))
+        yield next(streams[chosen])
+
+
+def tokenizer_texts(seed: int, count: int) -> Iterator[str]:
+    """Text that the tokenizer is learnt from: stories and training questions, so that every word is one token."""
+    for make in (make_math_problem, make_question):
+        for item in islice(stream(make, "train", seed), count):
+            yield f"{item.prompt} {item.target}"
+    yield from (story.text for story in islice(pretraining_texts(seed), 2 * count))
+
 
 _TOKENIZER_TEXTS = 8_000
 _HEADS = 4

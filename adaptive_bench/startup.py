@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -20,3 +21,14 @@ def loader(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         return getattr(import_module(homes[name]), name)
 
     return load
+
+
+# transformers imports torchao where it is installed, which then tells what it could do on other machines.
+_LOGGERS = ("torchao", "torch.utils._pytree")
+QUIET = "ADAPTIVE_BENCH_QUIET"  # set for processes that are started anew
+
+
+def silence() -> None:
+    """Let through only errors; called before the libraries are imported."""
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)

@@ -1,8 +1,14 @@
-"""One question with its reasoning and answer, in GSM8K's template, with one split point for training and evaluation."""
+"""One question with its reasoning and answer, in GSM8K's template, with one split point for training and evaluation;
+and the splits, which cannot overlap: a hash of an item's key decides, not the seed.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
 
 from adaptive_bench.task import Example
 
@@ -50,3 +56,45 @@ class Item:
     def stated(self) -> Example:
         """The log-likelihood form: the reasoning alone, which ends with the answer."""
         return Example(prompt=self.prompt, completion=f" {self.reasoning}")
+
+
+Split = Literal["train", "calibration", "validation", "test"]
+# Ten buckets: 0-6 train, 7 calibration (thresholds), 8 validation (everything that is tuned by hand), 9 test.
+_SPLITS: tuple[Split, ...] = ("train",) * 7 + ("calibration", "validation", "test")
+
+
+class Keyed(Protocol):
+    """Anything that says what decides its split."""
+
+    @property
+    def key(self) -> str: ...
+
+
+K = TypeVar("K", bound=Keyed)
+
+
+def split_of(key: str) -> Split:
+    """The split a key belongs to, the same on every machine and in every Python."""
+    digest = hashlib.sha256(key.encode()).digest()
+    return _SPLITS[int.from_bytes(digest[:8], "big") % len(_SPLITS)]
+
+
+def stream(make: Callable[[random.Random], K], split: Split, seed: int) -> Iterator[K]:
+    """Endless items of one split. Candidates of another split are thrown away.
+
+    The split is part of the random seed too, so that equal seeds of two splits do not share their candidates.
+    """
+    source = random.Random(f"{split}/{seed}")
+    while True:
+        item = make(source)
+        if split_of(item.key) == split:
+            yield item
+
+
+def distinct(items: Iterator[K]) -> Iterator[K]:
+    """The same items, each key once."""
+    seen = set()
+    for item in items:
+        if item.key not in seen:
+            seen.add(item.key)
+            yield item

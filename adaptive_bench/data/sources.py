@@ -1,25 +1,56 @@
-"""Data sets by their name on the hub: all rows of a split, from local files or from the hub itself."""
+"""Data sets by their name on the hub: all rows of a split, from local files or from the hub itself; and which rows of a
+training split are trained on, which calibrate thresholds, and which are for choosing settings.
+
+A tenth of the rows is held out, chosen by a hash of each row's key: seven of ten of those calibrate, three are
+validation documents. The choice does not depend on seed, order or machine, and no row has two uses.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from adaptive_bench.config import DATA_VARIABLE
-from adaptive_bench.data.files import read_lines
-from adaptive_bench.data.folders import SUBJECT, MissingData, Place, find_place, folder_names
+from adaptive_bench.data.folders import SUBJECT, MissingData, Place, find_place, folder_names, read_lines
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache, raise_together
-from adaptive_bench.store.digest import file_digest, folder_digest
+from adaptive_bench.store.keys import file_digest, folder_digest
+from adaptive_bench.task import ExampleRequest
 
-# `datasets` takes a second to import: tasks are described and listed without it.
 if TYPE_CHECKING:
     import datasets
+
+
+Use = Literal["train", "calibration", "validation"]
+
+
+def draw(
+    rows: Iterable[dict[str, Any]], key: Callable[[Mapping[str, Any]], str], request: ExampleRequest
+) -> list[dict[str, Any]]:
+    """The rows of a request: `count` of the split's rows in seeded order, or all of them if there are fewer."""
+    wanted = held_out(rows, key, request.split)
+    random.Random(request.seed).shuffle(wanted)
+    return wanted[: request.count]
+
+
+def held_out(rows: Iterable[dict[str, Any]], key: Callable[[Mapping[str, Any]], str], use: Use) -> list[dict[str, Any]]:
+    """The rows of one use, in their order."""
+    return [row for row in rows if _use(key(row)) == use]
+
+
+def _use(key: str) -> Use:
+    number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")
+    if number % 10:
+        return "train"
+    return "validation" if number // 10 % 10 < 3 else "calibration"
+
 
 Row = Mapping[str, Any]
 
