@@ -46,70 +46,6 @@ class RecordStatus:
     folder: Path
 
 
-def pieces(out: Path) -> Iterator[RecordStatus]:
-    """Every training and sweep in an output folder, each training before its sweeps, then those that a run
-    ended with and that are not there; no plan is needed.
-    """
-    home = out / "records"
-    for cell in _folders(home):
-        training = _piece(cell, None)
-        yield training
-        for folder in _folders(cell / "eval"):
-            yield _piece(folder, training)
-    for record, run in _finished(out).items():
-        training_of, _, sweep = record.partition("/")
-        if not (home / record).is_dir() and (not sweep or (home / training_of).is_dir()):
-            reason = f"The record is missing, with which {run} ended; the command of that run makes it again."
-            yield RecordStatus("?" if sweep else "train", "?", None, "damaged", "", "", reason, home / record)
-
-
-def _finished(out: Path) -> dict[str, str]:
-    """By record of a finished evaluation, or of its training, the name of a run that lists it."""
-    found: dict[str, str] = {}
-    for folder in run_folders(out / "runs"):
-        with suppress(AdaptiveBenchError):  # `show` says it
-            listed = manifest.read(folder)
-            for one in () if listed is None else listed.evaluations:
-                found |= dict.fromkeys((one.training, one.record) if one.asked else (), folder.name)
-    return found
-
-
-def _piece(folder: Path, training: RecordStatus | None) -> RecordStatus:
-    try:
-        return _described(folder, training)
-    except EnvironmentProblem as error:  # of a newer version, or not to be read
-        work = "?" if training else "train"
-        seed = None if training is None else training.seed
-        return RecordStatus(work, "?", seed, "damaged", "", "", message_of(error), folder)
-
-
-def _described(folder: Path, training: RecordStatus | None) -> RecordStatus:
-    record = DialEvaluationRecord(folder)
-    about, status = record.read("config") or {}, record.read("status") or {}
-    seed = about.get("seed") if training is None else training.seed
-    method, task = str(about.get("method", "?")), str(about.get("task", "?"))
-    state, reason = str(record.state), str(status.get("reason", ""))
-    if record.is_damaged:
-        state, reason = "damaged", f"{FILE} cannot be read; the command of its run makes it again."
-    elif state == "partial" and status.get("state") == "running":
-        state = "stopped"
-    which = about.get("split", about.get("variant"))
-    work = "train" if training is None else task + ("" if which is None else f" ({which})")
-    points = len(record.savings())
-    progress = _steps(folder, about, state) if training is None else f"{points} point{'' if points == 1 else 's'}"
-    return RecordStatus(work, method, seed, state, str(status.get("since", "")), progress, reason, folder)
-
-
-def _steps(folder: Path, about: dict[str, Any], state: str) -> str:
-    recipe = about.get("recipe")
-    steps = recipe.get("steps", 0) if isinstance(recipe, dict) else "?"
-    if state == "done":
-        return f"{steps} of {steps} steps"
-    log = folder / "train.jsonl"
-    done = sum(1 for _ in log.open("rb")) if log.is_file() else 0
-    return f"{done} of {steps} steps"
-
-
 @dataclass(frozen=True)
 class Removable:
     """A folder that nothing refers to.
@@ -122,6 +58,59 @@ class Removable:
     folder: Path
     what: str
     size_bytes: int
+
+
+def pieces(out: Path) -> Iterator[RecordStatus]:
+    """Every training and sweep in an output folder, each training before its sweeps, then those that a run
+    ended with and that are not there; no plan is needed.
+    """
+    home = out / "records"
+    for training, sweeps in _records(out):
+        about = _piece(home / training, None)
+        yield about
+        for sweep in sweeps:
+            yield _piece(home / sweep, about)
+    finished: dict[str, str] = {}  # by record of a finished evaluation, or of its training, a run that lists it
+    for folder in run_folders(out / "runs"):
+        with suppress(AdaptiveBenchError):  # `show` says it
+            listed = manifest.read(folder)
+            for one in () if listed is None else listed.evaluations:
+                finished |= dict.fromkeys((one.training, one.record) if one.asked else (), folder.name)
+    for record, run in finished.items():
+        training_of, _, sweep = record.partition("/")
+        if not (home / record).is_dir() and (not sweep or (home / training_of).is_dir()):
+            reason = f"The record is missing, with which {run} ended; the command of that run makes it again."
+            yield RecordStatus("?" if sweep else "train", "?", None, "damaged", "", "", reason, home / record)
+
+
+def _piece(folder: Path, training: RecordStatus | None) -> RecordStatus:
+    record = DialEvaluationRecord(folder)
+    try:
+        about, status, state = record.read("config") or {}, record.read("status") or {}, str(record.state)
+    except EnvironmentProblem as error:  # of a newer version, or not to be read
+        work, seed = ("train", None) if training is None else ("?", training.seed)
+        return RecordStatus(work, "?", seed, "damaged", "", "", message_of(error), folder)
+    reason = str(status.get("reason", ""))
+    if record.is_damaged:
+        state, reason = "damaged", f"{FILE} cannot be read; the command of its run makes it again."
+    elif state == "partial" and status.get("state") == "running":
+        state = "stopped"
+    if training is None:
+        work, seed, progress = "train", about.get("seed"), _steps(folder, about, state)
+    else:
+        which, points = about.get("split", about.get("variant")), len(record.savings())
+        work = str(about.get("task", "?")) + ("" if which is None else f" ({which})")
+        seed, progress = training.seed, f"{points} point{'' if points == 1 else 's'}"
+    method, since = str(about.get("method", "?")), str(status.get("since", ""))
+    return RecordStatus(work, method, seed, state, since, progress, reason, folder)
+
+
+def _steps(folder: Path, about: dict[str, Any], state: str) -> str:
+    recipe = about.get("recipe")
+    steps = recipe.get("steps", 0) if isinstance(recipe, dict) else "?"
+    log = folder / "train.jsonl"
+    done = steps if state == "done" else sum(1 for _ in log.open("rb")) if log.is_file() else 0
+    return f"{done} of {steps} steps"
 
 
 def of_run(run: Path) -> list[Removable]:
@@ -145,9 +134,8 @@ def of_run(run: Path) -> list[Removable]:
         listed = None
     if listed is None:  # its folder is all that is known of it; `clean` finds its records
         return found
-    own = set(listed.records)
-    _check_free(out, sorted(own))
-    return [*found, *_unreferenced(out, _referred_to(out, but=run), own)]
+    _check_free(out, sorted({*listed.records}))
+    return [*found, *_unreferenced(out, _referred_to(out, but=run), {*listed.records})]
 
 
 def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
@@ -185,8 +173,7 @@ def remove(found: Iterable[Removable]) -> int:
 
 
 def _check_free(out: Path, records: Iterable[str]) -> None:
-    held = [record for record in records if lock.is_held(out / "records" / record)]
-    if held:
+    if held := [record for record in records if lock.is_held(out / "records" / record)]:
         raise EnvironmentProblem(
             f"Records are removed when nobody is at any of them, but {held[0]} in {str(out)!r} is under way. Stop it, "
             f"or wait until it is done; `adaptive-bench status` shows it."
@@ -195,16 +182,15 @@ def _check_free(out: Path, records: Iterable[str]) -> None:
 
 def _records(out: Path) -> Iterator[tuple[str, list[str]]]:
     """Each training, with the evaluations of it, by their names below the folder of records."""
-    for training in _folders(out / "records"):
-        yield training.name, [f"{training.name}/eval/{one.name}" for one in _folders(training / "eval")]
 
+    def names(above: Path) -> list[str]:
+        if not above.is_dir():
+            return []
+        with os.scandir(above) as entries:
+            return sorted(one.name for one in entries if one.is_dir(follow_symlinks=False) and one.name[0] != ".")
 
-def _folders(above: Path) -> list[Path]:
-    if not above.is_dir():
-        return []
-    with os.scandir(above) as entries:
-        names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False) and one.name[0] != ".")
-    return [above / name for name in names]
+    for training in names(out / "records"):
+        yield training, [f"{training}/eval/{name}" for name in names(out / "records" / training / "eval")]
 
 
 def _is_trial(out: Path, evaluations: Collection[str]) -> bool:
@@ -229,37 +215,26 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
         EnvironmentProblem: Nobody can tell what one refers to.
     """
     home, found = out / "runs", set[str]()
-    try:
-        for run in sorted(home.iterdir()) if home.is_dir() or home.is_symlink() else ():
-            if run.is_symlink() and not run.exists():
-                raise EnvironmentProblem(
-                    f"What a run refers to is kept, but {str(run)!r} is a link that leads nowhere. Put back what it "
-                    f"led to, or remove the link if what that refers to may go."
-                )
-            if not is_run(run) or (but is not None and run.resolve() == but.resolve()):
-                continue
-            found |= _records_of(run)
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"What a run refers to is kept, but the runs in {str(home)!r} cannot be read: {message_of(error)}. Correct "
-            f"that first."
-        ) from error
+    for run in sorted(home.iterdir()) if home.is_dir() else ():
+        if run.is_symlink() and not run.exists():
+            raise EnvironmentProblem(
+                f"What a run refers to is kept, but {str(run)!r} is a link that leads nowhere. Put back what it led "
+                f"to, or remove the link if what that refers to may go."
+            )
+        if not is_run(run) or (but is not None and run.resolve() == but.resolve()):
+            continue
+        try:
+            listed, why = manifest.read(run), "it has no manifest.json."
+        except AdaptiveBenchError as error:
+            listed, why = None, message_of(error)
+        if listed is None:
+            raise EnvironmentProblem(
+                f"What a run refers to is kept, but of {run_name(run)!r} nobody can tell what that is: {why} Give its "
+                f"command again, which writes that down, or remove it with `adaptive-bench rm`."
+            )
+        bases = {one.base for one in listed.trainings if one.base is not None}
+        found |= {*listed.records, *(one.training for one in listed.evaluations), *bases}
     return found
-
-
-def _records_of(run: Path) -> set[str]:
-    """Records that one run refers to."""
-    try:
-        listed, why = manifest.read(run), "it has no manifest.json."
-    except AdaptiveBenchError as error:
-        listed, why = None, message_of(error)
-    if listed is None:
-        raise EnvironmentProblem(
-            f"What a run refers to is kept, but of {run_name(run)!r} nobody can tell what that is: {why} Give its "
-            f"command again, which writes that down, or remove it with `adaptive-bench rm`."
-        )
-    bases = {one.base for one in listed.trainings if one.base is not None}
-    return {*listed.records, *(one.training for one in listed.evaluations), *bases}
 
 
 def _unreferenced(out: Path, kept: set[str], asked: Collection[str]) -> Iterator[Removable]:
@@ -277,12 +252,9 @@ def _unreferenced(out: Path, kept: set[str], asked: Collection[str]) -> Iterator
             staying.add(base)
             waiting.append(base)
     for training, evaluations in records.items():
-        gone = (
-            [training] if training not in staying else [one for one in evaluations if one in asked and one not in kept]
-        )
-        for record in gone:
-            folder = out / "records" / record
-            said = _said(out, record)
+        unused = [one for one in evaluations if one in asked and one not in kept]
+        for record in unused if training in staying else [training]:
+            folder, said = out / "records" / record, _said(out, record)
             what = f"{said.get('method', '?')} on {said['task']}" if "task" in said else str(said.get("method", "?"))
             yield Removable(folder, what, _size(folder))
 

@@ -115,7 +115,10 @@ class Record:
     def begin(self, config: Mapping[str, Any]) -> None:
         """Write what the work is and mark it running. A record that cannot be parsed is put aside, to be made again."""
         if self.is_damaged:
-            atomic.move(self.folder / FILE, self.folder / f"{FILE}.damaged")
+            aside = self.folder / f"{FILE}.damaged"
+            with atomic.writable(aside):
+                atomic.check()
+                (self.folder / FILE).replace(aside)
             self.log(f"{FILE} could not be read and is now {FILE}.damaged; it is made again.")
         self.write("config", config)
         self.move("running")
