@@ -44,12 +44,9 @@ def job_prefix(run: str, place: str, completions: int) -> str:
     """
     digest = hashlib.sha256(place.encode()).hexdigest()[:_DIGEST]
     room = LONGEST_LABEL - len(f"-{max(0, completions - 1)}") - _RANDOM - len(f"ab--{digest}-")
-    return "-".join([*filter(None, ("ab", as_label(run, room), digest)), ""])
-
-
-def as_label(text: str, longest: int = LONGEST_LABEL) -> str:
-    """As much of a text as a DNS label holds; empty if nothing of it can be kept."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:longest].strip("-")
+    return "-".join(
+        [*filter(None, ("ab", re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:room].strip("-"), digest)), ""]
+    )
 
 
 def as_label_value(text: str) -> str:
