@@ -1,6 +1,6 @@
 """Kills runs with SIGKILL at random moments, gives the same run again, and compares what is on disk at the end.
 
-    python tests/faults/kill_and_resume.py --kills 30    # a line of JSON each; exit code 1 unless all end as if left alone
+    python tests/faults/kill_and_resume.py --kills 30    # JSON, a line a trial; exit code 1 unless all end well
 
 Each trial has an output folder of its own, and some are killed twice. Killed is the run itself or one of its workers,
 at a random moment or right before a random operation on a file (an audit hook counts them). At the end every file must
