@@ -17,10 +17,8 @@ from pydantic import (
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store.keys import USUAL
-from adaptive_bench.validation import LARGEST_COUNT, LARGEST_RATE, each_once, parts_of
+from adaptive_bench.validation import LARGEST_COUNT, LARGEST_RATE, Quantization, each_once, parts_of
 
-Quantization = Literal["none", "int8", "int4", "nf4"]  # forms in which layers' weights are stored while evaluated
-QUANTIZED: tuple[Quantization, ...] = get_args(Quantization)[1:]
 MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
 LEAST_TEMPERATURE = 1e-6  # logits over a smaller one may be infinite, and draws of them are of nothing
 _MOST = 1e6

@@ -1,4 +1,6 @@
-"""Names of a package that are loaded when they are first asked for, so that importing it costs nothing."""
+"""What importing costs and says: names that are loaded when they are first asked for, and notices of libraries that no
+setting of theirs turns off, silenced by their loggers in every process that loads them.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,25 @@
-"""What is wrong with a value, in the words of a person who writes YAML or a command line, not Python."""
+"""What is wrong with a value, in the words of a person who writes YAML or a command line, not Python; and lists that
+people write, with commas between their items: no item is empty, and none stands twice.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
+
+LARGEST_COUNT = 10_000_000  # of documents, tokens, rows: more was mistyped, and would never end
+LARGEST_RATE = 100.0  # of learning, of decay: more than any optimizer is given
+LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
+MOST_SEEDS = 1000
+MOST_THREADS = 1024  # of a process: PyTorch starts as many as it is told
+MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
+Quantization = Literal["none", "int8", "int4", "nf4"]  # forms in which layers' weights are stored while evaluated
+QUANTIZED: tuple[Quantization, ...] = get_args(Quantization)[1:]
+NAME = re.compile(r"[A-Za-z0-9_\-]+")  # of what is registered: a method spec can say it, and a path have it
 
 Item = TypeVar("Item")
-
 _COMMA = re.compile(r",(?![^\[]*\])")  # those in the brackets of a method spec belong to the spec
 
 
@@ -46,14 +57,6 @@ def each_once(items: Iterable[Item]) -> tuple[Item, ...]:
             )
     return found
 
-
-LARGEST_COUNT = 10_000_000  # of documents, tokens, rows: more was mistyped, and would never end
-LARGEST_RATE = 100.0  # of learning, of decay: more than any optimizer is given
-LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
-MOST_SEEDS = 1000
-MOST_THREADS = 1024  # of a process: PyTorch starts as many as it is told
-MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
-NAME = re.compile(r"[A-Za-z0-9_\-]+")  # of what is registered: a method spec can say it, and a path have it
 
 _RULES = {
     "bool": "true or false is needed",

@@ -23,7 +23,7 @@ from adaptive_bench.backbone.rotary import RotaryTables
 from adaptive_bench.backbone.site import Site
 from adaptive_bench.backbone.step import StepArithmetic, query_width
 from adaptive_bench.errors import UsageError
-from adaptive_bench.recipe import Quantization
+from adaptive_bench.validation import Quantization
 
 ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
 _PARTS = (*(f"self_attn.{name}_proj" for name in "qkvo"), "mlp.down_proj")

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.recipe import Quantization
+from adaptive_bench.validation import Quantization
 
 # Where a library's code is, and the name of its distribution.
 _LIBRARIES: Mapping[Quantization, tuple[str, str]] = {

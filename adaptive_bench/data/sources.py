@@ -12,10 +12,11 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data.folders import SUBJECT, MissingData, Place, find_place, folder_names, read_lines
@@ -118,7 +119,10 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
     """
     root = data_root(data_dir)
     if root is None:
-        rows = _hub_rows(source, split)
+        import datasets
+
+        with _of_the_hub(source, split), hub_or_cache(source.needed(split)):
+            rows = datasets.load_dataset(source.hub_id, source.configuration, split=split)
         _check_fields(source, split, rows.column_names)
         return _checked(source, split, rows.to_list())
     place = source.place(root)
@@ -179,15 +183,11 @@ def stream_rows(source: Source, split: str) -> Iterator[dict[str, Any]]:
         EnvironmentProblem: The data cannot be read.
     """
     import datasets
-    from huggingface_hub.errors import HfHubHTTPError
 
-    _check_not_here(source)
-    try:
+    with _of_the_hub(source, split):
         with hub_or_cache(source.needed(split)):
             stream = datasets.load_dataset(source.hub_id, source.configuration, split=split, streaming=True)
         yield from stream
-    except (OSError, ValueError, HfHubHTTPError, datasets.exceptions.DatasetsError) as error:
-        _unreachable(str(source), split, error)
 
 
 def local_splits(data_dir: str, hub_id: str, configuration: str | None, splits: Iterable[str], **_: Any) -> Any:
@@ -235,11 +235,6 @@ def _local_rows(place: Place, source: Source, split: str) -> list[dict[str, Any]
         _check_fields(source, split, rows.column_names)
         return rows.to_list()
     file = place.split_file(split)
-    if file is None and split in place.splits:
-        raise MissingData(
-            f"The split {split!r} of {source} cannot be read: what is called {split}.jsonl or {split}.jsonl.gz in "
-            f"{str(place.folder)!r} is no file but a folder, or a link that leads nowhere. Put the file there."
-        )
     if file is None:
         raise MissingData(
             f"The split {split!r} of {source} cannot be read: there is no {split}.jsonl or {split}.jsonl.gz in "
@@ -279,40 +274,30 @@ def _copied_rows(place: Place, source: Source, split: str) -> datasets.Dataset:
         ) from error
 
 
-def _hub_rows(source: Source, split: str) -> datasets.Dataset:
+@contextmanager
+def _of_the_hub(source: Source, split: str) -> Iterator[None]:
+    """Within the block a split is read from the hub. A name that is also a path from here is refused: `datasets` would
+    read that, in a way of its own.
+    """
     import datasets
     from huggingface_hub.errors import HfHubHTTPError
 
-    _check_not_here(source)
-    try:
-        with hub_or_cache(source.needed(split)):
-            return datasets.load_dataset(source.hub_id, source.configuration, split=split)
-    except (OSError, ValueError, HfHubHTTPError, datasets.exceptions.DatasetsError) as error:
-        _unreachable(str(source), split, error)
-
-
-def _check_not_here(source: Source) -> None:
-    """Refuse a name of the hub that is also a path from here: `datasets` would read that, in a way of its own.
-
-    Raises:
-        UsageError: With how to name the one or the other.
-    """
     if Path(source.hub_id).exists():
         raise UsageError(
             f"A data set of the hub is read by its name, but {source.hub_id!r} is also a path from here, which the "
             f"datasets library would read in its place. To measure the text there, write perplexity:./{source.hub_id}; "
             f"for the data set give the command in another folder, or name a folder that has it with --data-dir."
         )
-
-
-def _unreachable(what: str, split: str, error: Exception) -> NoReturn:
-    reason = " ".join(str(error).split())[:300]
-    gated = " Accept its terms on the hub and set HF_TOKEN." if "gated" in reason.lower() else ""
-    name = what.partition(" ")[0].rpartition("/")[2]
-    raise EnvironmentProblem(
-        f"The split {split!r} of {what} cannot be read from the Hugging Face hub: {reason}.{gated} Set --data-dir or "
-        f"{DATA_VARIABLE} to a folder with {name}/{split}.jsonl, or connect to the hub."
-    ) from error
+    try:
+        yield
+    except (OSError, ValueError, HfHubHTTPError, datasets.exceptions.DatasetsError) as error:
+        reason = " ".join(str(error).split())[:300]
+        gated = " Accept its terms on the hub and set HF_TOKEN." if "gated" in reason.lower() else ""
+        name = source.hub_id.rpartition("/")[2]
+        raise EnvironmentProblem(
+            f"The split {split!r} of {source} cannot be read from the Hugging Face hub: {reason}.{gated} Set "
+            f"--data-dir or {DATA_VARIABLE} to a folder with {name}/{split}.jsonl, or connect to the hub."
+        ) from error
 
 
 def _check_form(source: Source, split: str, number: int, row: Row) -> None:

@@ -28,14 +28,10 @@ def named_plugins(methods: Iterable[str], tasks: Iterable[str] = ()) -> str | No
     found = [
         f"the {registry.one_of(group)} {name!r} of {registry.origin(group, name)}"
         for group, names in groups
-        for name in sorted(_registered(names, group))
+        for name in sorted({one.partition(":")[0] for one in names} & set(registry.names(group)))
         if registry.is_foreign(group, name)
     ]
     return " or ".join(found) or None
-
-
-def _registered(names: Iterable[str], group: registry.Group) -> set[str]:
-    return {name.partition(":")[0] for name in names} & set(registry.names(group))
 
 
 @dataclass(frozen=True)

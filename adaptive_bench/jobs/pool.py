@@ -101,10 +101,6 @@ class _Worker:
         self.process = next(iter(self.pool._processes.values()), None)  # nobody else names it before Python 3.14
         return future
 
-    def _moved(self) -> None:
-        if self.watch is not None:
-            self.watch.moved()
-
     def replace(self) -> int | None:
         """Another process in place of this one, whose exit code it gives back."""
         code = self.close()
@@ -125,7 +121,7 @@ class _Worker:
 
     def _start(self) -> None:
         self.process, self.plugins = None, set[str]()  # whose methods it worked for
-        self.sender = self.queue.sender(self.context, self._moved)
+        self.sender = self.queue.sender(self.context, lambda: None if self.watch is None else self.watch.moved())
         self.pool = ProcessPoolExecutor(1, self.context, start_worker, (self.sender, *self.arguments))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adaptive_bench.model.adaptive_model import AdaptiveModel
-from adaptive_bench.recipe import Quantization
+from adaptive_bench.validation import Quantization
 
 
 def quantize(model: AdaptiveModel, how: Quantization) -> AdaptiveModel:

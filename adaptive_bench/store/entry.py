@@ -136,7 +136,8 @@ def read(folder: Path) -> Measurements:
     for number, row in enumerate(_rows(folder / POINTS)):
         with _place(folder / POINTS, number):
             MethodSpec.parse(row["method"])
-            if not all(map(math.isfinite, (*row["levels"], *dict(row["scores"]).values(), *_shares(row)))):
+            shares = (*row["attention_executed"], *row["mlp_executed"])
+            if not all(map(math.isfinite, (*row["levels"], *dict(row["scores"]).values(), *shares))):
                 raise ValueError("levels, scores and shares are finite numbers")
             about = {"training": trainings[row["training"]], "scored": documents[number], "number": number}
         grouped.setdefault(tuple(row[name] for name in _SWEEP), []).append(row | about)
@@ -152,10 +153,6 @@ def read(folder: Path) -> Measurements:
         with _place(folder / TEXTS, number):
             texts.setdefault(places[row.pop("point")], []).append(Text(**row))
     return Measurements(sweeps, list(trainings.values()), texts)
-
-
-def _shares(row: _Row) -> list[float]:
-    return [*row["attention_executed"], *row["mlp_executed"]]
 
 
 def _point(sweep: MeasuredSweep, one: MeasuredPoint) -> _Row:

@@ -24,7 +24,7 @@ from adaptive_bench.probed import CAPABILITIES, Matrix
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.testing.backbones import FAMILIES
-from adaptive_bench.testing.check import Fact, Result
+from adaptive_bench.testing.check import Result
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.subject import Subject, trained_behaviour
 from adaptive_bench.testing.suite import Shared, Suite
@@ -43,9 +43,8 @@ def _row(results: list[Result]) -> dict[str, str]:
     failing = {result.family for result in results if result.status == "failed"}
     row = {"families": ", ".join(family for family in families if family not in failing) or "none"}
     for capability in CAPABILITIES[1:]:
-        values = {
-            result.family: _text(result.facts[capability.key]) for result in results if capability.key in result.facts
-        }
+        facts = {result.family: result.facts[capability.key] for result in results if capability.key in result.facts}
+        values = {family: fact if isinstance(fact, str) else "yes" if fact else "no" for family, fact in facts.items()}
         if not values:
             row[capability.key] = "-"
         elif len(set(values.values())) == 1:
@@ -53,10 +52,6 @@ def _row(results: list[Result]) -> dict[str, str]:
         else:
             row[capability.key] = ", ".join(f"{value} ({family})" for family, value in values.items())
     return row
-
-
-def _text(fact: Fact) -> str:
-    return fact if isinstance(fact, str) else "yes" if fact else "no"
 
 
 def write_matrix(path: Path, matrix: Mapping[str, Mapping[str, str]], *, whole: bool = True) -> None:

@@ -15,7 +15,6 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
-from pydantic.fields import FieldInfo
 
 from adaptive_bench import faults
 from adaptive_bench.method import method_class
@@ -121,16 +120,12 @@ def variants(name: str) -> list[MethodSpec]:
     settings = [
         f"{parameter}={_text(value)}"
         for parameter, field in config.model_fields.items()
-        for value in _alternatives(field)
+        for value in dict.fromkeys([*_enumerated(field.annotation), *(field.examples or [])])
+        if value != field.default
         if f"{parameter}={_text(value)}" not in config.unsound
     ]
     together = [",".join(filter(None, (setting, config.companions.get(setting)))) for setting in settings]
     return [MethodSpec.parse(f"{name}[{setting}]") for setting in together]
-
-
-def _alternatives(field: FieldInfo) -> list[Any]:
-    values = [*_enumerated(field.annotation), *(field.examples or [])]
-    return [value for value in dict.fromkeys(values) if value != field.default]
 
 
 def _enumerated(annotation: Any) -> list[Any]:

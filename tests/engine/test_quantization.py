@@ -10,8 +10,8 @@ from adaptive_bench.backbone import quantization
 from adaptive_bench.backbone.quantization import stored_bytes
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model.quantization import quantize
-from adaptive_bench.recipe import QUANTIZED
 from adaptive_bench.testing.backbones import random_text
+from adaptive_bench.validation import QUANTIZED
 
 pytest.importorskip("torchao")
 pytest.importorskip("bitsandbytes")

@@ -1,7 +1,5 @@
 """The attainable exit oracle, run like any model."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from hypothesis import given
@@ -95,13 +93,9 @@ def test_other_calls_are_refused(shared_backbone, random_text):
     oracle = online_exits(shared_backbone("llama"))
     ids = random_text(2, 5)
     right_padded = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
-    for arguments in (
-        SimpleNamespace(logits_to_keep=0),
-        SimpleNamespace(logits_to_keep=1, attention_mask=right_padded),
-        SimpleNamespace(logits_to_keep=1, labels=ids),
-    ):
+    for arguments in ({}, {"attention_mask": right_padded, "logits_to_keep": 1}, {"labels": ids, "logits_to_keep": 1}):
         with pytest.raises(UsageError, match="exit oracle"):
-            oracle(ids, **vars(arguments))
+            oracle(ids, **arguments)
 
 
 PREDICTED = st.integers(1, 5).flatmap(

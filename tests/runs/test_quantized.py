@@ -7,11 +7,12 @@ from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.stored_calibration import names
-from adaptive_bench.recipe import QUANTIZED, EvalRecipe
+from adaptive_bench.recipe import EvalRecipe
 from adaptive_bench.runs import plan, run
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import run_key
 from adaptive_bench.store.records import Record
+from adaptive_bench.validation import QUANTIZED
 
 
 def sweeps_of(outcome):

@@ -78,5 +78,7 @@ def test_a_matrix_is_found_beside_the_method(tmp_path, monkeypatch, dense_report
     write_matrix(tmp_path / "capabilities.json", dense_report.matrix | {"other": {}})
     monkeypatch.setattr("adaptive_bench.registry.file_of", lambda group, name: tmp_path / "dense.py")
     assert stored_matrix("dense") == dense_report.matrix
+    write_matrix(tmp_path / "capabilities.json", {"other": {"batch": "no"}}, whole=False)  # of others it is kept
+    assert stored_matrix("dense") == dense_report.matrix
     (tmp_path / "capabilities.json").unlink()
     assert stored_matrix("dense") == {}

@@ -13,10 +13,10 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any
 
 import yaml
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.jobs.launchers import STOPPED, LaunchRequest, LaunchResult
@@ -25,53 +25,11 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.lock import JOB_VARIABLE
 
 LONGEST_LABEL = 63
-_LONGEST_SUBDOMAIN = 253
 _RANDOM = 5  # characters that the server puts behind a `generateName`
 _DIGEST = 8
-_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_WORD = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-
-
-def _text(rule: str, pattern: str, longest: int = _LONGEST_SUBDOMAIN) -> AfterValidator:
-    def check(value: str) -> str:
-        if len(value) > longest or not re.fullmatch(pattern, value, re.ASCII):
-            raise ValueError(rule)
-        return value
-
-    return AfterValidator(check)
-
-
-def _prefixed(value: str) -> str:
-    prefix, slash, name = value.rpartition("/")
-    fits = bool(re.fullmatch(_SUBDOMAIN, prefix)) and len(prefix) <= _LONGEST_SUBDOMAIN if slash else not prefix
-    if not fits or len(name) > LONGEST_LABEL or not re.fullmatch(_WORD, name):
-        raise ValueError(f"a key is `name` or `domain/name`, the name of at most {LONGEST_LABEL} letters, digits, -_.")
-    return value
-
-
-_named = "lower-case letters, digits and '-', with a letter or digit at both ends"
-Label = Annotated[str, _text(f"it takes at most {LONGEST_LABEL} {_named}", _LABEL, LONGEST_LABEL)]
-Subdomain = Annotated[str, _text(f"it takes {_named}, and '.' between such parts", _SUBDOMAIN)]
-LabelKey = Annotated[str, AfterValidator(_prefixed)]
-LabelValue = Annotated[
-    str, _text(f"it takes at most {LONGEST_LABEL} letters, digits and -_. inside", rf"({_WORD})?", LONGEST_LABEL)
-]
-EnvironmentName = Annotated[
-    str,
-    _text("a variable's name takes letters, digits and '_', with no digit first", r"[A-Za-z_][A-Za-z0-9_]*", 10**4),
-]
-SecretKey = Annotated[str, _text("a key of a secret takes letters, digits and -_.", r"(?!\.\.?$|\.\.)[-._a-zA-Z0-9]+")]
-Quantity = Annotated[
-    str,
-    _text(
-        "a quantity is a number above 0 with a unit such as Mi, Gi, M, G",
-        r"(?=.*[1-9])(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[kMGTPE]|[eE][+-]?\d{1,2})?",
-        40,
-    ),
-]
-Image = Annotated[str, _text("an image has a name without blanks", r"\S+", 1000)]
-Folder = Annotated[str, _text("a volume is mounted at an absolute path without ':'", r"/[^:\0]*", 4096)]
+_SHARED_MEMORY = "/dev/shm"
+_LONGEST_SCRIPT = 128 * 1024 - 1  # bytes of one argument on Linux
+_RETRIES_OF_TABLE = 3
 
 
 def job_prefix(run: str, place: str, completions: int) -> str:
@@ -86,20 +44,14 @@ def job_prefix(run: str, place: str, completions: int) -> str:
     """
     digest = hashlib.sha256(place.encode()).hexdigest()[:_DIGEST]
     room = LONGEST_LABEL - len(f"-{max(0, completions - 1)}") - _RANDOM - len(f"ab--{digest}-")
-    return "-".join([*filter(None, ("ab", as_label(run, room), digest)), ""])
-
-
-def as_label(text: str, longest: int = LONGEST_LABEL) -> str:
-    """As much of a text as a DNS label holds; empty if nothing of it can be kept."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:longest].strip("-")
+    return "-".join(
+        [*filter(None, ("ab", re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:room].strip("-"), digest)), ""]
+    )
 
 
 def as_label_value(text: str) -> str:
     """As much of a text as the value of a label holds, capitals and underscores included."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:LONGEST_LABEL].strip("-_.")
-
-
-_SHARED_MEMORY = "/dev/shm"
 
 
 class SecretValue(Strict):
@@ -110,28 +62,8 @@ class SecretValue(Strict):
         key: Of the value in it.
     """
 
-    name: Subdomain
-    key: SecretKey
-
-
-class Toleration(Strict):
-    """A taint that pods put up with, in the words of Kubernetes."""
-
-    key: LabelKey | None = None
-    operator: Literal["Equal", "Exists"] = "Equal"
-    value: LabelValue | None = None
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    tolerationSeconds: int | None = None
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        if self.operator == "Exists" and self.value:
-            raise ValueError("operator Exists takes no value")
-        if self.operator == "Equal" and self.key is None:
-            raise ValueError("operator Equal needs a key; write `operator: Exists` to tolerate every taint")
-        if self.tolerationSeconds is not None and self.effect != "NoExecute":
-            raise ValueError("tolerationSeconds is for the effect NoExecute")
-        return self
+    name: str
+    key: str
 
 
 class PodResources(Strict):
@@ -157,42 +89,36 @@ class PodResources(Strict):
         pull_secrets: Secrets for the registry of the image.
         service_account: Whose rights the pods have.
         node_selector: Labels of the nodes they may run on.
-        tolerations: Taints of nodes they may run on all the same.
+        tolerations: Taints of nodes they may run on all the same, in the words of Kubernetes.
         labels: Further labels of jobs and pods, for example `kueue.x-k8s.io/queue-name`.
         security_context: Of the pod, in the words of Kubernetes (`runAsUser`, `fsGroup`, ...).
         container_security_context: Of the container (`allowPrivilegeEscalation`, `capabilities`, ...).
     """
 
-    image: Image
-    claim: Subdomain
-    mount: Folder
+    image: str
+    claim: str
+    mount: Annotated[str, Field(pattern="^/")]
     python: Annotated[str, Field(min_length=1)] = "python"
-    namespace: Label | None = None
+    namespace: str | None = None
     cpus: Positive = 1
-    memory: Quantity = "4Gi"
+    memory: str = "4Gi"
     gpus: Annotated[int, Field(ge=0)] = 0
-    shared_memory: Quantity | None = None
+    shared_memory: str | None = None
     processes: Positive = 1
     at_once: Positive = 8
     retries: Annotated[int, Field(ge=0)] = 1
     warn_s: Positive = 120
-    table_memory: Quantity = "4Gi"
+    table_memory: str = "4Gi"
     table_wait_min: Annotated[float, Field(gt=0)] = 30.0
-    env: dict[EnvironmentName, str] = Field(default_factory=dict)
-    secrets: dict[EnvironmentName, SecretValue] = Field(default_factory=dict)
-    pull_secrets: tuple[Subdomain, ...] = ()
-    service_account: Subdomain | None = None
-    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
-    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict)
+    secrets: dict[str, SecretValue] = Field(default_factory=dict)
+    pull_secrets: tuple[str, ...] = ()
+    service_account: str | None = None
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    tolerations: tuple[dict[str, Any], ...] = ()
+    labels: dict[str, str] = Field(default_factory=dict)
     security_context: dict[str, Any] = Field(default_factory=dict)
     container_security_context: dict[str, Any] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _each_variable_once(self) -> Self:
-        if both := sorted(self.env.keys() & self.secrets.keys()):
-            raise ValueError(f"a variable has one value, but env and secrets both name {', '.join(both)}")
-        return self
 
     def limits(self, *, cpu: int, memory: str, gpus: int = 0) -> dict[str, Any]:
         """Resources of a container: what it asks for is what it gets."""
@@ -223,7 +149,7 @@ class PodResources(Strict):
         wishes: dict[str, Any] = {
             "serviceAccountName": self.service_account,
             "nodeSelector": self.node_selector,
-            "tolerations": [toleration.model_dump(exclude_none=True) for toleration in self.tolerations],
+            "tolerations": list(self.tolerations),
             "imagePullSecrets": [{"name": secret} for secret in self.pull_secrets],
             "securityContext": self.security_context,
         }
@@ -243,10 +169,6 @@ class PodResources(Strict):
             for name, value in self.secrets.items()
         ]
         return plain + secret
-
-
-_LONGEST_SCRIPT = 128 * 1024 - 1  # bytes of one argument on Linux
-_RETRIES_OF_TABLE = 3
 
 
 def launch(request: LaunchRequest) -> LaunchResult:

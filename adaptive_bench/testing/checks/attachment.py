@@ -80,7 +80,8 @@ def detach(subject: Subject) -> Facts:
         new_tokens(model, text.input_ids, text.attention_mask, max_new_tokens=3)
     del model
     after = _tensors(backbone)
-    changed = [name for name in before.keys() | after.keys() if not _same(before.get(name), after.get(name))]
+    both = before.keys() & after.keys()
+    changed = [*(before.keys() ^ after.keys()), *(name for name in both if not torch.equal(before[name], after[name]))]
     demand(
         not changed,
         f"Using a method must not change the backbone, but {', '.join(sorted(changed)[:3])} changed. Keep what the "
@@ -98,10 +99,6 @@ def detach(subject: Subject) -> Facts:
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in module.state_dict().items()}
-
-
-def _same(one: Tensor | None, other: Tensor | None) -> bool:
-    return one is not None and other is not None and torch.equal(one, other)
 
 
 def _modules(module: nn.Module) -> list[tuple[str, type, object, int]]:

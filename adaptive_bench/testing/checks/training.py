@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.testing.check import Facts, check
@@ -31,7 +30,9 @@ def gradients(subject: Subject) -> Facts:
     reached: set[str] = set()
     for step in range(1, 5):
         training.backward(step)
-        reached |= _with_gradient(model)
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None and bool((parameter.grad != 0).any()):
+                reached.add(name)
         training.optimizer.step()
     trainable = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     frozen = model.method.freezes_backbone
@@ -49,14 +50,6 @@ def gradients(subject: Subject) -> Facts:
         f"({len(missing)} in all) got none. Use it in decide() or losses(), or set requires_grad=False.",
     )
     return {"frozen_backbone": not moved}
-
-
-def _with_gradient(model: AdaptiveModel) -> set[str]:
-    return {
-        name
-        for name, parameter in model.named_parameters()
-        if parameter.grad is not None and bool((parameter.grad != 0).any())
-    }
 
 
 @check("finite", needs=("builds",), of_training=True)
@@ -141,7 +134,8 @@ def resuming(subject: Subject) -> Facts:
         assert newest is not None
         checkpoint.restore(newest, second.model, second.optimizer)
         halves += second.run(3, 4)
-    lost = [name for name, value in _state(whole).items() if not torch.equal(value, _state(second)[name])]
+    state, resumed = (checkpoint.trainable_state(one.model) for one in (whole, second))
+    lost = [name for name, value in state.items() if not torch.equal(value, resumed[name])]
     demand(
         losses == halves and not lost,
         f"A resumed training must repeat the uninterrupted one, but losses are {losses} and {halves}"
@@ -149,7 +143,3 @@ def resuming(subject: Subject) -> Facts:
         + ". Keep state that training changes in parameters or persistent buffers, or derive it from the step.",
     )
     return {}
-
-
-def _state(training: ShortTraining) -> dict[str, Tensor]:
-    return checkpoint.trainable_state(training.model)
