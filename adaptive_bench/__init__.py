@@ -14,12 +14,12 @@ if _is_program and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     # Until the command line has an answer to Ctrl-C, that of the system is better than a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from adaptive_bench.lazy import loader  # noqa: E402 - every import takes time in which Ctrl-C may come
+from adaptive_bench.startup import loader  # noqa: E402 - every import takes time in which Ctrl-C may come
 
 __version__ = "0.1.0"
 
 if "ADAPTIVE_BENCH_QUIET" in os.environ:  # a process that the command line has started
-    from adaptive_bench.notices import silence
+    from adaptive_bench.startup import silence
 
     silence()
 

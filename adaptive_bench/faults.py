@@ -12,9 +12,7 @@ from adaptive_bench.errors import (
     Defect,
     EnvironmentProblem,
     PluginFault,
-    UsageError,
     message_of,
-    one_line,
 )
 
 _watched: set[Path] = set()  # files and folders that plugins' code lies in
@@ -24,7 +22,7 @@ _OWN = Path(__file__).resolve().parent
 _NO_MEMORY = ("out of memory", "can't allocate memory", "CUDNN_STATUS_NOT_SUPPORTED")
 _MACHINE = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.EIO, errno.ENOMEM),
-    errno.ELOOP,
+    *(errno.ELOOP, errno.ENAMETOOLONG),
 }
 
 
@@ -89,7 +87,9 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
         return PluginFault(
             f"{what} ({where}). Correct the plugin; of a method, `adaptive-bench check` tries all that it does."
         )
-    if isinstance(error, MemoryError) or _says(error, RuntimeError, *_NO_MEMORY):
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in what for words in _NO_MEMORY)
+    ):
         return EnvironmentProblem(
             "Memory ran out. Choose a smaller --model, or a machine or --device with more memory."
         )
@@ -98,13 +98,7 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
             f"A package that adaptive-bench needs cannot be imported here: {what}. Install or repair it in this Python "
             f"(`{sys.executable} -m pip install ...`), and give the same command again."
         )
-    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        return UsageError(
-            f"A file's name has at most 255 bytes, and a path 4,096, got {one_line(str(error.filename), 60)!r}. Give a "
-            f"shorter one."
-        )
-    # Of links that lead in a circle `Path.resolve` makes no OSError before Python 3.13.
-    if (isinstance(error, OSError) and error.errno in _MACHINE) or _says(error, RuntimeError, "Symlink loop"):
+    if isinstance(error, OSError) and error.errno in _MACHINE:
         return EnvironmentProblem(f"The system refused: {what}. Correct that and give the same command again.")
     if suspect is not None:
         step = "`adaptive-bench check` says which rule it breaks."
@@ -122,7 +116,3 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
 
 def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {message_of(error)}".rstrip(": .")
-
-
-def _says(error: BaseException, kind: type[BaseException], *words: str) -> bool:
-    return isinstance(error, kind) and any(one in message_of(error) for one in words)

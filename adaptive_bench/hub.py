@@ -67,25 +67,19 @@ class OutOfReach(EnvironmentProblem):
     def __init__(self, needed: Iterable[Needed], answer: HubAnswer, reason: str = "") -> None:
         self.needed, self.answer, self.reason = tuple(dict.fromkeys(needed)), answer, reason
         state = f"is {answer.detail}" if answer.is_off else f"cannot be reached at {answer.endpoint} ({answer.detail})"
-        steps = ["name a folder in Hugging Face layout as the model"] if self._names("model") else []
-        if files := sorted({one.local for one in self.needed if one.local}):
-            steps.append(f"set --data-dir or ADAPTIVE_BENCH_DATA to a folder with {', '.join(files)}")
-        step = " and ".join(steps)
-        connect = "unset HF_HUB_OFFLINE" if answer.is_off else "connect to the hub or set HF_ENDPOINT to a mirror"
-        connect += "; a gated model needs HF_TOKEN as well" * bool(self._names("model"))
-        what = " and ".join(filter(None, (self._listed("model"), self._listed("data set"))))
+        what = ", ".join(f"the {one.kind} {one.name!r}" for one in self.needed)
+        files = sorted({one.local for one in self.needed if one.local})
+        steps = [
+            "Name a folder in Hugging Face layout as the model (of the hub a gated one needs HF_TOKEN)."
+            if any(one.kind == "model" for one in self.needed)
+            else "",
+            f"Set --data-dir or ADAPTIVE_BENCH_DATA to a folder with {', '.join(files)}." if files else "",
+            "Or unset HF_HUB_OFFLINE." if answer.is_off else "Or connect to the hub, or set HF_ENDPOINT to a mirror.",
+        ]
         super().__init__(
             f"{what[0].upper()}{what[1:]} cannot be read: the Hugging Face hub {state}, and its cache here has no copy"
-            f"{f' ({reason})' if reason else ''}. "
-            + (f"{step[0].upper()}{step[1:]}, or {connect}." if step else f"{connect[0].upper()}{connect[1:]}.")
+            f"{f' ({reason})' if reason else ''}. {' '.join(filter(None, steps))}"
         )
-
-    def _names(self, kind: str) -> list[str]:
-        return list(dict.fromkeys(one.name for one in self.needed if one.kind == kind))
-
-    def _listed(self, kind: str) -> str:
-        names = self._names(kind)
-        return f"the {kind}{'s' * (len(names) > 1)} {', '.join(map(repr, names))}" if names else ""
 
 
 def raise_together(errors: Sequence[AdaptiveBenchError]) -> None:
@@ -96,17 +90,16 @@ def raise_together(errors: Sequence[AdaptiveBenchError]) -> None:
     """
     every = [one for error in errors for one in (error.errors if isinstance(error, SeveralProblems) else (error,))]
     missing = [error for error in every if isinstance(error, OutOfReach)]
-    others = list({str(error): error for error in every if not isinstance(error, OutOfReach)}.values())
-    found = [*([_together(missing)] if missing else []), *others]
+    found: list[AdaptiveBenchError] = []
+    if missing:
+        reasons = dict.fromkeys(one.reason for one in missing if one.reason)
+        needed = (need for one in missing for need in one.needed)
+        found.append(OutOfReach(needed, missing[-1].answer, "; ".join(reasons)))
+    found += {str(error): error for error in every if not isinstance(error, OutOfReach)}.values()
     if len(found) == 1:
         raise found[0] from found[0].__cause__
     if found:
         raise SeveralProblems(found)
-
-
-def _together(found: Sequence[OutOfReach]) -> OutOfReach:
-    reasons = dict.fromkeys(one.reason for one in found if one.reason)
-    return OutOfReach((need for one in found for need in one.needed), found[-1].answer, "; ".join(reasons))
 
 
 def ask() -> HubAnswer:

@@ -1,15 +1,14 @@
 """Files that the user names, written by one rule whatever the command.
 
-`-`                             standard output (`./-` is a file of that name)
+`-`, `/dev/stdout`              standard output (`./-` is a file of that name)
 a regular file, or none         the whole content by an atomic rename; an existing file keeps its permissions
 a link                          what it leads to, by this same rule
-a FIFO or a character device    written into: `/dev/stdout`, `/dev/null`, what a shell makes of `>(gzip > a.gz)`
+a FIFO or a character device    written into: `/dev/null`, what a shell makes of `>(gzip > a.gz)`
 a folder, a socket, a disk      refused
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import sys
@@ -22,8 +21,6 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic
 
 STDOUT = Path("-")
-_DESCRIPTORS = (Path("/dev/fd"), Path("/proc/self/fd"))
-_MOST_LINKS = 40  # as Linux has it
 
 
 def file(text: str | Path) -> Path:
@@ -49,10 +46,7 @@ def folder(text: str | Path) -> Path:
 def new_folder(text: str | Path) -> Path:
     """As `folder`, for one that is made at a stroke: where a link leads to nothing yet, it comes about there."""
     path = folder(text)
-    with suppress(OSError):
-        place = followed(path)
-        return path if isinstance(place, int) else place
-    return path
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def named(path: Path) -> str:
@@ -62,10 +56,8 @@ def named(path: Path) -> str:
 
 def is_stdout(path: Path | None) -> bool:
     """Whether a file goes to standard output: then messages belong on standard error."""
-    if path is None or path == STDOUT:
-        return path == STDOUT
-    with suppress(OSError):
-        return followed(path) == 1
+    with suppress(OSError, ValueError, AttributeError):  # nothing is there, or standard output is no file or closed
+        return path is not None and (path == STDOUT or os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno())))
     return False
 
 
@@ -81,16 +73,12 @@ def check(path: Path) -> None:
         UsageError: It can hold no file.
         EnvironmentProblem: It cannot be written.
     """
-    if path == STDOUT:
+    if is_stdout(path):
         return
     with _writable(path):
-        place = followed(path)
-        if isinstance(place, int):
-            return
-        mode = _mode(place)
-        _refuse_other(path, mode)
+        place, mode = _place(path)
         if mode is None or stat.S_ISREG(mode):  # it comes about beside itself, and takes its name
-            folder = next(one for one in place.absolute().parents if one.exists())
+            folder = next(one for one in place.parents if one.exists())
             with tempfile.TemporaryFile(dir=folder):  # what is missing below is made
                 pass
 
@@ -103,71 +91,38 @@ def write_bytes(path: Path, content: bytes) -> None:
         EnvironmentProblem: It cannot be written; the message says why.
         BrokenPipeError: Nobody reads standard output any more.
     """
-    if path == STDOUT:
-        if sys.stdout is None:  # as Python has it where a shell closed it: `>&-`
-            raise EnvironmentProblem("Output goes to standard output, which is closed. Name a file with -o.")
+    if path == STDOUT and sys.stdout is None:  # as Python has it where a shell closed it: `>&-`
+        raise EnvironmentProblem("Output goes to standard output, which is closed. Name a file with -o.")
+    if is_stdout(path):  # written where it stands: what was printed before comes before
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
     with _writable(path):
-        place = followed(path)
-        if isinstance(place, int):
-            sys.stdout.flush()  # what was printed before comes before
-            _into(os.dup(place), content)
-            return
-        mode = _mode(place)
-        _refuse_other(path, mode)
+        place, mode = _place(path)
         if mode is None or stat.S_ISREG(mode):
             atomic.replace_file(place, content, None if mode is None else stat.S_IMODE(mode))
         else:
-            _into(os.open(place, os.O_WRONLY | os.O_NOCTTY), content)  # never made anew: it is there
+            with os.fdopen(os.open(place, os.O_WRONLY | os.O_NOCTTY), "wb") as stream:  # never made anew: it is there
+                stream.write(content)
 
 
-def followed(path: Path) -> Path | int:
-    """Where links lead: a path that is none (nothing need be there), or the number of a descriptor of this process.
+def _place(path: Path) -> tuple[Path, int | None]:
+    """Where links lead, and the mode of what is there, if anything is.
 
     Raises:
-        OSError: They lead in a circle, or may not be followed.
+        UsageError: It is nothing that can be written to.
+        OSError: Links lead in a circle, or may not be followed.
     """
-    here = {known.resolve() for known in _DESCRIPTORS if known.exists()}
-    for _ in range(_MOST_LINKS):
-        if path.name.isdecimal() and _resolved(path.parent) in here:
-            return int(path.name)
-        if not path.is_symlink():
-            return path
-        path = path.parent / path.readlink()
-    raise _circle(path)
-
-
-def _resolved(path: Path) -> Path:
+    place = Path(os.path.realpath(path))
     try:
-        return path.resolve()
-    except RuntimeError as error:  # what Python before 3.13 makes of a circle
-        raise _circle(path) from error
-
-
-def _circle(path: Path) -> OSError:
-    return OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-
-
-def _refuse_other(path: Path, mode: int | None) -> None:
-    if mode is None or stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-        return
-    kind = "a folder" if stat.S_ISDIR(mode) else "no file, pipe or terminal"
-    raise UsageError(f"Output goes to a file, a pipe or `-`, but {str(path)!r} is {kind}. Name another one.")
-
-
-def _mode(path: Path) -> int | None:
-    try:
-        return path.stat().st_mode
+        mode = place.stat().st_mode
     except FileNotFoundError:
-        return None
-
-
-def _into(descriptor: int, content: bytes) -> None:
-    with open(descriptor, "wb") as stream:
-        stream.write(content)
+        return place, None
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        kind = "a folder" if stat.S_ISDIR(mode) else "no file, pipe or terminal"
+        raise UsageError(f"Output goes to a file, a pipe or `-`, but {str(path)!r} is {kind}. Name another one.")
+    return place, mode
 
 
 @contextmanager
@@ -175,8 +130,6 @@ def _writable(path: Path) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        if is_stdout(path):
-            raise
         raise EnvironmentProblem(f"The reader of {str(path)!r} has gone before everything was written.") from None
     except OSError as error:
         raise EnvironmentProblem(

@@ -15,11 +15,9 @@ from pydantic import (
     model_validator,
 )
 
-from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store.keys import USUAL
-from adaptive_bench.validation import LARGEST_COUNT, LARGEST_RATE
-from adaptive_bench.weight_forms import Quantization
+from adaptive_bench.validation import LARGEST_COUNT, LARGEST_RATE, Quantization, each_once, parts_of
 
 MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
 LEAST_TEMPERATURE = 1e-6  # logits over a smaller one may be infinite, and draws of them are of nothing

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.store.digest import file_digest
+from adaptive_bench.store.keys import file_digest
 
 # Raise one when its outputs move.
 FLOORS = {

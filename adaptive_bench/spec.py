@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError
-from adaptive_bench.validation import NAME
+from adaptive_bench.validation import NAME, each_once, parts_of
 
 Semantics = Literal["bench", "paper"]
 SEMANTICS: tuple[Semantics, ...] = ("bench", "paper")

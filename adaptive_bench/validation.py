@@ -1,10 +1,13 @@
-"""What is wrong with a value, in the words of a person who writes YAML or a command line, not Python."""
+"""What is wrong with a value, in the words of a person who writes YAML or a command line, not Python; and lists that
+people write, with commas between their items: no item is empty, and none stands twice.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeVar, get_args
 
 LARGEST_COUNT = 10_000_000  # of documents, tokens, rows: more was mistyped, and would never end
 LARGEST_RATE = 100.0  # of learning, of decay: more than any optimizer is given
@@ -12,7 +15,48 @@ LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
 MOST_SEEDS = 1000
 MOST_THREADS = 1024  # of a process: PyTorch starts as many as it is told
 MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
+Quantization = Literal["none", "int8", "int4", "nf4"]  # forms in which layers' weights are stored while evaluated
+QUANTIZED: tuple[Quantization, ...] = get_args(Quantization)[1:]
 NAME = re.compile(r"[A-Za-z0-9_\-]+")  # of what is registered: a method spec can say it, and a path have it
+
+Item = TypeVar("Item")
+_COMMA = re.compile(r",(?![^\[]*\])")  # those in the brackets of a method spec belong to the spec
+
+
+def parts_of(text: str) -> list[str]:
+    """The items of a text, without white space around them; none where it holds nothing but commas.
+
+    A comma may end it: `4,` is a list where `4` is a number.
+
+    Raises:
+        ValueError: Between two commas, or at the beginning, there is nothing.
+    """
+    parts = [part.strip() for part in _COMMA.split(text)]
+    if not any(parts):
+        return []
+    if not parts[-1]:
+        parts.pop()
+    if not all(parts):
+        raise ValueError("a list has an item before every comma (leave the other commas out)")
+    return parts
+
+
+def each_once(items: Iterable[Item]) -> tuple[Item, ...]:
+    """The items as they are.
+
+    Raises:
+        ValueError: One of them stands there twice, or is an empty text.
+    """
+    found = tuple(items)
+    if not all(item.strip() for item in found if isinstance(item, str)):
+        raise ValueError("no item of a list is an empty text (leave it out)")
+    for item, times in Counter(found).items():
+        if times > 1:
+            raise ValueError(
+                f"every item of a list stands there once (give {str(item)[:100]!r} once, not {times} times)"
+            )
+    return found
+
 
 _RULES = {
     "bool": "true or false is needed",

@@ -20,7 +20,7 @@ from adaptive_bench.model.static_decode import StaticSteps, why_not_static
 from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import Text
-from adaptive_bench.testing.checks.comparison import NEW_TOKENS, TOLERANCE, generated_tokens
+from adaptive_bench.testing.instruments import NEW_TOKENS, TOLERANCE, generated_tokens
 from adaptive_bench.testing.subject import Subject
 from adaptive_bench.testing.suite import Suite
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.store.savings import Point, saving_name
+from adaptive_bench.store.evaluations import Point, saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, matched_scores
 from adaptive_bench.tables.matching import mixes
 

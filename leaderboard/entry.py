@@ -22,9 +22,9 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.probed import stored_matrix
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import entry
-from adaptive_bench.store.digest import file_digest
+from adaptive_bench.store.keys import file_digest
 from adaptive_bench.store.measured import MeasuredSweep
-from adaptive_bench.store.run_files import is_entry
+from adaptive_bench.store.runs import is_entry
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings

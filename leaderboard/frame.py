@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.store.run_files import is_entry
+from adaptive_bench.store.runs import is_entry
 from adaptive_bench.tables.comparable import conditions_of
 from adaptive_bench.tables.finished import joined, made_by_other_rules, short_names
 

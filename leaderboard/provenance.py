@@ -13,7 +13,7 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store.records import Record
-from adaptive_bench.store.run_files import is_entry, output_of
+from adaptive_bench.store.runs import is_entry, output_of
 from adaptive_bench.strict_yaml import read_mapping
 
 from .entry import CONFIG, VERSIONS, Entry

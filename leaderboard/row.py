@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from adaptive_bench import registry
 from adaptive_bench.metric import metric_of
-from adaptive_bench.store.savings import Axis, MatchPhase
+from adaptive_bench.store.evaluations import Axis, MatchPhase
 from adaptive_bench.tables.comparable import Conditions, conditions_of
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.task import Task

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from adaptive_bench.errors import AdaptiveBenchError, message_of
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store import run_files
+from adaptive_bench.store import runs
 from adaptive_bench.validation import rule_of
 
 from .plain import plain
@@ -47,7 +47,7 @@ def read_of_run(path: Path) -> Any:
         Rejected: It cannot be read; with the command that writes it again.
     """
     try:
-        return run_files.read_json(path)
+        return runs.read_json(path)
     except AdaptiveBenchError as error:
         # It names paths, the command among them: longer than what a table says of itself may be.
         raise Rejected(plain(message_of(error), _LONGEST_REASON).removesuffix(".")) from error

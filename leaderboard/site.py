@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store import atomic, tidy
+from adaptive_bench.store import atomic, formats
 
 from . import dials
 from .answer import answer
@@ -119,7 +119,7 @@ def as_csv(board: Board) -> str:
 
 
 def _csv(lines: Sequence[Mapping[str, object]]) -> str:
-    return tidy.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
+    return formats.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
 
 
 def as_json(board: Board) -> str:
@@ -145,7 +145,7 @@ def downloads(board: Board) -> dict[str, bytes]:
             found |= {
                 f"{name}.csv.gz": _compressed(as_csv(some)),
                 f"{name}.json.gz": _compressed(as_json(some)),
-                f"{name}.parquet": tidy.as_parquet(some.lines),
+                f"{name}.parquet": formats.as_parquet(some.lines),
             }
             listed.append({"name": name, "model": group.name, "axis": axis, "phase": phase, "rows": len(rows)})
     index = {"schema": SCHEMA, "endings": [".csv.gz", ".json.gz", ".parquet"], "files": listed}

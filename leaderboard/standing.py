@@ -10,7 +10,7 @@ import numpy as np
 
 from adaptive_bench.metric import Metric, metric_of
 from adaptive_bench.spec import method_name
-from adaptive_bench.store.savings import saving_name
+from adaptive_bench.store.evaluations import saving_name
 from adaptive_bench.tables.comparison import rank_intervals
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.intervals import UNBOUNDED, interval

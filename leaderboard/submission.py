@@ -17,7 +17,7 @@ from adaptive_bench.runs.outcome.trained import work_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import atomic, entry
 from adaptive_bench.store.results import ending_of
-from adaptive_bench.store.run_files import is_entry, is_run, plugins_in, read_json
+from adaptive_bench.store.runs import is_entry, is_run, plugins_in, read_json
 from adaptive_bench.strict_yaml import read_mapping
 
 from .entry import ABOUT, CONFIG, METHODS, SELF_REPORTED, SUMS, About, read_entry, sums_of

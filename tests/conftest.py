@@ -205,7 +205,7 @@ def training_batch() -> "tuple[Tensor, Tensor, Tensor]":
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> "Path":
     """A tiny random Llama with a tokenizer of bytes."""
-    from adaptive_bench.testing.model_folder import write_model_folder
+    from adaptive_bench.testing.backbones import write_model_folder
 
     return write_model_folder(tmp_path_factory.mktemp("model"))
 

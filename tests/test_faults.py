@@ -42,14 +42,10 @@ def raised(call):
 
 
 def test_a_line_of_a_plugin_is_named(plugin):
-    found = faults.explained(raised(plugin("def mine():\n    return 1 / 0\n")))
-    assert isinstance(found, PluginFault)
-    assert "mine.py, line 4, in mine" in str(found) and "ZeroDivisionError" in str(found)
-
-
-def test_the_innermost_line_of_a_plugin_counts_although_a_library_raised(plugin):
+    """The innermost one, although a library raised."""
     found = faults.explained(raised(plugin("def mine():\n    import json\n    return json.loads('{')\n")))
-    assert "mine.py, line 5, in mine" in str(found)
+    assert isinstance(found, PluginFault)
+    assert "mine.py, line 5, in mine" in str(found) and "JSONDecodeError" in str(found)
 
 
 def test_what_a_plugin_error_was_turned_into_is_still_its_fault(plugin):
@@ -67,10 +63,12 @@ def test_what_a_plugin_error_was_turned_into_is_still_its_fault(plugin):
 def test_other_errors_are_the_machine_or_a_suspect_or_ours():
     full = OSError(errno.ENOSPC, "No space left on device")
     assert isinstance(faults.explained(full), EnvironmentProblem)
-    assert isinstance(faults.explained(OSError(errno.ELOOP, "Too many levels of links")), EnvironmentProblem)
-    assert isinstance(faults.explained(MemoryError()), EnvironmentProblem)
-    assert isinstance(faults.explained(RuntimeError("Symlink loop from 'a.py'")), EnvironmentProblem)
+    for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 9 bytes")):
+        found = faults.explained(error)
+        assert isinstance(found, EnvironmentProblem) and "Memory ran out" in message_of(found)
     assert isinstance(faults.explained(KeyError("x")), Defect)
+    ours = raised(lambda: importlib.import_module("adaptive_bench.no_such_module"))
+    assert isinstance(faults.explained(ours), Defect)
     blamed = faults.explained(KeyError("x"), "the method 'mine'")
     assert isinstance(blamed, PluginFault) and "the method 'mine'" in str(blamed)
     blamed = faults.explained(KeyError("x"), "the task 'mine'")
@@ -101,7 +99,6 @@ def test_several_problems_have_the_code_of_the_gravest():
     [
         ({"torch.py": "raise ImportError('libcudart.so: no such file')"}, "libcudart.so: no such file"),
         ({"lm_eval.py": "import nowhere_at_all"}, "No module named 'nowhere_at_all'"),
-        ({"transformers/__init__.py": "import transformers.gone"}, "No module named 'transformers.gone'"),
     ],
 )
 def test_a_package_that_cannot_be_imported_is_no_defect(tmp_path, files, said):
@@ -119,23 +116,6 @@ def test_a_package_that_cannot_be_imported_is_no_defect(tmp_path, files, said):
     told = " ".join(done.stderr.split())
     assert done.returncode == 1 and "Environment problem" in told and "defect" not in told.lower()
     assert said in told and "-m pip install" in told
-
-
-def test_a_module_of_our_own_that_is_not_there_is_a_defect():
-    error = raised(lambda: importlib.import_module("adaptive_bench.no_such_module"))
-    assert isinstance(faults.explained(error), Defect)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
-    ],
-)
-def test_memory_that_runs_out_is_the_machines(error):
-    found = faults.explained(error)
-    assert isinstance(found, EnvironmentProblem) and "Memory ran out" in message_of(found)
 
 
 def test_what_we_say_of_a_plugins_call_stays_as_it_is(plugin):

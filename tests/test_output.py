@@ -33,16 +33,14 @@ def test_a_file_is_replaced_whole_and_keeps_its_permissions(tmp_path):
     assert [path.name for path in file.parent.iterdir()] == ["results.csv"]
 
 
-@pytest.mark.parametrize("exists", [True, False])
-def test_a_link_stays_and_its_target_is_replaced(tmp_path, exists):
+def test_a_link_stays_and_its_target_is_replaced(tmp_path):
     target, between, link = tmp_path / "below" / "target.csv", tmp_path / "between", tmp_path / "link"
     target.parent.mkdir()
-    if exists:
-        target.write_text("before")
     between.symlink_to("below/target.csv")
     link.symlink_to(between)
-    output.write_text(link, TEXT)
-    assert link.is_symlink() and between.is_symlink() and target.read_text() == TEXT
+    for text in ("before", TEXT):
+        output.write_text(link, text)
+        assert link.is_symlink() and between.is_symlink() and target.read_text() == text
     assert not target.is_symlink() and [path.name for path in target.parent.iterdir()] == ["target.csv"]
 
 
@@ -66,23 +64,7 @@ def test_a_device_is_written_into(tmp_path):
     assert stat.S_ISCHR(Path(os.ttyname(terminal)).lstat().st_mode)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes")
-def test_a_device_node_is_not_replaced(tmp_path):
-    null, full = tmp_path / "null", tmp_path / "full"
-    try:
-        os.mknod(null, stat.S_IFCHR | 0o666, os.makedev(1, 3))
-        os.mknod(full, stat.S_IFCHR | 0o666, os.makedev(1, 7))
-        null.write_text("")
-    except OSError:
-        pytest.skip("device nodes cannot be made or used here")
-    output.write_text(null, TEXT)
-    assert null.is_char_device() and null.stat().st_rdev == os.makedev(1, 3)
-    with pytest.raises(EnvironmentProblem, match=r"full.*No space left"):
-        output.write_text(full, TEXT)
-    assert full.is_char_device()
-
-
-@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
 def test_standard_output_is_written_where_it_stands(tmp_path, name):
     """In the middle of a file as in a pipe: what is there before and after stays."""
     if name != "-" and not Path(name).exists():
@@ -121,7 +103,7 @@ def test_what_can_hold_no_file_is_refused_and_stays(tmp_path):
             output.write_text(tmp_path / "folder", TEXT)
         with pytest.raises(UsageError, match="no file, pipe or terminal"):
             output.write_text(tmp_path / "socket", TEXT)
-    with pytest.raises(EnvironmentProblem, match="circle"):
+    with pytest.raises(EnvironmentProblem, match="symbolic links"):
         output.write_text(tmp_path / "circle", TEXT)
     (tmp_path / "file").touch()
     with pytest.raises(EnvironmentProblem, match="name another file"):

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from adaptive_bench.live_display import RichReporter, open_reporter
-from adaptive_bench.progress import EtaEstimator, PlainReporter, SilentReporter, duration
+from adaptive_bench.progress import EtaEstimator, PlainReporter, duration
 
 
 class Clock:
@@ -56,14 +56,9 @@ def test_given_up_work_is_not_shown_as_done(clock):
     with pytest.raises(KeyboardInterrupt), PlainReporter(stream).task("train", total=5) as meter:
         meter.advance(2)
         raise KeyboardInterrupt
-    assert stream.getvalue() == "train: 2/5 in 0:00\n"
-
-
-def test_nothing_is_said_of_work_that_there_is_none_of(clock):
-    stream = io.StringIO()
-    with PlainReporter(stream).task("train base", total=0):
+    with PlainReporter(stream).task("train base", total=0):  # nothing is said of work that there is none of
         pass
-    assert stream.getvalue() == ""
+    assert stream.getvalue() == "train: 2/5 in 0:00\n"
 
 
 def test_live_display_shows_nested_work_and_its_own_lines():
@@ -79,14 +74,6 @@ def test_live_display_shows_nested_work_and_its_own_lines():
         reporter.progress.refresh()
     text = stream.getvalue()
     assert all(part in text for part in ("all", "train [x]", "1/2", "loss 0.5", "batch halved [to 16]"))
-
-
-def test_silent_reporter_takes_everything(capsys):
-    reporter = SilentReporter()
-    with reporter.task("train", total=1) as meter:
-        meter.advance(1, loss=1.0)
-    reporter.line("nothing")
-    assert capsys.readouterr() == ("", "")
 
 
 def test_no_terminal_means_plain_lines(capsys):

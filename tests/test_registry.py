@@ -37,11 +37,7 @@ def test_unknown_name_suggests_the_closest(monkeypatch):
     _install(monkeypatch, ("gateskip", "pathlib:Path"))
     with pytest.raises(UsageError, match=r"No method is called 'gateskp'. Did you mean 'gateskip'\?"):
         registry.get("methods", "gateskp")
-
-
-def test_unknown_name_without_a_close_one_lists_what_there_is(monkeypatch):
-    _install(monkeypatch, ("gateskip", "pathlib:Path"), ("mod", "pathlib:Path"))
-    with pytest.raises(UsageError, match=r"Known: gateskip, mod\."):
+    with pytest.raises(UsageError, match=r"Known: gateskip\."):
         registry.get("methods", "zzz")
 
 
@@ -117,11 +113,6 @@ def test_a_file_that_registers_nothing_is_told_how(tmp_path):
         registry.load_plugin(tmp_path / "empty.py")
 
 
-def test_unknown_group_is_an_error():
-    with pytest.raises(PluginFault, match="got 'metods'"):
-        registry.register("metods", "x")
-
-
 @pytest.mark.parametrize(
     ("name", "said"), [("absent.py", r"there is no '.*absent.py'"), ("notes.txt", r"notes.txt'. Name one that ends")]
 )
@@ -131,7 +122,7 @@ def test_plugin_must_be_a_python_file(tmp_path, name, said):
         registry.load_plugin(tmp_path / name)
 
 
-@pytest.mark.parametrize("source", ["import no_such_module", "def broken(:", "1 / 0", "import sys\nsys.exit(3)"])
+@pytest.mark.parametrize("source", ["def broken(:", "import sys\nsys.exit(3)"])
 def test_plugin_that_cannot_be_imported_is_named(tmp_path, source):
     file = tmp_path / "broken.py"
     file.write_text(source)
@@ -156,6 +147,7 @@ def test_the_file_of_a_name_is_found_without_importing_it(tmp_path, monkeypatch)
     ("call", "said"),
     [
         ("register('mine', 'methods')", r"got 'mine'\. The group comes first: register\('methods', 'mine'\)"),
+        ("register('metods', 'a')", "got 'metods'"),
         ("register('methods', 'a b')", "got 'a b'. Choose one like 'my_method'"),
     ],
 )

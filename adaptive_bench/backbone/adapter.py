@@ -20,7 +20,7 @@ from adaptive_bench.backbone.family import find_family
 from adaptive_bench.backbone.step import RotaryTables, StepArithmetic, query_width
 from adaptive_bench.backbone.weights import quantize_layers, stored_bytes
 from adaptive_bench.errors import UsageError
-from adaptive_bench.weight_forms import Quantization
+from adaptive_bench.validation import Quantization
 
 ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
 _PARTS = (*(f"self_attn.{name}_proj" for name in "qkvo"), "mlp.down_proj")

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.weight_forms import Quantization
+from adaptive_bench.validation import Quantization
 
 _PER_AXIS = 8  # values that a sample takes along each axis of a tensor, at least
 

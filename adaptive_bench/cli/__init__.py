@@ -3,7 +3,7 @@
 import sys
 
 from adaptive_bench.cli import interrupts
-from adaptive_bench.lazy import loader
+from adaptive_bench.startup import loader
 
 __getattr__ = loader(__name__, dict.fromkeys(("COMMANDS", "app"), "adaptive_bench.cli.commands"))
 

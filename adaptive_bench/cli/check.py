@@ -78,7 +78,7 @@ def check(
     from adaptive_bench.model.hardware import find_device
     from adaptive_bench.testing import check_specs
     from adaptive_bench.testing.backbones import FAMILIES
-    from adaptive_bench.testing.capabilities import write_matrix
+    from adaptive_bench.testing.report import write_matrix
 
     place = find_device(device)
     torch.set_num_threads(1)  # tiny matrices: more threads only get in each other's way
@@ -94,7 +94,7 @@ def check(
 
 def _specs(methods: list[str], everything: bool) -> list[MethodSpec]:
     """A bare name stands for all specs of the method, anything else for itself."""
-    from adaptive_bench.testing.variants import method_specs
+    from adaptive_bench.testing.suite import method_specs
 
     if everything == bool(methods):
         raise UsageError(

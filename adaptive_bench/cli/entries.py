@@ -16,9 +16,7 @@ from adaptive_bench.cli.tables import fitting
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.run_files import read_json
-from adaptive_bench.store.runs import quoted_name
-from adaptive_bench.store.shelves import DEFAULT_OUT, is_output
+from adaptive_bench.store.runs import DEFAULT_OUT, is_output, quoted_name, read_json
 from adaptive_bench.store.timings import BATCHES
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of

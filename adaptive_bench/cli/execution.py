@@ -18,12 +18,11 @@ from adaptive_bench.errors import EnvironmentProblem, Interrupted, SeveralProble
 from adaptive_bench.live_display import open_reporter
 from adaptive_bench.progress import let_go, say
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.run_files import run_command
-from adaptive_bench.store.runs import quoted_name
+from adaptive_bench.store.runs import quoted_name, run_command
 from adaptive_bench.tables.finished import QUICK_NOTE
 
 if TYPE_CHECKING:
-    from adaptive_bench.jobs.failure import Failure
+    from adaptive_bench.jobs.job import Failure
     from adaptive_bench.progress import Reporter
     from adaptive_bench.runs import RunOutcome, Shard
 

@@ -14,9 +14,9 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Out, named, run_names
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
+from adaptive_bench.store.formats import as_csv, as_json, as_parquet
 from adaptive_bench.store.results import finished_runs, tidy_rows, why_empty
-from adaptive_bench.store.shelves import DEFAULT_OUT
-from adaptive_bench.store.tidy import as_csv, as_json, as_parquet
+from adaptive_bench.store.runs import DEFAULT_OUT
 
 
 class Form(StrEnum):
@@ -75,7 +75,7 @@ def export(
 
 def _export_lm_eval(runs: list[Path], to: Path) -> None:
     """One results file for each model (method, training, saving) of each run, in folders as lm-eval writes them."""
-    from adaptive_bench.store.lm_eval_results import lm_eval_files
+    from adaptive_bench.store.formats import lm_eval_files
 
     if output.is_stdout(to):
         raise UsageError("Results files of lm-eval are written into a folder, got standard output. Name one with -o.")

@@ -18,11 +18,11 @@ from adaptive_bench.cli.values import is_share, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.spec import parse_specs
-from adaptive_bench.store.shelves import DEFAULT_OUT
+from adaptive_bench.store.runs import DEFAULT_OUT
 
 if TYPE_CHECKING:
     from adaptive_bench.headroom.subject import Subjects
-    from adaptive_bench.inspection.study import Inspection, Text
+    from adaptive_bench.inspection.decisions import Inspection, Text
 
 FORMS = (".html", ".csv", ".parquet", ".json")
 
@@ -83,9 +83,8 @@ def inspect(
     registry.load_plugins(plugin)
     from adaptive_bench.cli.inspect_table import paper_shown, shown
     from adaptive_bench.headroom.subject import find_subjects
+    from adaptive_bench.inspection.decisions import inspect_texts, one_text, record_of
     from adaptive_bench.inspection.gate_analysis import gate_analysis
-    from adaptive_bench.inspection.record import record_of
-    from adaptive_bench.inspection.study import inspect_texts, one_text
 
     names, root = ([], data_dir) if tasks is None else tasks_and_data(tasks, data_dir)
     specs = [] if methods is None else parse_specs(methods)
@@ -155,7 +154,7 @@ def _texts_of(
     subjects: Subjects, names: list[str], limit: int, num_fewshot: int | None, data_dir: Path | None
 ) -> list[Text]:
     """Documents of tasks with the answers that the first model writes with nothing skipped, or that are given."""
-    from adaptive_bench.headroom.texts import collect_texts
+    from adaptive_bench.headroom.asking import collect_texts
     from adaptive_bench.live_display import open_reporter
 
     model, texts = subjects.models[0], []
@@ -178,7 +177,7 @@ def _texts_of(
 
 
 def _write_table(found: Inspection, to: Path) -> None:
-    from adaptive_bench.inspection.study import tidy
+    from adaptive_bench.inspection.decisions import tidy
 
     table = tidy(found)
     content = table.to_csv(index=False, lineterminator="\n").encode() if to.suffix == ".csv" else table.to_parquet()

@@ -12,8 +12,7 @@ from adaptive_bench import registry
 from adaptive_bench.cli.named_run import Out, Runs
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store.results import ending_of, read_table
-from adaptive_bench.store.runs import newest, tables
-from adaptive_bench.store.shelves import DEFAULT_OUT
+from adaptive_bench.store.runs import DEFAULT_OUT, newest, tables
 from adaptive_bench.tables.finished import Row, joined, made_by_other_rules, not_to_be_quoted, phase_of
 
 _COUNTED = ("net", "core", "tokens")  # in every phase; the others pooled only

@@ -16,9 +16,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.strict import Command, keyword
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.run_files import plugins_in
-from adaptive_bench.store.runs import LAST, find_run, run_folders
-from adaptive_bench.store.shelves import DEFAULT_OUT
+from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, plugins_in, run_folders
 
 if TYPE_CHECKING:
     from adaptive_bench.store.manifest import Manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 
-from adaptive_bench.notices import QUIET, silence
+from adaptive_bench.startup import QUIET, silence
 
 _SETTINGS = {
     QUIET: "1",

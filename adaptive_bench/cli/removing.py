@@ -10,13 +10,12 @@ import typer
 from adaptive_bench.cli.named_run import Out, Run
 from adaptive_bench.cli.tables import fitting
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.runs import check_output, run_name
-from adaptive_bench.store.shelves import DEFAULT_OUT
+from adaptive_bench.store.runs import DEFAULT_OUT, check_output, run_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adaptive_bench.store.removal import Removable
+    from adaptive_bench.store.inventory import Removable
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, with sizes, and delete nothing.")]
@@ -27,7 +26,7 @@ def rm(run: Run, yes: Yes = False, dry_run: DryRun = False) -> None:
 
     What other runs, trainings that start from it or trials share with it stays.
     """
-    from adaptive_bench.store.removal import of_run
+    from adaptive_bench.store.inventory import of_run
 
     _delete(of_run(run), f"the run {run_name(run)}", yes, dry_run)
 
@@ -49,7 +48,7 @@ def clean(
 
     Nothing that a run of the folder refers to is deleted. A run that was moved out of the folder is not asked.
     """
-    from adaptive_bench.store.removal import of_output
+    from adaptive_bench.store.inventory import of_output
 
     check_output(out)
     found = of_output(out, trials=trials)
@@ -62,7 +61,7 @@ def clean(
 
 
 def _delete(found: Sequence[Removable], what: str, yes: bool, dry_run: bool) -> None:
-    from adaptive_bench.store.removal import remove
+    from adaptive_bench.store.inventory import remove
 
     typer.echo(fitting([{"folder": str(one.folder), "what": one.what, "MB": _mb(one.size_bytes)} for one in found]))
     total = f"{len(found)} folder(s), {_mb(sum(one.size_bytes for one in found))} MB"

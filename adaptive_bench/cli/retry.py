@@ -12,7 +12,7 @@ from adaptive_bench.cli.named_run import Run, naming_plugins
 from adaptive_bench.cli.strict import Debug
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.run_files import plugins_in
+from adaptive_bench.store.runs import plugins_in
 
 
 def retry(

@@ -16,9 +16,9 @@ from adaptive_bench.cli.failures import paragraph
 from adaptive_bench.cli.named_run import Run, manifest_of
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
+from adaptive_bench.store.evaluations import COUNTED, saving_name
 from adaptive_bench.store.results import read_run
 from adaptive_bench.store.runs import run_name
-from adaptive_bench.store.savings import COUNTED, saving_name
 
 if TYPE_CHECKING:
     from adaptive_bench.store.evaluations import Evaluation, Sample
@@ -149,7 +149,7 @@ def documents(
     """The documents all these evaluations have measured, at the point of each that is next to a saving.
 
     Args:
-        axis: Name of the saving (`store.savings.saving_name`).
+        axis: Name of the saving (`store.evaluations.saving_name`).
 
     Raises:
         EnvironmentProblem: Nothing is measured.

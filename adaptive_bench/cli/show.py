@@ -17,9 +17,16 @@ from adaptive_bench.cli.named_run import named, run_names
 from adaptive_bench.cli.program import pasteable
 from adaptive_bench.cli.tables import fitting, terminal_width, wrapped
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
-from adaptive_bench.store.run_files import check_run, is_run, plugins_in, read_json, run_command
-from adaptive_bench.store.runs import retry_command, run_name
-from adaptive_bench.store.shelves import out_option
+from adaptive_bench.store.runs import (
+    check_run,
+    is_run,
+    out_option,
+    plugins_in,
+    read_json,
+    retry_command,
+    run_command,
+    run_name,
+)
 
 if TYPE_CHECKING:
     from adaptive_bench.tables.dials import DialLine

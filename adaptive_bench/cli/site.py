@@ -13,8 +13,7 @@ from adaptive_bench.cli.leaderboard import AXES, PHASES, check_value
 from adaptive_bench.cli.named_run import Out, Runs
 from adaptive_bench.cli.waiting import READING_TABLES, waiting
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.runs import newest, tables, tables_below
-from adaptive_bench.store.shelves import DEFAULT_OUT
+from adaptive_bench.store.runs import DEFAULT_OUT, newest, tables, tables_below
 
 
 def build(

@@ -23,7 +23,7 @@ from adaptive_bench.cli.studies import (
 from adaptive_bench.cli.values import is_count, numbers_value
 from adaptive_bench.cli.waiting import load_libraries
 from adaptive_bench.errors import Interrupted, UsageError
-from adaptive_bench.store.shelves import DEFAULT_OUT
+from adaptive_bench.store.runs import DEFAULT_OUT
 from adaptive_bench.validation import MOST_THREADS
 
 _PRECISIONS = ("fp32", "bf16")

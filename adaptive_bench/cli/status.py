@@ -29,7 +29,7 @@ def status(
     `stopped` is work whose process is gone, `partial` work that was interrupted: the command of its run goes on with
     both.
     """
-    from adaptive_bench.store.overview import pieces
+    from adaptive_bench.store.inventory import pieces
 
     check_output(out)
     while True:

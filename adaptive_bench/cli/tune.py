@@ -11,7 +11,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
 from adaptive_bench.cli.program import pasteable
-from adaptive_bench.store.shelves import DEFAULT_OUT
+from adaptive_bench.store.runs import DEFAULT_OUT
 from adaptive_bench.validation import MOST_SEEDS
 
 if TYPE_CHECKING:

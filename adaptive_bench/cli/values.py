@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError, one_line
-from adaptive_bench.validation import LARGEST_COUNT
+from adaptive_bench.validation import LARGEST_COUNT, each_once, parts_of
 
 Number = TypeVar("Number", int, float)
 Item = TypeVar("Item")

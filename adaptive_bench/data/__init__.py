@@ -1,13 +1,13 @@
 """Data sets: found in a folder of local files by one rule, or on the Hugging Face hub, and read to the last row."""
 
-from adaptive_bench.data.draw import draw, held_out
-from adaptive_bench.data.files import read_lines
-from adaptive_bench.data.folders import MissingData, Place, find_place, folder_names
-from adaptive_bench.data.source import (
+from adaptive_bench.data.folders import MissingData, Place, find_place, folder_names, read_lines
+from adaptive_bench.data.sources import (
     Row,
     Source,
     data_root,
+    draw,
     harness_splits,
+    held_out,
     local_splits,
     read_rows,
     read_several,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adaptive_bench.docs.drawing import Drawing
-from adaptive_bench.store.savings import Point
+from adaptive_bench.store.evaluations import Point
 from adaptive_bench.tables.matching import match
 
 LEVELS = (0.15, 0.4)  # of saved net FLOPs; the second one lies beyond what was measured

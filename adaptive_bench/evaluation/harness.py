@@ -23,7 +23,7 @@ from adaptive_bench.model import AdaptiveModel, stored_calibration
 from adaptive_bench.model.hardware import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.source import code_of
-from adaptive_bench.store.digest import digests
+from adaptive_bench.store.keys import digests
 
 _DEFAULT_BATCH = 16
 NAME = "adaptive"

@@ -14,7 +14,7 @@ from lm_eval.tasks._yaml_loader import load_yaml
 
 from adaptive_bench.data import Source, find_place, folder_names
 from adaptive_bench.hub import Needed
-from adaptive_bench.store.shelves import is_output
+from adaptive_bench.store.runs import is_output
 
 _EVALUATED = ("test_split", "validation_split")
 _SHOWN = ("fewshot_split", "training_split", "validation_split", "test_split")  # in lm-eval's order of preference

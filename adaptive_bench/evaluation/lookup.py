@@ -42,7 +42,7 @@ from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.shots import keep_apart, shown_split
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.hub import hub_or_cache
-from adaptive_bench.store.digest import file_digest
+from adaptive_bench.store.keys import file_digest
 from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup, check_registered
 
 # The paper's levels for the two kinds of task.

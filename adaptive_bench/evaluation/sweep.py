@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from adaptive_bench.store.savings import Point
+from adaptive_bench.store.evaluations import Point
 
 # Points the sweep may add to the first grid to reach the levels, and to come close to one of them on either side.
 EXTRA_POINTS, CLOSER_POINTS = 6, 2

@@ -22,7 +22,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from adaptive_bench.engine.layer_loop import run_layers
-from adaptive_bench.headroom.texts import TaskText, text_batches
+from adaptive_bench.headroom.asking import TaskText, text_batches
 from adaptive_bench.model.interventions import prescribed_model
 from adaptive_bench.progress import Reporter
 

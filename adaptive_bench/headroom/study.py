@@ -16,12 +16,20 @@ import torch
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.headroom.document_oracle import Askings, Floats, at_saving
-from adaptive_bench.headroom.exit_oracle import online_exits
-from adaptive_bench.headroom.repetitions import Asked, Asker, Asking, LinesOnly, another_asking, why_asked_once
+from adaptive_bench.headroom.asking import (
+    Asked,
+    Asker,
+    Asking,
+    LinesOnly,
+    TaskText,
+    another_asking,
+    collect_texts,
+    text_batches,
+    why_asked_once,
+)
+from adaptive_bench.headroom.oracles import Askings, Floats, at_saving, online_exits
 from adaptive_bench.headroom.static_sets import LayerSet, StaticSets, next_nested
 from adaptive_bench.headroom.subject import Subject
-from adaptive_bench.headroom.texts import TaskText, collect_texts, text_batches
 from adaptive_bench.method import KVPolicy
 from adaptive_bench.metric import Metric
 from adaptive_bench.model.interventions import SHARE, SiteCosts, site_costs, static_model

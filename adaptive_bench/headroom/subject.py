@@ -20,9 +20,8 @@ from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
-from adaptive_bench.store.digest import folder_digest
-from adaptive_bench.store.runs import LAST, find_run, run_folders
-from adaptive_bench.store.shelves import DEFAULT_OUT
+from adaptive_bench.store.keys import folder_digest
+from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, run_folders
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -18,8 +18,8 @@ import numpy as np
 from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.subject import Subjects
 from adaptive_bench.inspection import statistics
-from adaptive_bench.inspection.study import Inspection, Point, Reading, Text, inspect_texts
-from adaptive_bench.inspection.token_kinds import kinds_of
+from adaptive_bench.inspection.decisions import Inspection, Point, Reading, Text, inspect_texts
+from adaptive_bench.inspection.statistics import kinds_of
 from adaptive_bench.model.text_decisions import visible
 
 SOURCE = "The gate analysis of the GateSkip paper (appendix, Llama-3.2-1B)"

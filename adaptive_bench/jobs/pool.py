@@ -22,13 +22,11 @@ import torch
 
 from adaptive_bench import registry, spawn, stopping
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
-from adaptive_bench.jobs.failure import Failure
-from adaptive_bench.jobs.job import Job, JobGroup, JobT, plugins_of
-from adaptive_bench.jobs.plugins import named_plugins
-from adaptive_bench.jobs.progress_queue import ProgressQueue
-from adaptive_bench.jobs.watchdog import NO_LIMITS, Limits, Watch
+from adaptive_bench.jobs.job import Failure, Job, JobGroup, JobT, named_plugins, plugins_of, run_job
+from adaptive_bench.jobs.overall_progress import OverallProgress
+from adaptive_bench.jobs.watchdog import NO_LIMITS, Limits, Watch, watched
 from adaptive_bench.jobs.worker import GRACE_S as _GRACE_S
-from adaptive_bench.jobs.worker import run_in_worker, start_worker
+from adaptive_bench.jobs.worker import ProgressQueue, run_in_worker, start_worker
 from adaptive_bench.progress import JobFinished, Reporter
 
 _LOOK_S = 1.0  # between two looks whether the parent was asked to stop
@@ -103,10 +101,6 @@ class _Worker:
         self.process = next(iter(self.pool._processes.values()), None)  # nobody else names it before Python 3.14
         return future
 
-    def _moved(self) -> None:
-        if self.watch is not None:
-            self.watch.moved()
-
     def replace(self) -> int | None:
         """Another process in place of this one, whose exit code it gives back."""
         code = self.close()
@@ -127,7 +121,7 @@ class _Worker:
 
     def _start(self) -> None:
         self.process, self.plugins = None, set[str]()  # whose methods it worked for
-        self.sender = self.queue.sender(self.context, self._moved)
+        self.sender = self.queue.sender(self.context, lambda: None if self.watch is None else self.watch.moved())
         self.pool = ProcessPoolExecutor(1, self.context, start_worker, (self.sender, *self.arguments))
 
 
@@ -207,3 +201,33 @@ def _how(code: int | None) -> str:
     if code is None or code < 0:
         return "" if code is None else f" by the signal {signal.Signals(-code).name}"
     return f" with the exit code {code}"
+
+
+def run_groups(groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: int, limits: Limits) -> list[Failure]:
+    """Do groups of jobs; gives back what could not be done. Work that fails does not stop the rest; only what builds on
+    it is left out.
+
+    Args:
+        workers: Processes to use at once. One is this process itself, unless methods of plugins are among the jobs:
+            these, and then ours too, have processes of their own (`jobs.pool`).
+        limits: Of each job; one that never ends is ended from outside.
+    """
+    jobs = [job for group in groups for job in group.jobs]
+    with OverallProgress(reporter, [job.estimate for job in jobs], workers) as overall:
+        if workers == 1 and limits.timeout_s is None and not any(map(plugins_of, jobs)):
+            return _one_after_the_other(groups, overall, limits)
+        return in_parallel(groups, overall, workers, limits)
+
+
+def _one_after_the_other(groups: Sequence[JobGroup[JobT]], reporter: Reporter, limits: Limits) -> list[Failure]:
+    failures = []
+    for group in groups:
+        for job in group.jobs:
+            with watched(job, limits, reporter) as noting:
+                found = run_job(job, noting)
+            failures += found
+            for failure in found:
+                reporter.line(f"Failed: {failure}")
+            if found and job is group.first:
+                break
+    return failures

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 
 from adaptive_bench.errors import CellTimeout
-from adaptive_bench.jobs.failure import Failure
-from adaptive_bench.jobs.job import Job
+from adaptive_bench.jobs.job import Failure, Job
 from adaptive_bench.progress import Event, Line, Reporter, duration
 
 _LOOK_S = 1.0  # between two looks

@@ -1,22 +1,127 @@
-"""The side of a worker process: how it gets ready, works, and ends with the process that started it."""
+"""The side of a worker process: how it gets ready, works, tells of it, and ends with the process that started it.
+
+Each worker has a pipe of its own for its events: one that is killed in the middle of an event, or with a lock in its
+hand, silences nobody else.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from pathlib import Path
+from types import TracebackType
 
 import torch
 
 from adaptive_bench import free_memory, registry, stopping
-from adaptive_bench.jobs.failure import Failure
-from adaptive_bench.jobs.job import Job, run_job
-from adaptive_bench.jobs.progress_queue import RemoteReporter
-from adaptive_bench.jobs.stdout_forwarder import StdoutForwarder
+from adaptive_bench.errors import one_line
+from adaptive_bench.jobs.job import Failure, Job, run_job
+from adaptive_bench.progress import Event, Line, Reporter, TaskFinished, TaskStarted
+
+
+class RemoteReporter(Reporter):
+    """The reporter of a worker process."""
+
+    def __init__(self, sender: Connection) -> None:
+        self._sender = sender
+        self._lock = threading.Lock()
+
+    def emit(self, event: Event) -> None:
+        """Send an event, if somebody listens."""
+        with self._lock, suppress(OSError):
+            self._sender.send(event)
+
+
+class ProgressQueue(AbstractContextManager["ProgressQueue"]):
+    """Gives a reporter of this process the events of workers; at its end it has all of them."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    def sender(self, context: BaseContext, moved: Callable[[], None] = lambda: None) -> Connection:
+        """The end of a new pipe for a worker. Close it here when the worker is gone.
+
+        Args:
+            moved: Called whenever the worker has got further; what it merely says is no progress.
+        """
+        listener, sender = context.Pipe(duplex=False)
+        thread = threading.Thread(target=self._listen, args=(listener, moved), daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return sender
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _listen(self, listener: Connection, moved: Callable[[], None]) -> None:
+        open_tasks: dict[str, None] = {}
+        with suppress(EOFError, OSError):  # it is gone, perhaps in the middle of an event
+            while True:
+                event: Event = listener.recv()
+                if not isinstance(event, Line):
+                    moved()
+                if isinstance(event, TaskStarted):
+                    open_tasks[event.task] = None
+                if isinstance(event, TaskFinished):
+                    open_tasks.pop(event.task, None)
+                with self._lock:
+                    self._reporter.emit(event)
+        with self._lock:
+            for task in open_tasks:
+                self._reporter.emit(TaskFinished(task))
+
+
+_MOST_LINES = 50
+_LONGEST = 300  # characters of a line
+_BUFFER = 10_000  # of a line whose end has not come
+
+
+class StdoutForwarder(io.TextIOBase):
+    """A stream for `print` whose lines go to a reporter, without what a terminal would act on.
+
+    Plugins may print anything: escapes that rewrite the screen, megabytes. What is cut or left out is said.
+    """
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
+        self._begun = ""
+        self._lines = 0
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Keep what has no end yet, tell what has."""
+        *whole, self._begun = (self._begun + text[: 4 * _BUFFER]).split("\n")
+        self._begun = self._begun[:_BUFFER]
+        for line in whole:
+            self._tell(line)
+        return len(text)
+
+    def _tell(self, line: str) -> None:
+        shown = one_line(line, _LONGEST)
+        if not shown:
+            return
+        self._lines += 1
+        if self._lines <= _MOST_LINES:
+            self.reporter.line(shown)
+        elif self._lines == _MOST_LINES + 1:
+            self.reporter.line(f"More than {_MOST_LINES} lines were printed during the run; the others are left out.")
+
 
 GRACE_S = 10.0  # that a stopped worker has to write down where it stands
 _reporter: RemoteReporter | None = None

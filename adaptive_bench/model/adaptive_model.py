@@ -24,8 +24,8 @@ from adaptive_bench.model.hub_models import Pretrained, fetched, is_hub_id, mode
 from adaptive_bench.model.hugging_face import HuggingFaceModel, why_no_backbone
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.checkpoints import find_trained
-from adaptive_bench.store.shelves import DEFAULT_OUT
+from adaptive_bench.store.manifest import find_trained
+from adaptive_bench.store.runs import DEFAULT_OUT
 
 
 class AdaptiveModel(HuggingFaceModel):

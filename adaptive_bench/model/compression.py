@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.adaptive_model import AdaptiveModel
 from adaptive_bench.model.text_decisions import recorded_decisions
-from adaptive_bench.weight_forms import Quantization
+from adaptive_bench.validation import Quantization
 
 _TOKENS = 64  # of a probe: a share of tokens that skips shows
 _ROUNDING = (

@@ -20,7 +20,7 @@ from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.hugging_face import HuggingFaceModel
 from adaptive_bench.model.stored_calibration import POOLED
-from adaptive_bench.store.digest import changed, digests
+from adaptive_bench.store.keys import changed, digests
 
 
 @dataclass(frozen=True)

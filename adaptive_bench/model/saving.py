@@ -31,9 +31,9 @@ from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.store.checkpoints import make_again
-from adaptive_bench.store.digest import changed, digests
-from adaptive_bench.store.run_files import is_run
+from adaptive_bench.store.keys import changed, digests
+from adaptive_bench.store.manifest import make_again
+from adaptive_bench.store.runs import is_run
 
 _SCHEMA = 1
 _ABOUT, _TENSORS, _BACKBONE, _ADAPTERS = "adaptive.json", "method.safetensors", "backbone", "adapters"

@@ -24,7 +24,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import Method
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.store.checkpoints import is_of_run, make_again
+from adaptive_bench.store.manifest import is_of_run, make_again
 
 POOLED: Final = "pooled"
 FOLDER, _SUFFIX, _ABOUT = "calibration", ".safetensors", "about"

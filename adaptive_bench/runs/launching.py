@@ -13,7 +13,7 @@ from adaptive_bench.jobs.launchers import LaunchRequest, LaunchResult
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.work.waiting import wait_for_others
-from adaptive_bench.store.run_files import run_command
+from adaptive_bench.store.runs import run_command
 
 Launcher = Callable[[LaunchRequest], LaunchResult]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from adaptive_bench import processes, spawn
 from adaptive_bench.config import RunConfig
-from adaptive_bench.jobs.stdout_forwarder import StdoutForwarder
+from adaptive_bench.jobs.worker import StdoutForwarder
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.registry import check_name
 from adaptive_bench.runs.computation import compute

@@ -8,7 +8,7 @@ from pathlib import Path
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.job import Failure
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.checks.preflight import Preflight
 from adaptive_bench.runs.launching import wait
@@ -21,7 +21,7 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import run_key
 from adaptive_bench.store.results import ending_of, read_table
-from adaptive_bench.store.run_files import KEY_DIGITS
+from adaptive_bench.store.runs import KEY_DIGITS
 
 
 def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float | None) -> RunOutcome:

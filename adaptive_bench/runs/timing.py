@@ -32,8 +32,8 @@ from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import timings
-from adaptive_bench.store.checkpoints import sparing
-from adaptive_bench.store.schema import SCHEMA
+from adaptive_bench.store.manifest import sparing
+from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import padding_id
 

@@ -1,7 +1,8 @@
 """Files and folders that are either complete or absent, whatever happens while they are written.
 
 They come about beside their place under a name that says which process writes them, so that what a killed one left can
-be told apart: `.<name>.<host>-<process>-<start>-<number>.tmp`.
+be told apart: `.<name>.<host>-<process>-<start>-<number>.tmp`. What cannot be written is an `EnvironmentProblem` that
+says why and what to change.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def _is_abandoned(path: Path) -> bool:
         os.kill(int(writer[1]), 0)
     except ProcessLookupError:
         return True
-    except OSError:
-        return False
+    except OSError:  # somebody else's, which is alive
+        pass
     return False
 
 
@@ -87,28 +88,21 @@ def discard(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in UTF-8; see `write_bytes`."""
+    """Write a text file in UTF-8."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file through a temporary neighbour and an atomic rename.
-
-    Raises:
-        EnvironmentProblem: The file cannot be written; the message says why and what to change.
-    """
+    """Write a file through a temporary neighbour and an atomic rename."""
     with writable(path):
         replace_file(path, content)
 
 
 def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
-    """As `write_bytes`, for a caller that has words of its own for what can go wrong.
+    """As `write_bytes`, for a caller that has words of its own for an `OSError`.
 
     Args:
         mode: Permissions of the file; by default those of a new one.
-
-    Raises:
-        OSError: The file cannot be written.
     """
     temporary = _temporary(path)
     try:
@@ -116,8 +110,7 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
             if mode is not None:
                 os.fchmod(stream.fileno(), mode)
             stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
+            _to_disk(stream)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -126,20 +119,14 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
 @contextmanager
 def growing(path: Path, start: str = "") -> Iterator[TextIO]:
     """A text file that begins with `start`, to be appended to; others may read it meanwhile. At the end of the block it
-    has reached the disk.
-
-    It replaces a file that was there: whoever still has that one open writes where nobody looks.
-
-    Raises:
-        EnvironmentProblem: The file cannot be written.
+    has reached the disk. It replaces a file that was there: whoever still has that one open writes where nobody looks.
     """
     with writable(path):
         temporary = _temporary(path)
         stream = temporary.open("x", encoding="utf-8")
         try:
             stream.write(start)
-            stream.flush()
-            os.fsync(stream.fileno())
+            _to_disk(stream)
             temporary.replace(path)
         except BaseException:
             stream.close()
@@ -148,47 +135,29 @@ def growing(path: Path, start: str = "") -> Iterator[TextIO]:
     with stream:
         yield stream
         with writable(path):
-            stream.flush()
-            os.fsync(stream.fileno())
+            _to_disk(stream)
 
 
 def remove(path: Path) -> None:
-    """Take a file or a folder with all that is in it away, at one stroke; nothing if there is none.
-
-    Raises:
-        EnvironmentProblem: It cannot be removed.
-    """
+    """Take a file or a folder with all that is in it away, at one stroke; nothing if there is none."""
     with writable(path), suppress(FileNotFoundError):
         trash = _temporary(path)
         path.rename(trash)
         discard(trash)
 
 
-def move(path: Path, target: Path) -> None:
-    """Give a file another name in its folder.
-
-    Raises:
-        EnvironmentProblem: It cannot be renamed.
-    """
-    with writable(target):
-        check()
-        path.replace(target)
-
-
 def update_text(path: Path, text: str) -> None:
     """Write a text file unless it says that already: what is finished can be looked at where nothing can be written."""
     content = text.encode("utf-8")
     del text  # the table of a large run takes tens of megabytes, which would stand here three times
-    try:
+    with suppress(OSError):
         if path.stat().st_size == len(content) and path.read_bytes() == content:
             return
-    except OSError:
-        pass
     write_bytes(path, content)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write indented JSON atomically. NaN and infinity are refused: they are not JSON."""
+    """Write indented JSON. NaN and infinity are refused: they are not JSON."""
     write_text(path, json_text(value))
 
 
@@ -208,12 +177,8 @@ def rows_text(rows: Iterable[Mapping[str, Any]]) -> str:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Give a temporary folder that becomes `target` when the block ends without an error.
-
-    If `target` exists by then, somebody else has written the same thing and theirs stays.
-
-    Raises:
-        EnvironmentProblem: The folder cannot be written.
+    """Give a temporary folder that becomes `target` when the block ends without an error. If `target` exists by then,
+    somebody else has written the same thing and theirs stays.
     """
     with temporary_folder(target) as temporary:
         yield temporary
@@ -228,11 +193,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(target: Path) -> Iterator[Path]:
-    """A folder beside `target` for as long as the block lasts.
-
-    Raises:
-        EnvironmentProblem: It cannot be written.
-    """
+    """A folder beside `target` for as long as the block lasts."""
     with writable(target):
         temporary = _temporary(target)
         temporary.mkdir()
@@ -253,15 +214,21 @@ def writable(path: Path) -> Iterator[None]:
         # Weights and tokenizers are written by libraries with errors of their own, or with none that has a name.
         if not isinstance(error, OSError | SafetensorError) and _OF_THE_SYSTEM.search(str(error)) is None:
             raise
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        refused = isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
-        full = not isinstance(error, OSError) or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        mend = "Get permission to write there" if refused else "Free some space" if full else "Correct the path"
-        mend = "Remove the folder there" if isinstance(error, IsADirectoryError) else mend
+        reason, number = (error.strerror or error, error.errno) if isinstance(error, OSError) else (error, errno.ENOSPC)
+        mend = {
+            **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "Get permission to write there"),
+            **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "Free some space"),
+            errno.EISDIR: "Remove the folder there",
+        }.get(number or 0, "Correct the path")
         raise EnvironmentProblem(
             f"The output folder must be writable, but {str(path)!r} cannot be written: {reason}. "
             f"{mend} or choose another folder: --out for runs, -o for what else a command writes."
         ) from error
+
+
+def _to_disk(stream: Any) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())
 
 
 def _sync(path: Path) -> None:

@@ -21,9 +21,9 @@ import numpy as np
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluations import MATCH_PHASES
 from adaptive_bench.store.measured import NAMES, Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
-from adaptive_bench.store.savings import MATCH_PHASES
-from adaptive_bench.store.time_curves import TimeCurve
+from adaptive_bench.store.timings import TimeCurve
 
 if TYPE_CHECKING:
     import pyarrow
@@ -136,7 +136,8 @@ def read(folder: Path) -> Measurements:
     for number, row in enumerate(_rows(folder / POINTS)):
         with _place(folder / POINTS, number):
             MethodSpec.parse(row["method"])
-            if not all(map(math.isfinite, (*row["levels"], *dict(row["scores"]).values(), *_shares(row)))):
+            shares = (*row["attention_executed"], *row["mlp_executed"])
+            if not all(map(math.isfinite, (*row["levels"], *dict(row["scores"]).values(), *shares))):
                 raise ValueError("levels, scores and shares are finite numbers")
             about = {"training": trainings[row["training"]], "scored": documents[number], "number": number}
         grouped.setdefault(tuple(row[name] for name in _SWEEP), []).append(row | about)
@@ -152,10 +153,6 @@ def read(folder: Path) -> Measurements:
         with _place(folder / TEXTS, number):
             texts.setdefault(places[row.pop("point")], []).append(Text(**row))
     return Measurements(sweeps, list(trainings.values()), texts)
-
-
-def _shares(row: _Row) -> list[float]:
-    return [*row["attention_executed"], *row["mlp_executed"]]
 
 
 def _point(sweep: MeasuredSweep, one: MeasuredPoint) -> _Row:

@@ -4,46 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.savings import MATCH_PHASES, UNTIMED, Axis, MatchPhase, saving_name
-from adaptive_bench.store.time_curves import TimeCurve
+from adaptive_bench.store.evaluations import MATCH_PHASES, UNTIMED, Axis, Evaluation, MatchPhase, Sample, saving_name
+from adaptive_bench.store.timings import TimeCurve
 
 KNOWN = [(axis, phase) for phase in MATCH_PHASES for axis in UNTIMED]
 NAMES = [saving_name(axis, phase) for axis, phase in KNOWN]
 Floats = NDArray[np.float64]
 
 
-class Measurement(Protocol):
-    """What a table asks of a measured point."""
-
-    @property
-    def dial(self) -> float: ...
-    @property
-    def time_s(self) -> float: ...
-    @property
-    def docs(self) -> int: ...
-    @property
-    def scores(self) -> Mapping[str, float]: ...
-    @property
-    def savings(self) -> Mapping[str, float]: ...
-    @property
-    def claimed(self) -> float | None: ...
-    @property
-    def projected_shape(self) -> str | None: ...
-    @property
-    def bytes_per_token(self) -> float | None: ...
-    def saved(self, axis: Axis, phase: MatchPhase = "all") -> float | None: ...
-    def flops_per_token(self, phase: MatchPhase = "all") -> float | None: ...
-
-
 @dataclass(frozen=True)
 class MeasuredPoint:
-    """One method at one dial value on one task: a `Measurement` in plain values.
+    """One method at one dial value on one task, in plain values.
 
     Attributes:
         asked: Share of tokens it was asked to save.
@@ -95,6 +71,9 @@ class MeasuredPoint:
     def flops_per_token(self, phase: MatchPhase = "all") -> float | None:
         """FLOPs that a token fed in a phase cost on average; `None` where that is not known."""
         return self.flops.get(phase)
+
+
+Measurement = Evaluation | MeasuredPoint  # what a table is made of: of a run's own records, or of an entry
 
 
 @dataclass(frozen=True)

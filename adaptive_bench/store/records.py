@@ -31,7 +31,6 @@ from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.store import atomic, lock
 from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.schema import SCHEMA, check_schema
 
 FILE = "record.json"
 DOCUMENTS = "documents.jsonl"
@@ -116,7 +115,10 @@ class Record:
     def begin(self, config: Mapping[str, Any]) -> None:
         """Write what the work is and mark it running. A record that cannot be parsed is put aside, to be made again."""
         if self.is_damaged:
-            atomic.move(self.folder / FILE, self.folder / f"{FILE}.damaged")
+            aside = self.folder / f"{FILE}.damaged"
+            with atomic.writable(aside):
+                atomic.check()
+                (self.folder / FILE).replace(aside)
             self.log(f"{FILE} could not be read and is now {FILE}.damaged; it is made again.")
         self.write("config", config)
         self.move("running")
@@ -260,3 +262,19 @@ def _parsed(path: Path, stamp: tuple[int, ...]) -> dict[str, Any] | None:
         return None
     check_schema(values, path)
     return values
+
+
+SCHEMA = 3  # 2 had a file for each section of a record
+
+
+def check_schema(values: Mapping[str, Any], path: Path | str) -> None:
+    """Refuse what a newer version wrote. Files without a version are as old as the first one.
+
+    Raises:
+        EnvironmentProblem: It did.
+    """
+    if (found := values.get("schema", SCHEMA)) > SCHEMA:
+        raise EnvironmentProblem(
+            f"This version of adaptive-bench reads what is written in schema {SCHEMA} or before, got schema {found!r} "
+            f"in {str(path)!r}. Install the version that wrote it, or choose another --out."
+        )

@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.store import atomic
-from adaptive_bench.store.run_files import check_run, config_in, has_ended, read_json, refuse_entry, unusable
-from adaptive_bench.store.runs import find_run, retry_command, run_name, tables_below
-from adaptive_bench.store.shelves import check_listable
+from adaptive_bench.store.runs import (
+    check_run,
+    config_in,
+    find_run,
+    has_ended,
+    read_json,
+    refuse_entry,
+    retry_command,
+    run_name,
+    tables_below,
+    unusable,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -111,13 +120,11 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
 
 def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
     """The folders of some runs, or of all finished ones in `out`; see `load_results`."""
-    place = Path(out)
-    chosen = [find_run(folder, place) for folder in folders] or [file.parent for file in tables_below(place)]
+    chosen = [find_run(folder, Path(out)) for folder in folders] or [file.parent for file in tables_below(Path(out))]
     places = [folder.resolve() for folder in chosen]
     if twice := next((folder for folder, place in zip(chosen, places, strict=True) if places.count(place) > 1), None):
         raise UsageError(f"Each run is read once, got {str(twice)!r} more than once. Leave the others out.")
     if not chosen:
-        check_listable(Path(out))
         raise EnvironmentProblem(
             f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
         )
@@ -156,10 +163,12 @@ def tidy_rows(*folders: Path | str, out: Path | str = "runs", tell: Callable[[st
 def why_empty(folder: Path) -> str:
     """Of a finished run without results what there is to say."""
     failures = read_run(folder / "config.yaml").get("failures", ())
-    first = (
+    what = (
         f": {len(failures)} piece(s) of its work failed, the first with {one_line(failures[0], 300)}"
         if failures
         else ""
     )
-    step = f"`{retry_command(folder)}` does again what failed."
-    return f"The run {run_name(folder)!r} has no results{first.rstrip('.')}. {step}"
+    return (
+        f"The run {run_name(folder)!r} has no results{what.rstrip('.')}. `{retry_command(folder)}` does again what "
+        f"failed."
+    )

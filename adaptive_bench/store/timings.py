@@ -7,15 +7,56 @@ different settings are never compared.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
-from adaptive_bench.store.schema import check_schema
-from adaptive_bench.store.time_curves import TimeCurve, TimeCurves
+from adaptive_bench.store.records import check_schema
+
+_SAME = 1e-6
+
+
+@dataclass(frozen=True)
+class TimeCurve:
+    """One method in one setting.
+
+    Attributes:
+        points: (saved tokens, saved time) rising in saved tokens, each of them once.
+        plain_ms: Milliseconds that the plain model took for each new token of a row's answer, the time of its prompt
+            included and the batch sharing it; `None` where the timing does not say.
+    """
+
+    points: tuple[tuple[float, float], ...]
+    plain_ms: float | None = None
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[float, float]], plain_ms: float | None = None) -> TimeCurve:
+        """Points in any order; those with the same saved tokens count as one, their mean."""
+        grouped = groupby(sorted(pairs), key=lambda pair: round(pair[0] / _SAME))
+        same = [list(group) for _, group in grouped]
+        return cls(tuple((fmean(x for x, _ in group), fmean(y for _, y in group)) for group in same), plain_ms)
+
+    def at(self, saved_tokens: float) -> float | None:
+        """Saved time where so many tokens are saved; `None` outside what was timed."""
+        for x, y in self.points:
+            if abs(x - saved_tokens) <= _SAME:
+                return y
+        for (x, y), (next_x, next_y) in pairwise(self.points):
+            if x < saved_tokens < next_x:
+                share = (saved_tokens - x) / (next_x - x)
+                return y * (1 - share) + next_y * share
+        return None
+
+
+# Curves by the text of the method spec, for each setting by its label.
+TimeCurves = Mapping[str, Mapping[str, TimeCurve]]
+
 
 FOLDER = "time"
 BATCHES = (1, 8, 32)  # rows of a batch: one user, a few, and a server

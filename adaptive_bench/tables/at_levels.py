@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from adaptive_bench.store.evaluations import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
 from adaptive_bench.store.measured import KNOWN, NAMES, Measurement
-from adaptive_bench.store.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
-from adaptive_bench.store.time_curves import TimeCurve
+from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_scores import mixed_scores
 from adaptive_bench.tables.matching import Interpolation, Status, mixes

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from adaptive_bench.store.savings import COUNTED, MATCH_PHASES, MatchPhase, saving_name
+from adaptive_bench.store.evaluations import COUNTED, MATCH_PHASES, MatchPhase, saving_name
 from adaptive_bench.tables.matching import FLAW_TOLERANCE
 
 NO_DIAL = 2  # values that a dial needs at least to be judged

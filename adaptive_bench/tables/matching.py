@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from adaptive_bench.store.savings import Point
+from adaptive_bench.store.evaluations import Point
 from adaptive_bench.tables.crossed import Floats
 
 Status = Literal["ok", "outside", "partial", "inert"]

@@ -10,9 +10,9 @@ from typing import Any
 
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluations import Axis, MatchPhase
 from adaptive_bench.store.measured import MeasuredSweep, MeasuredTraining
-from adaptive_bench.store.savings import Axis, MatchPhase
-from adaptive_bench.store.schema import SCHEMA
+from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.tables.comparable import Conditions
 from adaptive_bench.tables.document_scores import answers_by_seed
 from adaptive_bench.tables.made_with import both, environments

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from adaptive_bench.store.evaluations import Point
 from adaptive_bench.store.measured import KNOWN, NAMES, Measurement
-from adaptive_bench.store.savings import Point
-from adaptive_bench.store.time_curves import TimeCurve
+from adaptive_bench.store.timings import TimeCurve
 
 
 def point_of(evaluation: Measurement, metric: str, curve: TimeCurve | None = None) -> Point:

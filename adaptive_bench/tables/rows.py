@@ -15,10 +15,9 @@ from typing import Any, TypedDict
 
 from adaptive_bench.metric import Metric, metric_of
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluations import Sample
+from adaptive_bench.store.evaluations import COUNTED, MATCH_PHASES, Axis, MatchPhase, Sample, saving_name
 from adaptive_bench.store.measured import Documents, Measurement
-from adaptive_bench.store.savings import COUNTED, MATCH_PHASES, Axis, MatchPhase, saving_name
-from adaptive_bench.store.time_curves import TimeCurve
+from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.tables.at_levels import LevelMatches, Measured
 from adaptive_bench.tables.comparable import Conditions
 from adaptive_bench.tables.crossed import Floats
@@ -105,7 +104,7 @@ class Row:
         seconds: Spent inside model calls there, on all documents.
         flops_per_token: FLOPs that a token fed in the row's phase costs there on average, all that the method adds
             included; `None` where that is not known.
-        bytes_per_token: Bytes that a written token reads there on average, fed alone (`store.counts.TokenBytes`);
+        bytes_per_token: Bytes that a written token reads there on average, fed alone (`store.evaluations.TokenBytes`);
             `None` where that is not known, and in older tables.
         ms_per_token: On the axis `time`, milliseconds for each new token there, its prompt's time included and the
             batch sharing it; else `None`.

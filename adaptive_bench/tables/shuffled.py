@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from adaptive_bench.metric import metric_of
-from adaptive_bench.store.evaluations import Sample
+from adaptive_bench.store.evaluations import Axis, MatchPhase, Sample
 from adaptive_bench.store.measured import Documents, Measurement
-from adaptive_bench.store.savings import Axis, MatchPhase
-from adaptive_bench.store.time_curves import TimeCurve
+from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.tables.at_levels import Measured
 from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.crossed import Floats

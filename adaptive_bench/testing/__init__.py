@@ -8,7 +8,7 @@ class TestMine(MethodConformance):
 
 from typing import TYPE_CHECKING
 
-from adaptive_bench.lazy import loader
+from adaptive_bench.startup import loader
 
 if TYPE_CHECKING:
     from adaptive_bench.testing.check import Check, Result

@@ -1,33 +1,69 @@
-"""Checks many specs and tells what came out."""
+"""Checks many specs and tells what came out: a table, and what each method can do, found out and never declared."""
 
 from __future__ import annotations
 
+import json
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
 from tabulate import tabulate
 
-from adaptive_bench import registry
+from adaptive_bench import output, registry
 from adaptive_bench.errors import PluginFault
 from adaptive_bench.method import config_of
 from adaptive_bench.model.hardware import find_device
 from adaptive_bench.model.text_decisions import duplicate_warnings
-from adaptive_bench.probed import Matrix
+from adaptive_bench.probed import CAPABILITIES, Matrix
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.testing.backbones import FAMILIES
-from adaptive_bench.testing.capabilities import capability_matrix
 from adaptive_bench.testing.check import Result
 from adaptive_bench.testing.checks import CHECKS
-from adaptive_bench.testing.subject import Subject
+from adaptive_bench.testing.subject import Subject, trained_behaviour
 from adaptive_bench.testing.suite import Shared, Suite
-from adaptive_bench.testing.training import trained_behaviour
+
+
+def capability_matrix(results: Iterable[Result]) -> Matrix:
+    """Capabilities of each spec; where families disagree the value names those that stand out."""
+    by_spec: dict[str, list[Result]] = {}
+    for result in results:
+        by_spec.setdefault(result.spec, []).append(result)
+    return {spec: _row(found) for spec, found in by_spec.items()}
+
+
+def _row(results: list[Result]) -> dict[str, str]:
+    families = list(dict.fromkeys(result.family for result in results))
+    failing = {result.family for result in results if result.status == "failed"}
+    row = {"families": ", ".join(family for family in families if family not in failing) or "none"}
+    for capability in CAPABILITIES[1:]:
+        facts = {result.family: result.facts[capability.key] for result in results if capability.key in result.facts}
+        values = {family: fact if isinstance(fact, str) else "yes" if fact else "no" for family, fact in facts.items()}
+        if not values:
+            row[capability.key] = "-"
+        elif len(set(values.values())) == 1:
+            row[capability.key] = next(iter(values.values()))
+        else:
+            row[capability.key] = ", ".join(f"{value} ({family})" for family, value in values.items())
+    return row
+
+
+def write_matrix(path: Path, matrix: Mapping[str, Mapping[str, str]], *, whole: bool = True) -> None:
+    """Write a matrix as JSON, specs in order.
+
+    Args:
+        whole: Forget what the file knows of other specs; else it is kept.
+    """
+    if not whole and path.is_file():
+        matrix = dict(sorted((json.loads(path.read_text(encoding="utf-8")) | matrix).items()))
+    output.write_text(path, json.dumps(matrix, indent=1, ensure_ascii=False) + "\n")
+
 
 _SCHEMA = 1
 _WIDTH = 80

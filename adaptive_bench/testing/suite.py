@@ -1,15 +1,24 @@
-"""Runs checks: every one on every spec and family, none twice."""
+"""Runs checks: every one on every spec and family, none twice. And which specs of a method are checked: both semantics,
+and every alternative of every parameter with few values.
+
+Alternatives are read off the method's `Config`: each other value of a `Literal`, the opposite of a `bool`, and the
+`examples` a field of any other type gives (`Field(1, examples=[2])`). Parameters vary one at a time, in `bench`
+semantics, unless one needs another (`Config.companions`); values known to be unsound (`Config.unsound`) are left out.
+"""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
 
 from adaptive_bench import faults
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.method import method_class
+from adaptive_bench.spec import SEMANTICS, MethodSpec
 from adaptive_bench.testing.check import Check, Facts, NotApplicable, Result, Status, Violation
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.subject import Subject
@@ -94,3 +103,41 @@ class Suite:
 
     def _result(self, check: Check, status: Status, message: str, facts: Facts | None = None) -> Result:
         return Result(check.name, str(self.subject.spec), self.subject.family, status, message, facts or {})
+
+
+def method_specs(name: str) -> list[MethodSpec]:
+    """The specs of one method: its default in both semantics, then its variants."""
+    return [*(MethodSpec(name, semantics=semantics) for semantics in SEMANTICS), *variants(name)]
+
+
+def variants(name: str) -> list[MethodSpec]:
+    """One spec per alternative value of each parameter.
+
+    Raises:
+        UsageError: No method has that name.
+    """
+    config = method_class(MethodSpec(name)).Config
+    settings = [
+        f"{parameter}={_text(value)}"
+        for parameter, field in config.model_fields.items()
+        for value in dict.fromkeys([*_enumerated(field.annotation), *(field.examples or [])])
+        if value != field.default
+        if f"{parameter}={_text(value)}" not in config.unsound
+    ]
+    together = [",".join(filter(None, (setting, config.companions.get(setting)))) for setting in settings]
+    return [MethodSpec.parse(f"{name}[{setting}]") for setting in together]
+
+
+def _enumerated(annotation: Any) -> list[Any]:
+    """Every value of a type that has few; none for other types. `None` is the absence of a choice."""
+    if annotation is bool:
+        return [False, True]
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    if get_origin(annotation) in (Union, UnionType):
+        return [value for part in get_args(annotation) if part is not NoneType for value in _enumerated(part)]
+    return []
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from adaptive_bench.lazy import loader
+from adaptive_bench.startup import loader
 
 if TYPE_CHECKING:
     from adaptive_bench.training.encoding import calibration_batches, encode_examples

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store.atomic import new_folder, remove, write_json
-from adaptive_bench.store.digest import changed, digests
+from adaptive_bench.store.keys import changed, digests
 from adaptive_bench.training.distributed import like, whole
 
 _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"

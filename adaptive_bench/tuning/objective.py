@@ -10,7 +10,7 @@ from typing import Literal
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.metric import metric_of
-from adaptive_bench.store.savings import Point
+from adaptive_bench.store.evaluations import Point
 from adaptive_bench.tables.matching import match
 
 _STEP = 0.001  # how finely the largest saving is looked for, a share of the dense model's compute

@@ -21,13 +21,12 @@ from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.metric import metric_of
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.savings import saving_name
+from adaptive_bench.store.evaluations import saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed, matched_scores
 from adaptive_bench.tables.doubling import Doubling, doubling, enough_steps
 from adaptive_bench.tuning.objective import Objective
-from adaptive_bench.tuning.search import Point, Search
+from adaptive_bench.tuning.search import Measuring, Proposal, Search, points_of
 from adaptive_bench.tuning.space import METHOD_RATE, STEPS
-from adaptive_bench.tuning.trial import Measuring, points_of
 from adaptive_bench.validation import LARGEST_RATE
 
 STEP = 5.0
@@ -53,12 +52,12 @@ class Preset:
     setting: str
     range: Callable[[RunConfig], str]
     said: Callable[[Sequence[Search], Measuring], list[str]]
-    points: Callable[[RunConfig], list[Point]] | None = None
-    grow: Callable[[Search], Point | None] | None = None
+    points: Callable[[RunConfig], list[Proposal]] | None = None
+    grow: Callable[[Search], Proposal | None] | None = None
     checked: Callable[[RunConfig, Objective], RunConfig] = lambda config, objective: config
 
 
-def _rate_points(config: RunConfig) -> list[Point]:
+def _rate_points(config: RunConfig) -> list[Proposal]:
     return [{METHOD_RATE: config.train.learning_rate * factor} for factor in GRID]
 
 
@@ -75,7 +74,7 @@ def _edge(search: Search) -> float | None:
     return None if [trial.value for trial in search.complete].count(best.value) > 1 else best.method_rate
 
 
-def _beyond(search: Search) -> Point | None:
+def _beyond(search: Search) -> Proposal | None:
     """The next rate on the side on which the best one is the last."""
     edge = _edge(search)
     if edge is None or len(search.results) >= len(GRID) + EXTENSIONS:

@@ -24,10 +24,9 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.presets import PRESETS, Preset
-from adaptive_bench.tuning.result import SCHEMA, StudyResult, TrialResult, studies_folder
-from adaptive_bench.tuning.search import Search
+from adaptive_bench.tuning.result import SCHEMA, StudyResult, studies_folder
+from adaptive_bench.tuning.search import Measuring, Search
 from adaptive_bench.tuning.space import STEPS, Space, check_owned, parse_param
-from adaptive_bench.tuning.trial import Measuring
 
 FIRST_SEED = 1001  # of those that confirm: no board uses them
 _RECIPE = ("model", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "train", "evaluation")
@@ -119,7 +118,11 @@ def tune(
                 measuring.do(trials)
                 for one in some:
                     for number, trial in enumerate(one.results[told[one] :], told[one] + 1):
-                        reporter.line(f"{one.space.spec}: trial {number} with {_said(trial)}")
+                        value = "" if trial.value is None else f" {trial.value:.4f}"
+                        why = f" ({trial.reason})" if trial.reason else ""
+                        reporter.line(
+                            f"{one.space.spec}: trial {number} with {trial.values_text}: {trial.state}{value}{why}"
+                        )
                     told[one] = len(one.results)
                 result()
 
@@ -197,8 +200,3 @@ def _check_same(folder: Path, definition: Mapping[str, Any]) -> None:
             f"A study goes on with what it was begun with, but of {folder.name!r} would change: {', '.join(changed)}. "
             f"Give another --study: trainings that are on disk are not made again."
         )
-
-
-def _said(trial: TrialResult) -> str:
-    value = "" if trial.value is None else f" {trial.value:.4f}"
-    return f"{trial.values_text}: {trial.state}{value}{f' ({trial.reason})' if trial.reason else ''}"

@@ -9,10 +9,8 @@ from typing import Any
 
 from datasets import Dataset
 
-from .item import Item
-from .math_problems import make_math_problem
-from .qa_questions import make_question
-from .splits import K, Split, distinct, stream
+from .items import Item, K, Split, distinct, stream
+from .questions import make_math_problem, make_question
 from .stories import Story, make_story
 
 TEST_SEED = 3089

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from adaptive_bench.task import Example
 
-from .math_problems import THINGS, Computation, Tale, new_tale
+from .questions import THINGS, Computation, Tale, new_tale
 from .world import ACQUAINTANCES, PEOPLE, SIGHTS, TOWNS, TRAITS, words, world
 
 _WEATHER = words(

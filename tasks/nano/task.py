@@ -10,10 +10,8 @@ from pathlib import Path
 from adaptive_bench.task import Example, ExampleRequest, Task
 
 from ..template import METRICS
-from .item import Item
-from .math_problems import make_math_problem
-from .qa_questions import OPTIONS, make_question
-from .splits import K, stream
+from .items import Item, K, stream
+from .questions import OPTIONS, make_math_problem, make_question
 from .stories import Story, make_story
 
 _FOLDER = Path(__file__).parent

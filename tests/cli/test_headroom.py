@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.headroom import repetitions
+from adaptive_bench.headroom import asking
 
 PLUGIN = """
 from pathlib import Path
@@ -139,7 +139,7 @@ def test_the_same_command_measures_nothing_again_and_says_the_same(measure, monk
     def never(*_, **__):
         raise AssertionError("a piece was measured again")
 
-    monkeypatch.setattr(repetitions, "evaluate", never)
+    monkeypatch.setattr(asking, "evaluate", never)
     assert measure("toy_write", "--json").stdout == first.stdout
 
 
@@ -149,7 +149,7 @@ def test_what_is_measured_anew_says_the_same(measure):
 
 
 def test_an_interruption_keeps_what_was_measured(measure, monkeypatch, tmp_path):
-    measured, whole = [], repetitions.evaluate
+    measured, whole = [], asking.evaluate
 
     def interrupted(model, *arguments, **more):
         if len(measured) == 3:
@@ -157,13 +157,13 @@ def test_an_interruption_keeps_what_was_measured(measure, monkeypatch, tmp_path)
         measured.append(str(model.spec))
         return whole(model, *arguments, **more)
 
-    monkeypatch.setattr(repetitions, "evaluate", interrupted)
+    monkeypatch.setattr(asking, "evaluate", interrupted)
     stopped = measure("toy_write")
     assert stopped.exit_code == 130
     assert "Finished work is kept" in stopped.stderr
     before = list(measured)
     monkeypatch.setattr(
-        repetitions, "evaluate", lambda model, *a, **k: measured.append(str(model.spec)) or whole(model, *a, **k)
+        asking, "evaluate", lambda model, *a, **k: measured.append(str(model.spec)) or whole(model, *a, **k)
     )
     assert measure("toy_write").exit_code == 0
     (folder,) = (tmp_path / "runs" / "headroom").iterdir()

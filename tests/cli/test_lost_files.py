@@ -7,8 +7,7 @@ import pytest
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry
 from adaptive_bench.store.results import write_run
-from adaptive_bench.store.run_files import run_command
-from adaptive_bench.store.runs import find_run, run_name, tables
+from adaptive_bench.store.runs import find_run, run_command, run_name, tables
 
 pytestmark = pytest.mark.slow
 

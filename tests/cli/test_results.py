@@ -98,7 +98,7 @@ def test_an_export_is_what_python_loads(command, folders, tmp_path):
 
 
 def test_a_run_in_which_everything_failed_says_so_where_its_rows_are_read(command, folders, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.store.lm_eval_results.lm_eval_files", lambda run: [])
+    monkeypatch.setattr("adaptive_bench.store.formats.lm_eval_files", lambda run: [])
     (folders[0] / "table.json").write_text("[]")
     about = json.loads((folders[0] / "run.json").read_bytes())
     write_run(folders[0], about | {"failures": ["train dense, seed 1: Memory ran out."]})

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from adaptive_bench.cli.execution import _unchecked
-from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.job import Failure
 from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.store.results import write_run
 

@@ -30,19 +30,12 @@ def _file(folder: Path, content: bytes, name: str = "test.jsonl") -> Path:
         ),
         (ROW + b"[1, 2]\n", r"line 2 of .*test.jsonl is of the kind list"),
         (ROW + b'\n{"question": "Why?"}\n', r"has the fields question, answer, but line 3 lacks answer"),
-        (b'{"frage": "Warum?"}\n', r"has the fields question, answer, but line 1 lacks question, answer \(found: fr"),
         (b"", r"test.jsonl is empty"),
-        (b"<!DOCTYPE html>\n", r"cannot be read in line 1: Expecting value"),
     ],
 )
 def test_a_bad_line_is_named(content: bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem, match=message):
         read_lines(_file(tmp_path, content), ("question", "answer"))
-
-
-def test_a_mark_that_editors_begin_a_file_with_is_no_part_of_it(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a": 2}\n', encoding="utf-8-sig")
-    assert read_lines(tmp_path / "a.jsonl") == [{"a": 1}, {"a": 2}]
 
 
 def test_without_given_fields_every_row_has_those_of_the_first(tmp_path: Path) -> None:

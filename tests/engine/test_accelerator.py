@@ -24,7 +24,7 @@ from adaptive_bench.model.efficiency import time_model
 from adaptive_bench.model.generation import generate_queue
 from adaptive_bench.model.interventions import collect_decisions, standing_between
 from adaptive_bench.processes import Processes
-from adaptive_bench.testing.variants import method_specs
+from adaptive_bench.testing.suite import method_specs
 from adaptive_bench.training.distributed import DistributedTraining
 from adaptive_bench.training.encoding import EncodedExample
 from adaptive_bench.training.gradient import accumulate, split

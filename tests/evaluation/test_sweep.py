@@ -16,7 +16,7 @@ from adaptive_bench.evaluation.sweep import (
     next_saving,
     sweep,
 )
-from adaptive_bench.store.savings import Point
+from adaptive_bench.store.evaluations import Point
 
 LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 

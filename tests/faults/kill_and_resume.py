@@ -1,7 +1,6 @@
 """Kills runs with SIGKILL at random moments, gives the same run again, and compares what is on disk at the end.
 
-    python tests/faults/kill_and_resume.py --kills 30            # exit code 1 unless all end as if nothing had happened
-    python tests/faults/kill_and_resume.py --kills 4 --model nano
+    python tests/faults/kill_and_resume.py --kills 30    # JSON, a line a trial; exit code 1 unless all end well
 
 Each trial has an output folder of its own, and some are killed twice. Killed is the run itself or one of its workers,
 at a random moment or right before a random operation on a file (an audit hook counts them). At the end every file must
@@ -158,21 +157,18 @@ def _read(file: Path, otherwise: str) -> str:
     return file.read_text() if file.is_file() and file.stat().st_size else otherwise
 
 
-def make_config(model: str, out: Path, home: Path) -> Any:
+def make_config(out: Path, home: Path) -> Any:
     """A run of two methods that trains, checkpoints, calibrates, evaluates and has to look for a level."""
     from adaptive_bench.config import RunConfig
     from adaptive_bench.recipe import EvalRecipe, TrainRecipe
+    from adaptive_bench.testing.backbones import write_model_folder
 
-    if model == "tiny":
-        from adaptive_bench.testing.model_folder import write_model_folder
-
-        model = str(home / "model")
-        if not Path(model).is_dir():
-            write_model_folder(Path(model))
+    if not (home / "model").is_dir():
+        write_model_folder(home / "model")
     return RunConfig(
         methods="dense,gateskip",
         tasks=("nano_qa_ll",),
-        model=model,
+        model=str(home / "model"),
         out=out,
         levels=(0.0, 0.1),
         match_on="net",
@@ -182,28 +178,13 @@ def make_config(model: str, out: Path, home: Path) -> Any:
     )
 
 
-def warm_up(config: Any) -> None:
-    """Import, generate and compile what every run needs; nothing is written."""
-    import torch
-
-    from adaptive_bench.runs import preflight
-
-    torch.set_num_threads(1)
-    preflight(config)
-
-
 class Trials:
-    """Runs that are killed and given again, against one that is not.
+    """Runs that are killed and given again, against one that is not."""
 
-    Args:
-        home: A folder for everything.
-        model: `tiny`, or what `--model` takes.
-    """
-
-    def __init__(self, home: Path, model: str, seed: int) -> None:
-        self.home, self.model, self.draw = home, model, random.Random(seed)
+    def __init__(self, home: Path, seed: int) -> None:
+        self.home, self.draw = home, random.Random(seed)
         self.whole: dict[int, Ending] = {}
-        config = make_config(model, home / "whole1" / "out", home)
+        config = self._config("whole1")
         for jobs in (1, 2):
             ending = one_run(self._config(f"whole{jobs}"), jobs, None, home / f"whole{jobs}")
             if ending.code:
@@ -239,7 +220,7 @@ class Trials:
         }
 
     def _config(self, name: str) -> Any:
-        return make_config(self.model, self.home / name / "out", self.home)
+        return make_config(self.home / name / "out", self.home)
 
     def _kill(self, jobs: int, *, again: bool) -> Kill:
         whole = self.whole[jobs]
@@ -253,38 +234,26 @@ class Trials:
 
 def main() -> int:
     """Run the trials; 0 if all ended well."""
+    import torch
+
+    from adaptive_bench.runs import preflight
+
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=30, help="Trials; some are killed twice.")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--model", default="tiny")
     parser.add_argument("--home", type=Path, help="Where everything is kept; by default a folder that is deleted.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON object for each trial.")
     given = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     with tempfile.TemporaryDirectory() as temporary:
-        start_s = time.monotonic()
         home = (given.home or Path(temporary)).resolve()
-        config = make_config(given.model, home / "warm" / "out", home)
-        warm_up(config)
-        trials = Trials(home, given.model, given.seed)
-        well = 0
+        torch.set_num_threads(1)
+        preflight(make_config(home / "warm" / "out", home))  # imports and compiles what every run needs
+        trials, well = Trials(home, given.seed), 0
         for number in range(given.kills):
             found = trials.trial(number)
-            bad = found["code"] or found["differences"] or found["leftovers"]
-            well += not bad
-            if given.json:
-                print(json.dumps(found), flush=True)
-                continue
-            kills = "; ".join(
-                f"{kill['kill']} ({kill['doing']}, {'killed' if kill['killed'] else 'too late'})"
-                for kill in found["kills"]
-            )
-            print(f"{number}: jobs {found['jobs']}: {kills}: {'NOT EQUAL' if bad else 'equal'}", flush=True)
-            if found["code"]:
-                print(f"    exit code {found['code']}", flush=True)
-            for text in (*found["differences"], *found["leftovers"]):
-                print(f"    {text}", flush=True)
-        print(f"{well} of {given.kills} equal and clean in {time.monotonic() - start_s:.0f} s", file=sys.stderr)
+            well += not (found["code"] or found["differences"] or found["leftovers"])
+            print(json.dumps(found), flush=True)
+        print(f"{well} of {given.kills} equal and clean", file=sys.stderr)
     return 0 if well == given.kills else 1
 
 

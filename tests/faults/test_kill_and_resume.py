@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).with_name("kill_and_resume.py")
 
 
 def test_killed_runs_end_as_if_nothing_had_happened(tmp_path):
-    command = [sys.executable, str(SCRIPT), "--kills", "4", "--seed", "7", "--json", "--home", str(tmp_path)]
+    command = [sys.executable, str(SCRIPT), "--kills", "4", "--seed", "7", "--home", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": ""})
     trials = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(trials) == 4, done.stderr[-2000:]

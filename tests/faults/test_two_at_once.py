@@ -8,7 +8,7 @@ import pytest
 import yaml
 from snapshot import differences, leftovers, snapshot
 
-from adaptive_bench.testing.model_folder import write_model_folder
+from adaptive_bench.testing.backbones import write_model_folder
 
 pytestmark = pytest.mark.slow
 RUN = {

@@ -17,9 +17,9 @@ from adaptive_bench.evaluation.sweep import sweep
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.planning.backbones import find_backbone
-from adaptive_bench.store.savings import Point
+from adaptive_bench.store.evaluations import Point
 from adaptive_bench.task import Example
-from adaptive_bench.testing.model_folder import write_model_folder
+from adaptive_bench.testing.backbones import write_model_folder
 from adaptive_bench.training import encode_examples
 from adaptive_bench.training.generated_text import generated_text
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.savings import Point
+from adaptive_bench.store.evaluations import Evaluation, Point, Sample
 from adaptive_bench.tables.comparison import Column, holm, paired_difference, rank_intervals
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.document_values import document_values

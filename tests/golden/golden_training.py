@@ -16,7 +16,7 @@ from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.records import Record
 from adaptive_bench.task import Example
-from adaptive_bench.testing.model_folder import write_model_folder
+from adaptive_bench.testing.backbones import write_model_folder
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, Subject, spread
 from adaptive_bench.training import calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id

@@ -26,9 +26,8 @@ from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.source import FLOORS, TABLES, code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import random_text
-from adaptive_bench.testing.subject import SHARES, Subject, calibrate, spread
-from adaptive_bench.testing.training import ShortTraining, trained_model
-from adaptive_bench.testing.variants import method_specs
+from adaptive_bench.testing.subject import SHARES, ShortTraining, Subject, calibrate, spread, trained_model
+from adaptive_bench.testing.suite import method_specs
 
 FILE = Path(__file__).with_name("golden.json")
 LENGTHS = (20, 13, 17)
@@ -146,7 +145,7 @@ def of_evaluation(folder: Path) -> dict[str, Any]:
     from adaptive_bench.evaluation.evaluate import evaluate
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.runs.planning.backbones import find_backbone
-    from adaptive_bench.testing.model_folder import write_model_folder
+    from adaptive_bench.testing.backbones import write_model_folder
 
     write_model_folder(folder / "model")
     source = find_backbone(str(folder / "model"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from adaptive_bench.headroom.texts import TaskText
+from adaptive_bench.headroom.asking import TaskText
 
 
 def _silence(backbone: Any, layers: range) -> Any:

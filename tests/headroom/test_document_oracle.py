@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.document_oracle import Askings, at_saving, choose, expected
+from adaptive_bench.headroom.oracles import Askings, at_saving, choose, expected
 from adaptive_bench.tables.comparison import paired_difference
 
 COSTS = np.array([1.0, 0.9, 0.8, 0.7])
@@ -67,15 +67,9 @@ def test_gold_on_the_same_documents_is_never_below_the_best_static_set(saving):
     for seed in range(5):
         found = _askings(np.array([0.9, 0.8, 0.6, 0.5]), seed, documents=37)
         read = at_saving(found, saving)
-        assert read.gold.mean() >= read.floor.mean() - 1e-12
-        feasible = [
-            table[:, place].mean() for table in found.scores for place in range(4) if COSTS[place] <= 1 - saving
-        ]
-        assert (
-            read.gold.mean()
-            >= np.mean([max(t[:, p].mean() for p in range(4) if COSTS[p] <= 1 - saving) for t in found.scores]) - 1e-12
-        )
-        assert feasible
+        feasible = [place for place in range(4) if COSTS[place] <= 1 - saving]
+        best = np.mean([max(table[:, place].mean() for place in feasible) for table in found.scores])
+        assert read.gold.mean() >= max(read.floor.mean(), best) - 1e-12
 
 
 def test_the_floor_is_chosen_on_validation_documents():
@@ -101,16 +95,10 @@ def test_guesses_that_repeat_themselves_are_no_headroom():
     assert found.low <= 0
 
 
-def test_what_is_out_of_reach_has_no_readings():
-    assert at_saving(_askings(np.full(4, 0.5), 0), 0.31) is None
-
-
-def test_one_asking_cannot_be_crossed():
+def test_what_is_out_of_reach_and_one_asking_have_no_readings():
     found = _askings(np.full(4, 0.5), 0)
+    assert at_saving(found, 0.31) is None
     assert at_saving(Askings(found.scores[:1], [], found.priors, COSTS), 0.1).crossed is None
-
-
-def test_tables_have_to_fit():
     with pytest.raises(UsageError, match="Askings share documents and sets"):
         Askings([np.zeros((3, 4))], [], np.zeros(3), COSTS)
 
@@ -122,18 +110,6 @@ TABLES = st.tuples(st.integers(1, 4), st.integers(1, 4)).flatmap(
         st.floats(1.0, 5.0),
     )
 )
-
-
-def _value(scores, costs, budget):
-    weights = choose(scores, costs, budget)
-    return None if weights is None else float(expected(weights, scores).mean())
-
-
-def test_the_example_of_two_candidates():
-    scores, costs = [[0.5, 0.9], [0.9, 0.9]], [2.0, 4.0]
-    assert _value(scores, costs, 2.0) == pytest.approx(0.7)
-    assert _value(scores, costs, 3.0) == pytest.approx(0.9)
-    assert _value(scores, costs, 1.9) is None
 
 
 @given(TABLES)
@@ -165,14 +141,6 @@ def test_the_value_is_that_of_the_linear_programme_and_at_most_a_step_above_whol
     )
     assert value == pytest.approx(-solved.fun, abs=1e-7)
     assert max(whole) - 1e-9 <= value <= max(whole) + 1.0 / count + 1e-9
-
-
-@given(TABLES, st.floats(0.0, 3.0))
-def test_more_budget_is_never_worse(table, more):
-    scores, costs, budget = table
-    less = _value(scores, costs, budget)
-    if less is not None:
-        assert _value(scores, costs, budget + more) >= less - 1e-9
 
 
 def test_of_equal_scores_the_cheaper_candidate_is_taken():

@@ -1,14 +1,12 @@
 """The attainable exit oracle, run like any model."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.exit_oracle import layer_predictions, online_exits, stable_exits
+from adaptive_bench.headroom.oracles import layer_predictions, online_exits, stable_exits
 from adaptive_bench.model.generation import generate_queue
 from adaptive_bench.model.interventions import prescribed_model, static_model
 
@@ -95,13 +93,9 @@ def test_other_calls_are_refused(shared_backbone, random_text):
     oracle = online_exits(shared_backbone("llama"))
     ids = random_text(2, 5)
     right_padded = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
-    for arguments in (
-        SimpleNamespace(logits_to_keep=0),
-        SimpleNamespace(logits_to_keep=1, attention_mask=right_padded),
-        SimpleNamespace(logits_to_keep=1, labels=ids),
-    ):
+    for arguments in ({}, {"attention_mask": right_padded, "logits_to_keep": 1}, {"labels": ids, "logits_to_keep": 1}):
         with pytest.raises(UsageError, match="exit oracle"):
-            oracle(ids, **vars(arguments))
+            oracle(ids, **arguments)
 
 
 PREDICTED = st.integers(1, 5).flatmap(

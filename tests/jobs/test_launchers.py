@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
@@ -16,7 +15,6 @@ from adaptive_bench.runs import Shard, plan, run
 from adaptive_bench.runs.cost.estimate import Estimator, steps_left
 from adaptive_bench.runs.work import training as training_work
 from adaptive_bench.runs.work.groups import groups_left
-from adaptive_bench.runs.work.left import left
 from adaptive_bench.runs.work.request import launch_request
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.runs import run_name
@@ -87,13 +85,10 @@ def test_a_table_alone_names_what_is_missing(config_of, monkeypatch):
     assert json.loads((outcome.folder / "run.json").read_text())["state"] == "partial"
 
 
-@pytest.mark.parametrize(("shard", "cell"), [("0/2", None), ("3/2", None), ("2", None), ("1/2", "abc")])
-def test_a_wrong_shard_is_refused(shard, cell):
-    with pytest.raises(UsageError, match="--shard"):
-        Shard.parse(shard, cell)
-
-
-def test_a_cell_that_is_not_planned_is_refused(config_of):
+def test_a_wrong_shard_and_a_cell_that_is_not_planned_are_refused(config_of):
+    for shard, cell in (("3/2", None), ("2", None), ("1/2", "abc")):
+        with pytest.raises(UsageError, match="--shard"):
+            Shard.parse(shard, cell)
     with pytest.raises(UsageError, match="have changed since"):
         Shard.parse(None, "0123").of(plan(config_of("dense")))
 
@@ -182,7 +177,9 @@ def test_what_waits_in_slurm_is_not_submitted_twice(request_of, fake_slurm):
     assert f"cells=({request.pending()[0].name})" in script
 
 
-def test_slurm_that_is_not_there_or_refuses_is_said(request_of, monkeypatch):
+def test_wrong_resources_and_slurm_that_is_not_there_or_refuses_are_said(request_of, monkeypatch):
+    with pytest.raises(UsageError, match="partitoin"):
+        slurm.launch(request_of(resources={"partitoin": "low"}))
     monkeypatch.setenv("PATH", "")
     with pytest.raises(EnvironmentProblem, match="no 'sbatch'"):
         slurm.launch(request_of())
@@ -190,12 +187,6 @@ def test_slurm_that_is_not_there_or_refuses_is_said(request_of, monkeypatch):
     monkeypatch.setattr(slurm.subprocess, "run", lambda *_, **__: refused)
     with pytest.raises(EnvironmentProblem, match="Invalid partition"):
         slurm.launch(request_of())
-
-
-@pytest.mark.parametrize(("resources", "text"), [({"partitoin": "low"}, "partitoin"), ({"cpus": 0}, "cpus")])
-def test_wrong_resources_are_refused(request_of, resources, text):
-    with pytest.raises(UsageError, match=text):
-        slurm.launch(request_of(resources=resources))
 
 
 @pytest.fixture
@@ -228,10 +219,3 @@ def test_kubernetes_needs_a_shared_volume(request_of):
         kubernetes.launch(request_of())
     with pytest.raises(UsageError, match="is not under mount"):
         kubernetes.launch(request_of(resources={"image": "i", "claim": "c", "mount": "/elsewhere"}))
-
-
-def test_what_is_left_is_said_with_its_reason(config_of):
-    config = config_of("dense,gateskip")
-    whole = plan(config)
-    assert Path(whole.trainings[0].folder).exists() is False
-    assert [failure.kind for failure in left(whole, Path("run"))] == ["Not finished", "Not finished"]

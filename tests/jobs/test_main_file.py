@@ -3,10 +3,7 @@
 import subprocess
 import sys
 
-import pytest
-
-from adaptive_bench import registry, spawn
-from adaptive_bench.errors import UsageError
+from adaptive_bench import registry
 
 SCRIPT = """
 from adaptive_bench import spawn
@@ -34,12 +31,6 @@ def test_a_script_that_they_need_and_that_starts_them_is_refused_where_it_runs(t
     done = _said(tmp_path, runs_main=True)
     assert done.stdout == 2 * "the script\n"
     assert "script.py" in done.stderr and 'if __name__ == "__main__":' in done.stderr
-
-
-def test_a_process_of_somebody_else_says_so_itself(monkeypatch):
-    monkeypatch.setattr(spawn.multiprocessing.current_process(), "_inheriting", True, raising=False)
-    with pytest.raises(UsageError, match="Put the call under if __name__"):
-        spawn.check_main()
 
 
 def test_the_script_is_needed_for_what_no_plugin_file_registered(monkeypatch, tmp_path):

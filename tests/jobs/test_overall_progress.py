@@ -4,11 +4,9 @@ import heapq
 import itertools
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from adaptive_bench.jobs.job import JobEstimate
-from adaptive_bench.jobs.overall_progress import OverallProgress, ProgressBudget
+from adaptive_bench.jobs.overall_progress import OverallProgress
 from adaptive_bench.progress import (
     DialCalibrated,
     JobFinished,
@@ -137,11 +135,6 @@ def test_a_job_waits_for_what_it_builds_on():
     assert OverallProgress(SilentReporter(), chain[:1], 2).total_s == pytest.approx(50.0)  # `a` is on disk
 
 
-def test_very_many_jobs_are_shared_evenly():
-    many = [JobEstimate(str(number), 1.0, "train") for number in range(5000)]
-    assert OverallProgress(SilentReporter(), many, 4).total_s == pytest.approx(1250.0)
-
-
 def test_everything_is_passed_on_and_only_typed_events_move_the_bar():
     """A label may say anything."""
     bar = Watched()
@@ -150,12 +143,3 @@ def test_everything_is_passed_on_and_only_typed_events_move_the_bar():
     for event in events:
         overall.emit(event)
     assert bar.events[1:] == events and overall.left_s(0.0) == overall.total_s == pytest.approx(150.0)
-
-
-@given(st.lists(st.floats(0, 50), max_size=30), st.floats(0, 100))
-def test_whatever_a_job_does_its_share_is_never_exceeded(moves, seconds):
-    budget = ProgressBudget(JobEstimate("a", seconds, "train"))
-    for now_s, move in enumerate(moves):
-        budget.spend(move, float(now_s))
-        assert 0 <= budget.done_s <= seconds
-    assert budget.done_s == pytest.approx(min(seconds, sum(moves)))

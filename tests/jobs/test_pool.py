@@ -1,4 +1,4 @@
-"""What becomes of work whose process the system ends, and of the work beside it."""
+"""What becomes of work whose process the system ends, of the work beside it, and of what a worker prints."""
 
 import io
 import multiprocessing
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench import spawn
-from adaptive_bench.jobs.job import JobGroup
+from adaptive_bench.jobs.job import JobGroup, named_plugins
 from adaptive_bench.jobs.pool import _how, _Schedule, _Worker
-from adaptive_bench.jobs.progress_queue import ProgressQueue, RemoteReporter
 from adaptive_bench.jobs.watchdog import NO_LIMITS
+from adaptive_bench.jobs.worker import ProgressQueue, RemoteReporter, StdoutForwarder
 from adaptive_bench.progress import PlainReporter, SilentReporter
 from adaptive_bench.runs import plan, run
 
@@ -111,13 +111,6 @@ def test_a_worker_that_falls_silent_in_the_middle_of_a_word_silences_nobody(line
     assert sorted(lines.lines) == ["first", "second"]
 
 
-def test_nobody_listens(lines):
-    context = multiprocessing.get_context("spawn")
-    listener, speaker = context.Pipe(duplex=False)
-    listener.close()
-    RemoteReporter(speaker).line("into the void")
-
-
 def test_tasks_of_a_worker_that_is_gone_are_closed():
     context = multiprocessing.get_context("spawn")
     stream = io.StringIO()
@@ -125,6 +118,7 @@ def test_tasks_of_a_worker_that_is_gone_are_closed():
         sender = queue.sender(context)
         RemoteReporter(sender).task("train mod", 5).advance(2)
         sender.close()
+    RemoteReporter(sender).line("into the void")  # nobody listens any more
     assert stream.getvalue() == "train mod: 2/5 in 0:00\n"
 
 
@@ -156,3 +150,26 @@ def test_a_killed_worker_takes_no_other_work_with_it(config_of, tmp_path, monkey
     assert len(outcome.failures) == failed
     assert {row["method"] for row in outcome.rows} >= {"dense", "gateskip"}
     assert all(sweep.finished() for sweep in plan(config).sweeps if sweep.spec.name != "killed")
+
+
+def test_tasks_that_are_no_plugins_have_no_code_of_one():
+    assert named_plugins([], ["nano_qa", "perplexity:letters", "arc_easy"]) is None
+
+
+def test_lines_are_told_whole_and_clean(lines):
+    stream = StdoutForwarder(lines)
+    print("one", "two", file=stream)
+    print("\x1b[2J\x07thr", end="", file=stream)
+    assert lines.lines == ["one two"]
+    print("ee", file=stream)
+    assert lines.lines == ["one two", "three"]
+
+
+def test_megabytes_are_cut_and_many_lines_left_out(lines):
+    stream = StdoutForwarder(lines)
+    print("x" * 4_000_000, file=stream)
+    print("\n" * 1000, file=stream)
+    for number in range(1000):
+        print(number, file=stream)
+    assert len(lines.lines) == 51 and all(len(text) < 400 for text in lines.lines)
+    assert lines.lines[-1] == "More than 50 lines were printed during the run; the others are left out."

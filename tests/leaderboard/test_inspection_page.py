@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from board_page import watched
 
-from adaptive_bench.inspection.record import record_of
-from adaptive_bench.inspection.study import Inspection, Point, Reading
+from adaptive_bench.inspection.decisions import Inspection, Point, Reading, record_of
 from adaptive_bench.leaderboard.inspection import render
 from adaptive_bench.model.text_decisions import TextDecisions
 

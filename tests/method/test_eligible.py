@@ -5,8 +5,7 @@ from covering import slow
 
 from adaptive_bench.method import Site, described, every_branch
 from adaptive_bench.testing.checks.dial import eligible
-from adaptive_bench.testing.suite import Suite
-from adaptive_bench.testing.variants import method_specs
+from adaptive_bench.testing.suite import Suite, method_specs
 
 
 @pytest.mark.parametrize(

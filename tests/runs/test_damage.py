@@ -16,11 +16,10 @@ from adaptive_bench.cli.show import _run as shown
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
 from adaptive_bench.store import manifest
-from adaptive_bench.store.overview import pieces
+from adaptive_bench.store.inventory import pieces
 from adaptive_bench.store.records import DialEvaluationRecord, Record
 from adaptive_bench.store.results import read_table
-from adaptive_bench.store.run_files import run_command
-from adaptive_bench.store.runs import find_run
+from adaptive_bench.store.runs import find_run, run_command
 
 
 def untimed(rows):

@@ -183,6 +183,6 @@ def test_what_changes_while_a_run_goes_on_is_refused(
         return found
 
     monkeypatch.setattr(training_work, "train", then)
-    monkeypatch.setattr("adaptive_bench.jobs.run_groups.plugins_of", lambda job: set())  # in this process
+    monkeypatch.setattr("adaptive_bench.jobs.pool.plugins_of", lambda job: set())  # in this process
     found = run(world.config(methods=("dense", "gateskip")), jobs=1)
     assert any(told in str(failure) for failure in found.failures)

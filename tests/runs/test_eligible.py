@@ -11,8 +11,8 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import about, plan, preflight, run
 from adaptive_bench.runs.planning import eligible
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.checkpoints import sparing
-from adaptive_bench.testing.model_folder import write_model_folder
+from adaptive_bench.store.manifest import sparing
+from adaptive_bench.testing.backbones import write_model_folder
 
 SPARED = frozenset({Site(0, "mlp")})
 ENTRY = {"spared": [[0, "mlp"]], "keep_first": False}

@@ -18,7 +18,7 @@ from adaptive_bench.runs.checks.model import model_facts
 from adaptive_bench.runs.planning.backbones import find_backbone
 from adaptive_bench.runs.work import evaluation
 from adaptive_bench.store import atomic
-from adaptive_bench.store.overview import pieces
+from adaptive_bench.store.inventory import pieces
 from adaptive_bench.training import checkpoint, loop
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from adaptive_bench.runs import plan, run
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import run_key
 from adaptive_bench.store.records import Record
-from adaptive_bench.weight_forms import QUANTIZED
+from adaptive_bench.validation import QUANTIZED
 
 
 def sweeps_of(outcome):

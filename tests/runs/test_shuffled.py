@@ -18,8 +18,8 @@ from adaptive_bench.runs.outcome.trained import work_of
 from adaptive_bench.runs.planning.shuffled import follows_method
 from adaptive_bench.runs.work import evaluation
 from adaptive_bench.store import manifest
+from adaptive_bench.store.inventory import pieces
 from adaptive_bench.store.keys import USUAL, key_of
-from adaptive_bench.store.overview import pieces
 
 
 class Reach:

@@ -6,7 +6,7 @@ import pytest
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store.entry import Measurements, Text, read, write
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
-from adaptive_bench.store.time_curves import TimeCurve
+from adaptive_bench.store.timings import TimeCurve
 
 TARGET = {"axis": "net", "saving": 0.2, "tokens": 0.21, "whole_layers": None, "priced": {"net": 0.19, "core": 1 / 3}}
 BASE = MeasuredTraining("aa", "dense", 1, cost={"tokens": 3, "flops": 1e15 / 3, "parameters_added": 0}, steps=[1, 2])

@@ -4,8 +4,7 @@ import pytest
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.records import DialEvaluationRecord, Record
-from adaptive_bench.store.schema import SCHEMA
+from adaptive_bench.store.records import SCHEMA, DialEvaluationRecord, Record
 
 
 def point(saving, docs=2):

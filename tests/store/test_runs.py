@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.run_files import output_of
-from adaptive_bench.store.runs import check_output, find_run, run_folders, run_name
-from adaptive_bench.store.shelves import is_output
+from adaptive_bench.store.runs import check_output, find_run, is_output, output_of, run_folders, run_name
 
 NAMES = ("nano-gateskip-mod-seed1-3f9a2c1b", "nano-gateskip-mod-3seeds-77aa0c1b", "tiny-calm-seed1-00112233")
 
@@ -29,11 +27,6 @@ def runs(tmp_path, monkeypatch):
 )
 def test_a_run_has_several_names(runs, text):
     assert find_run(text).resolve() == runs / NAMES[0]
-
-
-def test_runs_of_another_folder_are_found_below_it(tmp_path):
-    assert find_run("other/nano").resolve() == tmp_path / "other" / "runs" / NAMES[0]
-    assert run_name(find_run("other/nano")) == f"other/{NAMES[0]}"
 
 
 def test_last_is_the_run_that_was_begun_last(runs, tmp_path):
@@ -62,8 +55,8 @@ def test_every_run_is_found_by_the_name_it_is_shown_with(tmp_path):
     ("text", "said"),
     [
         ("nano-gateskip", "2 runs begin with"),
-        ("nono", "no such run in 'runs'"),
         ("nowhere/nano", "`adaptive-bench run`"),
+        ("runs/tiny-clam-seed1-00112233", f"Did you mean '{NAMES[2]}'"),
     ],
 )
 def test_what_does_not_name_one_run_is_refused(text, said):
@@ -109,11 +102,6 @@ def test_what_cannot_be_read_while_a_run_is_looked_for_is_passed_over(tmp_path, 
     assert run_folders(tmp_path / "place") == [] and {path.name for path in run_folders(tmp_path)} == set(NAMES)
 
 
-def test_a_name_that_is_nearly_right_is_suggested():
-    with pytest.raises(UsageError, match=f"Did you mean '{NAMES[2]}'"):
-        find_run("runs/tiny-clam-seed1-00112233")
-
-
 @pytest.mark.parametrize("part", ["runs", "records", f"runs/{NAMES[0]}"])
 def test_a_part_of_an_output_folder_is_none(runs, tmp_path, part):
     (tmp_path / "other" / "records").mkdir()
@@ -141,13 +129,6 @@ def test_a_run_that_was_moved_and_linked_back_is_listed(runs, tmp_path):
     (runs / NAMES[0]).rename(tmp_path / "moved")
     (runs / NAMES[0]).symlink_to(tmp_path / "moved")
     assert Path("runs/runs") / NAMES[0] in run_folders(Path("runs"))
-
-
-def test_a_link_that_leads_nowhere_is_told(runs):
-    (runs / "lost").symlink_to("lost")
-    with pytest.raises(UsageError, match="'runs/runs/lost' is a link that leads nowhere"):
-        find_run("lost")
-    assert len(run_folders(Path("runs"))) == len(NAMES)
 
 
 def test_a_run_without_its_records_is_of_the_folder_it_lies_in(runs, tmp_path):

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from adaptive_bench import registry, source
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation import lookup
-from adaptive_bench.testing.model_folder import write_model_folder
+from adaptive_bench.testing.backbones import write_model_folder
 
 TASK_YAML = """
 include: ../shared/metric.yaml

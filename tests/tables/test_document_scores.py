@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluations import Evaluation, Sample
-from adaptive_bench.store.savings import Point
+from adaptive_bench.store.evaluations import Evaluation, Point, Sample
 from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed, matched_scores
 from adaptive_bench.tables.matching import match
 

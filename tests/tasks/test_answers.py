@@ -22,33 +22,25 @@ from adaptive_bench.tasks.answers import (
     ("text", "strict", "flexible"),
     [
         (" It is 500.\n#### 500", "500", "500"),
-        (" so\n#### 500.00 eggs", "500", "500"),
         (" so\n#### $**500**", "500", "500"),
         (" so\n#### $1,500.", "1500", "1500"),
         (" so\n####\n-1.50", "-1.5", "-1.5"),
         (" so\n#### −7%", "-7", "-7"),
         (" so\n#### 0,500", "0", "500"),  # no separator of thousands: another number, or a decimal comma
         (" so\n#### x = 12", "12", "12"),
-        (" so\n#### 20 - 5 = 15", "15", "15"),
-        (" so\n#### 2+3=5", "5", "5"),
         (" so\n#### $20-$5=$15 left, not 20", "15", "20"),
         (" so\n#### (3 x 4) / 2 = 12 / 2 = 6 boxes", "6", "6"),
         (" so\n#### 15 = 20 - 5", "15", "5"),
         (" so\n#### 5 dollars = 500 cents", "5", "500"),
-        (" so\n#### 3 - 5 = -2", "-2", "-2"),
         (" so\n#### 3 - 5 = ?", "3", "5"),
-        (" so\n#### .5", "0.5", "0.5"),
         (" so\n#### -$.50", "-0.5", "-0.5"),
         (" well...5 and.6 eggs, 1.25", INVALID, "1.25"),
-        (" well...5", INVALID, "5"),
         (" 10-3 = 7", INVALID, "7"),
         (" that leaves 10-3", INVALID, "3"),
         (" it fell to -3", INVALID, "-3"),
-        (" The answer is $500.", INVALID, "500"),
         (" 500 eggs, no, 499\n#### 500\nmore 7", "500", "7"),
         (" #### 12\nQuestion 2 #### 13", "12", "13"),
         (" #### five", INVALID, INVALID),
-        (" #### 0.0", "0", "0"),
         (" #### -0", "0", "0"),
         ("", INVALID, INVALID),
     ],
@@ -68,16 +60,12 @@ def test_every_spelling_of_a_number_is_that_number(value: Decimal, around: str) 
 @pytest.mark.parametrize(
     ("text", "strict", "flexible"),
     [
-        (" fire burns\n#### B", "B", "B"),
         (" fire burns\n#### (b)", "B", INVALID),
         (" fire burns\n#### **B. fire**", "B", "B"),
-        (" It must be (B).", INVALID, "B"),
         (" The answer is B: a fire", INVALID, "B"),
         (" B. A fire burns", INVALID, "B"),
-        (" A is right", INVALID, "A"),
         (" I'd say A", INVALID, "A"),
         (" #### Bad", INVALID, INVALID),
-        (" #### F", INVALID, INVALID),
         (" A? No: B\n#### A", "A", "A"),
         (" nothing", INVALID, INVALID),
     ],
@@ -86,15 +74,8 @@ def test_letters(text: str, strict: str, flexible: str) -> None:
     assert (letter_after_mark(text, "ABCDE"), last_letter(text, "ABCDE")) == (strict, flexible)
 
 
-def test_only_letters_of_the_documents_options_count() -> None:
+def test_filters_keep_the_shape_of_lm_eval_and_only_letters_of_the_options_count() -> None:
     documents = [{"letters": "AB"}, {"letters": "ABCD"}]
     assert flexible_letters([["C or A?"], ["A or C"]], documents) == [["A"], ["C"]]
-
-
-def test_filters_keep_the_shape_lm_eval_gives_them() -> None:
     assert strict_numbers([["#### 1", "#### x"], []], [{}, {}]) == [["1", INVALID], []]
-
-
-@pytest.mark.parametrize(("answer", "value"), [(INVALID, 1.0), ("7", 0.0)])
-def test_an_answer_that_cannot_be_read_is_counted(answer: str, value: float) -> None:
-    assert unparsable(references=["7"], predictions=[answer]) == value
+    assert [unparsable(references=["7"], predictions=[answer]) for answer in (INVALID, "7")] == [1.0, 0.0]

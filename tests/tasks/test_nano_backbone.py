@@ -12,12 +12,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from nano_pretraining import Recipe, pretrain
+from nano_sensitivity import dominance, sensitivities
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench.task import Example, ExampleRequest
 from adaptive_bench.tasks.nano.model import nano_folder, nano_qwen3_folder
-from adaptive_bench.tasks.nano.pretrain import Recipe, pretrain
-from adaptive_bench.tasks.nano.sensitivity import dominance, sensitivities
 from adaptive_bench.tasks.nano.task import NANO_MATH, NANO_QA, NANO_QA_LL, NANO_TEXT
 from adaptive_bench.tasks.nano.world import world
 

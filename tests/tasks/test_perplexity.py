@@ -123,7 +123,7 @@ def test_files_that_cannot_be_read_are_told(content: bytes, name: str, message: 
         load_task(find_task(f"perplexity:{tmp_path / name}"), None, None)
 
 
-@pytest.mark.parametrize("text", [None, 5, True, ["a"], {"a": 1}])
+@pytest.mark.parametrize("text", [None, ["a"]])
 def test_a_document_that_is_no_text_is_named(tmp_path: Path, text: Any) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text(json.dumps({"text": "one"}) + "\n" + json.dumps({"text": text}) + "\n")

@@ -8,7 +8,7 @@ from adaptive_bench.model.text_decisions import behaviour, duplicate_warnings, s
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing import check_specs
 from adaptive_bench.testing.backbones import random_text
-from adaptive_bench.testing.variants import method_specs
+from adaptive_bench.testing.suite import method_specs
 
 
 class InertConfig(MethodConfig):

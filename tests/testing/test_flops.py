@@ -5,10 +5,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.checks.accounting import eager_attention
-from adaptive_bench.testing.flops import ExecutedFlops
-from adaptive_bench.testing.subject import Subject
-from adaptive_bench.testing.training import ShortTraining
+from adaptive_bench.testing.checks.execution import eager_attention
+from adaptive_bench.testing.instruments import ExecutedFlops
+from adaptive_bench.testing.subject import ShortTraining, Subject
 
 
 def both(run):

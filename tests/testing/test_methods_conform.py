@@ -6,7 +6,7 @@ from adaptive_bench import registry
 from adaptive_bench.probed import stored_matrix
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import FAMILIES
-from adaptive_bench.testing.capabilities import capability_matrix
+from adaptive_bench.testing.report import capability_matrix
 from adaptive_bench.testing.suite import Suite
 
 pytestmark = pytest.mark.slow

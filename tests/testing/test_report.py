@@ -6,10 +6,9 @@ import pytest
 
 from adaptive_bench.probed import CAPABILITIES, stored_matrix
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.capabilities import capability_matrix, write_matrix
 from adaptive_bench.testing.check import Result
 from adaptive_bench.testing.checks import CHECKS
-from adaptive_bench.testing.report import Report, check_specs
+from adaptive_bench.testing.report import Report, capability_matrix, check_specs, write_matrix
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +77,8 @@ def test_families_that_differ_are_named():
 def test_a_matrix_is_found_beside_the_method(tmp_path, monkeypatch, dense_report):
     write_matrix(tmp_path / "capabilities.json", dense_report.matrix | {"other": {}})
     monkeypatch.setattr("adaptive_bench.registry.file_of", lambda group, name: tmp_path / "dense.py")
+    assert stored_matrix("dense") == dense_report.matrix
+    write_matrix(tmp_path / "capabilities.json", {"other": {"batch": "no"}}, whole=False)  # of others it is kept
     assert stored_matrix("dense") == dense_report.matrix
     (tmp_path / "capabilities.json").unlink()
     assert stored_matrix("dense") == {}

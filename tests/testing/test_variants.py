@@ -1,12 +1,10 @@
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-import pytest
 from pydantic import Field
 
-from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Method, MethodConfig
-from adaptive_bench.testing.variants import method_specs, variants
+from adaptive_bench.testing.suite import method_specs, variants
 
 
 class ManyKinds(MethodConfig):
@@ -43,8 +41,3 @@ def test_every_ablation_axis_of_gateskip_is_there():
         *("shape", "sharing", "architecture", "placement", "loss", "skip_unit", "skip_modules", "stride", "frozen"),
         *("input", "detach", "kv", "compensate"),
     }
-
-
-def test_an_unknown_method_is_a_usage_error():
-    with pytest.raises(UsageError, match="Did you mean 'gateskip'"):
-        variants("gateskp")

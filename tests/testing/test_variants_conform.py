@@ -6,10 +6,8 @@ from adaptive_bench import registry
 from adaptive_bench.model.text_decisions import duplicate_warnings
 from adaptive_bench.probed import stored_matrix
 from adaptive_bench.testing.backbones import FAMILIES
-from adaptive_bench.testing.subject import Subject
-from adaptive_bench.testing.suite import Suite
-from adaptive_bench.testing.training import trained_behaviour
-from adaptive_bench.testing.variants import method_specs
+from adaptive_bench.testing.subject import Subject, trained_behaviour
+from adaptive_bench.testing.suite import Suite, method_specs
 
 pytestmark = pytest.mark.slow
 METHODS = [name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")]

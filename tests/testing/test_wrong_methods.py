@@ -5,9 +5,8 @@ import wrong_methods as wrong
 
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.checks import CHECKS
-from adaptive_bench.testing.checks.identity import identity
-from adaptive_bench.testing.suite import Suite
-from adaptive_bench.testing.variants import variants
+from adaptive_bench.testing.checks.attachment import identity
+from adaptive_bench.testing.suite import Suite, variants
 
 CHECK = {check.name: check for check in CHECKS}
 # Method, semantics, the check that is about it, part of its message. In `paper` semantics the cache may change

@@ -13,7 +13,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import plan
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tuning import Objective, presets, tune, tuned
-from adaptive_bench.tuning import trial as trial_module
+from adaptive_bench.tuning import search as trial_module
 
 ROOT = Path(__file__).parents[2]
 RATES = ["train.method_learning_rate=choice:0.001|0.1"]
@@ -83,19 +83,6 @@ def test_an_edge_that_wins_still_is_said(config_of, scored):
     assert [len(each) for each in asked] == [6, 2, 2]  # no more than two further ones each
     assert chosen(result) == {"gateskip": 1.25, "skiplayer": 0.00008}
     assert result.notes[0].startswith("gateskip: 1.25 is ahead of 0.25 by 1.0000, 3 seeds; it is at the edge")
-
-
-@pytest.mark.parametrize(
-    ("score_of", "turns", "rate"),
-    [
-        (lambda method, rate: None if rate > 0.1 else rate, 2, 0.05),  # one beyond that fails ends it
-        (lambda method, rate: 1.0, 1, 0.002),  # of equal ones the lowest, and none is at an edge
-    ],
-)
-def test_where_the_grid_does_not_grow_on(config_of, scored, score_of, turns, rate):
-    asked = scored(score_of)
-    result = tune(config_of("gateskip", train={"learning_rate": 0.002}), preset="rates")
-    assert len(asked) == turns and chosen(result) == {"gateskip": rate} and "edge" not in result.notes[0]
 
 
 def test_rates_that_are_given_stay_as_they_are_and_their_edge_is_said(config_of, scored):
@@ -172,18 +159,13 @@ def test_an_under_trained_method_is_caught(right_on):
     assert enough == "4 steps are enough: no order that tests tell apart reverses at 8."
     assert "After 2 steps tests tell 1 of 1 pairs apart; at 4 these reverse: mod and gateskip on nano_qa_ll." in first
     assert first.endswith("scores certainly move of gateskip on nano_qa_ll.") and "move" not in second
-
-
-def test_where_orders_reverse_to_the_end_nothing_is_enough(right_on):
-    notes = right_on({"gateskip": {2: 0.1, 4: 0.9, 8: 0.1}, "mod": dict.fromkeys((2, 4, 8), 0.5)})
-    assert notes[0] == "None of 2, 4 steps is shown to be enough."
+    assert "None of 2, 4" in right_on({"gateskip": {2: 0.1, 4: 0.9, 8: 0.1}, "mod": dict.fromkeys((2, 4, 8), 0.5)})[0]
 
 
 @pytest.mark.parametrize(
     ("preset", "methods", "asked", "rule"),
     [
         ("rates", ("dense", "gateskip"), {}, "dense"),
-        ("rates", "gateskip", {"params": STEPS}, "The preset tries"),
         ("rates", "gateskip", {"params": ["train.method_learning_rate=log:1e-3:1"]}, "The preset tries"),
         ("steps", "base", {}, "methods that are trained"),
         ("steps", "mod", {"objective": Objective.parse("score@0.12")}, "a level that nano_qa_ll is measured at"),
@@ -193,9 +175,6 @@ def test_where_orders_reverse_to_the_end_nothing_is_enough(right_on):
 def test_what_cannot_be_compared_is_refused(config_of, preset, methods, asked, rule):
     with pytest.raises(UsageError, match=rule):
         tune(config_of(methods, levels=(0, 0.15)), **asked, preset=preset)
-
-
-def test_trials_are_compared_at_one_target(config_of):
     with pytest.raises(UsageError, match="one target"):
         tune(config_of("gateskip", train={"target": (0.05, 0.1)}), preset="rates")
 

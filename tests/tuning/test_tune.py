@@ -2,19 +2,22 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from filelock import FileLock
 from optuna.trial import TrialState
 
+from adaptive_bench.cli.tune import _print
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.job import Failure
 from adaptive_bench.runs import plan, run
 from adaptive_bench.store import atomic
 from adaptive_bench.store.records import Record
 from adaptive_bench.tuning import Objective, find_result, tune, tuned
-from adaptive_bench.tuning import trial as trial_module
+from adaptive_bench.tuning import search as trial_module
+from adaptive_bench.tuning.result import StudyResult, TrialResult
 
 PARAMS = ["sparsity_weight=log:1e-3:1"]
 
@@ -183,9 +186,13 @@ def test_a_best_trial_that_other_seeds_do_not_confirm_does_not_stand(config, mea
     assert result.best["gateskip"].spec == "gateskip" and result.default("gateskip").value == 0.5
     assert tuned(config, result).methods == ("gateskip",)
     assert find_result("mine", config.out) == result
+    measured(lambda values, _: 0.2 if values else 0.5)  # defaults that are best need no confirmation
+    assert not tune(config, None, 2, PARAMS, confirm=1, name="defaults", jobs=1).confirmed
 
 
-def test_defaults_that_are_best_need_no_confirmation(config, measured):
-    measured(lambda values, _: 0.2 if values else 0.5)
-    result = tune(config, None, 2, PARAMS, confirm=1, name="mine", jobs=1)
-    assert not result.confirmed and result.best["gateskip"].spec == "gateskip"
+@pytest.mark.parametrize(("out", "named"), [(Path("runs"), False), (Path("elsewhere"), True)])
+def test_the_command_that_it_ends_with_names_the_output_folder_unless_it_is_the_default(capsys, out, named):
+    trial = TrialResult("gateskip", 0, "complete", {"shape": "scalar"}, "gateskip[shape=scalar]", {}, 0.01, 0.5)
+    _print(StudyResult("first", {"objective": "area", "confirm": []}, (trial,)), "nano", out)
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "--tuned" in line)
+    assert line.endswith("--methods gateskip --tuned first" + named * " --out elsewhere")

@@ -8,22 +8,167 @@ is, and the Job that writes the table waits for the records of the others.
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from pydantic import Field
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.jobs.launchers.kubernetes_names import as_label_value, job_prefix
-from adaptive_bench.jobs.launchers.kubernetes_resources import PodResources
-from adaptive_bench.jobs.launchers.request import STOPPED, LaunchRequest, LaunchResult
+from adaptive_bench.jobs.launchers import STOPPED, LaunchRequest, LaunchResult
+from adaptive_bench.recipe import Positive, Strict
 from adaptive_bench.store import atomic
 from adaptive_bench.store.lock import JOB_VARIABLE
 
+LONGEST_LABEL = 63
+_RANDOM = 5  # characters that the server puts behind a `generateName`
+_DIGEST = 8
+_SHARED_MEMORY = "/dev/shm"
 _LONGEST_SCRIPT = 128 * 1024 - 1  # bytes of one argument on Linux
 _RETRIES_OF_TABLE = 3
+
+
+def job_prefix(run: str, place: str, completions: int) -> str:
+    """The beginning of a Job's name (`generateName`) for a run: readable, its own, and short enough for all that is
+    made of it. Pods of an Indexed Job get the host name `<job>-<index>`, which is one DNS label; the name itself is the
+    value of the label `job-name`.
+
+    Args:
+        run: The run's name.
+        place: Its folder, which tells runs of one name apart.
+        completions: Of the Job.
+    """
+    digest = hashlib.sha256(place.encode()).hexdigest()[:_DIGEST]
+    room = LONGEST_LABEL - len(f"-{max(0, completions - 1)}") - _RANDOM - len(f"ab--{digest}-")
+    return "-".join(
+        [*filter(None, ("ab", re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:room].strip("-"), digest)), ""]
+    )
+
+
+def as_label_value(text: str) -> str:
+    """As much of a text as the value of a label holds, capitals and underscores included."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:LONGEST_LABEL].strip("-_.")
+
+
+class SecretValue(Strict):
+    """A value of a Secret, which never passes through here.
+
+    Attributes:
+        name: Of the Secret.
+        key: Of the value in it.
+    """
+
+    name: str
+    key: str
+
+
+class PodResources(Strict):
+    """What the pods get; a YAML file for `--resources`.
+
+    Attributes:
+        image: A container image with this package installed.
+        python: The interpreter in it.
+        claim: The PersistentVolumeClaim that holds the output folder.
+        mount: Where the volume is mounted; the output folder lies below.
+        namespace: Of the jobs; `None` for that of the context.
+        cpus, memory: As Kubernetes takes them.
+        gpus: NVIDIA GPUs.
+        shared_memory: Size of `/dev/shm`, which counts as memory; `None` leaves the 64 MiB of the container runtime.
+        processes: That do one job together, one for each GPU (`torchrun`).
+        at_once: Pods that run at the same time, at most.
+        retries: How often one index is tried again after it failed.
+        warn_s: How long a pod has to keep where it stands when it is asked to end.
+        table_memory: Of the pod that writes the table; it has one core and no GPU.
+        table_wait_min: After so many minutes in which nobody was at any cell the table is written with what is there.
+        env: Environment variables.
+        secrets: Environment variables with values of Secrets, such as `HF_TOKEN: {name: hub, key: token}`.
+        pull_secrets: Secrets for the registry of the image.
+        service_account: Whose rights the pods have.
+        node_selector: Labels of the nodes they may run on.
+        tolerations: Taints of nodes they may run on all the same, in the words of Kubernetes.
+        labels: Further labels of jobs and pods, for example `kueue.x-k8s.io/queue-name`.
+        security_context: Of the pod, in the words of Kubernetes (`runAsUser`, `fsGroup`, ...).
+        container_security_context: Of the container (`allowPrivilegeEscalation`, `capabilities`, ...).
+    """
+
+    image: str
+    claim: str
+    mount: Annotated[str, Field(pattern="^/")]
+    python: Annotated[str, Field(min_length=1)] = "python"
+    namespace: str | None = None
+    cpus: Positive = 1
+    memory: str = "4Gi"
+    gpus: Annotated[int, Field(ge=0)] = 0
+    shared_memory: str | None = None
+    processes: Positive = 1
+    at_once: Positive = 8
+    retries: Annotated[int, Field(ge=0)] = 1
+    warn_s: Positive = 120
+    table_memory: str = "4Gi"
+    table_wait_min: Annotated[float, Field(gt=0)] = 30.0
+    env: dict[str, str] = Field(default_factory=dict)
+    secrets: dict[str, SecretValue] = Field(default_factory=dict)
+    pull_secrets: tuple[str, ...] = ()
+    service_account: str | None = None
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    tolerations: tuple[dict[str, Any], ...] = ()
+    labels: dict[str, str] = Field(default_factory=dict)
+    security_context: dict[str, Any] = Field(default_factory=dict)
+    container_security_context: dict[str, Any] = Field(default_factory=dict)
+
+    def limits(self, *, cpu: int, memory: str, gpus: int = 0) -> dict[str, Any]:
+        """Resources of a container: what it asks for is what it gets."""
+        return {"cpu": cpu, "memory": memory} | ({"nvidia.com/gpu": gpus} if gpus else {})
+
+    def pod(self, name: str, script: str, limits: Mapping[str, Any]) -> dict[str, Any]:
+        """A pod of one container that runs a script of bash.
+
+        Args:
+            limits: Of `limits`.
+        """
+        container: dict[str, Any] = {
+            "name": name,
+            "image": self.image,
+            "command": ["/bin/bash", "-c", script],
+            "workingDir": self.mount,
+            "env": self._environment(limits),
+            "resources": {"requests": dict(limits), "limits": dict(limits)},
+            "volumeMounts": [{"name": "output", "mountPath": self.mount}],
+        }
+        volumes: list[dict[str, Any]] = [{"name": "output", "persistentVolumeClaim": {"claimName": self.claim}}]
+        if self.shared_memory is not None:
+            container["volumeMounts"].append({"name": "shared-memory", "mountPath": _SHARED_MEMORY})
+            size = {"medium": "Memory", "sizeLimit": self.shared_memory}
+            volumes.append({"name": "shared-memory", "emptyDir": size})
+        if self.container_security_context:
+            container["securityContext"] = self.container_security_context
+        wishes: dict[str, Any] = {
+            "serviceAccountName": self.service_account,
+            "nodeSelector": self.node_selector,
+            "tolerations": list(self.tolerations),
+            "imagePullSecrets": [{"name": secret} for secret in self.pull_secrets],
+            "securityContext": self.security_context,
+        }
+        return {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": self.warn_s,
+            **{key: value for key, value in wishes.items() if value},
+            "containers": [container],
+            "volumes": volumes,
+        }
+
+    def _environment(self, limits: Mapping[str, Any]) -> list[dict[str, Any]]:
+        values = {"OMP_NUM_THREADS": str(max(1, limits["cpu"] // self.processes)), **self.env}
+        plain = [{"name": name, "value": value} for name, value in values.items() if name not in self.secrets]
+        secret = [
+            {"name": name, "valueFrom": {"secretKeyRef": {"name": value.name, "key": value.key}}}
+            for name, value in self.secrets.items()
+        ]
+        return plain + secret
 
 
 def launch(request: LaunchRequest) -> LaunchResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adaptive_bench.jobs.launchers.request import LaunchRequest, LaunchResult
+from adaptive_bench.jobs.launchers import LaunchRequest, LaunchResult
 
 
 def launch(request: LaunchRequest) -> LaunchResult:

@@ -22,7 +22,7 @@ from typing import Any
 from uuid import uuid4
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.jobs.launchers.request import STOPPED, LaunchRequest, LaunchResult
+from adaptive_bench.jobs.launchers import STOPPED, LaunchRequest, LaunchResult
 from adaptive_bench.recipe import Positive, Strict
 from adaptive_bench.store import atomic
 from adaptive_bench.store.lock import JOB_VARIABLE, RESTART_VARIABLE

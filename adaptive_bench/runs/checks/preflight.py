@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.hub import OutOfReach
-from adaptive_bench.jobs.plugins import needs_own_process
+from adaptive_bench.jobs.job import needs_own_process
 from adaptive_bench.model.adapters import adapter_parameters
 from adaptive_bench.model.tokenization import check_chat_template
 from adaptive_bench.progress import Reporter, SilentReporter
@@ -39,7 +39,7 @@ from adaptive_bench.runs.planning.plan import Plan, plan, without_groups
 from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.runs.work.resources import useful_processes
 from adaptive_bench.store import atomic
-from adaptive_bench.store.shelves import check_home
+from adaptive_bench.store.runs import check_home
 from adaptive_bench.task import ExampleRequest, Task
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import torch
 
 from adaptive_bench.errors import AdaptiveBenchError, PluginFault
 from adaptive_bench.faults import explained, in_plugin
-from adaptive_bench.jobs.plugins import named_plugins
+from adaptive_bench.jobs.job import named_plugins
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.spec import MethodSpec
 

@@ -26,7 +26,7 @@ from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.sweep import first_savings
-from adaptive_bench.jobs.plugins import needs_own_process
+from adaptive_bench.jobs.job import needs_own_process
 from adaptive_bench.method import method_class, method_of, starting_spec, takes_target, training_spec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import Adapters

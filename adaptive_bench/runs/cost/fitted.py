@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.jobs.plugins import needs_own_process
+from adaptive_bench.jobs.job import needs_own_process
 from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter, duration
 from adaptive_bench.runs.cost.budget import Workload, count_work

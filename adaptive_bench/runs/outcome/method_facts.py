@@ -19,8 +19,7 @@ from adaptive_bench.runs.planning.works import TrainingRun
 from adaptive_bench.source import code_digest, code_of
 from adaptive_bench.spec import MethodSpec, method_name
 from adaptive_bench.store.keys import canonical
-from adaptive_bench.store.records import Record
-from adaptive_bench.store.schema import SCHEMA
+from adaptive_bench.store.records import SCHEMA, Record
 
 _LAYERS = 8  # of the model without memory that a method is asked about
 

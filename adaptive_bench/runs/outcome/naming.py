@@ -18,8 +18,8 @@ from adaptive_bench.runs.planning.conditions import model_name
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import run_key
-from adaptive_bench.store.run_files import KEY_DIGITS, run_command
-from adaptive_bench.store.schema import SCHEMA
+from adaptive_bench.store.records import SCHEMA
+from adaptive_bench.store.runs import KEY_DIGITS, run_command
 
 _METHODS = 2  # named
 _LONGEST_PART = 24

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.job import Failure
 from adaptive_bench.store.results import ending_of
 
 

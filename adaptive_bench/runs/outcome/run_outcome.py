@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.job import Failure
 
 
 @dataclass(frozen=True)

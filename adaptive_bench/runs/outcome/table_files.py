@@ -10,7 +10,7 @@ from typing import Any
 
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
-from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.job import Failure
 from adaptive_bench.runs.outcome.data_card import data_card
 from adaptive_bench.runs.outcome.method_facts import method_facts
 from adaptive_bench.runs.outcome.notes import notes_on
@@ -20,8 +20,8 @@ from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.source import TABLES
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import canonical, run_key
+from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.store.results import write_run
-from adaptive_bench.store.schema import SCHEMA
 
 
 def write_table(

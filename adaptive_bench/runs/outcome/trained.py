@@ -12,9 +12,9 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.runs.planning.manifest import plan_of
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store import manifest
-from adaptive_bench.store.checkpoints import checkpoint_of, sparing_of
+from adaptive_bench.store.manifest import checkpoint_of, sparing_of
 from adaptive_bench.store.records import CHECKPOINT
-from adaptive_bench.store.run_files import check_run, config_in, is_run
+from adaptive_bench.store.runs import check_run, config_in, is_run
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel

@@ -31,7 +31,7 @@ from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import examples_fingerprint, key_of
-from adaptive_bench.store.schema import SCHEMA
+from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.task import DocumentSplit, Task
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from adaptive_bench.comma_list import each_once, parts_of
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.registry import did_you_mean
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.works import TrainingRun
+from adaptive_bench.validation import each_once, parts_of
 
 _FORM = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 

@@ -13,7 +13,7 @@ from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.source import FLOORS
 from adaptive_bench.store import timings
-from adaptive_bench.store.time_curves import TimeCurves
+from adaptive_bench.store.timings import TimeCurves
 
 _VERSIONS = ("torch", "transformers", "python")  # of this package `code` says what matters
 

@@ -10,11 +10,10 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluations import Evaluation
+from adaptive_bench.store.evaluations import Evaluation, Point, saving_name
 from adaptive_bench.store.manifest import Variant, target_text
 from adaptive_bench.store.records import CHECKPOINT, DialEvaluationRecord, Record
-from adaptive_bench.store.savings import Point, saving_name
-from adaptive_bench.store.time_curves import TimeCurve
+from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.tables.points import point_of
 from adaptive_bench.task import DocumentSplit
 

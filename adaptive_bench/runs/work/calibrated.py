@@ -20,7 +20,7 @@ from adaptive_bench.progress import DialCalibrated, Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_device, planned_backbone
 from adaptive_bench.runs.planning.training_text import as_planned, draw_calibration
 from adaptive_bench.runs.planning.works import DialEvaluation
-from adaptive_bench.store.checkpoints import sparing
+from adaptive_bench.store.manifest import sparing
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
 from adaptive_bench.training.generated_text import generated_text

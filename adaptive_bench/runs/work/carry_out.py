@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from adaptive_bench.jobs.failure import Failure
-from adaptive_bench.jobs.run_groups import run_groups
+from adaptive_bench.jobs.job import Failure
+from adaptive_bench.jobs.pool import run_groups
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.cost.estimate import Estimator
 from adaptive_bench.runs.planning.plan import Plan

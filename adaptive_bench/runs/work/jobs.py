@@ -11,8 +11,7 @@ from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
-from adaptive_bench.jobs.failure import Failure, caught
-from adaptive_bench.jobs.job import Job, JobEstimate, JobGroup
+from adaptive_bench.jobs.job import Failure, Job, JobEstimate, JobGroup, caught
 from adaptive_bench.progress import Reporter, TrainingStep, UnitDone
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.runs.work.evaluation import evaluate_sweeps

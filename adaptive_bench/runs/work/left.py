@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.job import Failure
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.runs import retry_command

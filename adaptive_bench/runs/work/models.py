@@ -9,7 +9,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.runs.planning.backbones import BackboneSource, find_device, planned_backbone
 from adaptive_bench.runs.planning.works import TrainingRun
-from adaptive_bench.store.checkpoints import sparing
+from adaptive_bench.store.manifest import sparing
 
 
 def build_model(training: TrainingRun, config: RunConfig) -> AdaptiveModel:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.jobs.failure import Failure
+from adaptive_bench.jobs.job import Failure
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.planning.plan import Plan
 from adaptive_bench.runs.planning.shard import Shard

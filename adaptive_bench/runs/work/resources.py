@@ -9,7 +9,7 @@ import torch
 from adaptive_bench import processes
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
-from adaptive_bench.jobs.plugins import needs_own_process
+from adaptive_bench.jobs.job import needs_own_process
 from adaptive_bench.jobs.watchdog import Limits
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
 from adaptive_bench.spec import MethodSpec

@@ -1,18 +1,19 @@
-"""Training reaches what it should, and nothing else."""
+"""Training reaches what it should and nothing else; a saved model is the same, and a resumed training."""
 
 from __future__ import annotations
 
 import math
+import tempfile
+from pathlib import Path
 
 import torch
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.testing.check import Facts, check
-from adaptive_bench.testing.checks.accounting import eager_attention
-from adaptive_bench.testing.checks.comparison import demand
-from adaptive_bench.testing.flops import ExecutedFlops
-from adaptive_bench.testing.subject import Subject
-from adaptive_bench.testing.training import ShortTraining
+from adaptive_bench.testing.checks.execution import eager_attention
+from adaptive_bench.testing.instruments import TOLERANCE, ExecutedFlops, demand, difference, generated_tokens, logits_of
+from adaptive_bench.testing.subject import SHARES, ShortTraining, Subject, calibrate, trained_model
+from adaptive_bench.training import checkpoint
 from adaptive_bench.training.cost import FlopCount
 
 STEPS = 20
@@ -29,7 +30,9 @@ def gradients(subject: Subject) -> Facts:
     reached: set[str] = set()
     for step in range(1, 5):
         training.backward(step)
-        reached |= _with_gradient(model)
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None and bool((parameter.grad != 0).any()):
+                reached.add(name)
         training.optimizer.step()
     trainable = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     frozen = model.method.freezes_backbone
@@ -47,14 +50,6 @@ def gradients(subject: Subject) -> Facts:
         f"({len(missing)} in all) got none. Use it in decide() or losses(), or set requires_grad=False.",
     )
     return {"frozen_backbone": not moved}
-
-
-def _with_gradient(model: AdaptiveModel) -> set[str]:
-    return {
-        name
-        for name, parameter in model.named_parameters()
-        if parameter.grad is not None and bool((parameter.grad != 0).any())
-    }
 
 
 @check("finite", needs=("builds",), of_training=True)
@@ -88,5 +83,63 @@ def cost(subject: Subject) -> Facts:
         f"Every FLOP of a training must be counted, but {SCHEDULE} steps executed {executed} and {count.flops} are "
         "counted. Compute losses and decisions with nn.Linear modules and call.cross_entropy(), not with raw matrix "
         "products.",
+    )
+    return {}
+
+
+@check("saving", needs=("determinism", "detach"), rounding=True)
+def saving(subject: Subject) -> Facts:
+    """A trained and calibrated model that is saved and loaded has the same dials, logits and generations."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = trained_model(subject, Path(folder) / "trained")
+        calibrate(model)
+        model.dial = model.method.checked_dial(SHARES[-1] * model.method.max_saved_tokens)
+        model.save_pretrained(Path(folder) / "saved")
+        loaded = AdaptiveModel.from_pretrained(Path(folder) / "saved").to(subject.device)
+    text, prompts = subject.text(14, 8, 11), subject.text(8, 5, 8, seed=4)
+    savings = [share * model.method.max_saved_tokens for share in (0.0, *SHARES)]
+    lost = [
+        what
+        for what, same in {
+            "the dial": loaded.dial == model.dial,
+            "dial_for": _dials(loaded, savings) == _dials(model, savings),
+            "logits": difference(logits_of(loaded, text), logits_of(model, text)) <= TOLERANCE,
+            "generations": generated_tokens(loaded, prompts) == generated_tokens(model, prompts),
+        }.items()
+        if not same
+    ]
+    demand(
+        not lost,
+        f"A loaded model must be the saved one, but {', '.join(lost)} differ. Keep all state in parameters, in "
+        "persistent buffers, or in what follows from config and seed.",
+    )
+    return {"saving": True}
+
+
+def _dials(model: AdaptiveModel, savings: list[float]) -> list[float]:
+    return [model.method.checked_dial(saving) for saving in savings]
+
+
+@check("resuming", needs=("determinism", "gradients"), of_training=True)
+def resuming(subject: Subject) -> Facts:
+    """Two training steps, a checkpoint, and two steps in a new process are the same as four steps, bit for bit."""
+    whole = ShortTraining(subject, total_steps=4)
+    losses = whole.run(1, 4)
+    first = ShortTraining(subject, total_steps=4)
+    halves = first.run(1, 2)
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint.save(Path(folder), checkpoint.Progress(2, 1, 0), first.model, first.optimizer)
+        second = ShortTraining(subject, total_steps=4)
+        newest = checkpoint.newest(Path(folder))
+        assert newest is not None
+        checkpoint.restore(newest, second.model, second.optimizer)
+        halves += second.run(3, 4)
+    state, resumed = (checkpoint.trainable_state(one.model) for one in (whole, second))
+    lost = [name for name, value in state.items() if not torch.equal(value, resumed[name])]
+    demand(
+        losses == halves and not lost,
+        f"A resumed training must repeat the uninterrupted one, but losses are {losses} and {halves}"
+        + (f", and {', '.join(lost[:3])} differ" if lost else "")
+        + ". Keep state that training changes in parameters or persistent buffers, or derive it from the step.",
     )
     return {}

@@ -1,0 +1,260 @@
+"""Methods on texts at several dial values: who executes what, as a frame and as the plain values of a page and of JSON,
+masks as bits and every statistic at every saving.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from adaptive_bench.errors import UsageError
+from adaptive_bench.headroom.subject import Subjects
+from adaptive_bench.inspection import statistics
+from adaptive_bench.inspection.statistics import KINDS, kinds_of
+from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions, visible
+from adaptive_bench.model.tokenization import end_tokens
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from adaptive_bench.model import AdaptiveModel
+
+
+SAVINGS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # that a method has no dial value for are left out
+Text = tuple[list[int], list[int]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A method at one dial value.
+
+    Attributes:
+        saving: Share of token-branches that the dial was set to skip.
+        texts: The decisions on each text.
+    """
+
+    saving: float
+    texts: list[TextDecisions]
+
+    @property
+    def saved(self) -> float:
+        """Share of token-branches that were skipped, of all texts together."""
+        return 1.0 - float(np.concatenate([one.keep.ravel() for one in self.texts]).mean())
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one method did.
+
+    Attributes:
+        spec, dial_name, unit, semantics: Of the method.
+        points: By rising saving, at least one.
+    """
+
+    spec: str
+    dial_name: str
+    unit: str
+    semantics: str
+    points: list[Point]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was looked at.
+
+    Attributes:
+        name: Of the run or model.
+        about: What was read: a file's name, or tasks.
+        readings: One for each method; the texts are the same.
+        notes: What the reader should know, one sentence each.
+        ends: Token ids that end a text.
+    """
+
+    name: str
+    about: str
+    readings: list[Reading]
+    notes: list[str]
+    ends: frozenset[int]
+
+    @property
+    def texts(self) -> list[TextDecisions]:
+        """The texts, as the first method's first dial value has them."""
+        return self.readings[0].points[0].texts
+
+
+def inspect_texts(
+    subjects: Subjects, texts: Sequence[Text], savings: Sequence[float] | None, *, about: str
+) -> Inspection:
+    """Read texts with each method at each saving.
+
+    Args:
+        texts: Token ids of a prompt and of an answer each.
+        savings: Shares of token-branches to skip; by default `SAVINGS`, as far as a method goes.
+
+    Raises:
+        UsageError: A text is longer than the model reads, or a method has none of the savings.
+    """
+    limit = getattr(subjects.models[0].backbone.config, "max_position_embeddings", None)
+    for prompt, answer in texts:
+        if limit is not None and len(prompt) + len(answer) > limit:
+            raise UsageError(
+                f"A text has to fit into the {limit} tokens that the model reads, got {len(prompt) + len(answer)}. "
+                f"Shorten it, or lower --max-new-tokens."
+            )
+    readings, notes = [], list(subjects.notes)
+    for model in subjects.models:
+        reading, left_out = _read(model, subjects, texts, savings or SAVINGS)
+        readings.append(reading)
+        if left_out and savings is not None:
+            notes.append(f"{reading.spec} has no dial value for {left_out[0]}")
+        if reading.semantics == "paper" and model.method.paper_class != "C0":
+            notes.append(
+                f"{reading.spec} decides on all tokens of a call together: here that is the whole text in one call, "
+                f"not how it would write the answer."
+            )
+    ends = {subjects.tokenizer.eos_token_id} - {None}
+    return Inspection(subjects.name, about, readings, notes, frozenset(ends))
+
+
+def _read(
+    model: AdaptiveModel, subjects: Subjects, texts: Sequence[Text], savings: Sequence[float]
+) -> tuple[Reading, list[str]]:
+    points, left_out = [], []
+    for saving in sorted(savings):
+        try:
+            model.saving = saving
+        except UsageError as error:  # beyond what the method can do, or what it was calibrated for
+            left_out.append(f"{100 * saving:g} %: {error}")
+            continue
+        points.append(Point(saving, [text_decisions(model, subjects.tokenizer, *text) for text in texts]))
+    if not points:
+        raise UsageError(f"{model.spec} has a dial value for none of the savings. {left_out[0]}")
+    method = model.method
+    return Reading(str(model.spec), method.dial.name, method.unit, method.semantics, points), left_out
+
+
+def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens: int) -> Text:
+    """A prompt and its answer as tokens: the one given, or what the first model writes greedily with nothing skipped.
+
+    Raises:
+        UsageError: The prompt has no tokens.
+    """
+    first, rest = encoded(subjects.tokenizer, prompt, answer or "")
+    if not first:
+        raise UsageError(f"A text of one token or more is looked into, got {prompt!r}. Give one.")
+    if answer is not None or max_new_tokens == 0:
+        return first, rest
+    model = subjects.models[0]
+    model.dial = model.method.dial.skip_nothing
+    ids = torch.tensor([first], device=model.device)
+    ends = list(end_tokens(model, subjects.tokenizer)) or None
+    how: Any = {"do_sample": False, "eos_token_id": ends, "pad_token_id": ends and ends[0]}
+    written = model.generate(ids, max_new_tokens=max_new_tokens, **how)
+    return first, written[0, len(first) :].tolist()
+
+
+def tidy(inspection: Inspection) -> DataFrame:
+    """One row for each text, method, saving, token and branch: the columns of `TextDecisions.tidy`, and `text`,
+    `saving` (asked for), `kind` of the token.
+    """
+    import pandas
+
+    parts = []
+    for reading in inspection.readings:
+        for point in reading.points:
+            for number, one in enumerate(point.texts):
+                sites = one.keep.shape[1] * one.keep.shape[2]
+                table = one.tidy()
+                table.insert(0, "text", number)
+                table.insert(2, "saving", point.saving)
+                kinds = kinds_of(one.pieces, one.token_ids, inspection.ends)
+                table.insert(table.columns.get_loc("token") + 1, "kind", np.asarray(kinds, dtype=object).repeat(sites))
+                parts.append(table)
+    return pandas.concat(parts, ignore_index=True)
+
+
+SCHEMA = 1
+FIRST_SHOWN = 0.2  # the saving a page begins with
+
+
+def record_of(inspection: Inspection) -> dict[str, Any]:
+    """Everything a page shows."""
+    texts = inspection.texts
+    kinds = [kinds_of(one.pieces, one.token_ids, inspection.ends) for one in texts]
+    groups = [kind for some in kinds for kind in some]
+    first = texts[0]
+    savings = sorted({point.saving for reading in inspection.readings for point in reading.points})
+    return {
+        "schema": SCHEMA,
+        "name": inspection.name,
+        "about": inspection.about,
+        "texts": len(texts),
+        "tokens": sum(len(one.pieces) for one in texts),
+        "layers": first.keep.shape[1],
+        "prompt_tokens": first.prompt_tokens,
+        "pieces": list(first.pieces),
+        "names": [visible(piece) for piece in first.pieces],
+        "kinds": kinds[0],
+        "savings": savings,
+        "first_saving": min(savings, key=lambda saving: abs(saving - FIRST_SHOWN)),
+        "methods": [_method(one, groups) for one in inspection.readings],
+        "notes": inspection.notes,
+    }
+
+
+def _method(reading: Reading, groups: Sequence[str]) -> dict[str, Any]:
+    everything = reading.points[0]
+    scores = statistics.scores_of(everything.texts)
+    return {
+        "spec": reading.spec,
+        "dial_name": reading.dial_name,
+        "unit": reading.unit,
+        "semantics": reading.semantics,
+        "points": {f"{point.saving:g}": _point(point, groups) for point in reading.points},
+        "scores": None if scores is None else _scores(scores, len(everything.texts[0].pieces)),
+    }
+
+
+def _point(point: Point, groups: Sequence[str]) -> dict[str, Any]:
+    keep = statistics.masks_of(point.texts)
+    by_kind = statistics.skipped_by(keep, groups)
+    part = [
+        "prompt" if place < one.prompt_tokens else "answer" for one in point.texts for place in range(len(one.keep))
+    ]
+    return {
+        "dial": point.texts[0].dial,
+        "saved": point.saved,
+        "bits": bits(point.texts[0].keep),
+        "by_part": _rounded(statistics.skipped_by(keep, part)),
+        "by_kind": _rounded({kind: by_kind[kind] for kind in KINDS if kind in by_kind}),
+        "by_layer": [[round(share, 4) for share in pair] for pair in statistics.skipped_by_layer(keep)],
+    }
+
+
+def _scores(scores: np.ndarray, tokens: int) -> dict[str, Any]:
+    """The first text's scores as bytes within the range of each site: 0 to 254, 255 where there is none."""
+    known = ~np.isnan(scores)
+    low = np.where(known, scores, np.inf).min(axis=0)
+    high = np.where(known, scores, -np.inf).max(axis=0)
+    with np.errstate(invalid="ignore"):
+        scaled = np.nan_to_num((scores[:tokens] - low) / np.maximum(high - low, 1e-12), nan=-1.0)
+    levels = np.where(scaled < 0, 255, np.round(scaled * 254)).astype(np.uint8)
+    ranges = [
+        [float(ends[0]), float(ends[1])] if some else None
+        for ends, some in zip(np.stack([low, high], axis=-1).reshape(-1, 2), known.any(axis=0).ravel(), strict=True)
+    ]
+    return {"bytes": base64.b64encode(levels.tobytes()).decode(), "ranges": ranges}
+
+
+def _rounded(found: dict[str, tuple[int, float, float]]) -> dict[str, list[float]]:
+    return {name: [count, round(attention, 4), round(mlp, 4)] for name, (count, attention, mlp) in found.items()}
+
+
+def bits(keep: np.ndarray) -> str:
+    """A mask [S, L, 2] in base 64, eight decisions a byte, the first in the highest bit."""
+    return base64.b64encode(np.packbits(keep.ravel()).tobytes()).decode()
