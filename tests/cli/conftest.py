@@ -33,7 +33,7 @@ def smoke_run(tmp_path_factory) -> Path:
 def command(monkeypatch, capsys, tmp_path) -> Callable[..., Result]:
     """Run `adaptive-bench` in this process, inside an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)  # it changes settings of the whole process
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)  # it changes settings of the whole process
 
     def run(*arguments: str) -> Result:
         monkeypatch.setattr(sys, "argv", ["adaptive-bench", *arguments])

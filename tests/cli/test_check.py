@@ -26,7 +26,7 @@ class Lazy(Method):
 def check(command, monkeypatch, tmp_path):
     """Run `adaptive-bench check` beside a plugin file `lazy.py`."""
     monkeypatch.setattr("adaptive_bench.registry._registered", {})
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
     (tmp_path / "lazy.py").write_text(PLUGIN)
     return lambda *arguments: command("check", *arguments)
 

@@ -7,9 +7,7 @@ import sys
 from typing import get_args
 
 import pytest
-import typer
-
-from adaptive_bench.cli import app
+from every_command import every_command, params_of
 
 pytestmark = pytest.mark.slow
 
@@ -18,29 +16,18 @@ EMPTY, BLANK = "", "  "
 NOT_NUMBERS = ("abc", "1,2x")
 
 
-def _commands(group, path=()):
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(command, (*path, name))
-        elif name != "lm-eval":  # its options are lm-eval's
-            yield (*path, name), command
-
-
-def _options():
-    for path, command in _commands(typer.main.get_command(app)):
-        context = command.context_class(command, info_name=path[-1])
-        for param in command.get_params(context):
-            if param.param_type_name == "option" and not param.is_flag and param.name != "help":
-                yield path, command, param
-
-
 def _takes(param):
     """What one value of it becomes."""
     annotation = param.type_descriptor.annotation
     return (get_args(annotation) or (annotation,))[0]
 
 
-ALL = [(path, command, param) for path, command, param in _options() if not getattr(param, "count", False)]
+ALL = [
+    (path, command, param)
+    for path, command in every_command()
+    for param in params_of(command)
+    if param.param_type_name == "option" and not param.is_flag and param.name != "help"
+]
 NUMBERS = [one for one in ALL if _takes(one[2]) in (int, float)]
 
 
@@ -115,7 +102,7 @@ def test_an_option_without_its_value_is_refused(refuses, path, one, param):
     assert _name(param) in refuses(*path, *_required(one, param), _name(param))
 
 
-@pytest.mark.parametrize("path", [path for path, _ in _commands(typer.main.get_command(app))], ids=" ".join)
+@pytest.mark.parametrize("path", [path for path, _ in every_command()], ids=" ".join)
 def test_a_word_too_many_or_an_option_that_is_not_there_is_refused(refuses, path):
     refuses(*path, "--no-such-option")
     refuses(*path, *["red"] * 9)

@@ -13,7 +13,7 @@ from adaptive_bench.model.saving import load_tokenizer
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A saved model that reads bytes."""
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
     vocabulary = ["<pad>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     core = Tokenizer(models.BPE(vocab={token: index for index, token in enumerate(vocabulary)}, merges=[]))
     core.pre_tokenizer, core.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
@@ -134,7 +134,7 @@ def test_savings_are_those_of_the_stored_calibrations(command, folder):
 
 
 def test_the_plugin_of_a_run_is_named_where_it_is_not_loaded(command, folder, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.cli.named_run.plugins_in", lambda run: [Path("/gone/coast.py")])
+    monkeypatch.setattr("adaptive_bench.cli.options.plugins_in", lambda run: [Path("/gone/coast.py")])
     result = command("generate", str(folder), "--method", "coast", "Hello")
     said = " ".join(result.stderr.split())
     assert result.exit_code == 2 and "No method is called 'coast'" in said

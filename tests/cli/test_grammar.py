@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-import typer
+from every_command import every_command, params_of
 
-from adaptive_bench.cli import app
 from adaptive_bench.errors import (
     AdaptiveBenchError,
     Defect,
@@ -19,23 +18,13 @@ from adaptive_bench.errors import (
 ROOT = Path(__file__).parents[2]
 
 
-def _commands(group, path=()):
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(command, (*path, name))
-        elif name != "lm-eval":  # its options are lm-eval's
-            yield " ".join((*path, name)), command
-
-
-COMMANDS = dict(_commands(typer.main.get_command(app)))
+COMMANDS = {" ".join(path): command for path, command in every_command()}
 
 
 @pytest.fixture(params=COMMANDS)
 def options(request):
     """Of one command, its arguments and options by name."""
-    command = COMMANDS[request.param]
-    context = command.context_class(command, info_name=request.param)
-    return {name: param for param in command.get_params(context) for name in (*param.opts, param.name)}
+    return {name: param for param in params_of(COMMANDS[request.param]) for name in (*param.opts, param.name)}
 
 
 def test_out_is_the_folder_of_the_runs(options):

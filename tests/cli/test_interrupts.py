@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from adaptive_bench import __version__
-from adaptive_bench.cli import interrupts
-from adaptive_bench.cli.failures import reported
+from adaptive_bench.cli.failures import ctrl_c_answered, reported
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +21,7 @@ def test_a_module_that_hides_ctrl_c_while_it_is_loaded_does_not_hide_it_from_the
     (tmp_path / "hides.py").write_text(
         f"try:\n    {_PRESS}\nexcept BaseException:\n    raise ImportError('numpy is missing', name='numpy')\n"
     )
-    program = "from adaptive_bench.cli import interrupts\nwith interrupts.answered():\n    import hides"
+    program = "from adaptive_bench.cli.failures import ctrl_c_answered\nwith ctrl_c_answered():\n    import hides"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", _LINE)
 
@@ -37,7 +36,7 @@ def _as_before():
 
 def test_ctrl_c_in_a_command_is_one_line_and_exit_code_130(command, monkeypatch):
     monkeypatch.setattr(
-        "adaptive_bench.cli.doctor._findings", lambda *given: os.kill(os.getpid(), signal.SIGINT) or iter(())
+        "adaptive_bench.cli.check._findings", lambda *given: os.kill(os.getpid(), signal.SIGINT) or iter(())
     )
     done = command("doctor")
     assert (done.exit_code, done.stdout, done.stderr) == (130, "", _LINE)
@@ -68,7 +67,7 @@ def test_ctrl_c_after_a_command_has_said_all_does_not_replace_its_exit_code():
 
 @pytest.mark.parametrize("hidden_as", [ImportError("no numpy"), SystemError("returned a result with an exception set")])
 def test_an_error_after_ctrl_c_that_code_below_caught_is_not_told_as_its_own(capsys, hidden_as):
-    with pytest.raises(SystemExit) as end, interrupts.answered(), reported(debug=False):
+    with pytest.raises(SystemExit) as end, ctrl_c_answered(), reported(debug=False):
         with contextlib.suppress(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
         raise hidden_as

@@ -8,8 +8,8 @@ from collections import defaultdict
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.cli import completion, listing
-from adaptive_bench.cli.source_facts import source_facts
+from adaptive_bench.cli import listing
+from adaptive_bench.cli.options import names_of
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.store.results import write_run
 
@@ -131,14 +131,11 @@ def test_methods_are_a_line_each_and_one_is_a_page(command, monkeypatch, width):
 @pytest.mark.parametrize(
     ("complete", "begun", "found"),
     [
-        (completion.specs, "gates", ["gateskip"]),
-        (completion.specs, "mod,gates", ["mod,gateskip"]),
-        (completion.specs, "gateskip[sh", ["gateskip[shape=", "gateskip[sharing="]),
-        (completion.specs, "dense,gateskip[shape=scalar,sh", ["dense,gateskip[shape=scalar,sharing="]),
-        (completion.specs, "gateskip[shape=scalar,kv=evict],calm", ["gateskip[shape=scalar,kv=evict],calm"]),
-        (completion.specs, "nothing[", []),
-        (completion.list_of("tasks"), "nano_math,csqa_l", ["nano_math,csqa_ll"]),
-        (completion.names_of("configs"), "smo", ["smoke", "smollm2"]),
+        (names_of("methods"), "gates", ["gateskip"]),
+        (names_of("methods"), "mod[a=1,b=2],gates", ["mod[a=1,b=2],gateskip"]),
+        (names_of("methods"), "gateskip[shape=scalar,kv=evict],cal", ["gateskip[shape=scalar,kv=evict],calm"]),
+        (names_of("tasks"), "nano_math,csqa_l", ["nano_math,csqa_ll"]),
+        (names_of("configs"), "smo", ["smoke", "smollm2"]),
     ],
 )
 def test_names_are_completed(complete, begun, found):
@@ -162,7 +159,7 @@ def test_the_shell_asks_for_methods_tasks_and_configs(command, monkeypatch):
 
 
 def test_what_methods_add_to_a_model(command, tmp_path, make_backbone, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
     make_backbone("llama").save_pretrained(tmp_path / "tiny")
     specs = "gateskip[shape=scalar],gateskip,dense"
     result = command("list", "methods", "--model", "tiny", "--methods", specs)
@@ -174,7 +171,7 @@ def test_what_methods_add_to_a_model(command, tmp_path, make_backbone, monkeypat
 
 
 def test_a_method_that_does_not_fit_a_model_is_a_row_unless_asked_for(command, tmp_path, make_backbone, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
     names = registry.names
     monkeypatch.setattr(registry, "names", lambda group: ["dense", "free"] if group == "methods" else names(group))
     make_backbone("llama", num_hidden_layers=1).save_pretrained(tmp_path / "flat")
@@ -185,11 +182,10 @@ def test_a_method_that_does_not_fit_a_model_is_a_row_unless_asked_for(command, t
     assert named.exit_code == 2
 
 
-@pytest.mark.parametrize("arguments", [["tasks", "--model", "nano"], ["methods", "--methods", "calm"]])
-def test_overhead_needs_methods_and_a_model(command, arguments):
-    result = command("list", *arguments)
-    assert result.exit_code == 2
-    assert "list methods --model nano" in " ".join(result.stderr.split())
+@pytest.mark.parametrize("arguments", ["tasks --model nano", "methods --methods calm", "tasks --full"])
+def test_options_go_with_what_is_listed(command, arguments):
+    result = command("list", *arguments.split())
+    assert result.exit_code == 2 and arguments.split()[1] in result.stderr
 
 
 @pytest.mark.parametrize("group", ["methods", "tasks"])
@@ -201,16 +197,14 @@ def test_everything_registered_can_be_loaded_first_in_a_fresh_process(group):
         assert name in done.stdout
 
 
-@pytest.mark.parametrize("group", ["methods", "families"])
-def test_what_a_source_file_shows_is_what_its_import_gives(group):
-    for name in registry.names(group):
-        assert source_facts(group, name) == listing._facts(group, listing._thing(group, name))
+def test_what_a_source_file_shows_is_what_its_import_gives():
+    for name in registry.names("methods"):
+        assert listing.description_in_source(name) == listing._facts("methods", name)["description"]
 
 
 def test_a_plugin_among_the_methods_is_imported(command, monkeypatch):
     monkeypatch.setitem(registry._registered, ("methods", "unprobed"), (Unprobed, "this test"))
     assert "A plugin with no capabilities.json beside it." in command("list", "methods").stdout
-    assert source_facts("methods", "unprobed") is None
 
 
 def test_methods_are_listed_with_what_was_probed_of_them(command, monkeypatch):

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from adaptive_bench.cli.program import pasteable
+from adaptive_bench.cli.terminal_text import pasteable
 
 
 @pytest.fixture

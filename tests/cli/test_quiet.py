@@ -3,14 +3,14 @@ import subprocess
 import sys
 import warnings
 
-from adaptive_bench.cli import quiet
+from adaptive_bench.cli import options
 
 
 def test_what_the_user_has_set_stays(monkeypatch):
     environment = {"TRANSFORMERS_VERBOSITY": "debug"}
-    monkeypatch.setattr(quiet.os, "environ", environment)
+    monkeypatch.setattr(options.os, "environ", environment)
     with warnings.catch_warnings(record=True) as shown:
-        quiet.quiet()
+        options.quiet()
         warnings.warn("chatter", UserWarning, stacklevel=1)
     assert environment["TRANSFORMERS_VERBOSITY"] == "debug"
     assert environment["TQDM_DISABLE"] == "1"
@@ -18,11 +18,11 @@ def test_what_the_user_has_set_stays(monkeypatch):
 
 
 def test_processes_that_are_started_are_as_quiet(monkeypatch, tmp_path):
-    monkeypatch.setattr(quiet.os, "environ", dict(os.environ))
-    quiet.quiet()
+    monkeypatch.setattr(options.os, "environ", dict(os.environ))
+    options.quiet()
     script = tmp_path / "spawn.py"
     script.write_text(LEVEL_IN_A_PROCESS)
-    told = subprocess.run([sys.executable, script], env=quiet.os.environ, capture_output=True, text=True, check=True)
+    told = subprocess.run([sys.executable, script], env=options.os.environ, capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["40", "40"]
 
 

@@ -279,12 +279,12 @@ def test_flops_are_for_a_dry_run(command):
 
 
 def test_a_quick_run_notes_what_it_was_made_with():
-    from adaptive_bench.cli.quick import quick
+    from adaptive_bench.cli.run import quickened
     from adaptive_bench.config_file import load_config
     from adaptive_bench.runs.outcome.notes import notes_on
     from adaptive_bench.tables.finished import QUICK_NOTE
 
     config = load_config("nano")
-    (note,) = notes_on([], quick(config, {}))
+    (note,) = notes_on([], quickened(config, {}))
     assert note.startswith(QUICK_NOTE) and "20 steps" in note and "at most 16 documents" in note
     assert notes_on([], config) == []

@@ -19,7 +19,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _not_quiet(monkeypatch):
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
 
 
 def test_prompt_target_and_every_method(command, finished):

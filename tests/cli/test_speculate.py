@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from adaptive_bench import registry, speculation
-from adaptive_bench.cli.speculate_table import shown
+from adaptive_bench.cli.speculate import shown
 from adaptive_bench.model import AdaptiveModel
 
 PLUGIN = """

@@ -1,6 +1,6 @@
 import pytest
 
-from adaptive_bench.cli.tables import fits, fitting, in_parts, listed, wrapped
+from adaptive_bench.cli.terminal_text import fits, fitting, in_parts, listed, wrapped
 
 PROSE = "Skips tokens by the value of a gate that is trained with the model and closes early"
 ROWS = [{"name": "gateskip", "what": PROSE, "parameters": "shape, weight, budget, stride, kv, threshold", "n": "1"}]

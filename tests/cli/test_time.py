@@ -22,7 +22,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def small(folder, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
     return ("--model", str(folder), "--batch", "1", "--prompt", "6", "--new", "3", "--rounds", "2", "--device", "cpu")
 
 

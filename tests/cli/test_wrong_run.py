@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import pytest
-import typer
-
-from adaptive_bench.cli import app
+from every_command import every_command
 
 _ENTRY = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano"
 # By command, with what else it needs; `show` and boards take entries as well.
@@ -25,15 +23,11 @@ _TAKE_ENTRIES = (
 _TAKE_MODELS = ("inspect", "speculate", "headroom")
 
 
-def _takers(group, path=()):
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _takers(command, (*path, name))
-        elif any("RUN" in (getattr(param, "metavar", "") or "") for param in command.params):
-            yield " ".join((*path, name))
-
-
-_TAKERS = {*_takers(typer.main.get_command(app))} - {*_TAKE_MODELS}
+_TAKERS = {
+    " ".join(path)
+    for path, command in every_command()
+    if any("RUN" in (getattr(param, "metavar", "") or "") for param in command.params)
+} - {*_TAKE_MODELS}
 TAKERS = sorted({"time --run" if name == "time" else name for name in _TAKERS})
 # A board leaves out what is damaged and says so; a run is removed and shown whatever it is.
 _GO_ON = ("leaderboard build", "leaderboard paper", "leaderboard ranks", "rm", "show")
