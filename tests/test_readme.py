@@ -151,7 +151,7 @@ def test_what_is_said_beside_the_result_holds():
     assert all(f"On {task}, {sentence}" in headroom for task in ("nano\\_math", "nano\\_qa"))
 
 
-# Drawn of the page's own tables (`adaptive_bench.docs.results.ahead`).
+# Drawn of the page's own tables (`adaptive_bench.docs.figures.ahead`).
 PICTURE = (
     "![Scores of all methods with intervals on two tasks, best first, and the ranks that are left open beside them.]"
     "(figures/ahead.svg)"
