@@ -84,7 +84,7 @@ def test_a_file_may_extend_a_preset(tmp_path):
     assert found.train.learning_rate == nano.train.learning_rate and found.methods == nano.methods
 
 
-@pytest.mark.parametrize("base", ["[nano, smoke]", "mine.yaml"])
+@pytest.mark.parametrize("base", ["[nano, smoke]", "mine.yaml", "../else.yaml"])
 def test_a_config_extends_one_preset_by_its_name(tmp_path, base):
     (tmp_path / "mine.yaml").write_text(f"extends: {base}\n")
     with pytest.raises(UsageError, match=r"mine\.yaml.*extends one preset.*nano"):

@@ -41,13 +41,10 @@ def raised(call):
     return caught.value
 
 
-def test_a_line_of_a_plugin_is_named(plugin):
+def test_the_innermost_line_of_a_plugin_is_named_although_a_library_raised(plugin):
     found = faults.explained(raised(plugin("def mine():\n    return 1 / 0\n")))
     assert isinstance(found, PluginFault)
     assert "mine.py, line 4, in mine" in str(found) and "ZeroDivisionError" in str(found)
-
-
-def test_the_innermost_line_of_a_plugin_counts_although_a_library_raised(plugin):
     found = faults.explained(raised(plugin("def mine():\n    import json\n    return json.loads('{')\n")))
     assert "mine.py, line 5, in mine" in str(found)
 
@@ -64,19 +61,28 @@ def test_what_a_plugin_error_was_turned_into_is_still_its_fault(plugin):
     assert isinstance(faults.explained(raised(call)), PluginFault)
 
 
-def test_other_errors_are_the_machine_or_a_suspect_or_ours():
-    full = OSError(errno.ENOSPC, "No space left on device")
-    assert isinstance(faults.explained(full), EnvironmentProblem)
-    assert isinstance(faults.explained(OSError(errno.ELOOP, "Too many levels of links")), EnvironmentProblem)
-    assert isinstance(faults.explained(MemoryError()), EnvironmentProblem)
-    assert isinstance(faults.explained(RuntimeError("Symlink loop from 'a.py'")), EnvironmentProblem)
-    assert isinstance(faults.explained(KeyError("x")), Defect)
-    blamed = faults.explained(KeyError("x"), "the method 'mine'")
-    assert isinstance(blamed, PluginFault) and "the method 'mine'" in str(blamed)
-    blamed = faults.explained(KeyError("x"), "the task 'mine'")
-    assert "the task 'mine'" in str(blamed) and "filters, metrics and aggregations" in str(blamed)
-    own = UsageError("x")
-    assert faults.explained(own) is own
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), EnvironmentProblem, "No space"),
+        (OSError(errno.ELOOP, "Too many levels of links"), EnvironmentProblem, "links"),
+        (RuntimeError("Symlink loop from 'a.py'"), EnvironmentProblem, "loop"),
+        (MemoryError(), EnvironmentProblem, "Memory ran out"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), EnvironmentProblem, "Memory ran out"),
+        (KeyError("x"), Defect, "KeyError"),
+        (UsageError("x"), UsageError, "x"),
+    ],
+)
+def test_other_errors_are_the_machines_or_ours(error, kind, said):
+    found = faults.explained(error)
+    assert isinstance(found, kind) and said in message_of(found)
+    assert found is error or not isinstance(error, UsageError)
+
+
+def test_a_suspect_is_blamed_where_nothing_speaks_against_it():
+    for suspect, more in (("the method 'mine'", ""), ("the task 'mine'", "filters, metrics and aggregations")):
+        blamed = faults.explained(KeyError("x"), suspect)
+        assert isinstance(blamed, PluginFault) and suspect in str(blamed) and more in str(blamed)
 
 
 def test_foreign_text_becomes_one_printable_line():
@@ -124,18 +130,6 @@ def test_a_package_that_cannot_be_imported_is_no_defect(tmp_path, files, said):
 def test_a_module_of_our_own_that_is_not_there_is_a_defect():
     error = raised(lambda: importlib.import_module("adaptive_bench.no_such_module"))
     assert isinstance(faults.explained(error), Defect)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
-    ],
-)
-def test_memory_that_runs_out_is_the_machines(error):
-    found = faults.explained(error)
-    assert isinstance(found, EnvironmentProblem) and "Memory ran out" in message_of(found)
 
 
 def test_what_we_say_of_a_plugins_call_stays_as_it_is(plugin):

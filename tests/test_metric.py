@@ -7,22 +7,15 @@ import pytest
 from adaptive_bench.metric import metric_of
 
 
-@pytest.mark.parametrize("key", ["exact_match,strict-match", "acc,none", "acc_norm,none", "exact_match", "f1,none"])
-def test_shares_of_right_documents(key):
-    metric = metric_of(key)
-    assert (metric.better, metric.unit, metric.low, metric.high) == ("higher", "share", 0, 1)
-
-
-@pytest.mark.parametrize("key", ["bits_per_byte,none", "word_perplexity,none", "perplexity,none", "byte_perplexity"])
-def test_uncertainty_is_better_low_and_no_share(key):
-    metric = metric_of(key)
-    assert (metric.better, metric.unit) == ("lower", "number")
-
-
-def test_nothing_is_assumed_of_an_unknown_metric():
-    metric = metric_of("my_metric,none")
-    assert (metric.better, metric.unit, metric.retention(0.5, 1.0)) == ("unknown", "number", None)
-    assert (metric.low, metric.high) == (-math.inf, math.inf)
+def test_what_is_known_of_a_metric():
+    for key in ("exact_match,strict-match", "acc,none", "acc_norm,none", "exact_match", "f1,none"):
+        metric = metric_of(key)
+        assert (metric.better, metric.unit, metric.low, metric.high) == ("higher", "share", 0, 1)
+    for key in ("bits_per_byte,none", "word_perplexity,none", "perplexity,none", "byte_perplexity"):
+        assert (metric_of(key).better, metric_of(key).unit) == ("lower", "number")
+    unknown = metric_of("my_metric,none")
+    assert (unknown.better, unknown.unit, unknown.retention(0.5, 1.0)) == ("unknown", "number", None)
+    assert (unknown.low, unknown.high) == (-math.inf, math.inf)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from adaptive_bench import registry
 from adaptive_bench.config_file import load_config
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.planning.plan import plan
@@ -93,13 +93,3 @@ def test_without_the_hub_it_says_what_is_needed():
         plan(
             load_config("paper_generative", {"train": {"steps": 0}, "tasks": ["nano_math"], "train_on": ["nano_math"]})
         )
-
-
-def test_a_file_says_only_what_differs_from_its_base(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text("extends: paper_lambada\ntrain: {steps: 5}\n")
-    config = load_config(file)
-    assert (config.train.steps, config.train.batch_size, config.tasks) == (5, 1, ("lambada",))
-    file.write_text("extends: ../else.yaml\n")
-    with pytest.raises(UsageError, match="extends one preset, by its name"):
-        load_config(file)

@@ -1,6 +1,5 @@
 import re
 import sys
-import textwrap
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -8,6 +7,8 @@ import pytest
 
 from adaptive_bench import faults, registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
+
+REGISTER = "from adaptive_bench.registry import register\n"
 
 
 @pytest.fixture(autouse=True)
@@ -27,26 +28,13 @@ def _install(monkeypatch, *entries):
     monkeypatch.setattr(registry, "entry_points", found)
 
 
-def test_installed_name_is_loaded_on_demand(monkeypatch):
+def test_installed_names_are_loaded_on_demand_and_unknown_ones_told_with_what_there_is(monkeypatch):
     _install(monkeypatch, ("path", "pathlib:Path"), ("broken", "no_such_module:thing"))
-    assert registry.names("models") == ["broken", "path"]
-    assert registry.get("models", "path") is Path
-
-
-def test_unknown_name_suggests_the_closest(monkeypatch):
-    _install(monkeypatch, ("gateskip", "pathlib:Path"))
-    with pytest.raises(UsageError, match=r"No method is called 'gateskp'. Did you mean 'gateskip'\?"):
-        registry.get("methods", "gateskp")
-
-
-def test_unknown_name_without_a_close_one_lists_what_there_is(monkeypatch):
-    _install(monkeypatch, ("gateskip", "pathlib:Path"), ("mod", "pathlib:Path"))
-    with pytest.raises(UsageError, match=r"Known: gateskip, mod\."):
+    assert registry.names("models") == ["broken", "path"] and registry.get("models", "path") is Path
+    with pytest.raises(UsageError, match=r"No method is called 'pat'. Did you mean 'path'\?"):
+        registry.get("methods", "pat")
+    with pytest.raises(UsageError, match=r"Known: broken, path\."):
         registry.get("methods", "zzz")
-
-
-def test_installed_plugin_that_cannot_be_imported_says_which(monkeypatch):
-    _install(monkeypatch, ("broken", "no_such_module:thing"))
     with pytest.raises(PluginFault, match=r"'broken' \(no_such_module:thing\)"):
         registry.get("tasks", "broken")
 
@@ -57,20 +45,13 @@ def test_two_packages_with_one_name_are_an_error(monkeypatch):
         registry.names("methods")
 
 
-def test_plugin_file_registers_and_is_named_as_the_origin(tmp_path):
+def test_plugin_file_registers_and_is_found_as_the_origin(tmp_path):
     file = tmp_path / "mine.py"
-    file.write_text(
-        textwrap.dedent("""
-            from adaptive_bench.registry import register
-
-            @register("methods", "mine")
-            class Mine: ...
-        """)
-    )
+    file.write_text(f'{REGISTER}@register("methods", "mine")\nclass Mine: ...\n')
     registry.load_plugin(file)
-    assert registry.get("methods", "mine").__name__ == "Mine"
-    assert "mine" in registry.names("methods")
-    assert registry.origin("methods", "mine") == str(file)
+    assert registry.get("methods", "mine").__name__ == "Mine" and "mine" in registry.names("methods")
+    assert registry.origin("methods", "mine") == str(file) and registry.file_of("methods", "mine") == file
+    assert registry.file_of("methods", "nobody") is None
 
 
 def test_a_name_is_registered_once(monkeypatch):
@@ -92,11 +73,10 @@ def test_the_origin_of_a_thing_made_elsewhere_is_the_file_that_registers_it(tmp_
     """Worker processes load the file again: they have to find the one with the registration."""
     file = tmp_path / "borrowed.py"
     file.write_text(
-        "from pathlib import Path\nfrom adaptive_bench.registry import register\n"
-        "register('models', 'path')(Path)\nregister('models', 'instance')(Path('x'))\n"
+        f"{REGISTER}from pathlib import Path\nregister('models', 'path')(Path)\nregister('models', 'one')(Path('x'))\n"
     )
     registry.load_plugin(file)
-    assert {registry.origin("models", name) for name in ("path", "instance")} == {str(file)}
+    assert {registry.origin("models", name) for name in ("path", "one")} == {str(file)}
 
 
 def test_two_files_of_one_name_stay_apart(tmp_path):
@@ -111,22 +91,17 @@ def test_two_files_of_one_name_stay_apart(tmp_path):
     assert [Path(module.__file__).parent.name for module in modules] == ["a", "b"]
 
 
-def test_a_file_that_registers_nothing_is_told_how(tmp_path):
-    (tmp_path / "empty.py").write_text("x = 1\n")
-    with pytest.raises(UsageError, match="above its class"):
-        registry.load_plugin(tmp_path / "empty.py")
-
-
-def test_unknown_group_is_an_error():
-    with pytest.raises(PluginFault, match="got 'metods'"):
-        registry.register("metods", "x")
-
-
 @pytest.mark.parametrize(
-    ("name", "said"), [("absent.py", r"there is no '.*absent.py'"), ("notes.txt", r"notes.txt'. Name one that ends")]
+    ("name", "said"),
+    [
+        ("empty.py", "above its class"),
+        ("absent.py", r"there is no '.*absent.py'"),
+        ("notes.txt", r"notes.txt'. Name one that ends"),
+    ],
 )
-def test_plugin_must_be_a_python_file(tmp_path, name, said):
-    (tmp_path / "notes.txt").touch()
+def test_a_plugin_is_a_python_file_that_registers_something(tmp_path, name, said):
+    for there in ("empty.py", "notes.txt"):
+        (tmp_path / there).write_text("x = 1\n")
     with pytest.raises(UsageError, match=said):
         registry.load_plugin(tmp_path / name)
 
@@ -139,29 +114,17 @@ def test_plugin_that_cannot_be_imported_is_named(tmp_path, source):
         registry.load_plugin(file)
 
 
-def test_the_file_of_a_name_is_found_without_importing_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "_registered", {})
-    monkeypatch.setattr(faults, "_watched", set(faults._watched))
-    assert registry.file_of("methods", "gateskip").name == "gateskip.py"
-    assert registry.file_of("methods", "nobody") is None
-    plugin = tmp_path / "mine.py"
-    plugin.write_text(
-        "from adaptive_bench.registry import register\n\n\n@register('methods', 'mine')\nclass Mine:\n    pass\n"
-    )
-    registry.load_plugin(plugin)
-    assert registry.file_of("methods", "mine") == plugin
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         ("register('mine', 'methods')", r"got 'mine'\. The group comes first: register\('methods', 'mine'\)"),
+        ("register('metods', 'x')", "got 'metods'"),
         ("register('methods', 'a b')", "got 'a b'. Choose one like 'my_method'"),
     ],
 )
 def test_a_wrong_registration_names_the_line_of_the_plugin_file(tmp_path, call, said):
     file = tmp_path / "mine.py"
-    file.write_text(f"from adaptive_bench.registry import register\n\n{call}\n")
+    file.write_text(f"{REGISTER}\n{call}\n")
     with pytest.raises(PluginFault, match=said) as caught:
         registry.load_plugin(file)
     assert re.search(r"It was given in .*mine\.py, line 3, in <module>\.", str(faults.explained(caught.value)))

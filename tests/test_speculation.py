@@ -124,22 +124,10 @@ def test_one_token_a_text(measured, shared_model):
     assert point["equal_texts"] == 1
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"batches": (5,)}, "A batch of 5 needs as many prompts, but toy with --limit 8 has 4"),
-    ],
-)
-def test_refusals(settings, message, measured, shared_model):
-    with pytest.raises(UsageError, match=message):
-        measured(shared_model("static_depth"), **settings)
-
-
-def test_a_saving_beyond_the_method_is_refused_before_anything_is_measured(measured, shared_model, monkeypatch):
-    def never(*_, **__):
-        raise AssertionError("measured")
-
-    monkeypatch.setattr(speculation, "new_tokens", never)
+def test_what_cannot_be_measured_is_refused_before_anything_is(measured, shared_model, monkeypatch):
+    monkeypatch.setattr(speculation, "new_tokens", lambda *_, **__: pytest.fail("measured"))
+    with pytest.raises(UsageError, match="A batch of 5 needs as many prompts, but toy with --limit 8 has 4"):
+        measured(shared_model("static_depth"), batches=(5,))
     model = shared_model("layerskip")
     assert model.method.max_saved_tokens < 0.9
     with pytest.raises(UsageError, match=r"layerskip cannot draft with 0\.9 of --savings\. "):
@@ -150,17 +138,12 @@ def written(model, prompt, new):
     return new_tokens(model, torch.tensor([prompt]), max_new_tokens=new)[0]
 
 
-def test_equal_texts_have_no_difference(shared_model, random_text):
-    model, prompt = shared_model("static_depth"), random_text(1, 7)[0].tolist()
-    text = written(model, prompt, 6)
-    assert find_difference(model, 0, prompt, text, list(text)) is None
-
-
 @torch.no_grad()
 def test_a_gap_beyond_rounding_is_a_defect(shared_model, random_text):
     """The gap is that of the plain model's logits; rounding in fp32 is far smaller than any gap of these weights."""
     model, prompt = shared_model("static_depth"), random_text(1, 7)[0].tolist()
     text = written(model, prompt, 6)
+    assert find_difference(model, 0, prompt, text, list(text)) is None
     other = [*text[:3], (text[3] + 1) % 97, *text[4:]]
     found = find_difference(model, 5, prompt, text, other)
     logits = model.backbone_model(torch.tensor([prompt + text[:3]])).logits[0, -1]

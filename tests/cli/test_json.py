@@ -42,7 +42,7 @@ def test_a_command_prints_json_alone(command, smoke_run, tmp_path, name):
     shutil.copytree(smoke_run.parents[1], tmp_path / "runs")
     if name == "verify":
         authors = ("--authors", "A. Name", "--licence", "CC0-1.0")
-        assert command("leaderboard", "submit", called, "-o", "entries", *authors).exit_code == 0
+        assert command("leaderboard submit", called, "-o", "entries", *authors).exit_code == 0
     printed = command(*(one.replace(NAME, called) for one in COMMANDS[name]), "--json")
     assert printed.exit_code == 0, printed.stderr
     assert json.loads(printed.stdout, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
