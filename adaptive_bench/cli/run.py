@@ -200,14 +200,8 @@ def run(
     if dry_run:
         print_plan(run_config, flops, part)
         return
-    how: dict[str, Any] = {
-        "jobs": jobs,
-        "launcher": launcher,
-        "resources": resources,
-        "table_only": table_only,
-        "shard": part,
-    }
-    how |= {"overwrite": overwrite, "wait_s": None if wait is None else 60 * wait}
+    how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources, "overwrite": overwrite}
+    how |= {"table_only": table_only, "shard": part, "wait_s": None if wait is None else 60 * wait}
     execute(run_config, how, wide=wide, open_page=open_page, debug=debug, timed=timed)
 
 

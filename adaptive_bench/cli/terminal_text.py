@@ -131,8 +131,8 @@ def plain_table(rows: Any, headers: Any, **how: Any) -> str:
     """A table of texts as they are; see `tabulate`."""
     from tabulate import tabulate  # with the widths of all characters it takes longer to import than help to print
 
-    how = {"tablefmt": "simple", "disable_numparse": True} | how
-    return str(tabulate(rows, headers, **how))
+    usual: dict[str, Any] = {"tablefmt": "simple", "disable_numparse": True}
+    return str(tabulate(rows, headers, **usual | how))
 
 
 def numbers_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
