@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from adaptive_bench.cli.headroom_table import verdict
+from adaptive_bench.cli.headroom import verdict
 from adaptive_bench.store.atomic import json_text
 
 from .rows import Rejected

@@ -31,7 +31,7 @@ def test_a_command_has_the_options_that_are_given_to_it(row):
     while hasattr(command, "commands"):
         if words[0] not in command.commands and "show" in command.commands:
             words.insert(0, "show")  # of `leaderboard RUN`
-        command = command.commands[words.pop(0)]
+        command = command.get_command(None, words.pop(0))
     if command.name == "lm-eval":  # its options are lm-eval's
         return
     context = command.context_class(command, info_name=row[0])

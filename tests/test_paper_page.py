@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from adaptive_bench.cli.paper import Form, _shown
+from adaptive_bench.cli.leaderboard import PaperForm, paper_text
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.paper import beside_board, paper_tables
 
@@ -37,7 +37,7 @@ def _board(*runs):
 @pytest.mark.parametrize("number", RUNS)
 def test_each_table_is_that_of_its_runs(number):
     (found,) = beside_board(_board(*RUNS[number]), number)
-    expected = _shown(found, Form.markdown)
+    expected = paper_text(found, PaperForm.markdown)
     assert f"\n{expected}\n" in PAGE, f"docs/paper_tables.md is to have:\n{expected}"
 
 

@@ -48,7 +48,7 @@ def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "mine.yaml").write_text("extends: nano\n")
     (tmp_path / "slurm.yaml").write_text("{}\n")
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
     stand_in = SimpleNamespace(
         preflight=lambda config, reporter, **_: SimpleNamespace(plan=config, estimator=None, notes=[]),
         about=lambda config, found, flops_per_s: [],
@@ -151,7 +151,7 @@ def test_what_is_said_beside_the_result_holds():
     assert all(f"On {task}, {sentence}" in headroom for task in ("nano\\_math", "nano\\_qa"))
 
 
-# Drawn of the page's own tables (`adaptive_bench.docs.results.ahead`).
+# Drawn of the page's own tables (`adaptive_bench.docs.figures.ahead`).
 PICTURE = (
     "![Scores of all methods with intervals on two tasks, best first, and the ranks that are left open beside them.]"
     "(figures/ahead.svg)"

@@ -1,20 +1,27 @@
-"""`adaptive-bench check`: is a method sound?"""
+"""`adaptive-bench check`, `new-method` and `doctor`: is a method sound, is this machine, and how a method begins."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
-from itertools import chain
+import keyword
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.completion import specs as specs_of
-from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.strict import Debug
-from adaptive_bench.cli.waiting import load_libraries
-from adaptive_bench.errors import UsageError
+from adaptive_bench.cli.options import DEFAULT_OUT, DataDir, Debug, Device, Plugins, names_of
+from adaptive_bench.cli.terminal_text import load_libraries, paragraph
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
 
 if TYPE_CHECKING:
@@ -27,7 +34,7 @@ def check(
         list[str] | None,
         typer.Argument(
             metavar="[METHOD|SPEC]...",
-            autocompletion=specs_of,
+            autocompletion=names_of("methods"),
             help="Methods (all their variants) or single specs such as `gateskip[shape=scalar]@bench`.",
         ),
     ] = None,
@@ -47,10 +54,8 @@ def check(
         Path | None,
         typer.Option(parser=output.file, help="Write what each spec can do to this file, for `list methods`."),
     ] = None,
-    plugin: Annotated[
-        list[Path] | None, typer.Option(help="Python file that registers methods; may be repeated.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="Where to run: cpu, cuda or cuda:1.")] = "cpu",
+    plugin: Plugins = None,
+    device: Device = "cpu",
     debug: Debug = False,
 ) -> None:
     """Check that methods do what every method has to do.
@@ -63,7 +68,7 @@ def check(
     if plugin:
         load_libraries()
         registry.load_plugins(plugin)
-    for spec in chain.from_iterable(map(parse_specs, methods or [])):
+    for spec in (spec for text in methods or () for spec in parse_specs(text)):
         registry.check_name("methods", spec.name)  # before seconds go by
     for one in family or ():
         registry.check_name("families", one)
@@ -118,3 +123,159 @@ def _print(report: Report, *, err: bool) -> None:
     legend = "In the table: `.` passed, `-` does not apply, `F` failed."
     paragraphs = [legend, *failures, *(f"Warning: {warning}" for warning in report.warnings), passed]
     typer.echo("\n\n".join([report.table(), *map(paragraph, paragraphs)]), err=err)
+
+
+_TEMPLATES = {
+    "method.txt": "{name}.py",
+    "test_method.txt": "test_{name}.py",
+    "pyproject.txt": "pyproject.toml",
+    "readme.txt": "README.md",
+}
+
+
+def new_method(
+    name: Annotated[str, typer.Argument(help="Name of the method, like `my_method`: letters, digits, underscores.")],
+    to: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", parser=output.new_folder, help="Folder to make; otherwise one of that name."),
+    ] = None,
+) -> None:
+    """Write a package with a working method, its entry point and its test."""
+    _check_name(name)
+    folder = to or Path(name)
+    write_package(name, folder)
+    typer.echo(
+        f"Wrote {folder}: {', '.join(target.format(name=name) for target in _TEMPLATES.values())}\n\n"
+        f"  cd {folder}\n"
+        f"  pytest\n"
+        f"  adaptive-bench run --plugin {name}.py --methods {name},gateskip"
+    )
+
+
+def _check_name(name: str) -> None:
+    """Refuse names that cannot be a method, a Python module and an entry point at once.
+
+    Raises:
+        UsageError: Wrong form, or taken by a method or a module.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise UsageError(
+            f"A method's name starts with a lower-case letter, goes on with such letters, digits and underscores, "
+            f"and is no Python keyword, got {name!r}. Try something like 'my_method'."
+        )
+    if name in registry.names("methods"):
+        raise UsageError(
+            f"The method {name!r} exists already ({registry.origin('methods', name)}). Choose another name."
+        )
+    if importlib.util.find_spec(name) is not None:
+        raise UsageError(
+            f"The method's file would hide the installed Python module {name!r}. Choose another name, "
+            f"like '{name}_skip'."
+        )
+
+
+def write_package(name: str, folder: Path) -> None:
+    """Write the package into a new folder.
+
+    Raises:
+        UsageError: Something is there already.
+        EnvironmentProblem: The folder cannot be written.
+    """
+    if folder.exists():
+        raise UsageError(f"A new method gets a new folder, but {str(folder)!r} exists. Name another one with -o.")
+    words = {
+        "name": name,
+        "dashed": name.replace("_", "-"),
+        "title": name.replace("_", " ").capitalize(),
+        "class_name": "".join(part.capitalize() for part in name.split("_")),
+    }
+    templates = files("adaptive_bench.cli") / "templates" / "new_method"
+    try:
+        folder.mkdir(parents=True)
+        for source, target in _TEMPLATES.items():
+            text = Template((templates / source).read_text(encoding="utf-8")).substitute(words)
+            (folder / target.format(name=name)).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"The folder {str(folder)!r} must be writable: {error}. Name another one with -o."
+        ) from error
+
+
+_PACKAGES = ("torch", "transformers", "accelerate", "datasets", "lm-eval", "safetensors", "tokenizers")
+_Finding = tuple[str, bool | None, str]  # what, whether it is in order (`None`: only worth knowing), details
+
+
+def doctor(
+    data_dir: DataDir = None, out: Annotated[Path, typer.Option(help="Folder a run would write to.")] = DEFAULT_OUT
+) -> None:
+    """Check versions, devices, network, data, caches and the output folder."""
+    broken = []
+    for what, ok, detail in _findings(data_dir, out):
+        mark = {True: "ok", False: "MISSING", None: "-"}[ok]
+        typer.echo(f"{what:16} {mark:8} {detail}")
+        broken += [what] if ok is False else []
+    if broken:
+        raise EnvironmentProblem(f"Not everything is in order: {', '.join(broken)}. The lines above say what to do.")
+
+
+def _findings(data_dir: Path | None, out: Path) -> Iterator[_Finding]:
+    yield "python", None, f"{platform.python_version()} on {platform.platform()}"
+    for name in ("adaptive-bench", *_PACKAGES):
+        try:
+            yield name, True, version(name)
+        except PackageNotFoundError:
+            yield name, False, "not installed: pip install -c constraints.txt -e ."
+    yield _devices()
+    yield _hub()
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    exists = "exists" if Path(HF_HUB_CACHE).is_dir() else "is made by the first download"
+    yield "cache", None, f"{HF_HUB_CACHE} {exists}"
+    yield _data(data_dir)
+    yield _writable(out)
+
+
+def _devices() -> _Finding:
+    try:
+        import torch
+    except ImportError as error:
+        return "devices", False, f"torch cannot be imported: {error}"
+    names = [f"cpu ({torch.get_num_threads()} threads)"]
+    for index in range(torch.cuda.device_count()):
+        memory_gib = torch.cuda.get_device_properties(index).total_memory / 2**30
+        names.append(f"cuda:{index} {torch.cuda.get_device_name(index)} ({memory_gib:.0f} GiB)")
+    return "devices", True, ", ".join(names)
+
+
+def _hub() -> _Finding:
+    from adaptive_bench import hub
+
+    answer = hub.ask()
+    if answer.answers:
+        return "hub", True, f"{answer.endpoint} answers ({answer.detail})"
+    what = answer.detail if answer.is_off else f"{answer.endpoint} cannot be reached ({answer.detail})"
+    without = "hub ids need --model and --data-dir with local folders; the nano default needs neither"
+    return "hub", None, f"{what}; {without}"
+
+
+def _data(data_dir: Path | None) -> _Finding:
+    from adaptive_bench.config import DATA_VARIABLE
+
+    given = str(data_dir) if data_dir else os.environ.get(DATA_VARIABLE)
+    if not given:
+        return "data", None, f"no local files ({DATA_VARIABLE} is not set): tasks read from the hub"
+    if not Path(given).is_dir():
+        return "data", False, f"{given} is not a folder: correct --data-dir or {DATA_VARIABLE}"
+    return "data", True, f"{given}: {', '.join(sorted(path.name for path in Path(given).iterdir() if path.is_dir()))}"
+
+
+def _writable(out: Path) -> _Finding:
+    if out.is_symlink() and not out.exists():
+        return "output", False, f"{out} is a link that leads to no folder: correct it, or --out"
+    existing = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            return "output", True, f"{out.absolute()} can be written"
+    except OSError as error:
+        why = f"{existing} cannot be written ({error.strerror}): choose another folder with --out"
+        return "output", False, why

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, g
 
 import typer
 
-from adaptive_bench.cli.completion import BY_KEY
-from adaptive_bench.cli.strict import Command, keyword, options_of
+from adaptive_bench.cli.options import Command, keyword, names_of, options_of
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.registry import did_you_mean
 from adaptive_bench.strict_yaml import parse
@@ -29,6 +28,13 @@ if TYPE_CHECKING:
 
 PANELS = ("What is compared", "How", "Where")  # headings of the help, in its order
 _SET = "set_keys"
+# What the shell completes, by key.
+_COMPLETED = {
+    "methods": names_of("methods"),
+    "tasks": names_of("tasks"),
+    "train_on": names_of("tasks"),
+    "model": names_of("models"),
+}
 # The first `=` outside the brackets of a method spec: `train.method_learning_rates.gateskip[shape=scalar]=0.05`.
 _ASSIGNMENT = re.compile(r"((?:[^=\[\]]|\[[^\]]*\])+)=(.*)", re.DOTALL)
 
@@ -83,11 +89,6 @@ class Overrides:
         from adaptive_bench.config_file import load_config
 
         return load_config(preset_or_path, self.values, flags=self.flags, reads_data=reads_data)
-
-    def load_for_one_seed(self, preset_or_path: str) -> RunConfig:
-        """As `load`, with the config's first seed alone unless seeds were given: for trials, which choose a recipe."""
-        config = self.load(preset_or_path)
-        return config if "seeds" in self.values else config.model_copy(update={"seeds": config.seeds[:1]})
 
 
 class ConfigCommand(Command):
@@ -163,31 +164,21 @@ def _extra(field: FieldInfo) -> dict[str, Any]:
 
 def _parameter(path: str, field: FieldInfo, with_panel: bool) -> inspect.Parameter:
     """The parameter of a function from which Typer makes the option of a key."""
-    extra, kind = _extra(field), _kind(field.annotation)
+    extra, parts = _extra(field), list(_parts(field.annotation))
+    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+    # Lists and words are texts whose grammar `RunConfig` knows.
+    is_list = any(get_origin(part) is tuple for part in parts)
+    kind: Any = str if is_list else next((part for part in parts if part in (bool, int, float, Path)), str)
     flag = extra.get("flag") or "--" + path.replace("_", "-")
+    off = flag.replace("--", "--no-", 1)
     option = typer.Option(
-        f"{flag}/{_off(flag)}" if kind is bool else flag,
-        metavar=extra.get("metavar") or "|".join(_choices(field.annotation)) or None,
+        f"{flag}/{off}" if kind is bool else flag,
+        metavar=extra.get("metavar") or "|".join(words) or None,
         help=str(field.description).partition("\n")[0],
         rich_help_panel=extra["panel"] if with_panel else None,
-        autocompletion=BY_KEY.get(path),
+        autocompletion=_COMPLETED.get(path),
     )
     return keyword(path.replace(".", "_"), Annotated[kind | None, option])
-
-
-def _off(flag: str) -> str:
-    return flag.replace("--", "--no-", 1)
-
-
-def _kind(annotation: Any) -> Any:
-    """What click parses; lists and words are texts whose grammar `RunConfig` knows."""
-    found = [part for part in _parts(annotation) if part in (bool, int, float, Path)]
-    is_list = any(get_origin(part) is tuple for part in _parts(annotation))
-    return found[0] if found and not is_list else str
-
-
-def _choices(annotation: Any) -> list[str]:
-    return [word for part in _parts(annotation) if get_origin(part) is Literal for word in get_args(part)]
 
 
 def _parts(annotation: Any) -> Iterator[Any]:

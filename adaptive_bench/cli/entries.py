@@ -10,13 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.named_run import Run
-from adaptive_bench.cli.tables import fitting
-from adaptive_bench.cli.waiting import load_libraries
+from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, DataDir, Device, Out, Plugins, Run, find_run
+from adaptive_bench.cli.terminal_text import fitting, load_libraries, paragraph
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.runs import DEFAULT_OUT, is_output, quoted_name, read_json
+from adaptive_bench.store.runs import is_output, quoted_name, read_json
 from adaptive_bench.store.timings import BATCHES
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of
@@ -38,7 +36,8 @@ def submit(
             "(name==version)."
         ),
     ] = None,
-    plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
+    plugin: Plugins = None,
+    out: Out = DEFAULT_OUT,
 ) -> None:
     """Write a run as an entry of a board: its measurements, its configuration, and who made it with which versions.
 
@@ -49,29 +48,25 @@ def submit(
             f"-o is a folder of entries, but {str(to)!r} has runs, and an entry has the name of its run. Name another "
             f"folder."
         )
+    folder = find_run(run, out)
     registry.load_plugins(plugin)
     said = {} if about is None else dict(read_mapping(about))
     said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
     said |= {} if licence is None else {"licence": licence}
     load_libraries()
-    written = registry.get("sites", "submit")(run, to, about=said)
+    written = registry.get("sites", "submit")(folder, to, about=said)
     typer.echo(f"The entry is {written}")
-    if missing := untimed(run):
-        sizes = ", ".join(map(str, missing))
+    # Batch sizes that practice asks for and the run has no time of.
+    points = (point for sweep in read_json(folder / "answers.json")["sweeps"] for point in sweep["points"])
+    timed = {setting.partition(",")[0] for point in points for setting in point["times"]}
+    if missing := [str(batch) for batch in BATCHES if f"batch {batch}" not in timed]:
         typer.echo(
             paragraph(
-                f"Note: this run was not timed at batch {sizes}, so the entry does not say what a saving is worth in "
-                f"time. For one that does give `adaptive-bench time --run {quoted_name(run)}` and the run's command "
-                f"once more (nothing is computed twice), remove this entry and submit the run again."
+                f"Note: this run was not timed at batch {', '.join(missing)}, so the entry does not say what a saving "
+                f"is worth in time. For one that does give `adaptive-bench time --run {quoted_name(folder)}` and the "
+                f"run's command once more (nothing is computed twice), remove this entry and submit the run again."
             )
         )
-
-
-def untimed(run: Path) -> list[int]:
-    """Batch sizes that practice asks for and a run has no time of."""
-    points = [point for sweep in read_json(run / "answers.json")["sweeps"] for point in sweep["points"]]
-    settings = {setting for point in points for setting in point["times"]}
-    return [batch for batch in BATCHES if not any(one.startswith(f"batch {batch},") for one in settings)]
 
 
 def verify(
@@ -80,12 +75,12 @@ def verify(
         str | None, typer.Option(metavar="METHOD", help="Train this method of the entry again, with a fresh seed.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="That seed; by default one more than the entry's.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the runs, which gets that training.")] = DEFAULT_OUT,
+    out: Out = DEFAULT_OUT,
     model: Annotated[str | None, typer.Option(help="The model, where the entry names a folder of its author.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with local data files.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
+    data_dir: DataDir = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    plugin: Plugins = None,
 ) -> None:
     """Compute the table of an entry from its measurements and print it; or train one of its methods again with a fresh
     seed, and print both beside each other.

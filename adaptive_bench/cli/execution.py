@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.program import pasteable
-from adaptive_bench.cli.site import build
-from adaptive_bench.cli.tables import fitting
+from adaptive_bench.cli.leaderboard import build
+from adaptive_bench.cli.terminal_text import fitting, paragraph, pasteable
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, SeveralProblems
 from adaptive_bench.live_display import open_reporter
 from adaptive_bench.progress import let_go, say
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.store.runs import quoted_name, run_command
 from adaptive_bench.tables.finished import QUICK_NOTE
 
 if TYPE_CHECKING:
     from adaptive_bench.jobs.job import Failure
-    from adaptive_bench.progress import Reporter
     from adaptive_bench.runs import RunOutcome, Shard
 
 
@@ -46,11 +43,9 @@ def print_plan(config: RunConfig, flops_per_s: float | None = None, part: Shard 
             found = preflight(config, reporter, measures=not whole)  # names of cells depend on it
             cells = () if part is None or part.is_whole else part.of(found.plan)
     except (EnvironmentProblem, SeveralProblems):  # its data may be missing as well
-        for line in about(config, None, flops_per_s):
-            typer.echo(line)
+        typer.echo("\n".join(about(config, None, flops_per_s)))
         raise
-    for line in about(config, found, flops_per_s):
-        typer.echo(line)
+    typer.echo("\n".join(about(config, found, flops_per_s)))
     typer.echo("\n" + fitting(describe(found.plan, found.estimator)))
     if cells:
         names = ", ".join(cell.folder.name for cell in cells)
@@ -75,7 +70,8 @@ def execute(
         wide: Scores with intervals at all levels, and what was saved and spent there.
         open_page: Build the page of the run and show it in a browser.
         debug: Print the traceback of everything that failed.
-        timed: Once everything is done time its methods, and make the table with their times.
+        timed: Once everything is done time its methods at every batch size of `adaptive-bench time`, and make the table
+            with their times.
 
     Raises:
         Interrupted: The user pressed Ctrl-C.
@@ -87,7 +83,12 @@ def execute(
         with open_reporter() as reporter:
             outcome = run(config, reporter, **how or {})
             if timed and outcome.rows and not outcome.failures:
-                outcome = _timed(config, reporter)
+                from adaptive_bench.runs.timing import TimingRequest, time_specs
+
+                specs = tuple(parse_specs(",".join(config.methods)))
+                asked = TimingRequest(specs, config.model, device=config.device, out=config.out, run=config)
+                time_specs(asked, reporter)
+                outcome = run(config, reporter, table_only=True)
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; re-run the command to continue."
@@ -101,17 +102,6 @@ def execute(
     if outcome.failures:
         _tell(outcome.failures, debug)
         raise typer.Exit(outcome.exit_code)
-
-
-def _timed(config: RunConfig, reporter: Reporter) -> RunOutcome:
-    """The table of a finished run with the time of its methods, at every batch size of `adaptive-bench time`."""
-    from adaptive_bench.runs import run
-    from adaptive_bench.runs.timing import TimingRequest, time_specs
-    from adaptive_bench.spec import parse_specs
-
-    specs = tuple(parse_specs(",".join(config.methods)))
-    time_specs(TimingRequest(specs, config.model, device=config.device, out=config.out, run=config), reporter)
-    return run(config, reporter, table_only=True)
 
 
 def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_page: bool) -> None:
@@ -134,31 +124,32 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
         typer.echo(f"\n{what}:\n  {pasteable(command)}")
     typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")
     if rows and open_page:
-        build([outcome.folder], to=outcome.folder / "site", open_=True)
+        build([str(outcome.folder)], to=outcome.folder / "site", open_=True)
 
 
 def _unchecked(config: RunConfig) -> list[str]:
     """Methods of plugins that nobody has held to the rules: they may look at later text, or save less than they say."""
     from adaptive_bench.probed import stored_matrix
 
-    specs = [MethodSpec.parse(text) for text in config.methods]
-    specs = [
-        spec for spec in specs if spec.name in registry.names("methods") and registry.is_foreign("methods", spec.name)
-    ]
-    matrices = {spec.name: stored_matrix(spec.name) for spec in specs}
-    never = [
-        f"The method {name!r} ({registry.origin('methods', name)}) was never checked: its scores may rest on text that "
-        f"comes later. `adaptive-bench check` tries it, and --capabilities keeps what it finds beside the plugin."
-        for name, matrix in sorted(matrices.items())
-        if not matrix
-    ]
-    found = {spec: matrices[spec.name].get(str(spec), {}).get("causality", "-") for spec in specs}
-    return never + [
-        f"`adaptive-bench check` found that the decisions of {str(spec)!r} depend on more than earlier text (causality "
-        f"{causality}): its scores are not those of a model that writes, and cannot be compared with the others."
-        for spec, causality in found.items()
-        if spec.semantics == "bench" and causality not in ("-", "C0")
-    ]
+    known, never, found = registry.names("methods"), dict[str, str](), list[str]()
+    for spec in map(MethodSpec.parse, config.methods):
+        if spec.name not in known or not registry.is_foreign("methods", spec.name):
+            continue
+        matrix = stored_matrix(spec.name)
+        if not matrix:
+            never[spec.name] = (
+                f"The method {spec.name!r} ({registry.origin('methods', spec.name)}) was never checked: its scores may "
+                f"rest on text that comes later. `adaptive-bench check` tries it, and --capabilities keeps what it "
+                f"finds beside the plugin."
+            )
+        causality = matrix.get(str(spec), {}).get("causality", "-")
+        if spec.semantics == "bench" and causality not in ("-", "C0"):
+            found.append(
+                f"`adaptive-bench check` found that the decisions of {str(spec)!r} depend on more than earlier text "
+                f"(causality {causality}): its scores are not those of a model that writes, and cannot be compared "
+                f"with the others."
+            )
+    return [*never.values(), *found]
 
 
 def _tell(failures: Sequence[Failure], debug: bool) -> None:

@@ -1,33 +1,46 @@
-"""`adaptive-bench generate`: write text with a trained model and say what was saved."""
+"""`adaptive-bench generate` and `export-model`: use a trained model here, or share it."""
 
 from __future__ import annotations
 
 import json
 import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_bench import registry
-from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.named_run import named, naming_plugins, run_names
+from adaptive_bench import output, registry
+from adaptive_bench.cli.options import (
+    DEFAULT_OUT,
+    AsJson,
+    Device,
+    Out,
+    Plugins,
+    Run,
+    find_run,
+    naming_plugins,
+    run_names,
+)
+from adaptive_bench.cli.terminal_text import paragraph, percent
 from adaptive_bench.errors import UsageError
+from adaptive_bench.store import atomic
+from adaptive_bench.store.results import read_table
 from adaptive_bench.validation import LARGEST_SEED
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from adaptive_bench.model import AdaptiveModel
+    from adaptive_bench.spec import MethodSpec
 
 
 def generate(
-    checkpoint: Annotated[
-        Path,
+    run: Annotated[
+        str,
         typer.Argument(
             metavar="RUN|FOLDER",
-            parser=named,
             autocompletion=run_names,
             help="Name or folder of a run, or `last` (then with --method); or folder of a saved model.",
         ),
@@ -57,11 +70,13 @@ def generate(
     temperature: Annotated[float, typer.Option(min=0.0, help="0 writes the likeliest token, above 0 samples.")] = 0.0,
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="Sample from the likeliest tokens only.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the sampling.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print texts and the compute report as JSON.")] = False,
-    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers the method.")] = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+    out: Out = DEFAULT_OUT,
 ) -> None:
     """Continue prompts with a trained model; what was saved is said on the last line, on stderr."""
+    checkpoint = find_run(run, out)
     registry.load_plugins(plugin)
     if saving is not None and dial is not None:
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
@@ -121,8 +136,9 @@ def generate(
     if (form := quantized_as(checkpoint)) != "none":
         note = f"Note: the model is taken as it was trained; this run evaluated with --quantize {form}."
         typer.echo(paragraph(note), err=True)
-    if saving is None and dial is None and (hint := _saves_nothing(model, folder, calibration)):
-        typer.echo(paragraph(hint), err=True)
+    as_saved = saving is None and dial is None and model.method.value == model.method.dial.skip_nothing
+    if as_saved and (rule := _askable(model, folder, calibration)):
+        typer.echo(paragraph(f"Nothing was skipped: {rule}"), err=True)
     if as_json:
         found = {
             "method": str(model.spec),
@@ -138,13 +154,6 @@ def generate(
     typer.echo(saved_line(report), err=True)
 
 
-def _saves_nothing(model: AdaptiveModel, folder: Path, calibration: str) -> str:
-    """Which savings can be asked for, of a model whose dial stands where nothing is skipped; else an empty text."""
-    method = model.method
-    asks = method.value == method.dial.skip_nothing and _askable(model, folder, calibration)
-    return f"Nothing was skipped: {asks}" if asks else ""
-
-
 def _askable(model: AdaptiveModel, folder: Path, calibration: str) -> str:
     """Which savings can be asked for, a sentence; an empty text where there are none."""
     from adaptive_bench.model import stored_calibration
@@ -155,9 +164,8 @@ def _askable(model: AdaptiveModel, folder: Path, calibration: str) -> str:
     if not model.needs_calibration:
         return f"--saving takes a share from 0 to {method.max_saving:.3g} (0.15 is 15 %)."
     known = stored_calibration.names(folder, model.spec)
-    most = {
-        name: _rounded_down(max(stored_calibration.read(folder, model.spec, name).dials, default=0)) for name in known
-    }
+    read = {name: max(stored_calibration.read(folder, model.spec, name).dials, default=0) for name in known}
+    most = {name: math.floor(1000 * share) / 1000 for name, share in read.items()}  # can be typed, and is calibrated
     chosen = stored_calibration.choose(folder, model.spec, calibration)
     if chosen is not None:
         return f"--saving takes a share up to {most[chosen]:g}, as calibrated on {chosen}."
@@ -165,11 +173,6 @@ def _askable(model: AdaptiveModel, folder: Path, calibration: str) -> str:
         listed = ", ".join(f"{name} (up to {most[name]:g})" for name in known)
         return f"--saving takes a share that the stored --calibration reaches, one of {listed}."
     return "--saving takes a share that this saved model was calibrated for; no run stored others."
-
-
-def _rounded_down(share: float) -> float:
-    """To a number that can be typed, and that is calibrated still."""
-    return math.floor(1000 * share) / 1000
 
 
 def _continue(
@@ -206,12 +209,120 @@ def _continue(
 def saved_line(report: dict[str, Any]) -> str:
     """What was saved in all, reading the prompt, and writing: shares of tokens and of net FLOPs, in 80 columns."""
 
-    def percent(share: float | None) -> str:
-        return "n/a" if share is None else f"{100 * share:.1f}"
-
     parts = []
     for phase, name in (("prefill", "read"), ("decode", "written")):
         tokens, shares = report["counts"][phase]["tokens"], report[phase]
         parts.append(f"{tokens} {name} {percent(shares['tokens'])} / {percent(shares['net'])}")
     saved = report["saved"]
     return f"saved {percent(saved['tokens'])} % tokens, {percent(saved['net'])} % net ({', '.join(parts)})"
+
+
+def export_model(
+    run: Run,
+    method: Annotated[str, typer.Option(help="Which method spec of the run.")],
+    to: Annotated[
+        Path, typer.Option("--output", "-o", parser=output.new_folder, help="Folder to write; it must not exist.")
+    ],
+    without_layers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="A plain model instead, without the layers that static depth leaves out at this number."
+        ),
+    ] = None,
+    calibration: Annotated[
+        str, typer.Option(help="With --without-layers: of several stored calibrations this one, a task or `pooled`.")
+    ] = "auto",
+    plugin: Plugins = None,
+    out: Out = DEFAULT_OUT,
+) -> None:
+    """Copy a method's model of the first seed, with calibrations, tokenizer and a model card, ready to be uploaded.
+
+    Where the method leaves a backbone of the hub as it is, the folder names that backbone and holds what was added.
+    With --without-layers it is a plain Hugging Face model, which `run --model` takes: a method on a pruned backbone.
+    """
+    folder = find_run(run, out)
+    registry.load_plugins(plugin)
+    from adaptive_bench.method import starting_spec, training_spec
+    from adaptive_bench.model import AdaptiveModel, stored_calibration
+    from adaptive_bench.model.hub_models import Pretrained, model_card
+    from adaptive_bench.model.saving import load_tokenizer
+    from adaptive_bench.runs.outcome.trained import config_of, find_checkpoint, find_sparing, quantized_as
+    from adaptive_bench.runs.planning.backbones import find_backbone
+    from adaptive_bench.spec import MethodSpec
+
+    if to.exists():
+        raise UsageError(f"A model is exported into a new folder, got {str(to)!r}, which exists. Name another one.")
+    if (form := quantized_as(folder)) != "none":
+        raise UsageError(
+            f"A model is exported as it was trained, with the table of what it scored so, but this run evaluated with "
+            f"--quantize {form}: its table and dial values are of other weights. Give the same run without --quantize, "
+            f"which finds its trainings again, and name that one."
+        )
+    spec, found = MethodSpec.parse(method), find_checkpoint(folder, method)
+    backbone, how = find_backbone(config_of(folder).model), find_sparing(folder, method)
+    if without_layers is not None:
+        model = AdaptiveModel.from_pretrained(found, spec, calibration=calibration, **how)
+        _write_pruned(model, without_layers, to, backbone.name, load_tokenizer(found))
+        return
+    model = AdaptiveModel.from_pretrained(found, spec, calibration=None, **how)
+    known = stored_calibration.names(found, spec)
+    if model.needs_calibration and not known and (why := stored_calibration.why_none(found, spec)) is not None:
+        raise why
+    for name in known:  # a damaged one is told now, not to whoever uses the model
+        stored_calibration.read(found, spec, name)
+    card = model_card(
+        model,
+        title=to.name,
+        base=backbone.name if backbone.revision else None,
+        calibrations=known,
+        results=_results(folder, spec),
+    )
+    with atomic.new_folder(to) as temporary:
+        untouched = model.method.freezes_backbone and starting_spec(training_spec(spec)) is None
+        hub = Pretrained.at(backbone.location, backbone.revision) if untouched and not backbone.is_local else None
+        model.save_pretrained(temporary, load_tokenizer(found), pretrained=hub)
+        stored_calibration.copy(found, temporary, spec)
+        atomic.write_text(temporary / "README.md", card)
+    typer.echo(f"Wrote {to}: {_megabytes(to)}")
+
+
+def _write_pruned(model: AdaptiveModel, layers: int, to: Path, base: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """The backbone without a number of layers, with tokenizer and a card of two sentences."""
+    from adaptive_bench.model.compression import pruned
+
+    if not model.method.skips_whole_layers:
+        raise UsageError(
+            f"--without-layers is for a method whose dial is a number of layers, got {model.spec}. Name static_depth, "
+            f"for example `--method 'static_depth[rule=bi]'`, of a run that has it."
+        )
+    if layers >= model.backbone.num_layers:
+        raise UsageError(
+            f"--without-layers is from 1 to {model.backbone.num_layers - 1}, so that one layer stays, got {layers}. "
+            f"Give fewer."
+        )
+    model.dial = layers
+    plain = pruned(model)
+    gone = ", ".join(map(str, plain.config.pruned_layers))
+    with atomic.new_folder(to) as temporary:
+        plain.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+        card = (
+            f"# {to.name}\n\n{base} without {layers} of its {model.backbone.num_layers} layers, those that "
+            f"`{model.spec}` leaves out: {gone}, counted from 0. A plain model of transformers.\n"
+        )
+        atomic.write_text(temporary / "README.md", card)
+    typer.echo(f"Wrote {to}, without layers {gone} of {model.backbone.num_layers}: {_megabytes(to)}")
+
+
+def _megabytes(folder: Path) -> str:
+    return f"{sum(file.stat().st_size for file in folder.rglob('*') if file.is_file()) / 1e6:.1f} MB"
+
+
+def _results(run: Path, spec: MethodSpec) -> str:
+    """The run's tables, this method beside the dense model."""
+    table = run / "table.json"
+    if not table.is_file() or "markdown" not in registry.names("leaderboards"):
+        return ""
+    ours = str(replace(spec, semantics="bench")), spec.semantics  # as rows name a spec
+    rows = [row for row in read_table(table) if (row["method"], row["semantics"]) in (ours, ("dense", "bench"))]
+    return str(registry.get("leaderboards", "markdown")(rows))

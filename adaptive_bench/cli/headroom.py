@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.studies import (
+from adaptive_bench.cli.options import (
+    DEFAULT_OUT,
     AsJson,
     DataDir,
     Device,
     NumFewshot,
+    Out,
     Plugins,
     RecordFile,
+    check_word,
     give_record,
+    numbers,
     tasks_and_data,
 )
-from adaptive_bench.cli.values import numbers_value
-from adaptive_bench.cli.waiting import load_libraries
-from adaptive_bench.errors import UsageError
+from adaptive_bench.cli.terminal_text import load_libraries, numbers_table, plain_table, wrapped
 from adaptive_bench.validation import LARGEST_SEED
 
 _POLICIES = ("recompute", "copy_below", "evict")
+_WIDTH = 80
+_SITES = 4  # shown of a task
 
 
 def headroom(
@@ -46,9 +50,7 @@ def headroom(
     batch: Annotated[int, typer.Option(min=1, help="Sequences evaluated together.")] = 64,
     data_dir: DataDir = None,
     device: Device = "auto",
-    out: Annotated[
-        Path, typer.Option(parser=output.folder, help="Folder of the runs, and for what is measured.")
-    ] = Path("runs"),
+    out: Out = DEFAULT_OUT,
     to: RecordFile = None,
     as_json: AsJson = False,
     plugin: Plugins = None,
@@ -59,17 +61,15 @@ def headroom(
     train it to skip are not bounded. Train it on the tasks first (`run --methods dense`). Oracles know the answers:
     they are no methods, and no table ranks them.
     """
-    if kv not in _POLICIES:
-        raise UsageError(f"--kv is one of {', '.join(_POLICIES)}, got {kv!r}.")
+    check_word("--kv", kv, _POLICIES)
     rule = "savings between 0 and 1 such as 0.1,0.15 (0.15 is 15 %)"
     asked = None
     if levels is not None:
-        asked = tuple(sorted(numbers_value(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
+        asked = tuple(sorted(numbers(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
     if to is not None:
         output.check(to)  # before what would be lost is measured
     load_libraries()
     registry.load_plugins(plugin)
-    from adaptive_bench.cli.headroom_table import shown
     from adaptive_bench.headroom.study import Settings, study
     from adaptive_bench.headroom.subject import find_subject
     from adaptive_bench.live_display import open_reporter
@@ -88,3 +88,146 @@ def headroom(
     with open_reporter() as reporter:
         record = study(subject, names, settings, out, reporter)
     give_record(record, to, as_json, shown)
+
+
+def shown(record: Mapping[str, Any]) -> str:
+    """All tasks, one after the other, and what the words mean."""
+    parts = [part for task in record["tasks"] for part in _task(task, record["share_skipping"])]
+    return "\n\n".join([*parts, *_LEGEND])
+
+
+def _task(task: Mapping[str, Any], share: float) -> list[str]:
+    number = _Number(task["unit"])
+    dense = task["dense"]
+    better = "" if task["better"] == "higher" else ", lower is better"
+    title = (
+        f"{task['task']}: {task['metric']}{number.unit}{better}; {task['documents']} documents, all layers "
+        f"{number.of(dense['score'])} {number.ends(dense)}"
+    )
+    texts = [wrapped(text, _WIDTH) for text in (verdict(task), _exits(task, number))]
+    return [wrapped(title, _WIDTH), _levels(task, number), *texts, _sites(task, share)]
+
+
+def verdict(task: Mapping[str, Any]) -> str:
+    """At which savings an attainable oracle keeps more than the best static sets. Sets, exits and oracles leave layers
+    out of the model as it is: nothing is said of methods that train it to do without them.
+    """
+    if _guesses(task):
+        return (
+            f"With all layers this model is no better at {task['task']} than guessing, so there is nothing to keep. "
+            f"Train it on the task first."
+        )
+    found = {level["level"]: _headrooms(level) for level in task["levels"] if level["reached"]}
+    known = {level: some for level, some in found.items() if some}
+    if not known:
+        reason = task["asked_once"] or "no static set saves that much"
+        return f"Whether there is anything to decide on {task['task']} is not known: {reason}."
+    without = [level for level, some in known.items() if all(one["holds_0"] for one in some)]
+    if not without:
+        return "An attainable oracle lies above the best static sets at every saving: there is something to decide."
+    where = f"at {_percents(without)} % saved"
+    online = task["exit_oracle"]["online"]
+    if online["headroom"] is not None and not online["headroom"]["holds_0"]:
+        # At a level below what they save, exits have given up more than was asked of them.
+        also = f" Exits per token lie above them at what they save themselves, {100 * online['saved']:.1f} %."
+    else:
+        where, also = "at any saving" if len(without) == len(known) else where, ""
+    if task["asked_once"] is not None:  # without another asking to cross them with, sets are in no verdict
+        return (
+            f"Whether there is anything to decide on {task['task']} {where} is not known: {task['asked_once']}, so "
+            f"exits per token are the only attainable oracle, and it does not lie above the best static sets there "
+            f"(the intervals hold 0 or lie below).{also}"
+        )
+    return (
+        f"On {task['task']}, leaving layers out of this model as it is, no attainable oracle lies above the best "
+        f"static sets {where} (the intervals hold 0 or lie below).{also} Methods that train the model to "
+        f"skip are not bounded by this."
+    )
+
+
+def _guesses(task: Mapping[str, Any]) -> bool:
+    """Whether the interval of all layers reaches down to what a guess scores; known of shares alone."""
+    low, chance = task["dense"]["low"], task["chance"]
+    return task["unit"] == "share" and low is not None and chance is not None and low <= chance
+
+
+def _headrooms(level: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [level[name] for name in ("headroom", "headroom_of_exits") if level[name] is not None]
+
+
+def _levels(task: Mapping[str, Any], number: _Number) -> str:
+    rows = []
+    for level in task["levels"]:
+        if not level["reached"]:
+            rows.append([f"{100 * level['level']:.0f} %", *["n/a"] * 4])
+            continue
+        readings = [level[name] for name in ("static", "cross_fitted", "gold")]
+        rows.append([f"{100 * level['level']:.0f} %", *map(number.of, readings), number.difference(level["headroom"])])
+    return plain_table(rows, ["saved", "static", "crossed", "gold", "headroom"], colalign=("right",) * 5)
+
+
+def _exits(task: Mapping[str, Any], number: _Number) -> str:
+    found = task["exit_oracle"]
+    online = found["online"]
+    text = (
+        f"One exit for each token of the answer ({found['kv']}): {100 * online['saved']:.1f} % saved at "
+        f"{number.of(online['score'])}"
+    )
+    if online["agreement"] is not None:
+        text += f", {100 * online['agreement']:.0f} % of answers as with all layers"
+    if online["headroom"] is not None:
+        text += f"; static {number.of(online['static'])}, headroom {number.difference(online['headroom'])}"
+    return text + "."
+
+
+def _sites(task: Mapping[str, Any], share: float) -> str:
+    sites = task["sites"]
+    rows = sorted(sites["rows"], key=lambda row: -row["cost"])[:_SITES]
+    median = sites["median"]
+    body = [
+        [
+            f"{row['layer']} {row['branch']}",
+            f"{row['cost']:.4f}",
+            f"{row['cost'] / median:.1f}x" if median > 0 else "n/a",
+        ]
+        for row in rows
+    ]
+    header = [f"KL where {100 * share:.0f} % of tokens skip", "nats", "of the median"]
+    return numbers_table(header, [*body, ["median site", f"{median:.4f}", ""]])
+
+
+class _Number:
+    """How numbers of a metric are written."""
+
+    def __init__(self, unit: str) -> None:
+        self._scale, self._digits = (100, 1) if unit == "share" else (1, 3)
+        self.unit = " (%)" if unit == "share" else ""
+
+    def of(self, value: float | None, sign: str = "") -> str:
+        """A score."""
+        return "n/a" if value is None else f"{self._scale * value:{sign}.{self._digits}f}"
+
+    def ends(self, found: Mapping[str, Any], sign: str = "") -> str:
+        """An interval."""
+        return "" if found["low"] is None else f"[{self.of(found['low'], sign)}, {self.of(found['high'], sign)}]"
+
+    def difference(self, found: Mapping[str, Any] | None) -> str:
+        """A difference with its interval."""
+        return "n/a" if found is None else f"{self.of(found['difference'], '+')} {self.ends(found, '+')}"
+
+
+def _percents(levels: Sequence[float]) -> str:
+    return ", ".join(f"{100 * level:.0f}" for level in levels)
+
+
+_LEGEND = (
+    wrapped(
+        "saved: net FLOPs, mean over documents. static: best mixture of fixed sets of layers, chosen on validation "
+        "documents, left out of the model as it is. The others choose a set for each document, knowing answers: gold "
+        "by the right ones, crossed by those of all layers on one asking, and scored on another. headroom: crossed "
+        "less static, with the 95 % interval over documents, above 0 where the oracle is better. KL from the full "
+        "model where one branch alone is skipped.",
+        _WIDTH,
+    ),
+    "Oracles bound what methods can do on this model. They are no methods.",
+)

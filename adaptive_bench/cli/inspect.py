@@ -3,51 +3,56 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.completion import list_of
-from adaptive_bench.cli.completion import specs as specs_of
-from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.named_run import Out, run_names
-from adaptive_bench.cli.studies import DataDir, Device, NumFewshot, Plugins, give_record, tasks_and_data
-from adaptive_bench.cli.values import is_share, numbers_value
-from adaptive_bench.cli.waiting import load_libraries
+from adaptive_bench.cli.options import (
+    DEFAULT_OUT,
+    AsJson,
+    DataDir,
+    Device,
+    NumFewshot,
+    Out,
+    Plugins,
+    RunOrModel,
+    give_record,
+    is_share,
+    names_of,
+    numbers,
+    tasks_and_data,
+)
+from adaptive_bench.cli.terminal_text import load_libraries, numbers_table, paragraph, wrapped
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.spec import parse_specs
-from adaptive_bench.store.runs import DEFAULT_OUT
 
 if TYPE_CHECKING:
     from adaptive_bench.headroom.subject import Subjects
     from adaptive_bench.inspection.decisions import Inspection, Text
 
+
 FORMS = (".html", ".csv", ".parquet", ".json")
 
 
 def inspect(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN|MODEL",
-            autocompletion=run_names,
-            help="A run, by its name or folder or as `last`; a saved model; or nano, a folder, a hub id.",
-        ),
-    ],
+    model: RunOrModel,
     text: Annotated[Path | None, typer.Option(help="File with the prompt to look at, - for standard input.")] = None,
     answer: Annotated[
         Path | None, typer.Option(help="File with the answer; by default the first method's model writes one.")
     ] = None,
     tasks: Annotated[
         str | None,
-        typer.Option(autocompletion=list_of("tasks"), help="Documents of tasks instead of a text: statistics of all."),
+        typer.Option(autocompletion=names_of("tasks"), help="Documents of tasks instead of a text: statistics of all."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, a seeded draw.")] = 32,
     methods: Annotated[
         str | None,
-        typer.Option(autocompletion=specs_of, help="Method specs; of a run by default all that decide token by token."),
+        typer.Option(
+            autocompletion=names_of("methods"), help="Method specs; default: of a run all that decide by token."
+        ),
     ] = None,
     savings: Annotated[
         str | None,
@@ -62,10 +67,9 @@ def inspect(
     data_dir: DataDir = None,
     out: Out = DEFAULT_OUT,
     to: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", parser=output.file, help="A .html page; .csv, .parquet or .json."),
+        Path | None, typer.Option("--output", "-o", parser=output.file, help="A .html page; .csv, .parquet or .json.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what a page would show as JSON.")] = False,
+    as_json: AsJson = False,
     plugin: Plugins = None,
 ) -> None:
     """Look inside: what methods skip of a text, token by token and layer by layer, at several dial values.
@@ -78,10 +82,9 @@ def inspect(
         _check_paper(tasks, savings, to)
     prompt, given = _read(text), _read(answer)
     rule = "shares from 0 up to but not 1 such as 0,0.1,0.2 (0.2 is 20 %)"
-    asked = None if savings is None else numbers_value(savings, "--savings", float, rule, is_share)
+    asked = None if savings is None else numbers(savings, "--savings", float, rule, is_share)
     load_libraries()
     registry.load_plugins(plugin)
-    from adaptive_bench.cli.inspect_table import paper_shown, shown
     from adaptive_bench.headroom.subject import find_subjects
     from adaptive_bench.inspection.decisions import inspect_texts, one_text, record_of
     from adaptive_bench.inspection.gate_analysis import gate_analysis
@@ -187,3 +190,49 @@ def _write_table(found: Inspection, to: Path) -> None:
 
 def _say(what: str, to: Path) -> None:
     typer.echo(f"{what}, written to {output.named(to)}", err=output.is_stdout(to))
+
+
+_AGREES = {True: "yes", False: "no", None: "in part, or not known"}
+
+
+def shown(record: Mapping[str, Any]) -> str:
+    """For each method skip rates by kind of token at every saving."""
+    texts = f" of {record['texts']} texts" if record["texts"] > 1 else ""
+    parts = [paragraph(f"{record['name']}, {record['about']}: {record['tokens']} tokens{texts}. Skipped, in %:")]
+    parts += [_rates(one) for one in record["methods"]]
+    parts.append(paragraph("-o page.html shows the text with every decision."))
+    return "\n\n".join(parts)
+
+
+def _rates(method: Mapping[str, Any]) -> str:
+    points = method["points"]
+    first = next(iter(points.values()))
+    whole = int(sum(count for count, *_ in first["by_part"].values()))
+    lines = [["all", str(whole), *(f"{100 * one['saved']:.1f}" for one in points.values())]]
+    for group in ("by_part", "by_kind"):
+        for name, (count, *_) in first[group].items():
+            rates = (f"{50 * sum(one[group][name][1:]):.1f}" for one in points.values())
+            lines.append([name, str(int(count)), *rates])
+    return numbers_table([method["spec"], "tokens", *(f"{100 * float(saving):g}" for saving in points)], lines)
+
+
+def paper_shown(record: Mapping[str, Any]) -> str:
+    """The paper's statements, each with ours and whether they agree; then the tokens with the highest gates."""
+    about = f"{record['name']}, {', '.join(record['tasks'])}: {record['texts']} texts, {record['tokens']} tokens."
+    parts = [paragraph(f"{record['source']} beside {about}")]
+    for method in record["methods"]:
+        parts.append(f"{method['spec']}")
+        for one in method["statements"]:
+            lines = (
+                f"  {one['place']}: {one['paper']}",
+                f"    ours: {one['ours']}",
+                f"    agrees: {_AGREES[one['agrees']]}",
+            )
+            parts.append("\n".join(wrapped(line, indent="      ") for line in lines))
+        for saving, items in method["top"].items():
+            body = [
+                [str(place), name, str(count), f"{value:.4f}"] for place, (name, count, value) in enumerate(items, 1)
+            ]
+            title = f"Highest mean gates at {100 * float(saving):g} % asked"
+            parts.append(f"{title}\n{numbers_table(['', 'token', 'times', 'gate'], body)}")
+    return "\n\n".join(parts)

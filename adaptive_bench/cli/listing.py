@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import math
@@ -13,14 +14,12 @@ from typing import Annotated, Any, cast, get_args
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.completion import names_of
-from adaptive_bench.cli.overheads import overhead_rows, overhead_texts
-from adaptive_bench.cli.run_list import STATES, Wanted, runs_in, shown
-from adaptive_bench.cli.source_facts import source_facts
-from adaptive_bench.cli.tables import fitting, lines_of, listed
-from adaptive_bench.cli.waiting import load_libraries
+from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, names_of
+from adaptive_bench.cli.runs import STATES, Wanted, run_table, runs_in
+from adaptive_bench.cli.terminal_text import fitting, in_parts, lines_of, listed, load_libraries, wrapped
 from adaptive_bench.errors import UsageError, one_line
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.probed import CAPABILITIES, Matrix, stored_matrix
+from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.store.runs import check_output, run_folders
 from adaptive_bench.task import OpenTask, Task, TaskGroup, check_registered
 
@@ -37,13 +36,21 @@ class Listed(StrEnum):
     keys = "keys"
 
 
-# What columns of JSON are called in a table.
-_TITLES = {"description": "what it is", "origin": "from"}
+_TITLES = {"description": "what it is", "origin": "from"}  # what columns of JSON are called in a table
+# What a method adds to a model; shares are of the model's parameters and of its dense products.
+_ADDED = {
+    "parameters": "parameters",
+    "parameters_share": "of the model",
+    "parameter_bytes": "bytes",
+    "decision_macs_per_token": "decision MACs per token",
+    "decision_macs_share": "of dense MACs",
+    "adapter_macs_per_token": "adapter MACs per token",
+}
 
 
 def _names(ctx: typer.Context, incomplete: str) -> list[str]:
-    what = ctx.params.get("what")
-    return names_of(cast(registry.Group, str(what)))(incomplete) if str(what) in get_args(registry.Group) else []
+    what = str(ctx.params.get("what"))
+    return names_of(cast(registry.Group, what))(incomplete) if what in get_args(registry.Group) else []
 
 
 def list_names(
@@ -67,68 +74,57 @@ def list_names(
     since: Annotated[
         str | None, typer.Option(metavar="DAY", help="Runs since this day, for example 2026-11-20.")
     ] = None,
-    out: Annotated[Path, typer.Option(readable=False, help="Folder of the runs to list.")] = Path("runs"),
-    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    out: Out = DEFAULT_OUT,
+    plugin: Plugins = None,
+    as_json: AsJson = False,
 ) -> None:
     """List methods, tasks, models, families, configs, runs or keys of a config, or say all of one.
 
     Of runs, the newest first; options choose by a part of the name. In JSON a number is a number, and what is not known
     or does not apply is null.
     """
-    if plugin or (model is not None and what is Listed.methods):
+    of_methods, of_runs = what is Listed.methods, what is Listed.runs
+    given = {"--task": task, "--method": method, "--status": state, "--since": since}
+    given |= {"--model": None if of_methods else model}
+    if not of_runs and (wrong := [option for option, value in given.items() if value is not None]):
+        raise UsageError(f"{', '.join(wrong)} go with `list runs`, got `list {what}`. Leave them out.")
+    if not of_methods and (full or methods is not None):
+        raise UsageError(f"--full and --methods go with `list methods`, got `list {what}`. Leave them out.")
+    if methods is not None and model is None:
+        raise UsageError("--methods goes with --model. Try `adaptive-bench list methods --model nano`.")
+    adds = of_methods and model is not None
+    if plugin or adds:
         load_libraries()
     registry.load_plugins(plugin)
-    of_runs = {"--task": task, "--method": method, "--status": state, "--since": since}
-    if what is not Listed.runs and (given := [name for name, value in of_runs.items() if value is not None]):
-        raise UsageError(f"{', '.join(given)} go with `list runs`, got `list {what}`. Leave them out.")
-    if full and what is not Listed.methods:
-        raise UsageError(f"--full goes with `list methods`, got `list {what}`. Leave it out.")
-    rows = _rows(what, out, Wanted(model, task, method, state, since), methods)
+    brief = of_methods and name is None and not (full or as_json or adds)
+    rows: Sequence[Mapping[str, Any]]
+    if of_runs:
+        check_output(out)
+        rows = runs_in(out, Wanted(model, task, method, state, since))
+    elif adds:
+        rows = _overheads(str(model), methods)
+    elif what is Listed.keys:
+        rows = _config_keys()
+    else:
+        rows = _brief_methods() if brief else _registered(cast(registry.Group, what.value))
     if name is not None:
         rows = _only(rows, what, name)
     if as_json:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
-        return
-    if not rows:
-        are_left_out = what is Listed.runs and any(run_folders(out))
+    elif not rows:
+        are_left_out = of_runs and any(run_folders(out))
         typer.echo("There are no such runs." if are_left_out else f"There are no {what} yet.")
-    elif what is Listed.runs:
-        typer.echo(shown(rows))
-    elif model is not None:
-        typer.echo(fitting(overhead_texts(rows)))
-    elif what is Listed.methods and name is None and not full:
+    elif of_runs:
+        typer.echo(run_table(rows))
+    elif adds:
+        typer.echo(fitting([_overhead_texts(row) for row in rows]))
+    elif brief:
         typer.echo(lines_of([(row["name"], row["description"]) for row in rows]))
         typer.echo("\n`adaptive-bench list methods NAME` says all of one, --full of all.")
     else:
         typer.echo(listed([{_TITLES.get(key, key): _text(key, value) for key, value in row.items()} for row in rows]))
-        if what is Listed.methods:
-            from adaptive_bench.cli.capability_table import capability_table
-
-            typer.echo("\n" + capability_table([row["name"] for row in rows]))
-
-
-def _rows(what: Listed, out: Path, wanted: Wanted, methods: str | None) -> Sequence[Mapping[str, Any]]:
-    """The rows of a kind.
-
-    Raises:
-        UsageError: There is no such list of a model, or of methods on one.
-    """
-    if what is Listed.runs and methods is None:
-        check_output(out)
-        return runs_in(out, wanted)
-    if wanted.model is not None or methods is not None:
-        if what is not Listed.methods or wanted.model is None:
-            given = {"--model": wanted.model, "--methods": methods}
-            got = " and ".join(f"{option} {value}" for option, value in given.items() if value is not None)
-            raise UsageError(
-                f"--model goes with `list methods` and `list runs`, --methods with `list methods --model`, got "
-                f"`list {what}` with {got}. Try `adaptive-bench list methods --model nano`, or --method of `list runs`."
-            )
-        return overhead_rows(wanted.model, methods)
-    if what is Listed.keys:
-        return _config_keys()
-    return _registered(cast(registry.Group, what.value))
+        if of_methods:
+            typer.echo("\n" + _capability_table([row["name"] for row in rows]))
 
 
 def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Mapping[str, Any]]:
@@ -146,43 +142,50 @@ def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Ma
     raise UsageError(f"`list {what} NAME` takes one of `list {what}`, got {one_line(name, 60)!r}. {hint}")
 
 
-def _registered(group: registry.Group) -> list[dict[str, Any]]:
-    known = {name: source_facts(group, name) for name in registry.names(group)}
-    if group in ("methods", "families") and not all(known.values()):
+def _brief_methods() -> list[dict[str, Any]]:
+    """Names with descriptions. Those of this distribution are read from source files: importing them loads PyTorch,
+    which takes seconds. A plugin's code may do anything to get its description, so plugins are imported.
+    """
+    known = {name: description_in_source(name) for name in registry.names("methods")}
+    if not all(known.values()):
         load_libraries()
     return [
-        {"name": name} | (facts or _facts(group, _thing(group, name))) | {"origin": registry.origin(group, name)}
-        for name, facts in known.items()
+        {"name": name, "description": text or _first_sentence(_thing("methods", name))} for name, text in known.items()
     ]
 
 
-def _facts(group: registry.Group, thing: Any) -> dict[str, Any]:
-    return (
-        {"description": _first_sentence(thing)}
-        | ({"parameters": list(thing.Config.model_fields)} if group == "methods" else {})
-        | (_about_task(thing) if group == "tasks" else {})
-    )
+def description_in_source(method: str) -> str | None:
+    """First line of the docstring of a method's class; `None` for a plugin's."""
+    target, file = registry.target_of("methods", method), registry.file_of("methods", method)
+    if target is None or file is None or registry.is_foreign("methods", method):
+        return None
+    for statement in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.ClassDef) and statement.name == target[1]:
+            return (ast.get_docstring(statement) or "").partition("\n")[0]
+    return None
 
 
-def _config_keys() -> list[dict[str, Any]]:
-    """Every key that has a value, for config files and `--set`, with the default of a file that does not name it."""
-    from adaptive_bench.config import keys, part_of
-
-    return [
-        {
-            "name": path,
-            "description": str(field.description).replace("\n", " "),
-            "required": field.is_required(),
-            "default": None if field.is_required() else _plain(field.default),
-        }
-        for path, field in keys().items()
-        if part_of(field) is None or field.description
-    ]
+def _registered(group: registry.Group) -> list[dict[str, Any]]:
+    if group in ("methods", "families"):
+        load_libraries()
+    return [_facts(group, name) | {"origin": registry.origin(group, name)} for name in registry.names(group)]
 
 
-def _plain(value: Any) -> Any:
-    """As JSON has it."""
-    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+def _facts(group: registry.Group, name: str) -> dict[str, Any]:
+    thing = _thing(group, name)
+    facts: dict[str, Any] = {"name": name, "description": _first_sentence(thing)}
+    if group == "methods":
+        facts["parameters"] = list(thing.Config.model_fields)
+    elif isinstance(thing, TaskGroup):
+        members = ", ".join(thing.members)
+        facts |= {"kind": "group", "shots": None, "chance": None, "source": members, "licence": None}
+    elif isinstance(thing, OpenTask):
+        facts |= {"kind": f"{thing.name}:DATA", "shots": 0, "chance": None, "source": "any", "licence": None}
+    elif isinstance(thing, Task):
+        facts |= {"kind": thing.kind, "shots": thing.num_fewshot}
+        facts |= {"chance": thing.chance if math.isfinite(thing.chance) else None}
+        facts |= {"source": thing.source, "licence": thing.licence}
+    return facts
 
 
 def _thing(group: registry.Group, name: str) -> Any:
@@ -199,22 +202,31 @@ def _thing(group: registry.Group, name: str) -> Any:
     return method_class(MethodSpec(name))
 
 
-def _about_task(thing: Task | TaskGroup | OpenTask) -> dict[str, Any]:
-    if isinstance(thing, TaskGroup):
-        return {"kind": "group", "shots": None, "chance": None, "source": ", ".join(thing.members), "licence": None}
-    if isinstance(thing, OpenTask):
-        return {"kind": f"{thing.name}:DATA", "shots": 0, "chance": None, "source": "any", "licence": None}
-    chance = thing.chance if math.isfinite(thing.chance) else None
-    about = {"kind": thing.kind, "shots": thing.num_fewshot, "chance": chance}
-    return about | {"source": thing.source, "licence": thing.licence}
-
-
 def _first_sentence(thing: object) -> str:
     """The description a plugin gives of itself: a task's field, a preset's first comment, a docstring's first line."""
     if isinstance(thing, Path):
         return thing.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
     description = getattr(thing, "description", None)
     return description if isinstance(description, str) else (inspect.getdoc(thing) or "").partition("\n")[0]
+
+
+def _config_keys() -> list[dict[str, Any]]:
+    """Every key that has a value, for config files and `--set`, with the default of a file that does not name it."""
+    from adaptive_bench.config import keys, part_of
+
+    def plain(value: Any) -> Any:
+        return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+
+    return [
+        {
+            "name": path,
+            "description": str(field.description).replace("\n", " "),
+            "required": field.is_required(),
+            "default": None if field.is_required() else plain(field.default),
+        }
+        for path, field in keys().items()
+        if part_of(field) is None or field.description
+    ]
 
 
 def _text(key: str, value: Any) -> str:
@@ -225,3 +237,65 @@ def _text(key: str, value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "" if value is None else f"{value:.2g}" if key == "chance" else str(value)
+
+
+def _overheads(model_name: str, specs: str | None) -> list[dict[str, Any]]:
+    """What each method adds, measured on the model; of one that does not fit it, why, unless it was asked for.
+
+    Args:
+        model_name: As for `run --model`.
+        specs: Comma list of specs; every registered method if `None`.
+    """
+    from adaptive_bench.model import AdaptiveModel
+    from adaptive_bench.model.efficiency import measure_overhead
+    from adaptive_bench.runs.planning.backbones import find_backbone
+
+    backbone, rows = find_backbone(model_name).load_model().eval(), []
+    for spec in parse_specs(specs) if specs else [MethodSpec(name) for name in registry.names("methods")]:
+        try:
+            found = measure_overhead(AdaptiveModel.build(backbone, spec))
+        except UsageError as error:
+            if specs is not None:
+                raise
+            none = dict.fromkeys(_ADDED)
+            rows.append({"method": str(spec), **none, "problem": f"not on this model: {error}"})
+            continue
+        shares = found.parameters / found.backbone_parameters, found.decision_macs / found.dense_macs
+        values = found.parameters, shares[0], found.parameter_bytes, found.decision_macs, shares[1], found.adapter_macs
+        rows.append({"method": str(spec), **dict(zip(_ADDED, values, strict=True)), "problem": None})
+    return rows
+
+
+def _overhead_texts(row: Mapping[str, Any]) -> dict[str, str]:
+    if row["problem"]:
+        return {"method": row["method"], _ADDED["parameters"]: row["problem"]}
+    texts = {key: f"{row[key]:.2%}" if key.endswith("_share") else f"{row[key]:,.0f}" for key in _ADDED}
+    return {"method": row["method"], **{_ADDED[key]: text for key, text in texts.items()}}
+
+
+def _capability_table(methods: Sequence[str]) -> str:
+    """What the methods' plain specs can do, and their paper semantics where these differ: what tells them apart as a
+    table, what they share as a line.
+    """
+    probed = {name: stored_matrix(name) for name in methods}
+    rows: Matrix = {}
+    for name, matrix in probed.items():
+        for spec, row in matrix.items():
+            if not MethodSpec.parse(spec).params and row != rows.get(name):
+                rows[spec] = row
+    parts = []
+    if rows:
+        values = {one: {row.get(one.key, "-") for row in rows.values()} for one in CAPABILITIES}
+        titles = {one.key: one.title.replace(" ", "\n").replace("-", "-\n") for one in values if len(values[one]) > 1}
+        shared = [f"{one.title} {found.pop()}" for one, found in values.items() if len(found) == 1]
+        parts.append("What each can do, as found by `adaptive-bench check`:")
+        if titles:
+            table = [
+                {"": spec} | {title: row.get(key, "-") for key, title in titles.items()} for spec, row in rows.items()
+            ]
+            parts.append(in_parts(table))
+        if shared:
+            parts.append(wrapped(f"{'The same for all: ' if len(rows) > 1 else ''}{'; '.join(shared)}."))
+    if missing := [name for name, matrix in probed.items() if not matrix]:
+        parts.append(wrapped(f"Not probed yet: {', '.join(missing)}. `adaptive-bench check NAME` does it."))
+    return "\n\n".join(parts)

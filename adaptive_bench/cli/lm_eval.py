@@ -43,19 +43,27 @@ def lm_eval(context: typer.Context) -> None:
 
 
 def _complete(arguments: argparse.Namespace) -> None:
-    """Settle what lm-eval would find out late or get wrong: names of tasks, and the device where none is given.
+    """Settle what lm-eval would find out late or get wrong: names of tasks, numbers of documents, arguments that a
+    model needs, and the device where none is given.
 
     Raises:
-        UsageError: Nobody knows a task, or there is no such device.
+        UsageError: Nobody knows a task or a model, or there is no such device.
     """
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
     from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 
-    given = EvaluatorConfig.load_yaml_config(arguments.config) if arguments.config else {}
-    _check_documents(arguments, given)
-    included = arguments.include_path or given.get("include_path")
-    named = arguments.tasks or given.get("tasks") or []
+    in_file = EvaluatorConfig.load_yaml_config(arguments.config) if arguments.config else {}
+
+    def given(name: str) -> Any:
+        value = getattr(arguments, name, None)
+        return in_file.get(name) if value in (None, "") else value
+
+    if (limit := given("limit")) is not None and not (isinstance(limit, int | float) and 0 < limit < math.inf):
+        raise UsageError(f"--limit is a number of documents from 1, or a share of them below 1, got {limit!r}.")
+    if limit is not None and given("samples"):
+        raise UsageError("Documents are chosen by --limit or by --samples, got both. Leave one of them out.")
+    included, named = given("include_path"), given("tasks") or []
     names = [name for part in ([named] if isinstance(named, str) else named) for name in str(part).split(",") if name]
     if not names:
         raise UsageError("lm-eval run asks tasks, got none. Name them with --tasks, for example --tasks piqa.")
@@ -74,34 +82,20 @@ def _complete(arguments: argparse.Namespace) -> None:
             say(f"{name} stands for {', '.join(found)} here.", sys.stderr)
         elif name in stock_tasks() and _is_ours(name):
             say(f"{name} is the task of adaptive-bench, not lm-eval's of the same name.", sys.stderr)
-    if (model := arguments.model or given.get("model")) != NAME:
-        _check_model(str(model or EvaluatorConfig().model), arguments.model_args or given.get("model_args"))
+    for_model = given("model_args")
+    for_model = for_model if isinstance(for_model, Mapping) else {}
+    if (model := given("model")) != NAME:
+        _check_model(str(model or EvaluatorConfig().model), for_model)
         return
-    for_model = arguments.model_args or given.get("model_args")
-    for_model = for_model if isinstance(for_model, dict) else {}
-    if (device := arguments.device or for_model.get("device") or given.get("device")) is not None:
-        arguments.device = str(find_device(str(device)))
-        return
-    arguments.device = str(find_device("auto"))
-    say(f"No --device is given: the model runs on {arguments.device}.", sys.stderr)
+    device = arguments.device or for_model.get("device") or in_file.get("device")
+    arguments.device = str(find_device(str(device or "auto")))
+    if device is None:
+        say(f"No --device is given: the model runs on {arguments.device}.", sys.stderr)
 
 
-def _check_documents(arguments: argparse.Namespace, given: Mapping[str, Any]) -> None:
-    """Refuse documents that lm-eval would count from the end, or choose in two ways."""
-    limit, samples = (
-        given.get(name) if (value := getattr(arguments, name, None)) is None else value for name in ("limit", "samples")
-    )
-    if limit is not None and not (isinstance(limit, int | float) and 0 < limit < math.inf):
-        raise UsageError(f"--limit is a number of documents from 1, or a share of them below 1, got {limit!r}.")
-    if limit is not None and samples:
-        raise UsageError("Documents are chosen by --limit or by --samples, got both. Leave one of them out.")
-
-
-def _check_model(name: str, given: Any) -> None:
-    """Refuse a model that lm-eval does not know, or that needs an argument that is not given.
-
-    Args:
-        given: Its `model_args`.
+def _check_model(name: str, given: Mapping[str, Any]) -> None:
+    """Refuse a model that lm-eval does not know, or that needs an argument that is not given: its default is `hf`,
+    where `adaptive` was meant.
     """
     from lm_eval.api.registry import get_model
 
@@ -109,10 +103,9 @@ def _check_model(name: str, given: Any) -> None:
         parameters = inspect.signature(get_model(name).__init__).parameters.values()
     except ValueError as error:
         raise UsageError(f"--model is one that lm-eval knows: {one_line(str(error), 600)}.") from error
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    needed = [one.name for one in parameters if one.kind in named and one.default is one.empty and one.name != "self"]
-    known = given if isinstance(given, Mapping) else {}
-    if missing := [one for one in needed if one not in known]:
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    needed = [one.name for one in parameters if one.kind in kinds and one.default is one.empty and one.name != "self"]
+    if missing := [one for one in needed if one not in given]:
         raise UsageError(
             f"The model {name!r} of lm-eval needs {', '.join(needed)} in --model_args, got no {', no '.join(missing)}. "
             f"Give --model_args {','.join(f'{one}={one.upper()}' for one in missing)}."

@@ -1,29 +1,34 @@
-"""`adaptive-bench run`: train, sweep, match and print the table."""
+"""`adaptive-bench run` and `retry`: train, sweep, match and print the table."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.completion import names_of
 from adaptive_bench.cli.config_options import PANELS, Overrides
-from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.named_run import naming_plugins
-from adaptive_bench.cli.strict import Debug
-from adaptive_bench.cli.waiting import load_libraries
+from adaptive_bench.cli.options import DEFAULT_OUT, Debug, Out, Plugins, Run, find_run, names_of, naming_plugins
+from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.hub import OutOfReach
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.runs import plugins_in
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import MOST_MINUTES
 
 if TYPE_CHECKING:
     from adaptive_bench.config import RunConfig
 
-_WHAT, _HOW, _WHERE = PANELS
+_what, _how, _where = (partial(typer.Option, rich_help_panel=panel) for panel in PANELS)
+_ALONE = ("dense", "static_depth", "base")  # without others they are compared with nothing
+# Of a first look (`--quick`).
+_QUICK_STEPS, _QUICK_LIMIT, _QUICK_EXAMPLES = 20, 16, 16
+_QUICK_GRID = (0.0, 0.1, 0.2, 0.4)
 
 
 class Overwriting(StrEnum):
@@ -39,75 +44,47 @@ def run(
     ctx: typer.Context,
     config: Annotated[
         str | None,
-        typer.Option(
-            help="A preset of `list configs` or a YAML file; flags override it.",
-            rich_help_panel=_WHAT,
-            autocompletion=names_of("configs"),
-        ),
+        _what(help="A preset of `list configs` or a YAML file; flags override it.", autocompletion=names_of("configs")),
     ] = None,
-    any_model: Annotated[
-        bool, typer.Option("--any-model", help="Use a preset on a model it is not meant for.", rich_help_panel=_WHAT)
-    ] = False,
+    any_model: Annotated[bool, _what("--any-model", help="Use a preset on a model it is not meant for.")] = False,
     no_controls: Annotated[
         bool,
-        typer.Option(
-            "--no-controls",
-            help="Compare the --methods alone, without the dense model and trained static depth.",
-            rich_help_panel=_WHAT,
-        ),
+        _what("--no-controls", help="Compare the --methods alone, without the dense model and trained static depth."),
     ] = False,
     quick: Annotated[
         bool,
-        typer.Option(
+        _how(
             "--quick",
             help="A first look in minutes: fewer steps, documents, calibration examples and points. Not to be quoted.",
-            rich_help_panel=_HOW,
         ),
     ] = False,
     tuned: Annotated[
-        str | None,
-        typer.Option(help="A study of `adaptive-bench tune`: the best of each method it tuned.", rich_help_panel=_HOW),
+        str | None, _how(help="A study of `adaptive-bench tune`: the best of each method it tuned.")
     ] = None,
     plugin: Annotated[
-        list[Path] | None,
-        typer.Option(help="Python file that registers methods or tasks; may be repeated.", rich_help_panel=_WHERE),
+        list[Path] | None, _where(help="Python file that registers methods, tasks or models; repeatable.")
     ] = None,
     overwrite: Annotated[
         Overwriting,
-        typer.Option(
+        _where(
             help="Of results on disk: compute what is missing; compute all again; never touch a piece of work that "
-            "was begun; or compute nothing.",
-            rich_help_panel=_WHERE,
+            "was begun; or compute nothing."
         ),
     ] = Overwriting.only_missing,
-    jobs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes at once; otherwise as fits the machine.", rich_help_panel=_WHERE),
-    ] = None,
-    shard: Annotated[
-        str | None,
-        typer.Option(help="Do a part: `2/8` of eight commands, which may run anywhere.", rich_help_panel=_WHERE),
-    ] = None,
-    cell: Annotated[
-        str | None, typer.Option(help="Do these cells alone, named like their records.", rich_help_panel=_WHERE)
-    ] = None,
-    launcher: Annotated[
-        str, typer.Option(metavar="local|slurm|kubernetes|...", help="Who does the work.", rich_help_panel=_WHERE)
-    ] = "local",
+    jobs: Annotated[int | None, _where(min=1, help="Processes at once; otherwise as fits the machine.")] = None,
+    shard: Annotated[str | None, _where(help="Do a part: `2/8` of eight commands, which may run anywhere.")] = None,
+    cell: Annotated[str | None, _where(help="Do these cells alone, named like their records.")] = None,
+    launcher: Annotated[str, _where(metavar="local|slurm|kubernetes|...", help="Who does the work.")] = "local",
     resources: Annotated[
-        Path | None,
-        typer.Option(help="YAML file: what a cell gets on a cluster (docs/cluster.md).", rich_help_panel=_WHERE),
+        Path | None, _where(help="YAML file: what a cell gets on a cluster (docs/cluster.md).")
     ] = None,
-    table_only: Annotated[
-        bool, typer.Option("--table-only", help="Compute nothing: the table of what is there.", rich_help_panel=_WHERE)
-    ] = False,
+    table_only: Annotated[bool, _where("--table-only", help="Compute nothing: the table of what is there.")] = False,
     wait: Annotated[
         float | None,
-        typer.Option(
+        _where(
             min=0.0,
             max=MOST_MINUTES,
             help="With --table-only: wait until others have done all, or nobody was at it for so many minutes.",
-            rich_help_panel=_WHERE,
         ),
     ] = None,
     dry_run: Annotated[
@@ -121,11 +98,10 @@ def run(
     ] = None,
     timed: Annotated[
         bool,
-        typer.Option(
+        _how(
             "--time",
             help="At the end measure the time of every method at batch 1, 8 and 32, as `adaptive-bench time --run` "
             "does, for the table and an entry made of it.",
-            rich_help_panel=_HOW,
         ),
     ] = False,
     wide: Annotated[
@@ -144,9 +120,9 @@ def run(
     from adaptive_bench.config import check_device
     from adaptive_bench.config_file import DEFAULT_PRESET, preset_naming
     from adaptive_bench.evaluation.stock_tasks import check_task_name
-    from adaptive_bench.spec import MethodSpec
 
-    if no_controls and "methods" not in ctx.obj.values:
+    overrides: Overrides = ctx.obj
+    if no_controls and "methods" not in overrides.values:
         raise UsageError(
             "--no-controls is for --methods, to which controls are added; what a config lists is taken as it stands. "
             "Leave it out, or give --methods."
@@ -175,7 +151,6 @@ def run(
     if plugin:
         load_libraries()
         registry.load_plugins(plugin)
-    overrides: Overrides = ctx.obj
     if any_model:
         overrides = overrides.with_value(["for_models"], None, "--any-model")
     model = overrides.values.get("model")
@@ -194,8 +169,7 @@ def run(
     with naming_plugins(Path(preset).parent):  # of the `config.yaml` of a run
         for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
             check_task_name(name)  # before seconds go by
-        for text in () if only_reads else run_config.methods:
-            registry.check_name("methods", MethodSpec.parse(text).name)
+        _check_methods([] if only_reads else run_config.methods)
     check_device(run_config.device)
     registry.check_name("launchers", launcher)
     load_libraries()
@@ -205,11 +179,14 @@ def run(
 
         run_config = with_best(run_config, find_result(tuned, run_config.out))
     if quick:
-        from adaptive_bench.cli.quick import quick as smaller
-
-        run_config = smaller(run_config, overrides.values)
+        run_config = quickened(run_config, overrides.values)
     if "methods" in overrides.values and not no_controls:
-        run_config = _controlled(run_config, dry_run)
+        added = missing_controls(run_config.methods, run_config.train.steps)
+        run_config = run_config.with_controls(added)
+        if added:
+            names = " and ".join(added)
+            text = f"Compared with {names} as well, the controls of --methods; --no-controls leaves them out."
+            typer.echo(paragraph(text), err=not dry_run)
     if (quick or config is None) and launcher == "local" and run_config.model not in registry.names("models"):
         run_config = _fitted(run_config, overrides, quick, dry_run)
     if timed and run_config.evaluation.quantize != "none":
@@ -222,16 +199,51 @@ def run(
     part = Shard.parse(shard, cell)
     if dry_run:
         print_plan(run_config, flops, part)
-    else:
-        how = {
-            "jobs": jobs,
-            "launcher": launcher,
-            "resources": resources,
-            "table_only": table_only,
-            "overwrite": overwrite,
-            "wait_s": None if wait is None else 60 * wait,
-        }
-        execute(run_config, how | {"shard": part}, wide=wide, open_page=open_page, debug=debug, timed=timed)
+        return
+    how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources, "overwrite": overwrite}
+    how |= {"table_only": table_only, "shard": part, "wait_s": None if wait is None else 60 * wait}
+    execute(run_config, how, wide=wide, open_page=open_page, debug=debug, timed=timed)
+
+
+def _check_methods(texts: Sequence[str]) -> None:
+    for text in texts:
+        registry.check_name("methods", MethodSpec.parse(text).name)
+
+
+def missing_controls(methods: Sequence[str], steps: int) -> tuple[str, ...]:
+    """The controls that `run --methods` adds, for what a method keeps is told by what they keep: the dense model, and
+    static depth, which is trained where anything is. Of a control that is named in any variant none is added.
+
+    Args:
+        methods: Specs as they were asked for.
+        steps: Of the training.
+    """
+    names = {MethodSpec.parse(text).name for text in methods}
+    controls = {"dense": "dense", "static_depth": "static_depth[trained=true]" if steps else "static_depth"}
+    return tuple(spec for name, spec in controls.items() if name not in names and not names <= set(_ALONE))
+
+
+def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
+    """A first look in minutes: the config with fewer steps, documents, calibration examples and first points of each
+    sweep, and with the mark. A value that is smaller already stays, and one that the command line names.
+
+    Args:
+        given: Values of the command line, nested like a config.
+    """
+    from adaptive_bench.config import QUICK, RunConfig
+
+    named = given.get("train", {})
+    steps = config.train.steps if "steps" in named else min(_QUICK_STEPS, config.train.steps)
+    train = {"steps": steps, "warmup_steps": min(steps // 4, config.train.warmup_steps)}
+    measuring = {
+        "limit": min(_QUICK_LIMIT, config.evaluation.limit or _QUICK_LIMIT),
+        "calibration_examples": min(_QUICK_EXAMPLES, config.evaluation.calibration_examples),
+        "grid": min(_QUICK_GRID, config.evaluation.grid, key=len),
+    }
+    values = config.model_dump(mode="json")
+    values["train"] |= {key: value for key, value in train.items() if key not in named}
+    values["evaluation"] |= {key: value for key, value in measuring.items() if key not in given.get("evaluation", {})}
+    return RunConfig.model_validate(values | {"preset": f"{config.preset or 'config'}{QUICK}"})
 
 
 def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool) -> RunConfig:
@@ -247,11 +259,20 @@ def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool)
     return config
 
 
-def _controlled(config: RunConfig, dry_run: bool) -> RunConfig:
-    """The config with the controls that its methods lack, which is said."""
-    from adaptive_bench.cli.controls import with_controls
+def retry(run: Run, plugin: Plugins = None, out: Out = DEFAULT_OUT, debug: Debug = False) -> None:
+    """Do what failed or was never finished in a run; what is done stays, and nothing else is computed.
 
-    if added := with_controls(config.methods, config.train.steps)[len(config.methods) :]:
-        text = f"Compared with {' and '.join(added)} as well, the controls of --methods; --no-controls leaves them out."
-        typer.echo(paragraph(text), err=not dry_run)
-    return config.with_controls(added)
+    The files of its plugins are loaded from where they were; --plugin names them where they moved.
+    """
+    from adaptive_bench.cli.execution import execute
+
+    folder = find_run(run, out)
+    # One that is gone may be one that nothing needs; if something does, the error names it.
+    registry.load_plugins(plugin or [path for path in plugins_in(folder) if path.is_file()])
+    load_libraries()
+    from adaptive_bench.runs.outcome.trained import config_of
+
+    config = config_of(folder)
+    with naming_plugins(folder):
+        _check_methods(config.methods)
+    execute(config, debug=debug)

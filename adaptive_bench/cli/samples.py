@@ -1,10 +1,10 @@
-"""`adaptive-bench samples`: what the methods of a run wrote, document by document."""
+"""`adaptive-bench samples` and `diff`: runs document by document, what was written and what became of the scores."""
 
 from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.named_run import Run, manifest_of
+from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, Run, find_run, manifest_of
+from adaptive_bench.cli.terminal_text import fitting, paragraph
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store.evaluations import COUNTED, saving_name
@@ -21,12 +21,16 @@ from adaptive_bench.store.results import read_run
 from adaptive_bench.store.runs import run_name
 
 if TYPE_CHECKING:
-    from adaptive_bench.store.evaluations import Evaluation, Sample
+    from adaptive_bench.store.evaluations import Sample
     from adaptive_bench.store.manifest import EvaluationEntry, Manifest
 
 _WIDTH, _INDENT = 80, 10
-UNITS = {"tokens": "tokens", "core": "core FLOPs", "net": "net FLOPs"}
+_UNITS = {"tokens": "tokens", "core": "core FLOPs", "net": "net FLOPs"}
 _SHOWN = 400  # characters of a text, unless everything is wanted
+_MOST_CHANGED = 8  # documents of one row
+# What tells nothing of what two runs compute.
+_IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
+_IGNORED |= {"cell_timeout", "stall_warning", "state", "began", "directory", "command", "run_key", "schema"}
 
 
 @dataclass(frozen=True)
@@ -75,21 +79,23 @@ def samples(
         bool, typer.Option("--shuffled", help="Beside each method what it writes with the decisions of other tokens.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Whole texts instead of their ends.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    plugin: Annotated[list[Path] | None, typer.Option(help="Python file the run was made with.")] = None,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+    out: Out = DEFAULT_OUT,
 ) -> None:
     """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
     registry.load_plugins(plugin)
-    known = manifest_of(run)
+    folder = find_run(run, out)
+    known = manifest_of(folder)
     wanted = evaluations_of(known, task, methods, shuffled=shuffled)
     if shuffled and not any(one.variant for one in wanted):
         raise UsageError(
-            f"--shuffled shows controls that a run with --shuffled measures, got {run_name(run)!r}, which has none of "
-            f"these methods. Leave it out, or give the run's command with --shuffled: nothing is trained again."
+            f"--shuffled shows controls that a run with --shuffled measures, got {run_name(folder)!r}, which has none "
+            f"of these methods. Leave it out, or give the run's command with --shuffled: nothing is trained again."
         )
     for text in known.unfinished(wanted):
         typer.echo(paragraph(f"Not finished: {text} What is shown of it may not be next to the saving."), err=True)
-    axis, unit = axis_of(run)
+    axis, unit = _axis_of(folder)
     found = documents(known, wanted, level, axis)
     if found and first > found[-1].doc:
         raise UsageError(
@@ -101,10 +107,9 @@ def samples(
     found = [each for each in found if each.doc >= first][:docs]
     if as_json:
         typer.echo(json.dumps([asdict(document) for document in found], indent=2, ensure_ascii=False))
-    elif found:
-        typer.echo("\n\n".join(shown(document, unit, full=full) for document in found))
     else:
-        typer.echo("There are no such documents.")
+        shown = (_document_text(document, unit, full) for document in found)
+        typer.echo("\n\n".join(shown) or "There are no such documents.")
 
 
 def evaluations_of(
@@ -122,13 +127,22 @@ def evaluations_of(
     tests = [one for one in known.evaluations if one.split == "test" and (shuffled or not one.variant)]
     if not tests:
         raise EnvironmentProblem("Nothing of this run is measured yet. Give the run's command again.")
-    chosen = _one_of(list(dict.fromkeys(one.task for one in tests)), task)
+    tasks = list(dict.fromkeys(one.task for one in tests))
+    if task not in tasks and (task is not None or len(tasks) > 1):
+        got = "none" if task is None else repr(task)
+        raise UsageError(f"--task is one of the run's tasks, {', '.join(tasks)}, got {got}.")
     seed = known.training_of(tests[0]).seed
+    chosen = task or tasks[0]
     found = [one for one in tests if one.task == chosen and known.training_of(one).seed == seed]
-    return _wanted(found, methods)
+    if methods is None:
+        return found
+    specs, there = [str(spec) for spec in parse_specs(methods)], list(dict.fromkeys(one.method for one in found))
+    if unknown := [spec for spec in specs if spec not in there]:
+        raise UsageError(f"--methods takes specs of the run, {', '.join(there)}, got {unknown[0]!r}.")
+    return [one for spec in specs for one in found if one.method == spec]
 
 
-def axis_of(run: Path) -> tuple[str, str]:
+def _axis_of(run: Path) -> tuple[str, str]:
     """Name of the saving that a run's tables are made by, and what it is a share of; tokens where no point knows it.
 
     Raises:
@@ -139,8 +153,8 @@ def axis_of(run: Path) -> tuple[str, str]:
         raise EnvironmentProblem(problem)
     axis, phase = about.get("match_on"), about.get("match_phase", "all")
     if axis not in COUNTED:
-        return saving_name("tokens"), UNITS["tokens"]
-    return saving_name(axis, phase), UNITS[axis] + ("" if phase == "all" else f" of {phase}")
+        return saving_name("tokens"), _UNITS["tokens"]
+    return saving_name(axis, phase), _UNITS[axis] + ("" if phase == "all" else f" of {phase}")
 
 
 def documents(
@@ -165,19 +179,16 @@ def documents(
             )
         if 0.0 in savings and not any(sample.prompt for sample in prompts.values()):
             prompts = {sample.doc: sample for sample in record.samples(0.0)}
-        saved = {asked: _saved(point, axis) for asked, point in record.points().items()}
+        # Tokens where a record of an earlier version does not know the saving by phase.
+        saved = {asked: point.savings.get(axis, point.savings["tokens"]) for asked, point in record.points().items()}
         asked = min(savings, key=lambda point: abs(saved[point] - saving))
         for sample in record.samples(asked):
+            method = f"{one.method}, {one.variant}" if one.variant else one.method
+            choices = prompts[sample.doc].choices if sample.doc in prompts else ()
+            is_choice = isinstance(sample.output, int) and sample.output < len(choices)  # the likeliest one
+            output = choices[int(sample.output)] if is_choice else str(sample.output)
             targets.setdefault(sample.doc, sample.target)
-            answers.setdefault(sample.doc, []).append(
-                Answer(
-                    f"{one.method}, {one.variant}" if one.variant else one.method,
-                    asked,
-                    saved[asked],
-                    _output(sample, prompts.get(sample.doc)),
-                    sample.correct,
-                )
-            )
+            answers.setdefault(sample.doc, []).append(Answer(method, asked, saved[asked], output, sample.correct))
     return [
         Document(doc, prompts[doc].prompt if doc in prompts else None, str(targets[doc]), tuple(some))
         for doc, some in sorted(answers.items())
@@ -185,62 +196,145 @@ def documents(
     ]
 
 
-def _saved(point: Evaluation, axis: str) -> float:
-    """What a point saves; tokens where a record of an earlier version does not know it by phase."""
-    return point.savings.get(axis, point.savings["tokens"])
-
-
-def shown(document: Document, unit: str, *, full: bool) -> str:
+def _document_text(document: Document, unit: str, full: bool) -> str:
     """Text of at most 80 columns.
 
     Args:
         unit: What the savings are shares of.
     """
+
+    def block(name: str, text: str) -> list[str]:
+        if not full and len(text) > _SHOWN:
+            text = f"... {text[-_SHOWN:]}"
+        lines = [
+            line
+            for part in text.strip().splitlines() or ["(nothing)"]
+            for line in textwrap.wrap(part, _WIDTH - _INDENT, drop_whitespace=False) or [""]
+        ]
+        return [f"{name if not number else '':<{_INDENT}}{line}".rstrip() for number, line in enumerate(lines)]
+
     prompt = "(not recorded by the version that made this run)" if document.prompt is None else document.prompt
-    lines = [f"document {document.doc} ".ljust(_WIDTH, "-"), *_block("prompt", prompt, full)]
-    lines += _block("target", document.target, full)
+    lines = [f"document {document.doc} ".ljust(_WIDTH, "-"), *block("prompt", prompt)]
+    lines += block("target", document.target)
     for answer in document.answers:
         verdict = {None: "", 1.0: ", right", 0.0: ", wrong"}.get(answer.correct, f", {answer.correct}")
-        lines += [f"{answer.method}, saves {100 * answer.saved:.1f} % of {unit}{verdict}"]
-        lines += _block("", answer.output, full)
+        lines += [f"{answer.method}, saves {100 * answer.saved:.1f} % of {unit}{verdict}", *block("", answer.output)]
     return "\n".join(lines)
 
 
-def _block(name: str, text: str, full: bool) -> Iterable[str]:
-    if not full and len(text) > _SHOWN:
-        text = f"... {text[-_SHOWN:]}"
-    wrapped = [
-        line
-        for part in text.strip().splitlines() or ["(nothing)"]
-        for line in textwrap.wrap(part, _WIDTH - _INDENT, drop_whitespace=False) or [""]
+def diff(first: Run, second: Run, out: Out = DEFAULT_OUT) -> None:
+    """Compare two runs: their configurations, and where both measured a method at the same saving, its scores.
+
+    The difference is second less first, with a 95 % interval over the documents (and seeds) that both have.
+    """
+    folders = find_run(first, out), find_run(second, out)
+    manifests = [manifest_of(folder) for folder in folders]  # refused before anything is printed
+    flat = []
+    for folder in folders:
+        about = read_run(folder / "config.yaml")
+        if problem := about.get("problem"):
+            raise EnvironmentProblem(str(problem))
+        flat.append(dict(_flat({key: value for key, value in about.items() if key not in _IGNORED})))
+    one, other = flat
+    changed = [
+        {"setting": key, "first": str(one.get(key)), "second": str(other.get(key))}
+        for key in dict.fromkeys([*one, *other])
+        if one.get(key) != other.get(key)
     ]
-    return [f"{name if not number else '':<{_INDENT}}{line}".rstrip() for number, line in enumerate(wrapped)]
+    typer.echo(fitting(changed) if changed else "The configurations are equal.")
+    scores = [_scores(known) for known in manifests]
+    rows = list(_score_rows(*scores))
+    moved = sum(row["changed"] != "none" for row in rows)
+    if rows and not moved and not changed:
+        typer.echo(f"Equal: every document has the same score at {len(rows)} point(s) that both measured.")
+    else:
+        typer.echo("\n" + (fitting(rows) if rows else "Nothing was measured in both."))
+    if rows and (moved or changed):
+        typer.echo(f"\nScores of documents differ at {moved} of {len(rows)} point(s) that both measured.")
+    for text in _alone(*scores):
+        typer.echo("\n" + paragraph(text))
+    for folder, known in zip(folders, manifests, strict=True):
+        for text in known.unfinished([one for one in known.evaluations if one.split == "test"]):
+            typer.echo("\n" + paragraph(f"Not finished in {run_name(folder)}: {text}"))
 
 
-def _output(sample: Sample, asked: Sample | None) -> str:
-    """Text written, or the choice that was found likeliest."""
-    choices = () if asked is None else asked.choices
-    if isinstance(sample.output, int) and sample.output < len(choices):
-        return choices[sample.output]
-    return str(sample.output)
+def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _one_of(tasks: Sequence[str], wanted: str | None) -> str:
-    if wanted is None and len(tasks) == 1:
-        return tasks[0]
-    if wanted is None or wanted not in tasks:
-        got = "none" if wanted is None else repr(wanted)
-        raise UsageError(f"--task is one of the run's tasks, {', '.join(tasks)}, got {got}.")
-    return wanted
+_Scores = dict[tuple[str, str, str, float], dict[int, dict[int, float]]]
 
 
-def _wanted(evaluations: Sequence[EvaluationEntry], methods: str | None) -> list[EvaluationEntry]:
-    if methods is None:
-        return list(evaluations)
-    by_spec: dict[str, list[EvaluationEntry]] = {}
-    for one in evaluations:
-        by_spec.setdefault(one.method, []).append(one)
-    specs = [str(spec) for spec in parse_specs(methods)]
-    if unknown := [spec for spec in specs if spec not in by_spec]:
-        raise UsageError(f"--methods takes specs of the run, {', '.join(by_spec)}, got {unknown[0]!r}.")
-    return [one for spec in specs for one in by_spec[spec]]
+def _scores(known: Manifest) -> _Scores:
+    """By method, task, metric and asked saving, the score of each document of each seed."""
+    from adaptive_bench.store.manifest import target_text
+    from adaptive_bench.tables.document_values import document_values
+
+    found: _Scores = {}
+    for one in known.evaluations:
+        if one.split == "test":
+            record, training = known.record_of(one), known.training_of(one)
+            variant = f", {one.variant}" if one.variant else ""
+            method = f"{one.method}{target_text(training.target, training.only_target)}{variant}"
+            for saving in record.savings():
+                scores = document_values(one.metric, record.samples(saving))
+                found.setdefault((method, one.task, one.metric, saving), {})[training.seed] = scores
+    return found
+
+
+def compared(first: Path, second: Path) -> Iterator[dict[str, str]]:
+    """One row for each method, task and asked saving that both runs have measured."""
+    return _score_rows(_scores(manifest_of(first)), _scores(manifest_of(second)))
+
+
+def _score_rows(first: _Scores, second: _Scores) -> Iterator[dict[str, str]]:
+    from adaptive_bench.metric import metric_of
+    from adaptive_bench.tables.comparison import paired_difference
+    from adaptive_bench.tables.document_scores import DocumentScores
+    from adaptive_bench.tables.document_values import is_pooled
+    from adaptive_bench.tables.intervals import UNBOUNDED
+
+    for key in first:
+        if key not in second:
+            continue
+        method, task, metric, saving = key
+        try:
+            one, other = DocumentScores.of(first[key]).shared(DocumentScores.of(second[key]))
+        except UsageError:  # they have no seed or no document in common
+            continue
+        pooled = is_pooled(metric)
+        bounds = UNBOUNDED if pooled else (metric_of(metric).low, metric_of(metric).high)
+        found = paired_difference(other.values, one.values, bounds)
+        means = zip(one.documents, one.values.mean(axis=0), other.values.mean(axis=0), strict=True)
+        moved = [str(document) for document, before, after in means if before != after]
+        more = " ..." if len(moved) > _MOST_CHANGED else ""
+        interval = "" if found.low is None or found.high is None else f"[{found.low:+.3f}, {found.high:+.3f}]"
+        # Of a pooled metric one document moves what all of them add.
+        listed = "some" if pooled else f"{len(moved)}: {' '.join(moved[:_MOST_CHANGED])}{more}"
+        yield {
+            "method": method,
+            "task": task,
+            "asked": f"{saving:.1%}",
+            "first": f"{one.values.mean():.4f}",
+            "second": f"{other.values.mean():.4f}",
+            "difference": f"{found.difference:+.4f} {interval}".rstrip(),
+            "documents": f"{found.documents}",
+            "changed": listed if moved else "none",
+        }
+
+
+def _alone(first: _Scores, second: _Scores) -> Iterator[str]:
+    """What the table leaves out: what one of two runs alone has measured, sentences."""
+    for which, own, other in (("first", first, second), ("second", second, first)):
+        if alone := [key for key in own if key not in other]:
+            method, task, _, saving = alone[0]
+            yield f"Only the {which} measured {len(alone)} point(s): {method} on {task} at {saving:.1%}, ..."
+    for key in first:
+        if key in second and (seeds := first[key].keys() ^ second[key].keys()):
+            which = ", ".join(map(str, sorted(seeds)))
+            yield f"Only seeds that both have are compared; one of the two alone has measured {key[0]} with {which}."
+            return

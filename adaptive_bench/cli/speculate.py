@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.completion import specs as specs_of
-from adaptive_bench.cli.failures import paragraph
-from adaptive_bench.cli.named_run import Out, run_names
-from adaptive_bench.cli.studies import (
+from adaptive_bench.cli.options import (
+    DEFAULT_OUT,
+    PRECISIONS,
     AsJson,
     DataDir,
     Device,
     NumFewshot,
+    Out,
     Plugins,
+    Precision,
     RecordFile,
+    RunOrModel,
+    Threads,
+    check_word,
     give_record,
+    is_count,
+    names_of,
+    numbers,
     tasks_and_data,
 )
-from adaptive_bench.cli.values import is_count, numbers_value
-from adaptive_bench.cli.waiting import load_libraries
-from adaptive_bench.errors import Interrupted, UsageError
-from adaptive_bench.store.runs import DEFAULT_OUT
-from adaptive_bench.validation import MOST_THREADS
-
-_PRECISIONS = ("fp32", "bf16")
+from adaptive_bench.cli.terminal_text import load_libraries, paragraph, percent, plain_table, wrapped
+from adaptive_bench.errors import Interrupted
 
 
 def speculate(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN|MODEL",
-            autocompletion=run_names,
-            help="A run, by its name or folder or as `last`; a saved model; or nano, a folder, a hub id.",
-        ),
-    ],
+    model: RunOrModel,
     tasks: Annotated[str, typer.Option(help="Tasks whose prompts are continued, as for `run`.")],
     method: Annotated[
         str | None,
         typer.Option(
-            autocompletion=specs_of, help="Method spec: which of a run; on a plain model `static_depth` by default."
+            autocompletion=names_of("methods"), help="Method spec: which of a run; of a plain model `static_depth`."
         ),
     ] = None,
     savings: Annotated[str, typer.Option(help="Shares of token-branches that drafting skips.")] = "0.25,0.5",
@@ -52,10 +48,8 @@ def speculate(
     num_fewshot: NumFewshot = None,
     max_new_tokens: Annotated[int, typer.Option(min=2, help="Most tokens to write after each prompt.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of timing; each writes all texts in all ways.")] = 3,
-    threads: Annotated[
-        int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads; default: as torch decides.")
-    ] = None,
-    precision: Annotated[str, typer.Option(metavar="|".join(_PRECISIONS), help="Of the weights.")] = "fp32",
+    threads: Threads = None,
+    precision: Precision = "fp32",
     device: Device = "auto",
     data_dir: DataDir = None,
     out: Out = DEFAULT_OUT,
@@ -68,18 +62,16 @@ def speculate(
     The text is that of greedy decoding; where it is not, the logits of the two candidates say whether that is rounding.
     Ends with exit code 1 where it is not.
     """
-    if precision not in _PRECISIONS:
-        raise UsageError(f"--precision is {' or '.join(_PRECISIONS)}, got {precision!r}.")
-    batches = numbers_value(batch, "--batch", int, "whole numbers from 1 such as 1,8", is_count)
+    check_word("--precision", precision, PRECISIONS)
+    batches = numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8", is_count)
     rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
-    shares = numbers_value(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
+    shares = numbers(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
     if to is not None:
         output.check(to)  # before what would be lost is measured
     load_libraries()
     registry.load_plugins(plugin)
     import torch
 
-    from adaptive_bench.cli.speculate_table import shown
     from adaptive_bench.live_display import open_reporter
     from adaptive_bench.speculation import Settings, defects, find_drafter, study
 
@@ -108,3 +100,93 @@ def speculate(
     give_record(record, to, as_json, shown)
     if defects(record):
         raise typer.Exit(1)
+
+
+_WIDTH = 80
+_HEADER = ("draft saves %", "accepted %", "tok/verif.", "tok/s", "x", "MB/tok", "MFLOP/tok", "equal")
+_SHOWN = 5  # differences
+
+
+def shown(record: Mapping[str, Any]) -> str:
+    """A table for each batch size, and what it says in words."""
+    parts = [_title(record)]
+    for batch in record["batches"]:
+        parts += [_table(batch, record["texts"]), *(wrapped(line, _WIDTH) for line in _sentences(batch))]
+    parts.append(
+        "tok/verif.: tokens a row gets from one verification. tok/s: new tokens of all\n"
+        "rows a second, prompts included; medians. x: greedy time over ours, in the same\n"
+        "round. MB, MFLOP: weights read and executed FLOPs a token, without prompts.\n"
+        "equal: texts that are those of greedy decoding, token by token."
+    )
+    return "\n\n".join(parts)
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    settings, machine = record["settings"], record["environment"]
+    cut = record["shortened_prompts"]
+    return wrapped(
+        f"{record['model']}, drafts of up to {settings['drafts']} tokens by {record['method']}; {record['texts']} "
+        f"prompts of {', '.join(settings['tasks'])}{f' ({cut} shortened)' if cut else ''}, at most "
+        f"{settings['new']} new tokens. {machine['device_name']}, {machine['threads']} threads, "
+        f"{machine['precision']}.",
+        _WIDTH,
+    )
+
+
+def _table(batch: Mapping[str, Any], texts: int) -> str:
+    greedy = batch["greedy"]
+    rows = [["greedy", "", "1.00", _speed(greedy), "", *_cost(greedy), ""]]
+    for point in batch["points"]:
+        rows.append(
+            [
+                _drafted(point),
+                percent(point["acceptance"]),
+                "n/a" if point["tokens_per_verification"] is None else f"{point['tokens_per_verification']:.2f}",
+                _speed(point),
+                f"{point['speedup']['median']:.2f}",
+                *_cost(point),
+                f"{point['equal_texts']}/{texts}",
+            ]
+        )
+    # The header is a row like the others: as a header it would get a margin of its own, and 80 columns are few.
+    body = plain_table([list(_HEADER), *rows], (), tablefmt="plain", colalign=["right"] * len(_HEADER))
+    return f"Batch {batch['batch']}\n\n{body}"
+
+
+def _sentences(batch: Mapping[str, Any]) -> list[str]:
+    """Of texts that differ where, and whether rounding explains it."""
+    found = []
+    for point in batch["points"]:
+        differences = point["differences"]
+        for each in differences[:_SHOWN]:
+            found.append(f"Draft saving {_drafted(point)} %, prompt {each['text']}: {_difference(each)}")
+        if more := len(differences) - _SHOWN:
+            found += [f"Draft saving {_drafted(point)} %: {more} more texts differ."] if more > 0 else []
+    return found
+
+
+def _difference(each: Mapping[str, Any]) -> str:
+    where = f"differs from greedy at new token {each['position'] + 1}"
+    if each["gap"] is None:
+        return f"{where}, where one of the two has ended: a defect."
+    tokens = f"{each['greedy']} and {each['speculative']}"
+    says = "a near-tie" if each["near_tie"] else "a defect"
+    return (
+        f"{where}. The full model's logits of {tokens} are {abs(each['gap']):.2e} apart; rounding explains up to "
+        f"{each['bound']:.2e}: {says}."
+    )
+
+
+def _drafted(point: Mapping[str, Any]) -> str:
+    """What drafting saved, in % of the token-branches; where it wrote nothing, what was asked for."""
+    saved = point["draft_saved"]["tokens"]
+    return percent(point["saving"] if saved is None else saved)
+
+
+def _speed(of: Mapping[str, Any]) -> str:
+    return f"{of['tokens_per_s']['median']:.0f}"
+
+
+def _cost(of: Mapping[str, Any]) -> list[str]:
+    costs = of["bytes_per_token"], of["flops_per_token"]
+    return ["n/a" if cost is None else f"{cost / 1e6:.2f}" for cost in costs]

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.completion import specs as specs_of
-from adaptive_bench.cli.named_run import named, run_names
-from adaptive_bench.cli.values import is_count, is_share, numbers_value
-from adaptive_bench.cli.waiting import load_libraries
+from adaptive_bench.cli.options import (
+    DEFAULT_OUT,
+    PRECISIONS,
+    AsJson,
+    Device,
+    Out,
+    Plugins,
+    Precision,
+    Threads,
+    check_word,
+    find_run,
+    is_count,
+    is_share,
+    names_of,
+    numbers,
+    run_names,
+)
+from adaptive_bench.cli.terminal_text import load_libraries, percent, plain_table
 from adaptive_bench.errors import UsageError
-from adaptive_bench.validation import MOST_THREADS
 
 _METHOD_WIDTH = 18  # longer specs wrap, so that the table fits a terminal
 DEFAULT_METHODS = "dense,random_skip,gateskip,mod"
@@ -24,14 +37,15 @@ DEFAULT_METHODS = "dense,random_skip,gateskip,mod"
 def time(
     methods: Annotated[
         str | None,
-        typer.Option(autocompletion=specs_of, help=f"Method specs; default: those of --run, or `{DEFAULT_METHODS}`."),
+        typer.Option(
+            autocompletion=names_of("methods"), help=f"Method specs; default: those of --run, or `{DEFAULT_METHODS}`."
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="As for `run`; default: that of --run, or nano.")] = None,
     run: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="RUN",
-            parser=named,
             autocompletion=run_names,
             help="Name or folder of a finished run, or `last`: time its checkpoints on its calibration text.",
         ),
@@ -41,17 +55,13 @@ def time(
     new: Annotated[int, typer.Option(min=1, help="New tokens of each row.")] = 128,
     savings: Annotated[str, typer.Option(help="Shares of saved tokens to set the dials for.")] = "0,0.25,0.5,0.75",
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of prefill; decoding has one per new token.")] = 7,
-    threads: Annotated[
-        int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads; default: as torch decides.")
-    ] = None,
-    precision: Annotated[str, typer.Option(metavar="fp32|bf16", help="Of the weights.")] = "fp32",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")] = "auto",
-    out: Annotated[Path, typer.Option(help="Folder for records, `--out` of the run they belong to.")] = Path("runs"),
+    threads: Threads = None,
+    precision: Precision = "fp32",
+    device: Device = "auto",
+    out: Out = DEFAULT_OUT,
     again: Annotated[bool, typer.Option("--again", help="Measure anew what is on disk.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON instead.")] = False,
-    plugin: Annotated[
-        list[Path] | None, typer.Option(help="Python file that registers methods; may be repeated.")
-    ] = None,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
 ) -> None:
     """Measure how much of a method's saving is felt as time.
 
@@ -59,11 +69,10 @@ def time(
     the methods are untrained and read random tokens: the time depends on which tokens are kept, not on how good the
     weights are. Once a model's methods are timed, `run` shows tables by saved time as well.
     """
-    if precision not in ("fp32", "bf16"):
-        raise UsageError(f"--precision is fp32 or bf16, got {precision!r}.")
+    check_word("--precision", precision, PRECISIONS)
     rule = "shares of saved tokens from 0 up to but not 1 such as 0,0.25,0.5 (0.25 is 25 %)"
-    shares = tuple(sorted(numbers_value(savings, "--savings", float, rule, is_share)))
-    batches = numbers_value(batch, "--batch", int, "whole numbers from 1 such as 1,8,32", is_count)
+    shares = tuple(sorted(numbers(savings, "--savings", float, rule, is_share)))
+    batches = numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8,32", is_count)
     load_libraries()
     registry.load_plugins(plugin)
     import torch
@@ -73,7 +82,7 @@ def time(
     from adaptive_bench.runs.timing import TimingRequest, time_specs
     from adaptive_bench.spec import parse_specs
 
-    config = None if run is None else config_of(run)
+    config = None if run is None else config_of(find_run(run, out))
     if config is not None and model not in (None, config.model):
         raise UsageError(f"With --run the model is the run's, {config.model!r}, got --model {model!r}. Leave it out.")
     chosen = methods or (DEFAULT_METHODS if config is None else ",".join(config.methods))
@@ -98,20 +107,30 @@ def time(
     typer.echo(json.dumps(records, indent=2) if as_json else table(records))
 
 
-def table(records: list[dict[str, Any]]) -> str:
+def table(records: Sequence[Mapping[str, Any]]) -> str:
     """Text of at most 80 columns, one table for each setting, `x` meaning plain time over ours."""
-    from tabulate import tabulate
-
     from adaptive_bench.store.timings import label
 
     header = ["method", "tok %", "net %", "prefill", "x", "decode", "x", "tok/s", "time %"]
     parts = []
     for setting, group in groupby(records, key=lambda record: label(record["setting"])):
-        rows = [row for number, record in enumerate(group) for row in _rows(record, with_plain=not number)]
-        align = ("left", *("right" for _ in header[1:]))
-        widths = [_METHOD_WIDTH, *(None for _ in header[1:])]
+        of_setting = list(group)
+        plain = of_setting[0]["plain"]
         # The header is a row like the others: as a header it would get a margin of its own, and 80 columns are few.
-        text = tabulate([header, *rows], tablefmt="plain", colalign=align, disable_numparse=True, maxcolwidths=widths)
+        rows = [
+            header,
+            ["plain model", "", "", _ms(plain["prefill_s"]), "", _ms(plain["decode_s"]), "", _speed(plain), ""],
+        ]
+        for record in of_setting:
+            for number, point in enumerate(record["points"]):
+                saved = [percent(point["saved"][axis]) for axis in ("tokens", "net")]
+                row = ["" if number else record["method"], *saved]
+                for phase in ("prefill", "decode"):
+                    row += [_ms(point[f"{phase}_s"]), f"{point[f'{phase}_speedup']['median']:.2f}"]
+                rows.append([*row, _speed(point), percent(point["saved_time"]["total"])])
+        widths = [_METHOD_WIDTH, *(None for _ in header[1:])]
+        align = ("left", *("right" for _ in header[1:]))
+        text = plain_table(rows, (), tablefmt="plain", colalign=align, maxcolwidths=widths)
         parts.append(f"{setting}\n\n{text}")
     kinds = ", ".join(sorted({f"{record['weights'].split()[0]} weights" for record in records}))
     parts.append(
@@ -123,28 +142,9 @@ def table(records: list[dict[str, Any]]) -> str:
     return "\n\n".join(parts)
 
 
-def _rows(record: dict[str, Any], *, with_plain: bool) -> list[list[str]]:
-    plain = record["plain"]
-    rows = []
-    if with_plain:
-        latency = [_ms(plain["prefill_s"]), "", _ms(plain["decode_s"]), ""]
-        rows.append(["plain model", "", "", *latency, f"{plain['tokens_per_s']:.0f}", ""])
-    for number, point in enumerate(record["points"]):
-        rows.append(
-            [
-                "" if number else record["method"],
-                f"{100 * point['saved']['tokens']:.1f}",
-                f"{100 * point['saved']['net']:.1f}",
-                _ms(point["prefill_s"]),
-                f"{point['prefill_speedup']['median']:.2f}",
-                _ms(point["decode_s"]),
-                f"{point['decode_speedup']['median']:.2f}",
-                f"{point['tokens_per_s']:.0f}",
-                f"{100 * point['saved_time']['total']:.1f}",
-            ]
-        )
-    return rows
-
-
-def _ms(spread: dict[str, float]) -> str:
+def _ms(spread: Mapping[str, float]) -> str:
     return f"{1e3 * spread['median']:.1f}"
+
+
+def _speed(of: Mapping[str, Any]) -> str:
+    return f"{of['tokens_per_s']:.0f}"

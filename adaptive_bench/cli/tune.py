@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.config_options import ConfigCommand, Overrides
-from adaptive_bench.cli.program import pasteable
-from adaptive_bench.store.runs import DEFAULT_OUT
+from adaptive_bench.cli.options import DEFAULT_OUT, Plugins
+from adaptive_bench.cli.terminal_text import pasteable, plain_table
 from adaptive_bench.validation import MOST_SEEDS
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def tune(
         str | None, typer.Option(help="Name of the study; by default one that follows from the other options.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes to use.")] = None,
-    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers more; may be repeated.")] = None,
+    plugin: Plugins = None,
 ) -> None:
     """Look for the best parameters of methods, with equal trials, on validation documents.
 
@@ -97,19 +97,12 @@ def tune(
     if names is not None:
         overrides = overrides.with_value(["methods"], names, "--methods")
     source = config or (TuneCommand.preset if preset is None else ConfigCommand.preset)
-    run_config = overrides.load(source) if preset is None else overrides.load_for_one_seed(source)
+    run_config = overrides.load(source)
+    if preset is not None and "seeds" not in overrides.values:  # trials choose a recipe
+        run_config = run_config.model_copy(update={"seeds": run_config.seeds[:1]})
+    how: dict[str, Any] = {"preset": preset, "confirm": confirm, "name": study, "jobs": jobs}
     with open_reporter() as reporter:
-        result = carry_out(
-            run_config,
-            aim,
-            trials,
-            param or [],
-            preset=preset,
-            confirm=confirm,
-            name=study,
-            reporter=reporter,
-            jobs=jobs,
-        )
+        result = carry_out(run_config, aim, trials, param or [], reporter=reporter, **how)
     _print(result, source, run_config.out)
 
 
@@ -144,8 +137,6 @@ def _print(result: StudyResult, config: str, out: Path) -> None:
 
 
 def _table(trials: Sequence[TrialResult], objective: str) -> str:
-    from tabulate import tabulate
-
     body = [
         [
             trial.method,
@@ -158,4 +149,4 @@ def _table(trials: Sequence[TrialResult], objective: str) -> str:
         for trial in trials
     ]
     header = ["method", "trial", "values", "state", objective, "s (train + eval)"]
-    return tabulate(body, header, tablefmt="simple", disable_numparse=True)
+    return plain_table(body, header)

@@ -5,9 +5,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from adaptive_bench.docs import figures, methods
+from adaptive_bench.docs.figures import figures
+from adaptive_bench.docs.methods import pages
+
+
+def write(folder: Path) -> None:
+    """Write all pages and figures, and remove the pages of methods that are gone."""
+    methods = pages()
+    for old in (folder / "methods").glob("*.md"):
+        if old.name not in methods:
+            old.unlink()
+    for below, files in (("methods", methods), ("figures", figures(folder / "records"))):
+        for name, text in files.items():
+            (folder / below / name).write_text(text, encoding="utf-8")
+
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    methods.write(folder / "methods")
-    figures.write(folder / "figures", records=folder / "records")
+    write(Path(sys.argv[1]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
@@ -51,17 +50,6 @@ def method_page(name: str, method: type[Method]) -> str:
         _capabilities(name),
     ]
     return "\n\n".join(section.strip() for section in sections if section.strip()) + "\n"
-
-
-def write(folder: Path) -> None:
-    """Write all pages and remove those of methods that are gone."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = pages()
-    for old in folder.glob("*.md"):
-        if old.name not in written:
-            old.unlink()
-    for file, text in written.items():
-        (folder / file).write_text(text, encoding="utf-8")
 
 
 def _parameters(name: str, method: type[Method]) -> str:

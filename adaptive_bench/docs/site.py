@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.nav import Link, Navigation
 
 from adaptive_bench import __version__
-from adaptive_bench.docs.drawing import CLASS, DARK, LIGHT, colours
+from adaptive_bench.docs.figures import CLASS, DARK, LIGHT, colours
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -76,7 +76,7 @@ def inlined(svg: str, words: str) -> str:
     """A figure as part of a page.
 
     Args:
-        svg: As `Drawing.svg` gives it.
+        svg: As `figures.Drawing.svg` gives it.
         words: The alternative text, already escaped.
     """
     svg = re.sub(r"<title>.*?</title>\n|<style>.*?</style>\n|<rect class=\"paper\".*?/>\n", "", svg)

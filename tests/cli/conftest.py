@@ -1,3 +1,4 @@
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -5,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from toy_tasks import write_plugin
 
+from adaptive_bench import registry
 from adaptive_bench.cli import main
 from adaptive_bench.config_file import load_config
 from adaptive_bench.runs import run
@@ -19,6 +22,11 @@ class Result:
     stdout: str
     stderr: str
 
+    @property
+    def said(self) -> str:
+        """All of it in one line."""
+        return " ".join((self.stdout + self.stderr).split())
+
 
 @pytest.fixture(scope="session")
 def smoke_run(tmp_path_factory) -> Path:
@@ -29,14 +37,26 @@ def smoke_run(tmp_path_factory) -> Path:
     ).folder
 
 
+@pytest.fixture(scope="session")
+def _toy_plugin(tmp_path_factory) -> Path:
+    return write_plugin(tmp_path_factory.mktemp("plugin"))
+
+
+@pytest.fixture
+def toy_plugin(_toy_plugin, monkeypatch) -> Path:
+    """A plugin file with tasks `toy_...`, which are gone after the test."""
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    return _toy_plugin
+
+
 @pytest.fixture
 def command(monkeypatch, capsys, tmp_path) -> Callable[..., Result]:
-    """Run `adaptive-bench` in this process, inside an empty folder."""
+    """Run `adaptive-bench` in this process, inside an empty folder: `command("export --format csv", folder)`."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)  # it changes settings of the whole process
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)  # it changes settings of the whole process
 
-    def run(*arguments: str) -> Result:
-        monkeypatch.setattr(sys, "argv", ["adaptive-bench", *arguments])
+    def run(line: str, *more: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["adaptive-bench", *shlex.split(line), *map(str, more)])
         before = signal.getsignal(signal.SIGINT)
         with pytest.raises(SystemExit) as end:
             main()

@@ -26,7 +26,6 @@ class Lazy(Method):
 def check(command, monkeypatch, tmp_path):
     """Run `adaptive-bench check` beside a plugin file `lazy.py`."""
     monkeypatch.setattr("adaptive_bench.registry._registered", {})
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     (tmp_path / "lazy.py").write_text(PLUGIN)
     return lambda *arguments: command("check", *arguments)
 
@@ -61,13 +60,25 @@ def test_a_plugin_that_forgets_the_base_class_is_told_its_line(check, tmp_path):
 
 
 @pytest.mark.parametrize("option", ["-o", "--capabilities"])
-@pytest.mark.parametrize("place", ["/proc/x", "lazy.py/x", "."])
-def test_a_file_that_cannot_be_written_is_said_before_anything_is_checked(check, monkeypatch, option, place):
+def test_a_file_that_cannot_be_written_is_said_before_anything_is_checked(check, monkeypatch, option):
     monkeypatch.setattr("adaptive_bench.testing.check_specs", lambda *_, **__: pytest.fail("it was checked"))
-    result = check("static_depth@bench", option, place)
-    assert result.exit_code in (1, 2) and place in result.stderr
+    for place in ("/proc/x", "lazy.py/x", "."):
+        result = check("static_depth@bench", option, place)
+        assert result.exit_code in (1, 2) and place in result.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["gateskip", "--all"], ["gateskp"], ["gateskip[shape"]])
+@pytest.mark.parametrize("arguments", ["", "gateskip --all", "gateskp", "gateskip[shape"])
 def test_what_to_check_has_to_be_clear(check, arguments):
-    assert check(*arguments).exit_code == 2
+    assert check(*arguments.split()).exit_code == 2
+
+
+def test_doctor_finds_a_sound_machine_in_order_and_names_what_is_missing_with_the_next_step(command, tmp_path):
+    result = command("doctor --out", str(tmp_path / "new"))
+    assert result.exit_code == 0
+    assert all(what in result.stdout for what in ("torch", "devices", "hub", "cache", "data", "output"))
+    (tmp_path / "file").touch()
+    result = command("doctor --data-dir absent --out file/below")
+    assert result.exit_code == 1 and "data, output" in " ".join(result.stderr.split())
+    assert "--data-dir" in result.stdout and "--out" in result.stdout
+    (tmp_path / "away").symlink_to("nowhere")
+    assert "away is a link that leads to no folder" in command("doctor --out away").stdout

@@ -12,15 +12,15 @@ from adaptive_bench.runs import run
 @pytest.fixture
 def entry(command, model_folder, tmp_path):
     folder = run(run_config(model_folder, tmp_path / "out", ("random_skip",), seeds=(1, 2))).folder
-    said = command("leaderboard", "submit", str(folder), "-o", "entries", "--authors", "A", "--licence", "MIT")
+    said = command("leaderboard submit", str(folder), "-o", "entries", "--authors", "A", "--licence", "MIT")
     assert said.exit_code == 0 and "not timed at batch 1, 8, 32" in " ".join(said.stdout.split())
     return tmp_path / "entries" / folder.name
 
 
 def test_verify_prints_the_table_and_trains_a_method_again_with_a_fresh_seed(command, entry, model_folder):
-    rows = json.loads(command("leaderboard", "verify", str(entry), "--json").stdout)
+    rows = json.loads(command("leaderboard verify", str(entry), "--json").stdout)
     assert rows == json.loads(json.dumps(read_entry(entry).rows))
-    assert "random_skip" in command("leaderboard", "verify", str(entry)).stdout
+    assert "random_skip" in command("leaderboard verify", str(entry)).stdout
     again = ("leaderboard", "verify", str(entry), "--model", str(model_folder), "--out", "again", "--rerun")
     said = command(*again, "mod")
     assert said.exit_code == 2 and "--rerun is a method of the entry, got 'mod'" in said.stderr
@@ -36,5 +36,5 @@ def test_verify_prints_the_table_and_trains_a_method_again_with_a_fresh_seed(com
 
 
 def test_what_is_no_entry_is_not_verified(command, tmp_path):
-    said = command("leaderboard", "verify", str(tmp_path))
+    said = command("leaderboard verify", str(tmp_path))
     assert said.exit_code == 2 and "An entry has a points.parquet" in " ".join(said.stderr.split())

@@ -14,7 +14,6 @@ from adaptive_bench.runs.planning.backbones import find_backbone
 
 @pytest.mark.parametrize("spec", ["gateskip", "gateskip@paper"])
 def test_an_exported_folder_is_a_model_with_a_card(spec, command, smoke_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     result = command("export-model", str(smoke_run), "-o", "shared", "--method", spec)
     assert result.exit_code == 0, result.stderr
     model = AdaptiveModel.from_pretrained(tmp_path / "shared")
@@ -29,7 +28,6 @@ def test_an_exported_folder_is_a_model_with_a_card(spec, command, smoke_run, tmp
 
 
 def test_without_some_layers_it_is_a_plain_model_that_a_run_takes(command, smoke_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     asked = ("export-model", str(smoke_run), "-o", "small", "--method")
     for spec, layers, told in [
         ("gateskip", 1, "a method whose dial is a number of layers, got gateskip"),
@@ -52,7 +50,6 @@ def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(comm
 
     here = backbones.find_backbone("nano")
     hub = replace(here, name="owner/nano", location="owner/nano", revision="0" * 40)
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     monkeypatch.setattr(backbones, "find_backbone", lambda name: hub)
     monkeypatch.setattr(GateSkip, "freezes_backbone", property(lambda self: True))
     monkeypatch.setattr(GateSkip, "starts_from", classmethod(lambda cls, spec: None))
@@ -68,7 +65,6 @@ def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(comm
 
 @pytest.mark.parametrize("content", ["[", '{"a": 1}'])
 def test_a_damaged_table_is_said(command, smoke_run, tmp_path, monkeypatch, content):
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     table = smoke_run / "table.json"
     whole = table.read_bytes()
     table.write_text(content)
@@ -86,13 +82,12 @@ def test_a_quantized_run_is_refused_with_the_reason(command, smoke_run, tmp_path
     about = yaml.safe_load(text)
     about["evaluation"]["quantize"] = "int8"
     (tmp_path / "other" / "config.yaml").write_text(yaml.safe_dump(about))
-    result = command("export-model", "other", "-o", "shared", "--method", "gateskip")
+    result = command("export-model other -o shared --method gateskip")
     assert result.exit_code == 2 and "--quantize int8" in result.stderr and not (tmp_path / "shared").exists()
 
 
 @pytest.mark.parametrize("gone", [True, False])
 def test_a_calibration_that_is_lost_or_damaged_is_told(command, smoke_run, tmp_path, monkeypatch, gone):
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     copied = tmp_path / "out"
     shutil.copytree(smoke_run.parent.parent, copied)
     for file in (copied / "records").glob("*/checkpoint/calibration/gateskip/*"):

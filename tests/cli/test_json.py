@@ -4,9 +4,7 @@ import json
 import shutil
 
 import pytest
-import typer
-
-from adaptive_bench.cli import app
+from every_command import every_command
 
 NAME = "RUN"  # stands for the run's name
 CHEAP = ("--device", "cpu")
@@ -44,7 +42,7 @@ def test_a_command_prints_json_alone(command, smoke_run, tmp_path, name):
     shutil.copytree(smoke_run.parents[1], tmp_path / "runs")
     if name == "verify":
         authors = ("--authors", "A. Name", "--licence", "CC0-1.0")
-        assert command("leaderboard", "submit", called, "-o", "entries", *authors).exit_code == 0
+        assert command("leaderboard submit", called, "-o", "entries", *authors).exit_code == 0
     printed = command(*(one.replace(NAME, called) for one in COMMANDS[name]), "--json")
     assert printed.exit_code == 0, printed.stderr
     assert json.loads(printed.stdout, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
@@ -52,13 +50,6 @@ def test_a_command_prints_json_alone(command, smoke_run, tmp_path, name):
 
 def test_every_command_with_json_is_tried():
     tried = {" ".join(one) for one in COMMANDS.values()}
-    for path in _with_json(typer.main.get_command(app)):
-        assert any(text.startswith(" ".join(path)) for text in tried), path
-
-
-def _with_json(group, path=()):
-    for name, each in group.commands.items():
-        if hasattr(each, "commands"):
-            yield from _with_json(each, (*path, name))
-        elif any("--json" in param.opts for param in each.params):
-            yield (*path, name)
+    for path, each in every_command():
+        if any("--json" in param.opts for param in each.params):
+            assert any(text.startswith(" ".join(path)) for text in tried), path

@@ -80,23 +80,24 @@ def completed(**given):
     return arguments
 
 
-@pytest.mark.parametrize("limit", [-1.0, 0.0, float("nan"), float("inf")])
-def test_a_limit_counts_documents(limit):
-    with pytest.raises(UsageError, match="--limit is a number of documents from 1, or a share"):
-        completed(tasks=["nano_math"], limit=limit)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        *(({"limit": limit}, "--limit is a number of documents") for limit in (-1.0, 0.0, float("nan"), float("inf"))),
+        ({"limit": 2.0, "samples": {"nano_math": [0]}}, "--limit or by --samples, got both"),
+        ({"tasks": None}, "--tasks"),
+        ({"tasks": ["no_such_*"]}, "no_such"),
+        ({"model": "nope"}, "no model for this name found"),
+        ({"model": "hf"}, "needs pretrained in --model_args.* Give --model_args pretrained="),
+        ({"model": None}, "needs pretrained"),  # lm-eval's default
+    ],
+)
+def test_what_lm_eval_would_find_out_late_is_refused(given, said):
+    with pytest.raises(UsageError, match=said):
+        completed(**{"tasks": ["nano_math"]} | given)
 
 
-def test_documents_are_chosen_in_one_way():
-    with pytest.raises(UsageError, match="--limit or by --samples, got both"):
-        completed(tasks=["nano_math"], limit=2.0, samples={"nano_math": [0]})
-
-
-def test_a_model_of_lm_eval_is_one_it_knows_and_has_what_it_needs():
-    with pytest.raises(UsageError, match="no model for this name found"):
-        completed(tasks=["nano_math"], model="nope")
-    for model in ("hf", None):  # lm-eval's default
-        with pytest.raises(UsageError, match=r"needs pretrained in --model_args.* Give --model_args pretrained="):
-            completed(tasks=["nano_math"], model=model)
+def test_a_model_of_lm_eval_with_what_it_needs_is_taken():
     assert completed(tasks=["nano_math"], model="hf", model_args={"pretrained": "gpt2"}).tasks == ["nano_math"]
 
 
@@ -145,10 +146,3 @@ def test_arguments_of_the_model_are_refused_by_name(arguments, said, tmp_path):
         arguments = arguments | {"pretrained": str(tmp_path / "saved"), "device": "cpu"}
     with pytest.raises(UsageError, match=said):
         AdaptiveCheckpoint(**arguments)
-
-
-def test_no_task_is_said_before_anything_is_loaded():
-    with pytest.raises(UsageError, match="--tasks"):
-        lm_eval._complete(
-            Namespace(config=None, include_path=None, tasks=None, model="hf", model_args=None, device=None)
-        )

@@ -11,22 +11,9 @@ from adaptive_bench.store.runs import find_run, run_command, run_name, tables
 
 pytestmark = pytest.mark.slow
 
-ROW = {
-    "method": "mod",
-    "semantics": "bench",
-    "task": "gsm8k",
-    "metric": "exact_match,strict-match",
-    "axis": "net",
-    "level": 0.1,
-    "score": 0.9,
-    "low": None,
-    "high": None,
-    "seeds": 1,
-    "saved_tokens": 0.2,
-    "saved_core": 0.15,
-    "saved_net": 0.1,
-    "status": "ok",
-}
+ROW = {"method": "mod", "semantics": "bench", "task": "gsm8k", "metric": "exact_match,strict-match", "axis": "net"}
+ROW |= {"level": 0.1, "score": 0.9, "low": None, "high": None, "seeds": 1, "status": "ok"}
+ROW |= {"saved_tokens": 0.2, "saved_core": 0.15, "saved_net": 0.1}
 CONFIG = {"methods": ["mod"], "tasks": ["gsm8k"], "model": "nano", "seeds": [1]}
 
 
@@ -50,67 +37,58 @@ def folders(tmp_path, monkeypatch):
     return found
 
 
-def said(result):
-    return " ".join((result.stdout + result.stderr).split())
-
-
 def problems(folder):
     return " ".join(read_board([folder / "table.json"]).problems)
 
 
+REPAIRED = "/mine.py --table-only`"
+
+
 def test_nothing_is_said_of_runs_that_are_whole(command, folders):
-    assert not problems(folders[0]) and "damaged" not in said(command("list", "runs"))
-    assert "2 run(s)" in said(command("export"))
+    assert not problems(folders[0]) and "damaged" not in command("list runs").said
+    assert "2 run(s)" in command("export").said
 
 
-@pytest.mark.parametrize(
-    "arguments", [("leaderboard", "runs"), ("export",), ("export", "{run}"), ("leaderboard", "{run}")]
-)
+@pytest.mark.parametrize("arguments", ["leaderboard runs", "export", "export {run}", "leaderboard {run}"])
 def test_a_table_that_is_gone_is_missed(command, folders, arguments):
     (folders[0] / "table.json").unlink()
-    result = command(*(part.format(run=folders[0]) for part in arguments))
-    assert result.exit_code == 1 and "table.json' cannot be read: [Errno 2]" in said(result)
-    assert f"--plugin {folders[0].parents[2]}/mine.py --table-only" in said(result)
+    result = command(arguments.format(run=folders[0]))
+    assert result.exit_code == 1 and "table.json' cannot be read: [Errno 2]" in result.said and REPAIRED in result.said
 
 
 def test_a_board_of_all_runs_names_the_one_without_table(command, folders):
     (folders[0] / "table.json").unlink()
     assert [path.parent for path in tables(folders[0].parent)] == sorted(folders)
-    result = command("leaderboard", "build", "runs")
-    assert f"{folders[0].name}/table.json is left out" in said(result) and "cannot be read" in said(result)
+    said = command("leaderboard build runs").said
+    assert f"{folders[0].name}/table.json is left out" in said and "cannot be read" in said
 
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        *[("table.json", (one,)) for one in ("leaderboard", "export")],
-        ("run.json", ("leaderboard",)),
-        ("answers.json", ("show", "--dials")),
-        ("methods.json", ("leaderboard", "submit", "--authors", "A", "--licence", "MIT")),
+        ("table.json", "leaderboard"),
+        ("table.json", "export"),
+        ("run.json", "leaderboard"),
+        ("answers.json", "show --dials"),
+        ("methods.json", "leaderboard submit --authors A --licence MIT"),
+        ("manifest.json", "samples"),
+        ("manifest.json", "diff last"),
     ],
 )
 def test_a_file_that_is_not_json_is_named_with_the_command_that_writes_it_again(command, folders, name, arguments):
     (folders[0] / name).write_text('{"half')
-    result = command(*arguments, str(folders[0]))
-    assert result.exit_code == 1 and f"{name}' cannot be read" in said(result)
-    assert f"/config.yaml --plugin {folders[0].parents[2]}/mine.py --table-only`" in said(result)
-
-
-def test_a_list_of_records_that_is_not_json_is_named_with_the_command_that_writes_it_again(command, folders):
-    (folders[0] / "manifest.json").write_text('{"half')
-    for arguments in (("samples", str(folders[0])), ("diff", str(folders[0]), str(folders[1]))):
-        result = command(*arguments)
-        assert result.exit_code == 1 and "manifest.json' cannot be read" in said(result)
-        assert f"/config.yaml --plugin {folders[0].parents[2]}/mine.py`" in said(result)
+    result = command(arguments, folders[0])
+    assert result.exit_code == 1 and f"{name}' cannot be read" in result.said
+    repaired = REPAIRED if name != "manifest.json" else "/mine.py`"
+    assert f"/config.yaml --plugin {folders[0].parents[2]}{repaired}" in result.said
 
 
 def test_a_run_without_its_config_is_one_still(command, folders):
     (folders[0] / "config.yaml").unlink()
     assert find_run(run_name(folders[0])).resolve() == folders[0]
-    states = {run["run"]: run for run in json.loads(command("list", "runs", "--json").stdout)}
-    damaged = states[folders[0].name]
+    (damaged,) = (run for run in json.loads(command("list runs --json").stdout) if run["run"] == folders[0].name)
     assert damaged["state"] == "damaged" and "config.yaml is missing" in damaged["problem"]
-    assert "config.yaml is missing" in said(command("show", folders[0].name))
+    assert "config.yaml is missing" in command("show", folders[0].name).said
 
 
 def test_a_damaged_config_is_named_with_what_puts_it_back(command, folders):
@@ -121,31 +99,26 @@ def test_a_damaged_config_is_named_with_what_puts_it_back(command, folders):
     (folders[0] / "config.yaml").write_text("a: [\n")
     for arguments in (("samples", name), ("diff", name, name)):
         result = command(*arguments)
-        assert result.exit_code == 1, said(result)
-        assert "config.yaml of a run is damaged" in said(result) and "config.yaml' is not valid YAML" in said(result)
-        assert "Put the run's own back; or give `adaptive-bench run` the options" in said(result)
-        assert not result.stdout
+        assert result.exit_code == 1 and not result.stdout
+        assert "config.yaml of a run is damaged" in result.said and "config.yaml' is not valid YAML" in result.said
+        assert "Put the run's own back; or give `adaptive-bench run` the options" in result.said
 
 
 def test_an_unknown_method_of_a_run_is_told_with_its_plugin(command, folders):
-    values = CONFIG | {"methods": ["every_so_often"]}
-    (folders[0] / "config.yaml").write_text(json.dumps(values))
+    (folders[0] / "config.yaml").write_text(json.dumps(CONFIG | {"methods": ["every_so_often"]}))
     (folders[0].parents[2] / "mine.py").unlink()
-    for arguments in (("run", "--config", f"{folders[0]}/config.yaml"), ("retry", str(folders[0]))):
+    for arguments in (("run --config", f"{folders[0]}/config.yaml"), ("retry", folders[0])):
         result = command(*arguments)
-        assert result.exit_code == 2 and "No method is called 'every_so_often'" in said(result)
-        assert "mine.py" in said(result) and "any more" in said(result)
+        assert result.exit_code == 2 and "No method is called 'every_so_often'" in result.said
+        assert "mine.py" in result.said and "any more" in result.said
 
 
-def test_the_command_of_a_run_has_its_plugins(folders):
-    assert run_command(folders[0]).endswith(f"--plugin {folders[0].parents[2]}/mine.py")
+def test_the_command_of_a_run_has_its_plugins_and_retry_loads_them(command, folders, monkeypatch):
+    plugin = folders[0].parents[2] / "mine.py"
+    assert run_command(folders[0]).endswith(f"--plugin {plugin}")
     assert "--plugin" not in run_command(folders[0], ()) and "--plugin" not in run_command(folders[1])
-
-
-def test_retry_loads_the_plugins_of_a_run(command, folders, monkeypatch):
     loaded = []
     monkeypatch.setattr("adaptive_bench.registry.load_plugins", loaded.append)
     monkeypatch.setattr("adaptive_bench.cli.execution.execute", lambda config, debug: None)
     (folders[0] / "config.yaml").write_text(json.dumps({"model": "nano", "methods": ["mod"], "tasks": ["nano_math"]}))
-    assert command("retry", str(folders[0])).exit_code == 0
-    assert loaded == [[folders[0].parents[2] / "mine.py"]]
+    assert command("retry", folders[0]).exit_code == 0 and loaded == [[plugin]]

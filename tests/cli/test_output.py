@@ -42,7 +42,6 @@ def write(command, monkeypatch, report):
     """`write(writer, target)`: give a command that writes to a target."""
     monkeypatch.setattr("adaptive_bench.testing.check_specs", lambda *_, **__: report)
     monkeypatch.setattr("adaptive_bench.registry._registered", {})
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
     return lambda writer, target: command(*WRITERS[writer], str(target))
 
 

@@ -34,17 +34,15 @@ def test_nothing_is_deleted_unasked(command, out, arguments):
 
 
 def test_a_run_goes_with_what_is_its_alone(command, out):
-    done = command("rm", "nano", "--yes")
-    assert done.exit_code == 0 and "2 folder(s)" in done.stdout
-    assert _left(out) == ["free"]
-    assert command("rm", "nano", "--yes").exit_code == 2
+    done = command("rm nano --yes")
+    assert done.exit_code == 0 and "2 folder(s)" in done.stdout and _left(out) == ["free"]
+    assert command("rm nano --yes").exit_code == 2
 
 
 def test_clean_leaves_what_belongs_to_a_run(command, out):
-    assert "free" in command("clean", "-y").stdout
-    assert _left(out) == ["nano-mod-seed1-00112233", "own"]
+    assert "free" in command("clean -y").stdout and _left(out) == ["nano-mod-seed1-00112233", "own"]
     assert "nothing is to be deleted" in command("clean").stdout
-    assert command("clean", "--out", "nowhere").exit_code == 1
+    assert command("clean --out nowhere").exit_code == 1
 
 
 def test_what_a_stopped_study_goes_on_with_stays_until_trials_are_named(command, out):
@@ -52,7 +50,7 @@ def test_what_a_stopped_study_goes_on_with_stays_until_trials_are_named(command,
     for name in ("stopped", "begun/eval/one"):
         (out / "records" / name).mkdir(parents=True)
     Record(out / "records" / "stopped").write("config", {"method": "mod"})
-    command("clean", "-y")
+    command("clean -y")
     assert _left(out) == ["begun", "nano-mod-seed1-00112233", "own", "stopped"]
-    assert command("clean", "-y", "--trials").exit_code == 0
+    assert command("clean -y --trials").exit_code == 0
     assert _left(out) == ["nano-mod-seed1-00112233", "own"]

@@ -35,7 +35,7 @@ def folders(finished, tmp_path):
 
 
 def test_status_lists_what_is_not_done(command, folders):
-    assert "8 done" in command("status", "--out", "out").stdout
+    assert "8 done" in command("status --out out").stdout
     records = sorted((folders[0].parent.parent / "records").glob("*"))
     one, other, third = (next((record / "eval").glob("*")) for record in records[:3])
     about = Record(one).read("status")
@@ -43,10 +43,10 @@ def test_status_lists_what_is_not_done(command, folders):
         Record(killed).write("status", about | {"state": "running"})
     Record(other).write("status", about | {"state": "failed", "reason": "the router is on fire"})
     (third / "record.json").write_text('{"dial": {"max')
-    said = command("status", "--out", "out").stdout
+    said = command("status --out out").stdout
     assert "1 stopped, 1 failed, 1 damaged, 5 done" in said
     assert "on fire" in said and "record.json cannot be read" in said
-    listed = json.loads(command("status", "--out", "out", "--json").stdout)
+    listed = json.loads(command("status --out out --json").stdout)
     assert len(listed) == 8 and {"stopped", "failed", "damaged", "done"} == {one["state"] for one in listed}
 
 
@@ -56,7 +56,7 @@ def test_show_tells_where_numbers_come_from(command, folders):
     record = next((folders[0].parent.parent / "records").glob("*"))
     cell_text = command("show", str(record)).stdout
     assert "loss" in cell_text and "saved" in cell_text and "tokens" in cell_text
-    assert command("show", "nowhere").exit_code == 2
+    assert command("show nowhere").exit_code == 2
 
 
 def test_show_has_the_dial_values_of_a_run(command, folders):
@@ -169,40 +169,28 @@ def _untimed(table):
     return [{key: value for key, value in row.items() if key != "seconds"} for row in json.loads(table)]
 
 
-@pytest.mark.parametrize(("values", "bars"), [([], ""), ([1.0], "▁"), ([0.0, 1.0], "▁█"), ([2.0, 2.0], "▁▁")])
-def test_a_curve_is_a_line_of_bars(values, bars):
-    assert curve(values) == bars
+def test_a_curve_is_a_line_of_bars():
+    assert [curve(values) for values in ([], [1.0], [0.0, 1.0], [2.0, 2.0])] == ["", "▁", "▁█", "▁▁"]
 
 
 def test_an_entry_is_no_run_and_says_what_to_do(command, folders):
     """Whatever needs a table, documents or models of a run."""
     authors = ("--authors", "A. Name", "--licence", "CC0-1.0")
-    assert command("leaderboard", "submit", str(folders[0]), "-o", "entries", *authors).exit_code == 0
+    assert command("leaderboard submit", str(folders[0]), "-o", "entries", *authors).exit_code == 0
     entry = f"entries/{folders[0].name}"
-    for arguments in (
-        ("leaderboard", entry),
-        ("export", entry),
-        ("export", entry, "--format", "lm-eval", "-o", "results"),
-        ("samples", entry),
-        ("generate", entry, "1 + 1", "--method", "gateskip"),
-        ("inspect", entry, "--tasks", "nano_qa"),
-        ("diff", entry, str(folders[1])),
-        ("retry", entry),
-        ("time", "--run", entry),
-    ):
-        said = command(*arguments)
-        assert said.exit_code == 2 and f"leaderboard verify {entry}" in " ".join(said.stderr.split()), arguments
+    commands = ("leaderboard {}", "export {}", "export {} --format lm-eval -o results", "samples {}", "retry {}")
+    commands += ("generate {} 1 --method gateskip", "inspect {} --tasks nano_qa", "time --run {}", "diff {} {}")
+    for given in commands:
+        said = command(*given.format(entry, folders[1]).split())
+        assert said.exit_code == 2 and f"leaderboard verify {entry}" in " ".join(said.stderr.split()), given
     with pytest.raises(UsageError, match=f"verify {entry}"):
         load_results(entry)
-    assert command("leaderboard", "build", entry, "-o", "site").exit_code == 0
+    assert command("leaderboard build", entry, "-o", "site").exit_code == 0
 
 
-def test_a_run_is_read_once(command, folders):
+def test_a_run_is_read_once_and_entries_have_a_folder_of_their_own(command, folders):
     said = command("export", str(folders[0]), str(folders[1]), str(folders[0]))
     assert said.exit_code == 2 and "read once" in said.stderr
-
-
-def test_entries_have_a_folder_of_their_own(command, folders):
     about = ("--authors", "A. Name", "--licence", "CC0-1.0")
-    said = command("leaderboard", "submit", str(folders[0]), "-o", "out", *about)
+    said = command("leaderboard submit", str(folders[0]), "-o", "out", *about)
     assert said.exit_code == 2 and "-o is a folder of entries" in said.stderr

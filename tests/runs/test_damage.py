@@ -9,10 +9,9 @@ import pytest
 import yaml
 from finished_run import read, table_only
 
-from adaptive_bench.cli.diff import compared, diff
-from adaptive_bench.cli.run_list import Wanted, runs_in
-from adaptive_bench.cli.samples import documents
-from adaptive_bench.cli.show import _run as shown
+from adaptive_bench.cli.runs import Wanted, runs_in
+from adaptive_bench.cli.samples import compared, diff, documents
+from adaptive_bench.cli.show import run_text as shown
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
 from adaptive_bench.store import manifest

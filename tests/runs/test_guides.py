@@ -29,7 +29,7 @@ def written(monkeypatch, tmp_path):
     """`written(page)`: an empty folder with the page's files; what they register is gone after the test."""
     monkeypatch.setattr(registry, "_registered", {})
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
 
     def write(page):
         blocks = list(BLOCK.finditer((DOCS / page).read_text(encoding="utf-8")))
@@ -105,7 +105,7 @@ def test_submit_in_five_commands(monkeypatch, tmp_path, capsys, model_folder):
     assert block in (DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
     tutorial = BLOCK.finditer((DOCS / "tutorial_add_a_method.md").read_text(encoding="utf-8"))
     monkeypatch.setattr(registry, "_registered", {})
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
     monkeypatch.chdir(tmp_path)
     for name, value in (("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_AUTHOR_NAME", "A"), ("GIT_AUTHOR_EMAIL", "a@b.org")):
         monkeypatch.setenv(name, value)

@@ -6,8 +6,7 @@ import shutil
 import pytest
 
 from adaptive_bench import source
-from adaptive_bench.cli.diff import compared
-from adaptive_bench.cli.samples import documents
+from adaptive_bench.cli.samples import compared, documents
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.outcome.trained import find_checkpoint, work_of

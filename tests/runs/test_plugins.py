@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.cli.new_method import write_package
+from adaptive_bench.cli.check import write_package
 from adaptive_bench.runs import run
 
 

@@ -27,7 +27,7 @@ def written(monkeypatch, tmp_path):
     """An empty folder with the tutorial's files; what they register is gone after the test."""
     monkeypatch.setattr(registry, "_registered", {})
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
     for file, text in PYTHON.items():
         Path(file).write_text(text)
 

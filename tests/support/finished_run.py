@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench.cli.diff import compared
-from adaptive_bench.cli.samples import documents
+from adaptive_bench.cli.samples import compared, documents
 from adaptive_bench.runs import run
 from adaptive_bench.store import manifest
 from adaptive_bench.store.records import Record
