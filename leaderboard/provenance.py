@@ -18,7 +18,7 @@ from adaptive_bench.strict_yaml import read_mapping
 
 from .entry import CONFIG, VERSIONS, Entry
 from .plain import block, plain
-from .rows import Rejected, read_json
+from .row import Rejected, read_json
 
 _KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 BUDGET_BYTES = 300_000  # of a page, for all runs together
