@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from adaptive_bench.store.savings import Point
 
 PROBES, REFINEMENTS = 6, 3  # most on held-out text, and most measurements of the task after the first, for each level
-_PROBED_CLOSELY = 0.0025  # of saving: held-out text tells no more about a task
+_PROBED_CLOSELY = 0.25  # of how close a task is wanted: held-out text tells no more about it
 _SAME = 1e-3  # savings nearer to each other are one position of the dial
 _SLOPES = 0.05, 20.0  # of saving by what is asked for, that are believed
 
@@ -28,22 +28,31 @@ class _Search:
         maximum: End of what can be asked for.
         slope: Where one value alone is known.
         known: Values by what was asked for.
+        has_gap: Nothing lies between the two nearest values: a dial with few positions.
     """
 
     level: float
     maximum: float
     slope: float = 1.0
     known: dict[float, float] = field(default_factory=dict)
+    has_gap: bool = False
 
     @property
     def nearest(self) -> float:
         """What was asked for where the value is nearest to the one looked for."""
         return min(self.known, key=lambda asked: abs(self.known[asked] - self.level))
 
-    @property
-    def is_bracketed(self) -> bool:
-        """Whether there are values on both sides."""
-        return min(self.known.values()) <= self.level <= max(self.known.values())
+    def slope_at(self, asked: float) -> float:
+        """How fast the value grows there: to the nearest value on the other side, else to any."""
+        value = self.known[asked]
+        others = [(abs(found - value), other) for other, found in self.known.items() if other != asked]
+        across = [one for one in others if (self.known[one[1]] > self.level) != (value > self.level)]
+        if not others:
+            slope = value / asked if asked > 0 else 1.0
+        else:
+            other = min(across or others)[1]
+            slope = (value - self.known[other]) / (asked - other)
+        return min(max(slope, _SLOPES[0]), _SLOPES[1])
 
     def next(self) -> float | None:
         """What to ask for next: on the line through the two nearest values, which lie on either side if there are such;
@@ -80,28 +89,24 @@ class _Search:
                 return
             before = [known for known in self.known.values() if abs(known - value) < _SAME]
             self.known[asked] = value
-            if abs(value - self.level) <= close or (number and before and self.is_bracketed):
+            if abs(value - self.level) <= close:
+                return
+            if number and before and min(self.known.values()) <= self.level <= max(self.known.values()):
+                self.has_gap = True
                 return
             asked = self.next()
 
 
-def first_guess(probe: Callable[[float], float | None], level: float, maximum: float) -> tuple[float, float]:
-    """What to ask for in order to save so much, by held-out text, and how fast the saving grows there.
+def probed(probe: Callable[[float], float | None], level: float, maximum: float, close: float) -> _Search:
+    """Where a level is on held-out text, found in at most `PROBES` looks.
 
     Args:
         probe: Saving on held-out text where a share is asked for; `None` where there is no such text.
+        close: How close to the level is enough.
     """
-    search, first = _Search(level, maximum), round(min(level, maximum), 6)
-    search.run(probe, first, _PROBED_CLOSELY, PROBES - 1)
-    if not search.known:
-        return first, 1.0
-    asked = search.nearest
-    others = sorted((abs(other - asked), other) for other in search.known if other != asked)
-    if others:
-        slope = (search.known[asked] - search.known[others[0][1]]) / (asked - others[0][1])
-    else:
-        slope = search.known[asked] / asked if asked > 0 else 1.0
-    return asked, min(max(slope, _SLOPES[0]), _SLOPES[1])
+    search = _Search(level, maximum)
+    search.run(probe, round(min(level, maximum), 6), close, PROBES - 1)
+    return search
 
 
 def sweep(
@@ -136,11 +141,18 @@ def sweep(
         if level <= 0 or maximum <= 0:
             saved(0.0)
             continue
-        first, slope = first_guess(probe, level, maximum)
-        search = _Search(level, maximum, slope, _on(measured, axis))
+        search = _Search(level, maximum, known=_on(measured, axis))
         if search.known and abs(search.known[search.nearest] - level) <= closeness:
             continue
-        search.run(saved, first, closeness, REFINEMENTS)
+        looked, first = probed(probe, level, maximum, closeness * _PROBED_CLOSELY), round(min(level, maximum), 6)
+        most = REFINEMENTS
+        if looked.known:
+            first = looked.nearest
+            search.slope = looked.slope_at(first)
+            found = saved(first)
+            if looked.has_gap and found is not None and abs(found - looked.known[first]) <= closeness:
+                most = 0
+        search.run(saved, first, closeness, most)
     return measured
 
 

@@ -144,6 +144,8 @@ class DialEvaluation:
             return point_of(measured[saving], self.metric, self.matched_curve)
 
         def probed(saving: float) -> float | None:
+            if self.config.match_on == "claimed":
+                return saving
             saved = probe(saving)
             return saved.get(self.config.match_on, saved.get("net"))
 
