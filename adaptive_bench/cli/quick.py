@@ -8,11 +8,10 @@ from typing import Any
 from adaptive_bench.config import QUICK, RunConfig
 
 STEPS, LIMIT, EXAMPLES = 20, 16, 16
-GRID = (0.0, 0.1, 0.2, 0.4)
 
 
 def quick(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
-    """The config with fewer steps, documents, calibration examples and first points of each sweep, and with the mark.
+    """The config with fewer steps, documents and calibration examples, and with the mark.
 
     A value that is smaller already stays, and one that the command line names.
 
@@ -25,7 +24,6 @@ def quick(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
     measuring = {
         "limit": min(LIMIT, config.evaluation.limit or LIMIT),
         "calibration_examples": min(EXAMPLES, config.evaluation.calibration_examples),
-        "grid": min(GRID, config.evaluation.grid, key=len),
     }
     values = config.model_dump(mode="json")
     values["train"] |= {key: value for key, value in train.items() if key not in named}

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Axis = Literal["tokens", "core", "net", "claimed", "projected", "bytes", "time"]
-COUNTED: tuple[Axis, ...] = ("tokens", "core", "net")  # what the ledger counts, in every phase
+Axis = Literal["tokens", "core", "net", "layers", "claimed", "projected", "bytes", "time"]
+COUNTED: tuple[Axis, ...] = ("tokens", "core", "net", "layers")  # what the ledger counts, in every phase
 UNTIMED: tuple[Axis, ...] = (*COUNTED, "claimed", "projected", "bytes")  # what an evaluation itself knows
 MatchPhase = Literal["all", "prefill", "decode"]
 MATCH_PHASES: tuple[MatchPhase, ...] = ("all", "prefill", "decode")

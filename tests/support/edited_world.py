@@ -188,11 +188,11 @@ class World:
             "tasks": ("edited", "of_file"),
             "model": str(self.folder / "model"),
             "out": self.folder / "out",
-            "levels": (0.0, 0.1),
+            "levels": (0.0, 0.3),
             "match_on": "tokens",
             "device": "cpu",
             "train": {"steps": 2, "batch_size": 2, "warmup_steps": 1, "max_length": 64, "learning_rate": 0.01},
-            "evaluation": {"batch_size": 4, "limit": 8, "calibration_examples": 4, "grid": (0.0, 0.3)},
+            "evaluation": {"batch_size": 4, "limit": 8, "calibration_examples": 4, "closeness": 0.9},
         }
         for key in ("train", "evaluation"):
             values[key] = values[key] | changes.pop(key, {})
