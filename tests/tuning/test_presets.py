@@ -24,7 +24,7 @@ def rate_of(trial):
 
 
 def test_every_method_gets_every_rate_on_validation_documents_and_a_run_finds_the_training(config_of):
-    config = config_of(("gateskip", "mod[every=1]"))
+    config = config_of(("gateskip", "mod[every=1]"), evaluation={"closeness": 0.01, "limit": 8})
     result = tune(config, None, params=RATES, preset="rates", jobs=1)
     assert {(trial.method, rate_of(trial)) for trial in result.trials} == {
         (method, rate) for method in ("gateskip", "mod[every=1]") for rate in (0.001, 0.1)
@@ -36,7 +36,7 @@ def test_every_method_gets_every_rate_on_validation_documents_and_a_run_finds_th
 
 
 def test_where_lower_is_better_the_lowest_score_wins(config_of):
-    config = config_of("mod[every=1]", tasks=("nano_text",), train_on=("nano_qa",))
+    config = config_of("mod[every=1]", tasks=("nano_text",), train_on=("nano_qa",), evaluation={"closeness": 0.01})
     result = tune(config, None, params=["train.method_learning_rate=choice:1e-5|1e2"], preset="rates", jobs=1)
     best = result.best["mod[every=1]"]
     assert best.value == max(trial.value for trial in result.trials if trial.value is not None) < 0
