@@ -44,13 +44,16 @@ class RunConfig(Strict):
     data_dir: Path | None = _where(f"Folder with local data files (or set {DATA_VARIABLE}).", None)
     seeds: Seeds = _how("`3` for seeds 1 to 3, or a list: `1,2,5`.", (1,))
     levels: Shares | None = _how(
-        "Saved shares to compare at, for example `0,0.1,0.2`.\nBy default each task's own.", None
+        "Saved shares to compare at, for example `0,0.15,0.25`, or `auto`.\n`auto`, the default, is one level: the "
+        "whole number of layers nearest to 15 %. Every method that trains towards a saving is trained for each level.",
+        None,
     )
-    match_on: Literal["net", "core", "tokens", "claimed", "bytes", "time"] = _how(
-        "What the levels are shares of; `time` after `adaptive-bench time`.\nSaved net FLOPs, saved core FLOPs, saved "
-        "tokens, what the dial claims (as papers plot it), bytes a written token reads less than in the dense model in "
-        "fp32, or saved time as measured.",
-        "net",
+    match_on: Literal["layers", "net", "core", "tokens", "claimed", "bytes", "time"] = _how(
+        "What the levels are shares of; `time` after `adaptive-bench time`.\nSaved net FLOPs as a share of those of "
+        "the layers (leaving out 1 of 6 layers saves 1/6), or of the whole model with its head (`net`), saved core "
+        "FLOPs, saved tokens, what the dial claims (as papers plot it), bytes a written token reads less than in the "
+        "dense model in fp32, or saved time as measured.",
+        "layers",
         flag="--axis",
     )
     match_phase: Literal["all", "prefill", "decode"] = _how(
@@ -125,8 +128,8 @@ class RunConfig(Strict):
     def _phases_are_counted(self) -> RunConfig:
         if self.match_phase != "all" and self.match_on in ("claimed", "bytes", "time"):
             raise UsageError(
-                f"match_phase is for savings that are counted by phase (net, core, tokens), got {self.match_phase!r} "
-                f"with match_on {self.match_on!r}. Leave one of the two out."
+                f"match_phase is for savings that are counted by phase (layers, net, core, tokens), got "
+                f"{self.match_phase!r} with match_on {self.match_on!r}. Leave one of the two out."
             )
         return self
 
@@ -179,6 +182,11 @@ class RunConfig(Strict):
         if not 1 <= count <= MOST_SEEDS:
             raise ValueError(f"a run has from 1 to {MOST_SEEDS} seeds")
         return tuple(range(1, value + 1)) if isinstance(value, int) else value
+
+    @field_validator("levels", mode="before")
+    @classmethod
+    def _found_by_the_plan(cls, value: Any) -> Any:
+        return None if isinstance(value, str) and value.strip() == "auto" else value
 
     @field_validator("levels")
     @classmethod

@@ -51,7 +51,7 @@ _Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000)]
 Shares = Annotated[_Shares, *listed(float, _SHARES)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Parameters = Annotated[int, Field(ge=1)]  # of a model
-FlopAxis = Literal["net", "tokens", "core"]
+FlopAxis = Literal["layers", "net", "tokens", "core"]
 LinearMap = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -95,11 +95,11 @@ class TrainRecipe(Strict):
     accumulation: Positive = Field(
         default=1, description="Micro-batches one optimizer step is split into; divides `batch_size`."
     )
-    target: Shares | None = Field(
+    target: Share | None = Field(
         default=None,
-        description="Saving every method is trained towards; otherwise the largest level but one.\nA share on the axis "
-        "that is matched on (saved time: on `net`). Of several targets each is trained; which one serves a level is "
-        "chosen on validation documents.",
+        description="Train every method once, towards this saving, and judge it at all levels, as papers do.\nA share "
+        "on the axis that is matched on (saved time: on `net`). Without it each level is a target of its own, and is "
+        "judged where it was trained.",
     )
     learning_rate: float = Field(default=1e-3, gt=0, le=LARGEST_RATE, description="Peak of the schedule.")
     method_learning_rates: dict[str, Annotated[float, Field(gt=0, le=LARGEST_RATE)]] = Field(
@@ -140,8 +140,12 @@ class TrainRecipe(Strict):
 
     @field_validator("target", mode="before")
     @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, int | float) else value
+    def _one_of_a_list(cls, value: Any) -> Any:
+        # Configs of earlier versions have a list here. Of several targets one was chosen for each level; now each level
+        # is trained for.
+        if isinstance(value, list | tuple):
+            return value[0] if len(value) == 1 else None
+        return value
 
     @model_validator(mode="after")
     def _text_fits(self) -> TrainRecipe:
@@ -185,11 +189,6 @@ class EvalRecipe(Strict):
         description="The training answers, or what the trained model itself writes to the same prompts with nothing "
         "skipped.",
     )
-    grid: Shares = Field(
-        default=(0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4),
-        description="Shares of saved tokens evaluated first; the sweep adds values until every level is bracketed.",
-    )
-
     temperature: Annotated[float, Field(ge=LEAST_TEMPERATURE, le=10)] | None = Field(
         default=None,
         description="Write answers by drawing at this temperature, with one seed for all methods; by default the "
@@ -236,10 +235,10 @@ class EvalRecipe(Strict):
         flag="--quantize",
     )
 
-    closeness: Annotated[float, Field(ge=0.005, lt=1)] | None = Field(
-        default=None,
-        description="The sweep adds values until every level it reaches has a measured saving within this on either "
-        "side.",
+    closeness: Annotated[float, Field(ge=0.001, lt=1)] = Field(
+        default=0.01,
+        description="How far the measured saving may be from the level, a share of saving.\nWhile it is further, the "
+        "dial is moved and the task measured again, at most three times.",
     )
 
     def in_key(self, *, writes: bool = True) -> dict[str, Any]:
@@ -249,7 +248,7 @@ class EvalRecipe(Strict):
         Args:
             writes: Whether answers are written.
         """
-        left_out = {"grid", "closeness"} | {name for name, usual in USUAL.items() if getattr(self, name) == usual}
+        left_out = {"closeness"} | {name for name, usual in USUAL.items() if getattr(self, name) == usual}
         return self.model_dump(mode="json", exclude=left_out if writes else left_out | _OF_WRITING)
 
     @property
@@ -262,10 +261,13 @@ class EvalRecipe(Strict):
     def _one_or_more(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
-    @field_validator("grid")
+    @model_validator(mode="before")
     @classmethod
-    def _sorted_grid(cls, grid: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(sorted(grid))
+    def _without_what_was(cls, values: Any) -> Any:
+        # Configs of earlier versions have a grid of dial values and may have no closeness.
+        if not isinstance(values, dict):
+            return values
+        return {name: one for name, one in values.items() if name != "grid" and (name, one) != ("closeness", None)}
 
 
 class ForModels(Strict):

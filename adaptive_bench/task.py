@@ -15,7 +15,6 @@ from adaptive_bench.errors import PluginFault
 # Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
 DocumentSplit = Literal["test", "validation"]
 _Name = Annotated[str, Field(min_length=1)]
-_Level = Annotated[float, Field(ge=0, lt=1)]
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,6 @@ class Task:
         folder: Folder with the lm-eval YAML file.
         metrics: lm-eval metric keys, for example `exact_match,strict-match`; the first one is the headline.
         chance: Score of a guess.
-        levels: Matched savings reported by default, each a share of the dense model.
         training: Gives training text; `None` when the task has none. Train, calibration and test items are disjoint.
         num_fewshot: Worked examples before each question.
         data_folders: Folders of a local data folder that it reads: their content is part of a record's key. `None` if
@@ -78,7 +76,6 @@ class Task:
     folder: Path
     metrics: Annotated[tuple[_Name, ...], Field(min_length=1)]
     chance: float
-    levels: Annotated[tuple[_Level, ...], Field(min_length=1)]
     training: Callable[[ExampleRequest], list[Example]] | None
     num_fewshot: Annotated[int, Field(ge=0)] = 0
     data_folders: tuple[str, ...] | None = None

@@ -35,7 +35,7 @@ from adaptive_bench.validation import rule_of
 
 from .headroom import read_headroom
 from .plain import plain
-from .rows import Rejected, checked, read_json, spec_of
+from .row import Rejected, checked, read_json, spec_of
 
 CONFIG, ABOUT, METHODS, SUMS = "config.yaml", "about.yaml", "methods.json", "SHA256SUMS"
 LARGEST_BYTES = 10_000_000  # of all files of an entry together

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.store.runs import is_entry
-from adaptive_bench.tables.comparable import conditions_of
+from adaptive_bench.tables.comparable import Conditions, conditions_of
 from adaptive_bench.tables.finished import joined, made_by_other_rules, short_names
 
 from .answers import Answers, answers_of, read_answers
-from .curves import add_curves
 from .entry import SELF_REPORTED, Entry, read_entry
-from .paired import Comparisons, Measured, add_tests
 from .plain import plain
-from .row import Row
-from .rows import Rejected, checked, read_of_run
+from .row import Rejected, Row, beside_dense, checked, read_of_run
 
+Measured = Mapping[str, Collection[tuple[str, Conditions]]]  # by run: the tasks it asked, and under which conditions
 _MOST_PROBLEMS = 50
 
 
@@ -33,14 +31,13 @@ class Board:
         problems: What was left out and why, one sentence each, and what else a reader should know.
         refused: Of these what was left out because it breaks a rule or does not hold: a strict build fails with it.
         entries: By folder what was read of entries; runs that are no entries are not in it.
-        comparisons: Which methods differ, by column; none where documents are not known.
-        answers, measured: What `add_tests` was given, for comparisons that no column holds (`leaderboard.against`).
+        answers: Of each run, by the name that rows call it.
+        measured: Of each run what its answers count for; without it, they count for all rows.
     """
 
     rows: Sequence[Row]
     folders: Sequence[Path] = ()
     problems: Sequence[str] = field(default=())
-    comparisons: Comparisons = field(default_factory=dict)
     answers: Mapping[str, Answers] = field(default_factory=dict)
     measured: Measured | None = None
     refused: Sequence[str] = field(default=())
@@ -59,11 +56,8 @@ def board_of(
     answers: Mapping[str, Answers] | None = None,
     measured: Measured | None = None,
 ) -> Board:
-    """A board of rows that were checked, and of the answers of their runs by the name of the run (see `add_tests`)."""
-    found = [Row.of(row) for row in rows]
-    add_curves(found)
-    answers = answers or {}
-    return Board(found, folders, problems, add_tests(found, answers, measured), answers, measured)
+    """A board of rows that were checked, and of the answers of their runs by the name of the run."""
+    return Board(beside_dense(map(Row.of, rows)), folders, problems, answers or {}, measured)
 
 
 def read_board(tables: Iterable[Path]) -> Board:

@@ -85,8 +85,3 @@ def _folders(board: Board, rows: Sequence[Row]) -> list[Path]:
         return list(board.folders)
     here = {(row.task, row.conditions) for row in rows}
     return [folder for folder, there in zip(board.folders, board.measured.values(), strict=True) if here & set(there)]
-
-
-def view_name(key: str, axis: str, phase: str) -> str:
-    """The name of the files with what a group has on an axis in a phase; the page's script asks by the same rule."""
-    return f"{key}-{axis}" + ("" if phase == "all" else f"-{phase}")

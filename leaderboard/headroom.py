@@ -9,7 +9,7 @@ from pathlib import Path
 from adaptive_bench.cli.headroom import verdict
 from adaptive_bench.store.atomic import json_text
 
-from .rows import Rejected
+from .row import Rejected
 
 _KEYS = ("kind", "version", "tasks")
 FILE_NAME = "headroom.json"  # of a run or an entry, as `headroom --output` writes it

@@ -1,49 +1,52 @@
-"""The leaderboard as Markdown: every task, metric, axis and phase of the rows, with the saving behind each score."""
+"""The leaderboard as Markdown: the sentence, the list and what a reader has to know of every model and level."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
 
-from .grid import grids
-from .row import Row
+from tabulate import tabulate
 
-LEGEND = (
-    "Every column compares the methods where they save the same share of the dense model's compute; scores between two "
-    "measured dial values are interpolated linearly, never extrapolated. `n/a`: the method does not reach this saving. "
-    "`[low, high]`: 95 % interval, over seeds and documents; of one seed, over documents alone."
-)
-_MOST_METHODS = 200  # with details of each
-_SAVED_THERE = "Saved there, in % of the dense model; what a token costs there; kept: % of the dense score."
-_RANKS = (
-    "Ranks that tests of all pairs leave open (family-wise error rate 5 %, Holm): behind everyone who is certainly "
-    "better, before everyone who is certainly worse:"
-)
+from .frame import Board, read_board
+from .groups import groups_of
+from .headline import headline, is_real
+from .plain import markdown
+from .standing import Standing, standings
+from .texts import COLUMNS, level_text, long, notes_of
+
+_LONGEST = 4000  # characters of a sentence
 
 
-def render(rows: Iterable[Mapping[str, Any]], failures: Sequence[str] = ()) -> str:
-    """The leaderboard of the rows of one or several `table.json`."""
-    return written(map(Row.of, rows), failures)
-
-
-def written(rows: Iterable[Row], failures: Sequence[str] = ()) -> str:
-    """Make the leaderboard.
+def render(tables: Sequence[Path], failures: Sequence[str] = ()) -> str:
+    """The leaderboard of one or several `table.json`.
 
     Args:
         failures: Work of the run that could not be done, and why: what is missing in the tables.
     """
-    parts = ["# Leaderboard", LEGEND]
+    return written(read_board(tables), failures)
+
+
+def written(board: Board, failures: Sequence[str] = ()) -> str:
+    """The same of a board."""
+    parts = ["# Leaderboard"]
     if failures:
         parts += ["**Incomplete.** These failed and are missing below, wholly or in part:"]
-        parts += ["\n".join(f"* {' '.join(failure.split())}" for failure in failures)]
-    for grid in grids(rows):
-        parts += [f"## {grid.title}", grid.scores("github"), *grid.notes]
-        if ranks := grid.ranks:
-            parts += [f"{_RANKS}\n\n{ranks}"]
-        if len(grid.methods) > _MOST_METHODS:
-            parts.append("What was saved at every score is in the CSV: it would make this page unreadable.")
-            continue
-        parts += [_SAVED_THERE, grid.details("github")]
-        training = grid.training("github")
-        parts += ["Training:", training] if training else []
+        parts += ["\n".join(f"* {markdown(' '.join(failure.split()), _LONGEST)}" for failure in failures)]
+    for group in groups_of(board):
+        parts += [part for one in standings(group.board) for part in section(group.name, one)]
+    if board.problems:
+        parts += ["## Left out", "\n".join(f"- {markdown(text, _LONGEST)}" for text in board.problems)]
     return "\n\n".join(parts) + "\n"
+
+
+def section(name: str, standing: Standing) -> list[str]:
+    """What is said of one model at one level, as paragraphs."""
+    said = [markdown(text, _LONGEST) for text in (headline(standing), is_real(standing)) if text]
+    notes = "\n".join(f"- {markdown(note, _LONGEST)}" for note in (*notes_of(standing), COLUMNS))
+    return [f"## {markdown(name)}: {markdown(level_text(standing))}", *said, as_table(*long(standing)), notes]
+
+
+def as_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; texts are shown as they are."""
+    body = [[markdown(text, _LONGEST) for text in line] for line in lines]
+    return tabulate(body, [markdown(text) for text in header], tablefmt="github", disable_numparse=True)

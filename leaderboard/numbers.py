@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from adaptive_bench.metric import metric_of
 
-from .row import Row
-
 _LONGEST = 1e7  # a number below is written out
-
-
-def rank(row: Row) -> str:
-    """The ranks that tests leave open, `1–3`, or one alone; empty where nothing was tested."""
-    if row.rank_low is None or row.rank_high is None:
-        return ""
-    return str(row.rank_low) if row.rank_low == row.rank_high else f"{row.rank_low}–{row.rank_high}"
 
 
 def number(metric: str, score: float) -> str:

@@ -1,4 +1,5 @@
-"""A table of the GateSkip paper beside ours: its values as it prints them, ours from records, by saved tokens as there.
+"""A table of the GateSkip paper beside ours: its values as it prints them, ours from records, by saved tokens as there
+and read between measured points as there.
 
 Nothing is said of a value that no record has. Orders are to be compared, not numbers, unless the model is the paper's.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -16,13 +17,12 @@ from typing import Any
 
 from adaptive_bench.errors import UsageError
 
+from .answers import Answers
 from .frame import Board, read_board
-from .marks import marks
 from .numbers import number
 from .provenance import variants_of
-from .row import Row
-from .rows import first_metrics
-from .tables import NONE
+from .row import Row, first_metrics
+from .texts import NONE
 
 AXIS = "tokens"
 # Generated tasks that stand in for the paper's where its own were not asked.
@@ -75,11 +75,11 @@ def paper_beside(tables: Sequence[Path], number: int) -> tuple[list[dict[str, An
 
 def beside_board(board: Board | None, number: int) -> list[dict[str, Any]]:
     """As `paper_beside`, of a board that was read before."""
-    return beside(board.rows if board else (), number, variants_of(board.folders) if board else None)
+    return beside(board or Board([]), number, variants_of(board.folders) if board else {})
 
 
-def beside(rows: Iterable[Row], table: int, variants: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """A table of the paper beside the rows of every model; beside nothing where no row is on the paper's axis.
+def beside(board: Board, table: int, variants: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A table of the paper beside what was measured on every model; beside nothing where nothing was.
 
     Args:
         table: Its number in the paper.
@@ -93,11 +93,10 @@ def beside(rows: Iterable[Row], table: int, variants: Mapping[str, str] | None =
     (theirs,) = [one for one in paper_tables() if one["table"] == table]
     by_model: dict[str | None, list[Row]] = {}
     pools = theirs["model"] is None or theirs.get("across_models", False)  # a table over models takes them all
-    for row in rows:
-        if row.axis == AXIS and row.phase == "all":
-            by_model.setdefault(None if pools else row.conditions.model, []).append(row)
-    found = [_Join(theirs, some, variants or {}).table(model) for model, some in by_model.items()]
-    return found or [_Join(theirs, [], {}).table(None)]
+    for row in board.rows:
+        by_model.setdefault(None if pools else row.conditions.model, []).append(row)
+    found = [_Join(theirs, some, variants, board.answers).table(model) for model, some in by_model.items()]
+    return found or [_Join(theirs, [], {}, {}).table(None)]
 
 
 def form_of(row: Row) -> str:
@@ -121,8 +120,14 @@ def _commands(presets: Mapping[str, Sequence[str]]) -> str:
 class _Join:
     """The values that rows have of a table."""
 
-    def __init__(self, table: Mapping[str, Any], rows: Sequence[Row], variants: Mapping[str, str]) -> None:
-        self._table, self._rows, self._variants = table, rows, variants
+    def __init__(
+        self,
+        table: Mapping[str, Any],
+        rows: Sequence[Row],
+        variants: Mapping[str, str],
+        answers: Mapping[str, Answers],
+    ) -> None:
+        self._table, self._rows, self._variants, self._answers = table, rows, variants, answers
         self._first = first_metrics(rows)
         self._stand_ins: dict[str, str] = {}
         self._means: dict[str, list[str]] = {}
@@ -208,7 +213,7 @@ class _Join:
         return max((one for one in known if one in name), key=len, default="")
 
     def _value(self, rows: Sequence[Row], what: str | None, level: float) -> str:
-        """The mean over all tasks of a kind, or the score of one, with its marks; seconds of all tasks together."""
+        """The mean over all tasks of a kind, or the score of one; seconds of all tasks together."""
         kind, _, name = (what or "").partition(" ")
         if kind == "megabytes":
             added = [row.parameters_added for row in rows if row.parameters_added is not None]
@@ -219,14 +224,21 @@ class _Join:
         else:
             tasks = [task] if (task := self._task(name)) is not None else []
         asked = [(task, metric) for task in tasks if (metric := self._metric(kind, task))]
-        known = [row for one in asked if (row := _asked_most(rows, *one, level)) is not None and row.score is not None]
-        if not known or len(known) < len(tasks):
+        known = [row for one in asked if (row := _asked_most(rows, *one)) is not None]
+        found = [between for row in known if (between := self._between(row, level))[0] is not None]
+        if not found or len(found) < len(tasks):
             return NONE
         if kind == "seconds":
-            seconds = [row.seconds for row in known if row.seconds is not None]
-            return f"{sum(seconds):.4g}" if len(seconds) == len(known) else NONE
-        said = "".join(dict.fromkeys(mark for row in known for mark, _ in marks(row)))
-        return number(known[0].metric, fmean(row.reached() for row in known)) + said
+            seconds = [one for _, one in found if one is not None]
+            return f"{sum(seconds):.4g}" if len(seconds) == len(found) else NONE
+        return number(known[0].metric, fmean(score for score, _ in found if score is not None))
+
+    def _between(self, row: Row, level: float) -> tuple[float | None, float | None]:
+        """Score and seconds of a method at a share of skipped tokens."""
+        for some in self._answers.values():
+            if some.scores(row) is not None:
+                return some.between(row.but(level=level), level, AXIS)
+        return None, None
 
     def _task(self, name: str) -> str | None:
         """The task itself, or what stands in for it here."""
@@ -256,7 +268,7 @@ def _is_beside_its_like(line: _Line, lines: Sequence[_Line]) -> bool:
     return not beside or any(("@paper" in one["label"]) == ("@paper" in line["label"]) for one in beside)
 
 
-def _asked_most(rows: Sequence[Row], task: str, metric: str, level: float) -> Row | None:
-    """Of rows of a method on a task the one with the most documents."""
-    some = [row for row in rows if (row.task, row.metric, row.level) == (task, metric, level)]
+def _asked_most(rows: Sequence[Row], task: str, metric: str) -> Row | None:
+    """Of rows of a method on a task one with the most documents."""
+    some = [row for row in rows if (row.task, row.metric) == (task, metric) and row.score is not None]
     return max(some, key=lambda row: row.documents, default=None)

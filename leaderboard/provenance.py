@@ -9,16 +9,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store.records import Record
-from adaptive_bench.store.runs import is_entry, output_of
-from adaptive_bench.strict_yaml import read_mapping
+from adaptive_bench.store.runs import output_of
 
-from .entry import CONFIG, VERSIONS, Entry
+from .entry import VERSIONS, Entry
 from .plain import block, plain
-from .rows import Rejected, read_json
+from .row import Rejected, read_json
 
 _KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 BUDGET_BYTES = 300_000  # of a page, for all runs together
@@ -46,16 +45,6 @@ def fitting(runs: Sequence[Mapping[str, Any]], budget_bytes: int = BUDGET_BYTES)
         if len(json.dumps(smaller)) <= budget_bytes:
             return list(smaller)
     return []
-
-
-def matched_on(folder: Path) -> tuple[str, str]:
-    """Axis and phase of a run or of an entry, as far as it says; they need not exist."""
-    about = _object(folder / "run.json")
-    try:
-        about = read_mapping(folder / CONFIG) if is_entry(folder) else about
-    except AdaptiveBenchError:
-        about = {}
-    return str(about.get("match_on", "net")), str(about.get("match_phase", "all"))
 
 
 def records_of(folder: Path) -> Iterator[Path]:

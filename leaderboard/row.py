@@ -2,128 +2,63 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from adaptive_bench import registry
+from adaptive_bench.errors import AdaptiveBenchError, message_of
 from adaptive_bench.metric import metric_of
-from adaptive_bench.store.evaluations import Axis, MatchPhase
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.runs import read_json as read_run_file
+from adaptive_bench.tables import rows
 from adaptive_bench.tables.comparable import Conditions, conditions_of
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.task import Task
+from adaptive_bench.validation import rule_of
+
+from .plain import plain
 
 Score = TypeVar("Score", float, Floats)
+_LONGEST_TEXT = 1000
+_LONGEST_REASON = 2000
+_MARKUP = re.compile(r'[<>`|\\{}"$]|\]\(|//|www\.')  # of which no name is made
 
 
-@dataclass(slots=True, kw_only=True)
-class Row:
+class Rejected(ValueError):
+    """An entry, a table or a row cannot be read; the message says why, in a line of plain text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(rows.Row):
     """A score at a level, with the columns of `table.json`, which `docs/tables.md` explains, under their names.
 
     Rows of earlier versions have fewer columns. What is not known is `None`.
 
     Attributes:
+        evidence, checked, external: What stands behind it, see `entry.Entry.of_row`; `None` in a run that is no entry.
         run: End of a run's name where runs disagree on the method's scores, see `tables.finished.joined`.
         beside: Of a row without `run` the run that it is of, where runs disagree on the dense model: it is held to that
             run's.
-        kept, kept_low, kept_high, kept_own, area, keeps_90, keeps_90_to_end: See `curves.add_curves`.
-        rank_low, rank_high, compared_to, difference, ...: See `paired.add_tests`.
-        evidence, checked, external: What stands behind it, see `entry.Entry.of_row`; `None` in a run that is no entry.
-        base, dense: Scores of the model before training and of the dense model, see `curves.add_curves`; no columns.
+        dense, base: Scores of the dense model and of the model before training on the task; no columns.
         conditions: What it was measured under; rows of other conditions are not comparable.
     """
 
-    method: str
-    semantics: str = "bench"
-    task: str
-    metric: str
-    axis: Axis
-    phase: MatchPhase = "all"
-    level: float
-    score: float | None
-    low: float | None = None
-    high: float | None = None
-    seeds: int = 0
-    documents: int = 0
-    saved_tokens: float | None = None
-    saved_core: float | None = None
-    saved_net: float | None = None
-    saved_prefill_tokens: float | None = None
-    saved_prefill_core: float | None = None
-    saved_prefill_net: float | None = None
-    saved_decode_tokens: float | None = None
-    saved_decode_core: float | None = None
-    saved_decode_net: float | None = None
-    claimed: float | None = None
-    claimed_minus_executed: float | None = None
-    projected_net: float | None = None
-    projected_shape: str | None = None
-    status: str = "ok"
-    timing: str | None = None
-    parameters_added: int | None = None
-    train_tokens: int | None = None
-    train_flops: float | None = None
-    target: float | None = None
-    beyond_target: bool | None = None
-    below_target: bool | None = None
-    target_axis: str | None = None
-    trained_without: float | None = None
-    eligible: str | None = None
-    shuffled_score: float | None = None
-    decisions_worth: float | None = None
-    decisions_low: float | None = None
-    decisions_high: float | None = None
-    shuffled_apart: float | None = None
-    gap: float | None = None
-    distance: float | None = None
-    dial: float | None = None
-    seconds: float | None = None
-    flops_per_token: float | None = None
-    bytes_per_token: float | None = None
-    ms_per_token: float | None = None
-    shots: int | None = None
-    model: str | None = None
-    backbone: str | None = None
-    recipe: str | None = None
-    task_version: str | None = None
-    asked: str | None = None
-    contents: str | None = None
-    definition: str | None = None
-    made_with: str | None = None
     evidence: str | None = None
     checked: bool | None = None
     external: str | None = None
     run: str | None = None
     beside: str | None = None
-    kept: float | None = None
-    kept_low: float | None = None
-    kept_high: float | None = None
-    kept_own: float | None = None
-    area: float | None = None
-    keeps_90: float | None = None
-    keeps_90_to_end: bool | None = None
-    rank_low: int | None = None
-    rank_high: int | None = None
-    compared_to: str | None = None
-    difference: float | None = None
-    difference_low: float | None = None
-    difference_high: float | None = None
-    difference_p: float | None = None
-    over_random: float | None = None
-    over_random_low: float | None = None
-    over_random_high: float | None = None
-    over_random_p: float | None = None
-    over_static: float | None = None
-    over_static_low: float | None = None
-    over_static_high: float | None = None
-    over_static_p: float | None = None
-    tested_seeds: int | None = None
-    tested_documents: int | None = None
-    base: float | None = None
-    dense: float | None = None
-    conditions: Conditions = field(repr=False)
+    dense: float | None = field(default=None, metadata={"column": False})
+    base: float | None = field(default=None, metadata={"column": False})
+    conditions: Conditions = field(default_factory=Conditions, repr=False, metadata={"column": False})
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Row:
@@ -141,11 +76,6 @@ class Row:
     def label(self) -> str:
         """What the row's method is called on this board: its spec, and its run where runs disagree."""
         return self.spec if self.run is None else f"{self.spec} ({self.run})"
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The ends of the score's interval."""
-        return None if self.low is None or self.high is None else (self.low, self.high)
 
     def reached(self) -> float:
         """The score, of a row that has one."""
@@ -182,9 +112,8 @@ class Row:
         return {"label": self.label} | {name: getattr(self, name) for name in COLUMNS}
 
 
-_NO_COLUMNS = ("base", "dense", "conditions")
-COLUMNS = dict.fromkeys(one.name for one in fields(Row) if one.name not in _NO_COLUMNS)
-OF_A_TABLE = [*COLUMNS][: [*COLUMNS].index("evidence")]  # before what the board adds
+COLUMNS = dict.fromkeys(one.name for one in fields(Row) if one.metadata.get("column", True))
+OF_A_TABLE = [one.name for one in fields(rows.Row)]
 
 
 @cache
@@ -195,3 +124,97 @@ def chance_of(task: str, metric: str) -> float | None:
     if not isinstance(found, Task) or metric != found.metrics[0] or math.isnan(found.chance):
         return None
     return found.chance
+
+
+def beside_dense(found: Iterable[Row]) -> list[Row]:
+    """The rows with the scores of the dense model and of the model before training on their task and metric, those of
+    their own run where runs disagree.
+    """
+    every = list(found)
+    known: dict[tuple[Any, ...], float] = {}
+    for row in every:
+        if row.method in ("dense", "base") and row.score is not None:
+            known.setdefault((row.method, row.run or "", row.conditions, row.task, row.metric), row.score)
+
+    def score(row: Row, method: str) -> float | None:
+        place = row.conditions, row.task, row.metric
+        return known.get((method, row.run or row.beside or "", *place), known.get((method, "", *place)))
+
+    return [row.but(dense=score(row, "dense"), base=score(row, "base")) for row in every]
+
+
+def first_metrics(found: Iterable[Row]) -> dict[str, str]:
+    """By task the metric it is judged by: the first of its rows."""
+    first: dict[str, str] = {}
+    for row in found:
+        first.setdefault(row.task, row.metric)
+    return first
+
+
+def spec_of(row: Mapping[str, Any]) -> str:
+    """The method of a row with its semantics, as `methods.json` names it."""
+    method, semantics = str(row["method"]), row.get("semantics", "bench")
+    return method if semantics == "bench" or method.endswith(f"@{semantics}") else f"{method}@{semantics}"
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file.
+
+    Raises:
+        Rejected: It cannot be read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise Rejected(f"{path.name} is not readable JSON ({type(error).__name__})") from error
+
+
+def read_of_run(path: Path) -> Any:
+    """A JSON file that a run wrote.
+
+    Raises:
+        Rejected: It cannot be read; with the command that writes it again.
+    """
+    try:
+        return read_run_file(path)
+    except AdaptiveBenchError as error:
+        # It names paths, the command among them: longer than what a table says of itself may be.
+        raise Rejected(plain(message_of(error), _LONGEST_REASON).removesuffix(".")) from error
+
+
+def checked(value: object) -> dict[str, Any]:
+    """A row of a table with the columns that a board knows.
+
+    Raises:
+        Rejected: A value is missing or of another kind, a number is not finite, or a text is no line of plain text.
+    """
+    try:
+        row = _form().model_validate(value).model_dump()
+        MethodSpec.parse(row["method"])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = f"{plain('.'.join(map(str, first['loc'])), 60)}: " if first["loc"] else ""
+        raise Rejected(f"{where}{rule_of(first)}, got {plain(repr(first['input']), 40)}") from error
+    except AdaptiveBenchError as error:
+        raise Rejected(plain(message_of(error), 200)) from error
+    for name, text in row.items():
+        if isinstance(text, str) and (plain(text, _LONGEST_TEXT) != text or _MARKUP.search(text)):
+            raise Rejected(
+                f"{name} is a line of at most {_LONGEST_TEXT} characters without markup, got {plain(text, 40)!r}"
+            )
+    return row
+
+
+@cache
+def _form() -> type[BaseModel]:
+    """The columns of a table; others are left out."""
+    types = get_type_hints(rows.Row)
+    needed = ("method", "task", "metric", "axis", "level", "score")
+    known: dict[str, Any] = {
+        name: (types[name], ... if name in needed else rows.Row.__dataclass_fields__[name].default)
+        for name in OF_A_TABLE
+        if name not in ("semantics", "phase")
+    }
+    known |= {"semantics": (str, "bench"), "phase": (types["phase"], "all")}
+    known["status"] = (str, "ok")  # of earlier versions with other words
+    return create_model("Row", __config__=ConfigDict(strict=True, allow_inf_nan=False), **known)

@@ -1,174 +1,229 @@
-"""The ranked table of a board: methods at one level of one axis, best first, over all tasks."""
+"""The ranked list of a board: dense, controls and methods at one level of saving, best first, over all tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from statistics import fmean
 
 import numpy as np
 
-from adaptive_bench.metric import Metric, metric_of
+from adaptive_bench import registry
+from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
-from adaptive_bench.store.evaluations import saving_name
-from adaptive_bench.tables.comparison import rank_intervals
+from adaptive_bench.tables.comparison import Column, Difference, rank_intervals
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.intervals import UNBOUNDED, interval
 
-from .decisions import is_apart
 from .frame import Board
-from .grid import STATIC, Grid, grids
-from .paired import compare, gives
-from .row import Row
-from .rows import first_metrics
-from .tables import FAMILY_OF_CONTROLS
+from .row import Row, first_metrics
 
-PREFERRED = 0.15  # the saving of the paper's second table
+PREFERRED = 0.15  # the level that is shown first is the one nearest to it
 RULE = (
-    "Overall is the mean over the tasks of scores on one scale: 0 for the model before training, or for a guess where "
-    "that is better, and 100 for the dense model, linear between and beyond (both are taken as known). Its interval is "
-    "over seeds and documents; a seed's scores on several tasks count together. Ranks come from paired tests of the "
-    "overall scores of all methods, over seeds and documents, corrected by Holm's method. A method without a score on "
-    "one of the tasks has no overall score, and one whose documents are not known has no interval and is not told "
-    "apart. Controls are not ranked."
+    "Score: 0 is the model before training, or a guess where that is better; 100 is the dense model; the mean over the "
+    "tasks. Intervals are 95 %, over seeds and documents. Ranks are those that tests of all pairs leave open (Holm)."
 )
-_SAVING_NOTHING = ("dense", "base", "gated")  # controls that stand at 0 % wherever others are read off
-_OVERALL = Metric("higher")  # below 0 and above 1 too
+SAVES_NOTHING = ("dense", "base")
+_BY_CHANCE = ("random_skip", "position_skip")
 _MOST_DOCUMENTS = 10**12  # of a task
+_MOST_RANKED = 100  # 4950 pairs
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Line:
-    """A method in the table.
+    """A row of the list.
 
     Attributes:
-        control: Whether it is a control or treats all tokens alike (`STATIC`), and so has no rank.
-        level: Where it is read off: at the table's level, of controls that save nothing at 0.
+        chooses: What it decides by: `per token`, `per prompt`, `by chance`, `never`; empty where nothing is skipped.
         rows: By task of the standing; `None` where there is no score.
-        overall, interval: Mean over the tasks on the scale of `Row.scaled`; `None` unless all of them have a score.
-        scores: Of the overall score, see `_joint`; `None` where documents are not known.
-        rank: Best and worst rank that is left open.
+        saved: Measured saving on the axis of the level, mean over the tasks.
+        score, interval: Mean over the tasks on the scale of `Row.scaled`; `None` unless every task has a score.
+        scores: By seed and document, see `_joint`; `None` where documents are not known.
+        rank: Best and worst rank that is left open; `None` where the level is not met on every task by every seed.
+        over_static: How much more it scores than the best static control, corrected for these comparisons.
+        skipped, net, projected: Saved token-branches, net FLOPs, and those at another model's shape; means over tasks.
+        times: By setting the share of time saved, mean over the tasks.
         lost: Mean over the tasks of how much is lost with the decisions of other tokens, on the same scale.
-        loses: On how many of `asked` tasks that is certain; `asked` is 0 where it was not measured.
-        times: By setting the share of time saved where the score was read off, mean over the tasks.
+        eligible: Where tokens may skip.
     """
 
     label: str
-    control: bool
-    level: float
+    chooses: str
     rows: tuple[Row | None, ...]
-    overall: float | None = None
+    saved: float | None = None
+    score: float | None = None
     interval: Interval | None = None
     scores: DocumentScores | None = None
     rank: tuple[int, int] | None = None
-    lost: float | None = None
-    loses: int = 0
-    asked: int = 0
+    over_static: Difference | None = None
+    skipped: float | None = None
+    net: float | None = None
+    projected: float | None = None
     times: Mapping[str, float] | None = None
+    lost: float | None = None
+    eligible: str = ""
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it is a model that skips nothing."""
+        return method_name(self.label) in SAVES_NOTHING
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it leaves out layers or branches, the same for every token."""
+        return method_name(self.label) == "static_depth"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The table.
+    """The list.
 
     Attributes:
-        tasks: Grids of the tasks that count, one for each.
-        left_out: Names of tasks on which the dense model is not known to be better than the model before training and
-            than a guess: they have no scale.
-        lines: Ranked methods best first, those without a mean, then controls.
+        tasks: Names of the tasks that count, with their metrics.
+        left_out: Tasks on which the dense model is not known to be better than the model before training and than a
+            guess: they have no scale.
+        lines: Best first; then what has no score on some task.
+        static: Label of the best static control that meets the level, if there is one.
+        seeds: Fewest seeds of a ranked line.
     """
 
     axis: str
     phase: str
-    setting: str | None
     level: float
-    tasks: tuple[Grid, ...]
+    tasks: tuple[tuple[str, str], ...]
     left_out: tuple[str, ...]
     lines: tuple[Line, ...]
+    static: str | None
+    seeds: int
+
+    @property
+    def ranked(self) -> list[Line]:
+        """The lines that have a rank."""
+        return [line for line in self.lines if line.rank is not None]
 
 
 def standings(board: Board) -> list[Standing]:
-    """Of one model and recipe, for every axis, phase, setting and level above nothing."""
+    """Of one model and recipe, for everything it was matched on and every level above nothing."""
     first = first_metrics(board.rows)
-    by_view: dict[tuple[str, str, str | None], list[Grid]] = {}
-    for grid in grids(row for row in board.rows if first[row.task] == row.metric):
-        by_view.setdefault((grid.axis, grid.phase, grid.setting), []).append(grid)
+    rows = [row for row in board.rows if row.metric == first[row.task] and row.level > 0]
+    views = dict.fromkeys((row.axis, row.phase) for row in rows)
     found = []
-    for view, there in by_view.items():
-        chosen = _asked_alike(there)
-        for level in sorted({level for grid in chosen for level in grid.levels if level > 0}):
-            found.append(_standing(board, view, chosen, level))
+    for axis, phase in views:
+        here = [row for row in rows if (row.axis, row.phase) == (axis, phase)]
+        chosen = _asked_alike(here)
+        found += [_standing(board, axis, phase, level, chosen) for level in sorted({row.level for row in chosen})]
     return found
 
 
-def preferred(levels: Sequence[float]) -> float | None:
-    """The level that is shown first: the one nearest to 15 %."""
-    return min(levels, key=lambda level: (abs(level - PREFERRED), level), default=None)
+def preferred(found: Sequence[Standing]) -> Standing | None:
+    """The one that is shown first: its level is the nearest to 15 %."""
+    return min(found, key=lambda one: (abs(one.level - PREFERRED), one.level), default=None)
 
 
-def _asked_alike(there: Sequence[Grid]) -> list[Grid]:
+def _asked_alike(rows: Sequence[Row]) -> list[Row]:
     """Of a task that was asked in several ways the one with the most documents."""
-    largest: dict[str, Grid] = {}
-    for grid in there:
-        known = largest.setdefault(grid.task, grid)
-        if (grid.conditions.documents or 0) > (known.conditions.documents or 0):
-            largest[grid.task] = grid
-    return list(largest.values())
+    most: dict[str, Row] = {}
+    for row in rows:
+        known = most.setdefault(row.task, row)
+        if (row.conditions.documents or 0) > (known.conditions.documents or 0):
+            most[row.task] = row
+    return [row for row in rows if row.conditions == most[row.task].conditions]
 
 
-def _standing(board: Board, view: tuple[str, str, str | None], chosen: Sequence[Grid], level: float) -> Standing:
-    counted = tuple(grid for grid in chosen if any(row.is_scaled for row in grid.cells.values()))
-    labels = list(dict.fromkeys(label for grid in chosen for label in grid.methods))
-    lines = [_line(board, counted, label, level) for label in labels]
-    ranked = sorted((one for one in lines if one.overall is not None and not one.control), key=_worst_last)
-    ranks = _ranks(counted, ranked)
-    known = [replace(one, rank=ranks[one.label]) for one in ranked]
-    unknown = [one for one in lines if one.overall is None and not one.control]
-    controls = sorted((one for one in lines if one.control), key=_worst_last)
-    left_out = tuple(grid.name for grid in chosen if grid not in counted)
-    return Standing(*view, level, counted, left_out, (*known, *unknown, *controls))
+def _standing(board: Board, axis: str, phase: str, level: float, rows: Sequence[Row]) -> Standing:
+    by_task: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        if row.level == level:
+            by_task.setdefault(row.task, {})[row.label] = row
+    counted = {task: found for task, found in by_task.items() if any(row.is_scaled for row in found.values())}
+    left_out = tuple(task for task in by_task if task not in counted)
+    counted = counted or by_task  # then no line has a score of its own
+    labels = dict.fromkeys(label for found in by_task.values() for label in found)
+    lines = [_line(board, label, [found.get(label) for found in counted.values()]) for label in labels]
+    lines = _ranked(lines, [next(iter(found.values())) for found in counted.values()])
+    static = next((line.label for line in lines if line.is_static and line.rank is not None), None)
+    return Standing(
+        axis,
+        phase,
+        level,
+        tuple((task, next(iter(found.values())).metric) for task, found in counted.items()),
+        left_out,
+        tuple(lines),
+        static,
+        min((row.seeds for line in lines if line.rank for row in line.rows if row is not None), default=0),
+    )
 
 
-def _worst_last(line: Line) -> float:
-    return float("inf") if line.overall is None else -line.overall
+def _line(board: Board, label: str, rows: Sequence[Row | None]) -> Line:
+    reached = tuple(None if row is None or row.score is None else row for row in rows)
+    some = [row for row in reached if row is not None]
+    line = Line(label, chooses(label), reached)
+    if not some:
+        return line
+    line = replace(
+        line,
+        saved=_mean([row.saved for row in some]),
+        skipped=_mean([row.saved_tokens for row in some]),
+        net=_mean([row.saved_net for row in some]),
+        projected=_mean([row.projected_net for row in some]),
+        times=_times(board, some),
+        eligible=" or ".join(dict.fromkeys(row.eligible for row in some if row.eligible not in (None, "", "none"))),
+    )
+    whole = [row for row in some if row.is_scaled]
+    if len(whole) < len(rows):
+        return line
+    scores = _joint([_documents(board, row) for row in whole], whole)
+    lost = [
+        row.scaled(row.reached()) - row.scaled(row.shuffled_score) for row in whole if row.shuffled_score is not None
+    ]
+    return replace(
+        line,
+        score=fmean(row.scaled(row.reached()) for row in whole),
+        interval=_interval(whole, scores),
+        scores=scores,
+        lost=fmean(lost) if len(lost) == len(whole) else None,
+    )
 
 
-def _line(board: Board, counted: Sequence[Grid], label: str, level: float) -> Line:
-    control = method_name(label) in (*FAMILY_OF_CONTROLS, *STATIC)
-    at = level
-    if method_name(label) in _SAVING_NOTHING and not any(_row(grid, label, level) for grid in counted):
-        at = 0.0
-    rows = tuple(_row(grid, label, at) for grid in counted)
-    whole = [row for row in rows if row is not None and row.is_scaled]
-    if not whole or len(whole) < len(rows):
-        return Line(label, control, at, rows)
-    overall = fmean(row.scaled(row.reached()) for row in whole)
-    scores = _joint(board, counted, whole)
-    lost, loses, asked = _with_other_decisions(whole)
-    about = (overall, _interval(whole, scores), scores, None, lost, loses, asked)
-    return Line(label, control, at, rows, *about, _times(board, whole))
+def chooses(label: str) -> str:
+    """What a method decides by; empty for models that skip nothing. A method that is not here is taken at its word."""
+    name = method_name(label)
+    if name in SAVES_NOTHING:
+        return ""
+    if name in _BY_CHANCE:
+        return "by chance"
+    found = registry.get("methods", name) if name in registry.names("methods") else None
+    if not getattr(found, "adapts", True):
+        return "never"
+    return "per prompt" if getattr(found, "once_per_prompt", False) else "per token"
 
 
-def _joint(board: Board, counted: Sequence[Grid], rows: Sequence[Row]) -> DocumentScores | None:
+def _documents(board: Board, row: Row) -> DocumentScores | None:
+    """The answers behind a row; of several runs those that give its score."""
+    for run, some in board.answers.items():
+        here = board.measured is None or (row.task, row.conditions) in board.measured.get(run, ())
+        if here and (found := some.scores(row)) is not None:
+            return found
+    return None
+
+
+def _joint(known: Sequence[DocumentScores | None], rows: Sequence[Row]) -> DocumentScores | None:
     """What the seeds of a method score on the documents of all tasks together, so that the mean is its overall score
     and varies with seeds and documents as that does: each document counts by its task's share of the mean, about the
-    mean of its task. Of one task the scores as they are.
+    mean of its task.
     """
-    found = []
-    for grid, row in zip(counted, rows, strict=True):
-        tests = board.comparisons.get((grid.place, row.level))
-        found.append(None if tests is None else tests.scores.get(row.label))
-    known = [one for one in found if one is not None]
-    if len(known) < len(rows) or len(rows) == 1:
-        return known[0] if len(known) == 1 == len(rows) else None
-    seeds = [seed for seed in known[0].seeds if all(seed in one.seeds for one in known)]
+    found = [one for one in known if one is not None]
+    if len(found) < len(rows):
+        return None
+    seeds = [seed for seed in found[0].seeds if all(seed in one.seeds for one in found)]
     if not seeds:
         return None
     scaled = [
-        row.scaled(one.values[[one.seeds.index(seed) for seed in seeds]]) for row, one in zip(rows, known, strict=True)
+        row.scaled(one.values[[one.seeds.index(seed) for seed in seeds]]) for row, one in zip(rows, found, strict=True)
     ]
-    documents = [(place, document) for place, one in enumerate(known) for document in one.documents]
+    documents = [(place, document) for place, one in enumerate(found) for document in one.documents]
     mean, each = fmean(float(one.mean()) for one in scaled), len(documents) / len(rows)
     values = np.concatenate([mean + each / one.shape[1] * (one - one.mean()) for one in scaled], axis=1)
     return DocumentScores(tuple(seeds), tuple(place * _MOST_DOCUMENTS + one for place, one in documents), values)
@@ -176,60 +231,52 @@ def _joint(board: Board, counted: Sequence[Grid], rows: Sequence[Row]) -> Docume
 
 def _interval(rows: Sequence[Row], scores: DocumentScores | None) -> Interval | None:
     if len(rows) == 1:
-        ends = sorted(map(rows[0].scaled, rows[0].interval or ()))
-        return (ends[0], ends[1]) if ends else None
+        if rows[0].low is None or rows[0].high is None:
+            return None
+        low, high = sorted(map(rows[0].scaled, (rows[0].low, rows[0].high)))
+        return low, high
     found = None if scores is None else interval(scores.values, UNBOUNDED)
     return None if found is None or found.low is None or found.high is None else (found.low, found.high)
 
 
-def _row(grid: Grid, label: str, level: float) -> Row | None:
-    row = grid.cells.get((label, level))
-    return None if row is None or row.score is None else row
-
-
-def _with_other_decisions(rows: Sequence[Row]) -> tuple[float | None, int, int]:
-    """Mean loss on the scale, on how many tasks it is certain, and how many were asked soundly."""
-    lost, loses, asked = [], 0, 0
-    for row in rows:
-        if row.shuffled_score is None or is_apart(row):
-            continue
-        lost.append(row.scaled(row.reached()) - row.scaled(row.shuffled_score))
-        asked += 1
-        loses += row.decisions_low is not None and row.decisions_low > 0
-    return (fmean(lost) if len(lost) == len(rows) else None), loses, asked
-
-
 def _times(board: Board, rows: Sequence[Row]) -> dict[str, float] | None:
-    """By setting the time saved where the scores were read off, of settings that all the tasks have."""
-    found: list[dict[str, float]] = []
+    """By setting the time saved where the scores were measured, of settings that all the tasks have."""
+    found = []
     for row in rows:
-        if row.axis == "time":
-            return None  # the level itself
-        for some in board.answers.values():
-            if not some.timed:
-                continue
-            (scores,) = some.at_levels(row, [row.level])
-            if scores is not None and gives(scores, row):
-                found.append(some.times_at(row, saving_name(row.axis, row.phase)))
-                break
-    settings = [setting for setting in (found[0] if found else {}) if all(setting in one for one in found)]
-    if len(found) < len(rows) or not settings:
-        return None
-    return {setting: fmean(one[setting] for one in found) for setting in settings}
+        times = [some.times(row) for some in board.answers.values() if some.scores(row) is not None]
+        found.append(times[0] if times else {})
+    settings = [name for name in found[0] if all(name in one for one in found)]
+    return {name: fmean(one[name] for one in found) for name in settings} or None
 
 
-def plain_ms(board: Board, line: Line) -> dict[str, float]:
-    """By setting milliseconds of the plain model for a new token, as timed beside the method of a line."""
-    known = [some.plain_ms(row) for row in line.rows if row is not None for some in board.answers.values()]
-    return {setting: ms for one in known for setting, ms in one.items()}
+def _ranked(lines: Sequence[Line], tasks: Sequence[Row]) -> list[Line]:
+    """Best first, those that meet the level with their ranks and how they stand to the best static control."""
+    ordered = sorted(lines, key=lambda line: (line.score is None, -(line.score or 0.0)))
+    meeting = [
+        line
+        for line in ordered
+        if line.score is not None and not line.is_reference and all(row and row.status == "ok" for row in line.rows)
+    ][:_MOST_RANKED]
+    known = {line.label: line.scores for line in meeting if line.scores is not None}
+    # On one task the scale has the metric's ends, which an interval does not leave.
+    bounds = UNBOUNDED
+    if len(tasks) == 1 and tasks[0].is_scaled:
+        low, high = sorted(map(tasks[0].scaled, (metric_of(tasks[0].metric).low, metric_of(tasks[0].metric).high)))
+        inside = all(low <= one.values.min() and one.values.max() <= high for one in known.values())
+        bounds = (low, high) if inside and np.isfinite([low, high]).all() else UNBOUNDED
+    tests = Column(known, bounds)
+    pairs = tests.family(list(combinations(known, 2)))
+    ranks = rank_intervals(
+        [line.label for line in meeting],
+        lambda one, other: (found := pairs.get((one, other))) is not None and found.apart and found.difference > 0,
+    )
+    static = next((line.label for line in meeting if line.is_static), None)
+    over = tests.family([(name, static) for name in known if name != static]) if static in known and static else {}
+    return [
+        replace(line, rank=ranks.get(line.label), over_static=over.get((line.label, static or ""))) for line in ordered
+    ]
 
 
-def _ranks(counted: Sequence[Grid], ranked: Sequence[Line]) -> Mapping[str, tuple[int, int]]:
-    metric = metric_of(counted[0].metric) if len(counted) == 1 else _OVERALL
-    known = {line.label: line.scores for line in ranked if line.scores is not None}
-    tests = compare(known, metric) if known else None
-
-    def better(one: str, other: str) -> bool:
-        return tests is not None and one in known and other in known and tests.better(one, other)
-
-    return rank_intervals([line.label for line in ranked], better)
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None

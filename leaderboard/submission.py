@@ -24,7 +24,7 @@ from .entry import ABOUT, CONFIG, METHODS, SELF_REPORTED, SUMS, About, read_entr
 from .headroom import FILE_NAME as HEADROOM
 from .headroom import for_entry
 from .provenance import versions_of
-from .rows import Rejected
+from .row import Rejected
 
 # Keys of a configuration that are of a machine, or of whoever watched the run.
 _NOT_PASSED_ON = ("out", "data_dir", "device", "preset", "track", "cell_timeout", "stall_warning", "for_models")

@@ -23,8 +23,6 @@ METRICS = (
     "unparsable,strict-match",
     "unparsable,flexible-extract",
 )
-GENERATIVE_LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
-LOGLIKELIHOOD_LEVELS = (0.0, 0.15, 0.3, 0.45, 0.6)
 _HERE = Path(__file__).parent
 SHARED_FILES = (_HERE / "answers.py", _HERE / "letter_answers.yaml", _HERE / "template.py")
 TRACES_FIELD = "reasoning_nemotron_70B"
@@ -88,7 +86,6 @@ def generative(name: str, **fields: Any) -> Task:
         name=name,
         kind="generative",
         metrics=METRICS,
-        levels=GENERATIVE_LEVELS,
         other_files=SHARED_FILES,
         **fields,
     )

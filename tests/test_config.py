@@ -33,7 +33,7 @@ def test_overrides_win_and_leave_their_neighbours_alone():
     default = load_config("nano")
     assert (config.model, config.train.steps, config.evaluation.limit) == ("other", 7, 3)
     assert config.train.batch_size == default.train.batch_size
-    assert config.evaluation.grid == default.evaluation.grid
+    assert config.evaluation.batch_size == default.evaluation.batch_size
 
 
 def test_a_file_gives_what_it_has_and_defaults_fill_the_rest(tmp_path):
@@ -44,6 +44,21 @@ def test_a_file_gives_what_it_has_and_defaults_fill_the_rest(tmp_path):
     assert config.seeds == (1, 2, 3)
     assert config.train.learning_rate == 1e-4
     assert config.levels is None
+
+
+def test_levels_are_found_by_the_plan_unless_they_are_given():
+    assert load_config("nano", {"levels": "auto"}).levels is load_config("nano").levels is None
+    assert load_config("nano", {"levels": "0.25, 0,0.15"}).levels == (0.0, 0.15, 0.25)
+
+
+def test_a_config_of_an_earlier_version_can_be_read(tmp_path):
+    """It has a grid of dial values, several targets, and maybe no closeness."""
+    (tmp_path / "old.yaml").write_text(
+        "extends: nano\nlevels: null\ntrain: {target: [0.1, 0.2]}\nevaluation: {grid: [0, 0.3], closeness: null}\n"
+    )
+    old, now = load_config(tmp_path / "old.yaml"), load_config("nano")
+    assert (old.train, old.evaluation, old.levels) == (now.train, now.evaluation, None)
+    assert load_config("nano", {"train": {"target": [0.2]}}).train.target == 0.2
 
 
 def test_the_config_survives_json():

@@ -32,8 +32,8 @@ def test_names_of_methods_and_tasks_exist(name):
     for task in expand_tasks([*config.tasks, *(config.train_on or ())]):
         assert find_task(task)
     assert all(find_task(task).training for task in config.train_on)
-    assert set(config.levels) <= set(config.evaluation.grid), "a level that is measured needs no interpolation"
     assert config.train.batch_size == 1 and config.train.max_length == 4096 and config.seeds[0] == 1
+    assert config.levels and config.train.target is not None, "papers train once and judge at all levels"
 
 
 @paper_presets
@@ -63,9 +63,16 @@ def test_the_papers_tables_on_the_nano_model_are_plans(name, tmp_path):
     header = Path(registry.get("configs", name)).read_text(encoding="utf-8").partition("extends:")[0]
     assert f"--config {name}" in header and "leaderboard paper" in header
     config = load_config(name, {"out": tmp_path, "train": {"steps": 4}, "evaluation": {"calibration_examples": 8}})
-    assert config.model == "nano" and config.match_on == "tokens"
-    assert set(config.levels) <= set(config.evaluation.grid), "a level that is measured needs no interpolation"
+    assert config.model == "nano" and config.match_on == "tokens" and config.train.target is not None
     assert len(plan(config).sweeps) == len(config.methods) * len(config.tasks)
+
+
+@pytest.mark.parametrize(("name", "levels"), [("nano", [1 / 6]), ("nano_all", [0.166667, 0.333333])])
+def test_on_nano_a_level_is_a_number_of_its_six_layers_and_is_trained_for(name, levels, tmp_path):
+    methods = ["static_depth[trained=true]", "gateskip"]
+    found = plan(load_config(name, {"out": tmp_path, "methods": methods, "tasks": ["nano_math"], "seeds": 1}))
+    assert [one.levels for one in found.sweeps] == [(level,) for level in levels] * 2
+    assert [one.training.target for one in found.sweeps] == levels * 2
 
 
 def test_a_file_that_extends_a_preset_is_for_any_model_unless_it_says_which(tmp_path):
@@ -84,7 +91,6 @@ def test_smollm2_is_a_preset_for_its_size_that_is_only_taken_by_name():
     assert not config.for_models.by_default and (config.train.precision, config.eligible) == ("auto", "auto")
     assert {find_task(task).kind for task in config.tasks} == {"loglikelihood"}
     assert all(method_class(MethodSpec.parse(text)) for text in config.methods)
-    assert set(config.levels) <= set(config.evaluation.grid)
     assert load_config("real_text").train.precision == load_config("nano_all").train.precision == "fp32"
 
 

@@ -17,7 +17,7 @@ from adaptive_bench.leaderboard.findings import write_findings
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.groups import groups_of
 from adaptive_bench.leaderboard.page.ranked import ranked, shown_first
-from adaptive_bench.leaderboard.tables import NONE
+from adaptive_bench.leaderboard.texts import NONE
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs.planning.shard import Shard
 from adaptive_bench.spec import MethodSpec

@@ -107,16 +107,15 @@ def execute(
 def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_page: bool) -> None:
     if outcome.elsewhere:
         typer.echo("\n" + paragraph(outcome.elsewhere))
-    matched = (config.match_on, config.match_phase)
-    rows = [row for row in outcome.rows if (row["axis"], row["phase"]) == matched]
+    rows = bool(outcome.rows)
     if rows and config.is_quick:
         typer.echo(f"\n{QUICK_NOTE}")
     if rows:
-        typer.echo("\n" + registry.get("leaderboards", "terminal")(rows, wide=wide))
+        typer.echo("\n" + registry.get("leaderboards", "terminal")([outcome.folder / "table.json"], wide=wide))
     for warning in (*outcome.warnings, *_unchecked(config)):
         typer.echo("\n" + paragraph(f"Note: {warning}"))
     name = quoted_name(outcome.folder)
-    commands = {"Every axis and phase": f"adaptive-bench leaderboard {name} --full"} if rows else {}
+    commands = {"What each model wrote": f"adaptive-bench samples {name}"} if rows else {}
     if rows and not open_page:
         commands["The page"] = f"adaptive-bench leaderboard build {name} --open"
     commands["The same again"] = run_command(outcome.folder, registry.plugin_files())

@@ -38,9 +38,7 @@ def headroom(
         ),
     ],
     tasks: Annotated[str, typer.Option(help="Tasks, as for `run`.")],
-    levels: Annotated[
-        str | None, typer.Option(help="Net savings such as 0.1,0.15; default: those of each task.")
-    ] = None,
+    levels: Annotated[str, typer.Option(help="Net savings to read headroom off at.")] = "0.05,0.1,0.15,0.2,0.25",
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, of both splits; a seeded draw.")] = 128,
     num_fewshot: NumFewshot = None,
     kv: Annotated[
@@ -63,9 +61,7 @@ def headroom(
     """
     check_word("--kv", kv, _POLICIES)
     rule = "savings between 0 and 1 such as 0.1,0.15 (0.15 is 15 %)"
-    asked = None
-    if levels is not None:
-        asked = tuple(sorted(numbers(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
+    asked = tuple(sorted(numbers(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
     if to is not None:
         output.check(to)  # before what would be lost is measured
     load_libraries()

@@ -28,7 +28,6 @@ _what, _how, _where = (partial(typer.Option, rich_help_panel=panel) for panel in
 _ALONE = ("dense", "static_depth", "base")  # without others they are compared with nothing
 # Of a first look (`--quick`).
 _QUICK_STEPS, _QUICK_LIMIT, _QUICK_EXAMPLES = 20, 16, 16
-_QUICK_GRID = (0.0, 0.1, 0.2, 0.4)
 
 
 class Overwriting(StrEnum):
@@ -238,7 +237,6 @@ def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
     measuring = {
         "limit": min(_QUICK_LIMIT, config.evaluation.limit or _QUICK_LIMIT),
         "calibration_examples": min(_QUICK_EXAMPLES, config.evaluation.calibration_examples),
-        "grid": min(_QUICK_GRID, config.evaluation.grid, key=len),
     }
     values = config.model_dump(mode="json")
     values["train"] |= {key: value for key, value in train.items() if key not in named}

@@ -63,8 +63,9 @@ class Report(dict[str, Any]):
     """What a ledger says, ready for JSON; printed it is a page of ten lines.
 
     `saved`, `prefill` and `decode` hold the shares saved in both phases and in each: of token-branches (`tokens`), of
-    MACs without and with the method's own (`core`, `net`), of all that was executed (`executed`), of `weight_bytes`.
-    `macs` go by bucket, `sites` have the share of tokens that executed each, `counts` are the raw sums behind all.
+    MACs without and with the method's own (`core`, `net`), the latter also as a share of the layers' alone (`layers`),
+    of all that was executed (`executed`), of `weight_bytes`. `macs` go by bucket, `sites` have the share of tokens that
+    executed each, `counts` are the raw sums behind all.
     """
 
     def __repr__(self) -> str:
@@ -285,6 +286,8 @@ def saved_shares(counts: Mapping[str, Any]) -> dict[str, dict[str, float | None]
     """
     names = ("dense_macs", "executed", "eligible", "weight_bytes", "dense_weight_bytes")
     sums = {phase: {name: np.sum(counts[phase][name]) for name in names} for phase in PHASES}
+    for phase in PHASES:  # the last row is the head
+        sums[phase]["layer_macs"] = np.sum(counts[phase]["dense_macs"][:-1])
     macs = {phase: np.sum(counts[phase]["macs"], axis=0) for phase in PHASES}
     parts: dict[str, tuple[Phase, ...]] = {"saved": PHASES, **{phase: (phase,) for phase in PHASES}}
     return {name: _saved(sums, np.sum([macs[one] for one in phases], axis=0), phases) for name, phases in parts.items()}
@@ -314,11 +317,13 @@ def _saved(
     def total(name: str) -> float:
         return float(sum(sums[phase][name] for phase in phases))
 
-    dense = total("dense_macs")
+    dense, layers = total("dense_macs"), total("layer_macs")
+    net = macs[_CORE].sum() + macs[_OVERHEAD].sum()
     return {
         "tokens": _saved_share(total("executed"), total("eligible")),
         "core": _saved_share(macs[_CORE].sum(), dense),
-        "net": _saved_share(macs[_CORE].sum() + macs[_OVERHEAD].sum(), dense),
+        "net": _saved_share(net, dense),
+        "layers": float((dense - net) / layers) if layers else None,
         "executed": _saved_share(macs.sum(), dense),
         "weight_bytes": _saved_share(total("weight_bytes"), total("dense_weight_bytes")),
     }

@@ -45,13 +45,9 @@ from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.store.keys import file_digest
 from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup, check_registered
 
-# The paper's levels for the two kinds of task.
-GENERATIVE_LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
-LOGLIKELIHOOD_LEVELS = (0.0, 0.15, 0.3, 0.45, 0.6)
-
 
 def find_task(name: str) -> Task:
-    """The task of that name; a stock lm-eval task gets the paper's levels and no training text.
+    """The task of that name; a stock lm-eval task has no training text.
 
     Raises:
         UsageError: Nobody knows the name (the message suggests one), it names a group of tasks, or it lacks an argument
@@ -365,7 +361,6 @@ def _describe(name: str) -> Task:
         folder=settings["yaml"].parent,
         metrics=tuple(f"{metric.rpartition('.')[2]},{name}" for metric in listed for name in filters),
         chance=math.nan,
-        levels=GENERATIVE_LEVELS if generative else LOGLIKELIHOOD_LEVELS,
         training=None,
         num_fewshot=settings.get("num_fewshot") or 0,
         data_folders=local_folders(settings),

@@ -1,146 +1,158 @@
-"""The sweep: which dial values to evaluate so that every level is between two measured points.
+"""Solves a method's dial for the levels it is judged at.
 
-Dial values are asked for as shares of saved tokens; `method.dial_for` turns them into the method's own unit. On another
-axis the saving differs: a gate of overhead `o` saves about `0.9 * tokens - o` net, so the grid must reach further.
+The dial is asked for shares of saved tokens; `method.dial_for` turns them into the method's own unit. What that saves
+on another axis, or on other text, is something else: with a vector gate 35 % of the tokens may have to be skipped to
+save 15 % of the FLOPs. So each level is looked for twice. On held-out text, which is cheap, by a few probes; then on
+the task itself, starting from there, until what was measured is as close to the level as wanted. A level of 0 is the
+dial where nothing is skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from adaptive_bench.store.evaluations import Point
 
-# Points the sweep may add to the first grid to reach the levels, and to come close to one of them on either side.
-EXTRA_POINTS, CLOSER_POINTS = 6, 2
-# Aim a little past the level: a bracket that just misses it costs another evaluation.
-_MARGIN = 0.02
-_SMALLEST_STEP = 0.02
-_SMALLEST_SLOPE = 0.05
-_END = 1e-6
-_SMALLEST_CHANGE = 1e-3  # of what is asked for, and of what is saved
+PROBES, REFINEMENTS = 6, 3  # most on held-out text, and most measurements of the task after the first, for each level
+_PROBED_CLOSELY = 0.25  # of how close a task is wanted: held-out text tells no more about it
+_SAME = 1e-3  # savings nearer to each other are one position of the dial
+_SLOPES = 0.05, 20.0  # of saving by what is asked for, that are believed
 
 
-class HasMaximum(Protocol):
-    """The part of a method the sweep needs: the largest share of token-branches its dial can skip."""
+@dataclass
+class _Search:
+    """Looks for the share to ask for at which a rising function has some value.
+
+    Attributes:
+        maximum: End of what can be asked for.
+        slope: Where one value alone is known.
+        known: Values by what was asked for.
+        has_gap: Nothing lies between the two nearest values: a dial with few positions.
+    """
+
+    level: float
+    maximum: float
+    slope: float = 1.0
+    known: dict[float, float] = field(default_factory=dict)
+    has_gap: bool = False
 
     @property
-    def max_saving(self) -> float: ...
+    def nearest(self) -> float:
+        """What was asked for where the value is nearest to the one looked for."""
+        return min(self.known, key=lambda asked: abs(self.known[asked] - self.level))
+
+    def slope_at(self, asked: float) -> float:
+        """How fast the value grows there: to the nearest value on the other side, else to any."""
+        value = self.known[asked]
+        others = [(abs(found - value), other) for other, found in self.known.items() if other != asked]
+        across = [one for one in others if (self.known[one[1]] > self.level) != (value > self.level)]
+        if not others:
+            slope = value / asked if asked > 0 else 1.0
+        else:
+            other = min(across or others)[1]
+            slope = (value - self.known[other]) / (asked - other)
+        return min(max(slope, _SLOPES[0]), _SLOPES[1])
+
+    def next(self) -> float | None:
+        """What to ask for next: on the line through the two nearest values, which lie on either side if there are such;
+        `None` where there is nothing new to ask for.
+        """
+        ordered = sorted((value, asked) for asked, value in self.known.items())
+        below = [one for one in ordered if one[0] <= self.level]
+        above = [one for one in ordered if one[0] > self.level]
+        if below and above:
+            (low, first), (high, second) = below[-1], above[0]
+            found = first + (self.level - low) / (high - low) * (second - first)
+        else:
+            (value, asked), *others = below[::-1] or above
+            slope = self.slope
+            if others and others[0][1] != asked:
+                slope = (value - others[0][0]) / (asked - others[0][1])
+            if slope < _SLOPES[0]:  # nearly nothing moves here
+                found = self.maximum if below else 0.0
+            else:
+                found = max(asked + (self.level - value) / min(slope, _SLOPES[1]), asked / 3)
+        found = round(min(max(found, 0.0), self.maximum), 6)
+        return None if any(abs(found - asked) < 1e-6 for asked in self.known) else found
+
+    def run(self, value_at: Callable[[float], float | None], first: float, close: float, most: int) -> None:
+        """Ask until a value is close, or the dial has no other one.
+
+        Args:
+            value_at: `None` where no value is known.
+            most: How often after the first.
+        """
+        asked: float | None = first
+        for number in range(most + 1):
+            if asked is None or (value := value_at(asked)) is None:
+                return
+            before = [known for known in self.known.values() if abs(known - value) < _SAME]
+            self.known[asked] = value
+            if abs(value - self.level) <= close:
+                return
+            if number and before and min(self.known.values()) <= self.level <= max(self.known.values()):
+                self.has_gap = True
+                return
+            asked = self.next()
 
 
-class HasGrid(Protocol):
-    """The part of the evaluation recipe the sweep needs."""
-
-    @property
-    def grid(self) -> Sequence[float]: ...
-
-    @property
-    def closeness(self) -> float | None: ...
-
-
-def first_savings(method: HasMaximum, levels: Sequence[float], recipe: HasGrid) -> list[float]:
-    """Shares of saved tokens to evaluate first, rising: nothing saved, then the grid as far as the dial goes.
+def probed(probe: Callable[[float], float | None], level: float, maximum: float, close: float) -> _Search:
+    """Where a level is on held-out text, found in at most `PROBES` looks.
 
     Args:
-        method: Gives the end of the dial. A method whose dial cannot move gets one point.
-        levels: Used as the grid when the recipe has none.
-        recipe: Gives the grid.
+        probe: Saving on held-out text where a share is asked for; `None` where there is no such text.
+        close: How close to the level is enough.
     """
-    wanted = (0.0, *(recipe.grid or levels))
-    return sorted({round(min(saving, method.max_saving), 6) for saving in wanted if saving >= 0})
-
-
-def next_saving(measured: Mapping[float, Point], levels: Sequence[float], axis: str, maximum: float) -> float | None:
-    """The next share of saved tokens to ask for, or `None` when more points cannot help.
-
-    Aims at the lowest level not reached yet, by a secant through the last two points: one jump to the highest level
-    would leave those in between to an interpolation over a wide gap. A level below everything measured is out of reach,
-    because the sweep starts at nothing saved. Every proposal lies at least 0.02 beyond the last one or is the dial's
-    end, so asking again and again always comes to an end. Where the last point's saving on the axis is not known
-    (the method was not timed that far, the task has no such phase), going on cannot help.
-
-    Args:
-        measured: The points so far, by the share of saved tokens that was asked for.
-        levels: Levels that should be reached.
-        axis: Name of the saving they are shares of (see `saving_name`).
-        maximum: End of the dial (`method.max_saving`).
-    """
-    if not measured or not levels or not measured[max(measured)].on(axis):
-        return None
-    measured = {asked: point for asked, point in measured.items() if point.on(axis)}
-    reached = max(point.at(axis) for point in measured.values())
-    missing = [level for level in levels if level > reached]
-    asked = sorted(measured)
-    last = asked[-1]
-    if not missing or last >= maximum - _END:
-        return None
-    if len(asked) < 2:
-        return round(maximum, 6)
-    before = asked[-2]
-    slope = (measured[last].at(axis) - measured[before].at(axis)) / (last - before)
-    if slope < _SMALLEST_SLOPE:
-        return round(maximum, 6)
-    step = (min(missing) - measured[last].at(axis)) / slope + _MARGIN
-    return round(min(maximum, last + max(step, _SMALLEST_STEP)), 6)
+    search = _Search(level, maximum)
+    search.run(probe, round(min(level, maximum), 6), close, PROBES - 1)
+    return search
 
 
 def sweep(
     measure: Callable[[float], Point],
-    method: HasMaximum,
+    probe: Callable[[float], float | None],
     levels: Sequence[float],
     axis: str,
-    recipe: HasGrid,
-    also: Iterable[float] = (),
+    maximum: float,
+    closeness: float,
 ) -> dict[float, Point]:
-    """Measure the first grid, then at most `EXTRA_POINTS` more until the highest level is reached, then for each level
-    at most twice `CLOSER_POINTS` until it has a point close by on either side, if the recipe asks for that.
+    """Measure a method at each level: where probes say the level is, then at most `REFINEMENTS` times more.
 
     Args:
-        measure: Evaluates the method at a share of saved tokens.
-        also: Shares that are measured beside the first grid.
+        measure: Evaluates the method where a share of saved tokens is asked for.
+        probe: What is saved there of held-out text, as far as that is known.
+        levels: Savings to be met.
+        axis: Name of the saving they are shares of (see `saving_name`).
+        maximum: End of the dial (`method.max_saving`).
+        closeness: How far from a level a measured saving may be.
 
     Returns:
         The measured points by the share of saved tokens that was asked for.
     """
-    first = {*first_savings(method, levels, recipe), *also}
-    measured = {saving: measure(saving) for saving in sorted(first)}
-    for _ in range(EXTRA_POINTS):
-        saving = next_saving(measured, levels, axis, method.max_saving)
-        if saving is None:
-            break
-        measured[saving] = measure(saving)
-    for level in sorted(levels) if recipe.closeness else ():
-        _come_closer(measured, measure, level, axis, recipe.closeness or 0.0)
+    measured: dict[float, Point] = {}
+
+    def saved(asked: float) -> float | None:
+        if asked not in measured:
+            measured[asked] = measure(asked)
+        return measured[asked].saved.get(axis)
+
+    for level in sorted(levels):
+        if level <= 0 or maximum <= 0:
+            saved(0.0)
+            continue
+        search = _Search(level, maximum, known=_on(measured, axis))
+        looked, first = probed(probe, level, maximum, closeness * _PROBED_CLOSELY), round(min(level, maximum), 6)
+        most = REFINEMENTS
+        if looked.known:
+            first = looked.nearest
+            search.slope = looked.slope_at(first)
+            found = saved(first)
+            if looked.has_gap and found is not None and abs(found - looked.known[first]) <= closeness:
+                most = 0
+        search.run(saved, first, closeness, most)
     return measured
 
 
-def closer_saving(measured: Mapping[float, Point], level: float, axis: str, closeness: float) -> float | None:
-    """The share of saved tokens to ask for next, so that a level is measured where it is judged: with a point on either
-    side of it, not further away than `closeness`. `None` where that is so, or the level was not reached at all.
-
-    Between two neighbours on the axis the one that is asked for lies on the line from one to the other.
-    """
-    known = sorted((point.at(axis), asked) for asked, point in measured.items() if point.on(axis))
-    below = [found for found in known if found[0] <= level + _END]
-    above = [found for found in known if found[0] >= level - _END]
-    if not below or not above:
-        return None
-    (low, asked_low), (high, asked_high) = below[-1], above[0]
-    if high - low <= _END or max(level - low, high - level) <= closeness:
-        return None
-    aim = level - closeness / 2 if level - low > closeness else level + closeness / 2
-    return round(asked_low + (aim - low) / (high - low) * (asked_high - asked_low), 6)
-
-
-def _come_closer(
-    measured: dict[float, Point], measure: Callable[[float], Point], level: float, axis: str, closeness: float
-) -> None:
-    for _ in range(2 * CLOSER_POINTS):
-        saving = closer_saving(measured, level, axis, closeness)
-        if saving is None or min(abs(saving - asked) for asked in measured) < _SMALLEST_CHANGE:
-            return
-        before = [point.at(axis) for point in measured.values() if point.on(axis)]
-        measured[saving] = point = measure(saving)
-        # A dial that has no position in between, such as a number of layers, gives what was there.
-        if not point.on(axis) or min(abs(point.at(axis) - known) for known in before) < _SMALLEST_CHANGE:
-            return
+def _on(measured: Mapping[float, Point], axis: str) -> dict[float, float]:
+    return {asked: point.at(axis) for asked, point in measured.items() if point.on(axis)}

@@ -47,6 +47,7 @@ VERSION = 2
 # Texts that are read token by token: documents they are of; tokens for which layers to leave out, and for what each
 # site costs, where what is looked for is ten times the median.
 TEXT_DOCUMENTS, SET_TOKENS, SITE_TOKENS = 32, 2048, 1024
+LEVELS = (0.05, 0.1, 0.15, 0.2, 0.25)  # of net savings, unless others are asked for
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,12 @@ class Settings:
     """What a study depends on beside the model.
 
     Attributes:
-        levels: Net savings at which headroom is read off; `None` for each task's own.
+        levels: Net savings at which headroom is read off.
         limit: Only so many documents of a task, drawn as by `evaluate`; `None` for all.
         kv: What tokens that left early leave in the layers above.
     """
 
-    levels: tuple[float, ...] | None = None
+    levels: tuple[float, ...] = LEVELS
     limit: int | None = 128
     seed: int = 0
     num_fewshot: int | None = None
@@ -97,8 +98,7 @@ class _TaskStudy:
 
     def __init__(self, subject: Subject, task: Task, settings: Settings, out: Path, reporter: Reporter) -> None:
         self._subject, self._task, self._reporter = subject, task, reporter
-        levels = settings.levels or tuple(level for level in task.levels if level > 0)
-        self._settings = replace(settings, levels=levels)
+        self._settings = settings
         self._how: dict[str, Any] = {
             "limit": settings.limit,
             "data_dir": settings.data_dir,
@@ -131,7 +131,7 @@ class _TaskStudy:
         validation: dict[tuple[int, ...], Asked] = {(): self._ask((), "validation", Asking())}
         costs = SiteCosts.from_json(self._piece("sites", lambda: self._sites().to_json()))
         online = Asked(**self._piece(f"online-{self._settings.kv}", lambda: asdict(self._online())))
-        sets = self._search(max([*(self._settings.levels or ()), online.saved]), validation)
+        sets = self._search(max([*self._settings.levels, online.saved]), validation)
         ways = [Asking()] if asked_once else [Asking(), another_asking(shots)]
         runs = self._tested(sets, ways)
         dense = interval([runs[0][0].scores], (metric.low, metric.high))
@@ -165,7 +165,7 @@ class _TaskStudy:
                 for place, skipped in enumerate(sets)
             ],
             "crossed_by": "agreement" if found.agrees else "gold",
-            "levels": [_level(found, first, online, level, metric) for level in self._settings.levels or ()],
+            "levels": [_level(found, first, online, level, metric) for level in self._settings.levels],
             "exit_oracle": {
                 "kv": self._settings.kv,
                 "online": {

@@ -166,6 +166,26 @@ class DialEvaluationRecord(Record):
         dial = self.read("dial")
         return None if dial is None else dial["max_saved_tokens"]
 
+    def probe(self, saving: float) -> dict[str, float | None] | None:
+        """What was saved of held-out text where so much was asked for, by axis: nothing where there is no such text,
+        `None` where nobody has looked yet.
+        """
+        probes = self.read("probes")
+        if probes is None or not probes["text"]:
+            return None if probes is None else {}
+        found: dict[str, float | None] | None = probes["saved"].get(f"{saving:g}")
+        return found
+
+    def add_probe(self, saving: float, saved: Mapping[str, float | None] | None) -> None:
+        """Write what `probe` is to say.
+
+        Args:
+            saved: `None` where there is no held-out text.
+        """
+        known = {} if (probes := self.read("probes")) is None else probes["saved"]
+        found = {} if saved is None else {f"{saving:g}": saved}
+        self.write("probes", {"text": saved is not None, "saved": known | found})
+
     def savings(self) -> list[float]:
         """Shares of saved tokens that measured points were asked for, rising."""
         return sorted(float(text) for text in self._listed() if self._own is None or text in self._own)

@@ -12,7 +12,7 @@ from adaptive_bench.store.evaluations import Point, Sample
 from adaptive_bench.store.measured import Documents, Measurement
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_values import document_values
-from adaptive_bench.tables.matching import Interpolation, mixes
+from adaptive_bench.tables.matching import nearest
 
 _SAME = 1e-6  # between a metric and the mean of its documents
 _ROUNDING = 1e-9  # the same, as a share of a large metric
@@ -76,10 +76,8 @@ class DocumentScores:
 
 
 def matched_scores(points: Sequence[Point], answers: Floats, levels: Sequence[float], name: str) -> list[Floats | None]:
-    """Scores [D] of one seed's documents at each level, `None` where the level was not reached.
-
-    The score at a level is a mix of the measured points (see `match`), and every document's score is the same mix:
-    the mean of the result is the matched score.
+    """Scores [D] of one seed's documents at the point that answers for each level (`matching.nearest`), `None` where
+    no point knows the saving.
 
     Args:
         points: The measured points, P of them.
@@ -88,17 +86,8 @@ def matched_scores(points: Sequence[Point], answers: Floats, levels: Sequence[fl
         name: The saving they are shares of (see `saving_name`).
     """
     savings = [point.saved.get(name) for point in points]
-    return mixed_scores(mixes([point.dial for point in points], savings, levels, name), answers)
-
-
-def mixed_scores(found: Sequence[Interpolation], answers: Floats) -> list[Floats | None]:
-    """Scores [D] of one seed's documents at what each level is read off, from those at the points [P, D]."""
-    reached = [mix.weights(len(answers)) for mix in found if mix.below]
-    if not reached:
-        return [None] * len(found)
-    # Rounding must not leave the range of what was measured.
-    mixed = iter(np.clip(np.array(reached) @ answers, answers.min(axis=0), answers.max(axis=0)))
-    return [next(mixed) if mix.below else None for mix in found]
+    places = [nearest(savings, level) for level in levels]
+    return [None if place is None else answers[place] for place in places]
 
 
 def answers_by_seed(

@@ -2,52 +2,191 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluations import Axis, MatchPhase
-from adaptive_bench.store.measured import MeasuredSweep, MeasuredTraining
+from adaptive_bench.store.evaluations import Axis, MatchPhase, saving_name
+from adaptive_bench.store.measured import KNOWN, NAMES, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.tables.comparable import Conditions
+from adaptive_bench.tables.comparison import paired_difference
+from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_scores import answers_by_seed
+from adaptive_bench.tables.document_values import is_pooled
+from adaptive_bench.tables.intervals import bounds_of, interval
 from adaptive_bench.tables.made_with import both, environments
+from adaptive_bench.tables.matching import Status, flaws, meets, nearest
 from adaptive_bench.tables.points import point_of, saved_time
-from adaptive_bench.tables.rows import About, Row, dial_warnings, table_rows
-from adaptive_bench.tables.shuffled import TOLERANCE, SeedPoints, savings_apart, with_control
+from adaptive_bench.tables.rows import SAVINGS, Row
 
-_NEAR = 0.01  # of the saving that a training aimed at
+CLAIM_TOLERANCE = 0.05  # between what a dial claims and what was skipped: more than this is said aloud
+CONTROL_TOLERANCE = 0.02  # likewise of net FLOPs, between a method and its control of shuffled decisions
 
 
 def rows_of(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhase) -> tuple[list[Row], list[str]]:
-    """Rows of one method on one task, and what is wrong with them.
+    """Rows of one method on one task, and what is wrong with them. A level is answered by the training whose target is
+    nearest to it.
 
     Args:
         sweeps: Of every seed, target, split and control; those without points are planned, and missing.
         axis, phase: What the run was matched on.
     """
-    warnings: list[str] = []
-    by_target: defaultdict[float | None, list[MeasuredSweep]] = defaultdict(list)
-    for sweep in sweeps:
-        by_target[sweep.target].append(sweep)
-    tables: dict[float | None, list[Row]] = {}
-    # Not in the order of the plan, which another one has that is made of the same records.
-    for target, of_target in sorted(by_target.items(), key=lambda one: -1.0 if one[0] is None else one[0]):
-        tests = [sweep for sweep in of_target if sweep.split == "test"]
-        own = [sweep for sweep in tests if not sweep.variant]
-        if not any(sweep.points for sweep in own):
-            continue
-        tables[target] = _rows(own)
-        if controls := [sweep for sweep in tests if sweep.variant == "shuffled"]:
-            tables[target] = _beside_control(own, controls, tables[target], warnings)
-        warnings += _dial_warnings(own, tables[target], axis, phase)
-    if len(tables) == 1:
-        return next(iter(tables.values())), warnings
-    return (_best_on_validation(by_target, tables) if tables else []), warnings
+    tests = [sweep for sweep in sweeps if sweep.split == "test"]
+    own, controls = ([one for one in tests if one.variant == variant] for variant in ("", "shuffled"))
+    if not any(sweep.points for sweep in own):
+        return [], []
+    levels = sorted({level for sweep in own for level in sweep.levels})
+    cells = [_Cell(_trained_for(level, own), _trained_for(level, controls), level, axis, phase) for level in levels]
+    metrics = next(list(sweep.points[0].scores) for sweep in own if sweep.points)
+    rows = [cell.row(metric) for metric in metrics for cell in cells]
+    return rows, [*_dial_warnings(own, axis, phase), *_control_warnings(rows)]
+
+
+def _trained_for(level: float, sweeps: Sequence[MeasuredSweep]) -> list[MeasuredSweep]:
+    """Of the sweeps with a level those of the training whose target is nearest to it."""
+    some = [sweep for sweep in sweeps if level in sweep.levels]
+    targets = {sweep.target for sweep in some if sweep.target is not None}
+    chosen = min(targets, key=lambda target: (abs(target - level), -target), default=None)
+    return [sweep for sweep in some if sweep.target == chosen]
+
+
+class _Cell:
+    """A method on a task at one level: every seed at its measured point that is nearest to the level.
+
+    Args:
+        sweeps: One a seed.
+        controls: The same with the decisions of other tokens, measured at the same dial values; maybe none.
+    """
+
+    def __init__(
+        self,
+        sweeps: Sequence[MeasuredSweep],
+        controls: Sequence[MeasuredSweep],
+        level: float,
+        axis: Axis,
+        phase: MatchPhase,
+    ) -> None:
+        self.sweeps, self.controls, self.level, self.axis, self.phase = sweeps, controls, level, axis, phase
+        self.timing = next((name for sweep in sweeps for name in sweep.curves), None) if axis == "time" else None
+        places = [nearest([self._saving(sweep, one) for one in sweep.points], level) for sweep in sweeps]
+        found = [(sweep, place) for sweep, place in zip(sweeps, places, strict=True) if place is not None]
+        self.points = {sweep.seed: sweep.points[place] for sweep, place in found}
+        self.documents = {sweep.seed: sweep.documents[place] for sweep, place in found}
+        self.savings = [self._saving(sweep, sweep.points[place]) or 0.0 for sweep, place in found]
+        self.values = self._values()
+
+    def _saving(self, sweep: MeasuredSweep, point: MeasuredPoint) -> float | None:
+        return saved_time(point, sweep.curves[self.timing]) if self.timing else point.saved(self.axis, self.phase)
+
+    def _status(self) -> Status:
+        if not self.points:
+            return "missing"
+        if len(self.points) < len(self.sweeps):
+            return "partial"
+        name = saving_name(self.axis, self.phase)
+        if any("inert" in flaws(_points(sweep), name) for sweep in self.sweeps):
+            return "inert"
+        return "ok" if all(meets(saving, self.level) for saving in self.savings) else "nearest"
+
+    def _values(self) -> dict[str, Any]:
+        """Columns that are the same for every metric."""
+        first, points = self.sweeps[0], list(self.points.values())
+        spec = MethodSpec.parse(first.method)
+        means = {name: _mean([one.saved(*known) for one in points]) for name, known in zip(NAMES, KNOWN, strict=True)}
+        claimed, executed = means["claimed"], means.get(saving_name("tokens", self.phase))
+        some = next((sweep for sweep in self.sweeps if sweep.points), None)
+        return {
+            "method": str(replace(spec, semantics="bench")),
+            "semantics": spec.semantics,
+            "task": first.task,
+            "axis": self.axis,
+            "phase": self.phase,
+            "level": self.level,
+            "saved": _mean(self.savings),
+            **({} if some is None else asdict(Conditions(**some.conditions))),
+            "documents": min((one.docs for one in points), default=0),
+            **{f"saved_{name}": means.get(name) for name in SAVINGS},
+            "claimed": claimed,
+            "claimed_minus_executed": None if claimed is None or executed is None else claimed - executed,
+            "projected_net": means.get(saving_name("projected", self.phase)),
+            "projected_shape": next((one.projected_shape for one in points if one.projected_shape), None),
+            "status": self._status(),
+            "timing": self.timing,
+            **about_training([sweep.training for sweep in self.sweeps]),
+            "eligible": first.eligible,
+            "dial": _mean([one.dial for one in points]),
+            "seconds": _mean([one.time_s for one in points]),
+            "flops_per_token": _mean([one.flops_per_token(self.phase) for one in points]),
+            "bytes_per_token": _mean([one.bytes_per_token for one in points]),
+            "made_with": both(sweep.made_with for sweep in self.sweeps),
+        }
+
+    def row(self, metric: str) -> Row:
+        """The row of a metric."""
+        row = Row(metric=metric, **self.values)
+        if not self.points:
+            return row
+        scores, known = self._scores(metric, self.points, self.documents), metric_of(metric)
+        spread = interval(scores, bounds_of(known, [scores]))
+        low, high = spread.low, spread.high
+        if is_pooled(metric) and low is not None and high is not None:
+            low, high = max(low, known.low), min(high, known.high)  # a document's value may lie outside, the metric not
+        return row.but(
+            score=fmean(one.scores[metric] for one in self.points.values()),
+            low=low,
+            high=high,
+            interval=spread.levels,
+            seed_error=spread.seed_error,
+            document_error=spread.document_error,
+            seeds=len(self.points),
+            **self._with_other_decisions(metric),
+        )
+
+    def _scores(self, metric: str, points: Mapping[int, MeasuredPoint], documents: Mapping[int, Any]) -> Floats:
+        """[S, D], of each seed; one column where the metric is no mean over documents."""
+        answers = answers_by_seed(
+            metric, {seed: [one] for seed, one in points.items()}, {seed: [one] for seed, one in documents.items()}
+        )
+        if answers:
+            return np.array([one[0] for one in answers.values()])
+        return np.array([[one.scores[metric]] for one in points.values()])
+
+    def _with_other_decisions(self, metric: str) -> dict[str, Any]:
+        """What the decisions are worth: the same model, dial values, seeds and documents, with those of other tokens.
+        Nothing where the control of a seed is missing.
+        """
+        found = {}
+        for sweep in self.controls:
+            if (own := self.points.get(sweep.seed)) is not None:
+                there = [place for place, one in enumerate(sweep.points) if one.asked == own.asked]
+                found |= {sweep.seed: (sweep.points[there[0]], sweep.documents[there[0]])} if there else {}
+        if not self.points or set(found) != set(self.points):
+            return {}
+        control = {seed: found[seed][0] for seed in self.points}
+        first = self._scores(metric, self.points, self.documents)
+        second = self._scores(metric, control, {seed: found[seed][1] for seed in self.points})
+        if first.shape != second.shape:
+            first, second = (
+                np.array([[one.scores[metric]] for one in some.values()]) for some in (self.points, control)
+            )
+        known = metric_of(metric)
+        # Where lower is better the method is better by what the control has more.
+        better, worse = (second, first) if known.better == "lower" else (first, second)
+        worth = paired_difference(better, worse, bounds_of(known, (first, second)))
+        apart = [one.savings["net"] - self.points[seed].savings["net"] for seed, one in control.items()]
+        return {
+            "shuffled_score": fmean(one.scores[metric] for one in control.values()),
+            "decisions_worth": worth.difference,
+            "decisions_low": worth.low,
+            "decisions_high": worth.high,
+            "shuffled_apart": max(apart, key=abs),
+        }
 
 
 def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
@@ -57,9 +196,9 @@ def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
     documents, documents_sha256: Their indices, and the digest of what they are (`None` in older records).
     plain_ms: By setting milliseconds that the plain model took for each new token (`TimeCurve.plain_ms`).
     points: Measured dial values, each with `asked` (share of tokens it was asked to save), `dial`, `saved` (savings by
-        name, as in `Point`), `times` (saved time by setting), and `scores` by metric: one number for each document, a
-        text of `0` and `1` where there are no others, in a pooled metric what `document_values` says. A metric that
-        samples do not make up is not there.
+        name, as in `Point`), `times` (saved time by setting), `seconds` in model calls, and `scores` by metric: one
+        number for each document, a text of `0` and `1` where there are no others, in a pooled metric what
+        `document_values` says. A metric that samples do not make up is not there.
     """
     spec, seed = MethodSpec.parse(sweep.method), sweep.seed
     tables = {
@@ -77,6 +216,7 @@ def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
                 "dial": one.dial,
                 "saved": {name: value for name, value in saved.items() if value is not None},
                 "times": {name: value for name, value in times.items() if value is not None},
+                "seconds": one.time_s,
                 "scores": {metric: _compact(table[place].tolist()) for metric, table in tables.items()},
             }
         )
@@ -107,29 +247,19 @@ def version_warnings(rows: Sequence[Row]) -> list[str]:
     ] * (len(found) > 1)
 
 
-def about_training(trainings: Sequence[MeasuredTraining]) -> About:
-    """What the trainings of a method cost, those they start from included, and what they aimed at; means over seeds."""
+def about_training(trainings: Sequence[MeasuredTraining]) -> dict[str, Any]:
+    """What the trainings of a method cost, those they start from included, and what they aimed at; means over seeds.
+    What is not known of all of them is `None`.
+    """
     costs = [cost for training in trainings if (cost := _cost(training)) is not None]
-    about = About()
-    if len(costs) == len(trainings):
-        about = About(
-            parameters_added=round(fmean(cost["parameters_added"] for cost in costs)),
-            train_tokens=round(fmean(cost["tokens"] for cost in costs)),
-            train_flops=fmean(cost["flops"] for cost in costs),
-        )
+    known = len(costs) == len(trainings)
     targets = [training.target for training in trainings if training.target is not None]
-    if targets:
-        reached = {axis: fmean(target["priced"][axis] for target in targets) for axis in targets[0]["priced"]}
-        axis, saving = targets[0]["axis"], targets[0]["saving"]
-        if targets[0].get("whole_layers"):  # a number of layers is the same on every axis
-            about["trained_without"] = fmean(target["tokens"] for target in targets)
-        else:
-            about["target_axis"] = axis
-        near = abs(reached[axis] - saving) <= _NEAR  # pricing stops close to the target; else the dial ended before it
-        about["trained_for"] = (
-            reached | {"claimed": fmean(target["tokens"] for target in targets)} | ({axis: saving} if near else {})
-        )
-    return about
+    return {
+        "parameters_added": round(fmean(cost["parameters_added"] for cost in costs)) if known else None,
+        "train_tokens": round(fmean(cost["tokens"] for cost in costs)) if known else None,
+        "train_flops": fmean(cost["flops"] for cost in costs) if known else None,
+        "target": targets[0]["saving"] if targets else None,
+    }
 
 
 def _cost(training: MeasuredTraining) -> Mapping[str, float] | None:
@@ -141,89 +271,58 @@ def _cost(training: MeasuredTraining) -> Mapping[str, float] | None:
     return None if base is None else {**cost, **{key: cost[key] + base[key] for key in ("tokens", "flops")}}
 
 
-def _rows(sweeps: Sequence[MeasuredSweep]) -> list[Row]:
-    """Rows of one spec, trained towards one target, on one task."""
-    first = sweeps[0]
-    some = next(sweep for sweep in sweeps if sweep.points)
-    rows = table_rows(
-        MethodSpec.parse(first.method),
-        first.task,
-        list(some.points[0].scores),
-        {sweep.seed: sweep.points for sweep in sweeps},
-        first.levels,
-        first.curves,
-        about_training([sweep.training for sweep in sweeps]),
-        {sweep.seed: sweep.documents for sweep in sweeps},
-        Conditions(**some.conditions),
+def _points(sweep: MeasuredSweep) -> list[Any]:
+    return [point_of(one, next(iter(one.scores)), next(iter(sweep.curves.values()), None)) for one in sweep.points]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """`None` where one of them is not known."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
+
+
+def _dial_warnings(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhase) -> list[str]:
+    """One sentence for each way in which a method's dial does not work as a dial on this axis in this phase, and one
+    if it claims what was not skipped.
+    """
+    first, name = sweeps[0], saving_name(axis, phase)
+    where = axis if phase == "all" else f"{axis} in {phase}"
+    found = {flaw for sweep in sweeps for flaw in flaws(_points(sweep), name)}
+    said = [
+        f"{first.method} on {first.task}: the dial moves nothing on the axis {where}. Does the method really skip?"
+    ] * ("inert" in found)
+    said += [f"{first.method} on {first.task}: the saving on the axis {where} does not follow the dial."] * (
+        "non-monotone" in found
     )
-    # A seed without points was not "outside" a level: it is missing.
-    partial = {} if all(sweep.points for sweep in sweeps) else {"status": "partial"}
-    made = both(sweep.made_with for sweep in sweeps)
-    return [row.but(made_with=made, eligible=first.eligible, **partial) for row in rows]
-
-
-def _by_seed(sweeps: Sequence[MeasuredSweep]) -> dict[int, SeedPoints]:
-    return {
-        sweep.seed: SeedPoints([one.asked for one in sweep.points], sweep.points, sweep.documents) for sweep in sweeps
-    }
-
-
-def _beside_control(
-    sweeps: Sequence[MeasuredSweep], controls: Sequence[MeasuredSweep], rows: Sequence[Row], warnings: list[str]
-) -> list[Row]:
-    """The rows with what the method's decisions are worth."""
-    own, other, first = _by_seed(sweeps), _by_seed(controls), sweeps[0]
-    apart = [savings_apart(own[seed], other[seed]) for seed in own if seed in other]
-    furthest = max((pair for seed in apart for pair in seed.items()), key=lambda pair: abs(pair[1]), default=(0.0, 0.0))
-    if abs(furthest[1]) > TOLERANCE:
-        warnings.append(
-            f"{first.method} on {first.task}: asked for {furthest[0]:.0%}, the same model with the decisions of other "
-            f"tokens saves {100 * furthest[1]:+.1f} points of net FLOPs beside the method's own: tokens of the "
-            f"calibration text decide unlike those of the answers, or the control's answers have another length. "
-            f"Scores are compared where both save the same."
+    points = [one for sweep in sweeps for one in sweep.points]
+    claims = [
+        (one.claimed, tokens)
+        for one in points
+        if one.claimed is not None and (tokens := one.saved("tokens", phase)) is not None
+    ]
+    claimed, skipped = max(claims, key=lambda pair: abs(pair[0] - pair[1]), default=(0.0, 0.0))
+    if abs(claimed - skipped) > CLAIM_TOLERANCE:
+        what = "token-branches" if phase == "all" else f"token-branches of {phase}"
+        said.append(
+            f"{first.method} on {first.task}: where the dial claims to skip {claimed:.1%} of the {what}, {skipped:.1%} "
+            f"were skipped. Tables are matched on what was measured, unless on the axis `claimed`."
         )
-    return with_control(rows, own, other, first.curves)
-
-
-def _dial_warnings(sweeps: Sequence[MeasuredSweep], rows: Sequence[Row], axis: Axis, phase: MatchPhase) -> list[str]:
-    first, some = sweeps[0], next(sweep for sweep in sweeps if sweep.points)
-    curve = next(iter(first.curves.values())) if axis == "time" else None
-    measured = {sweep.seed: sweep.points for sweep in sweeps}
-    metric = next(iter(some.points[0].scores))
-    said = dial_warnings(MethodSpec.parse(first.method), first.task, metric, measured, axis, curve, phase)
-    if not any(row.phase == phase for row in rows):
-        said.append(f"{first.task}: no token was fed one by one, so that there is no table by {phase}.")
+    if points and all(one.saved(axis, phase) is None for one in points) and axis != "time":
+        said.append(f"{first.task}: nothing is known of {where}, so that there is no table by it.")
     return said
 
 
-def _best_on_validation(
-    by_target: Mapping[float | None, Sequence[MeasuredSweep]], tables: Mapping[float | None, Sequence[Row]]
-) -> list[Row]:
-    """Of several targets, for each level the rows of the one that scores best there on validation documents; of those
-    that score alike the first of `tables`.
-    """
-    validated: dict[float | None, dict[_Place, float]] = {}
-    for target in tables:
-        sweeps = [sweep for sweep in by_target[target] if sweep.split == "validation"]
-        rows = _rows(sweeps) if any(sweep.points for sweep in sweeps) else []
-        validated[target] = {_place(row): row.score for row in rows if row.score is not None}
-    tested = {target: {_place(row): row for row in rows} for target, rows in tables.items()}
-    chosen = []
-    for place in dict.fromkeys(place for rows in tested.values() for place in rows):
-        sign = -1.0 if metric_of(place[0]).better == "lower" else 1.0
-        scores = {target: sign * found[place] for target, found in validated.items() if place in found}
-        known = [target for target, rows in tested.items() if place in rows]
-        best = max((target for target in known if target in scores), key=scores.__getitem__, default=known[0])
-        chosen.append(tested[best][place].but(target=best))
-    return chosen
-
-
-_Place = tuple[str, str, str, float, str | None]
-
-
-def _place(row: Row) -> _Place:
-    """Where a row stands in the tables of its method and task."""
-    return row.metric, row.axis, row.phase, row.level, row.timing
+def _control_warnings(rows: Sequence[Row]) -> list[str]:
+    """Where a method and its control of shuffled decisions do not save the same at one dial value."""
+    apart = [row for row in rows if row.shuffled_apart is not None and abs(row.shuffled_apart) > CONTROL_TOLERANCE]
+    if not apart:
+        return []
+    row = max(apart, key=lambda one: abs(one.shuffled_apart or 0.0))
+    return [
+        f"{row.method} on {row.task}: at {row.level:.0%} the same model with the decisions of other tokens saves "
+        f"{100 * (row.shuffled_apart or 0.0):+.1f} points of net FLOPs beside the method's own: tokens of the "
+        f"calibration text decide unlike those of the answers, or the control's answers have another length."
+    ]
 
 
 def _compact(values: Sequence[float]) -> str | list[float]:

@@ -53,14 +53,15 @@ def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: fl
         model: Before its training.
         batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
         saving: Share of the dense model's compute.
-        axis: `tokens`, `core` or `net`.
+        axis: `layers`, `net`, `core` or `tokens`.
     """
     end = model.method.max_saving
     was_training = model.training
     model.eval()
     try:
         model.prepare_training(batches)
-        asked = min(end, saving if axis == "tokens" else saving + _FIRST_STEP)
+        # A number of layers saves its share of the layers, as of the tokens.
+        asked = min(end, saving if axis in ("tokens", "layers") else saving + _FIRST_STEP)
         points = [_measure(model, batches, 0.0), _measure(model, batches, asked)]
         while len(points) < _MAX_POINTS:
             priced = points[-1][axis]

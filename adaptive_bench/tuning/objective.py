@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from statistics import fmean
 from typing import Literal
 
+from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.metric import metric_of
 from adaptive_bench.store.evaluations import Point
-from adaptive_bench.tables.matching import match
 
-_STEP = 0.001  # how finely the largest saving is looked for, a share of the dense model's compute
+REACHED = 0.02  # a saving smaller by more than this is not the one that was asked for
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Objective:
     that is not reached counts as score 0, of those as minus infinity.
 
     Attributes:
-        kind: `area`: mean score over the range from the lowest to the highest level of the run. `score`: the score at
-            the saving `at`, and `target`: at the one that a method is trained towards. `largest`: the largest saving
-            that keeps the share `at` of the dense model's score.
+        kind: `area`: mean score over the levels of the run. `score`: the score at the saving `at`, and `target`: at the
+            one that a method is trained towards. `largest`: the largest measured saving that keeps the share `at` of
+            the dense model's score.
     """
 
     kind: Literal["area", "score", "target", "largest"]
@@ -62,9 +62,13 @@ class Objective:
         """Whether it compares with the dense model, trained alike."""
         return self.kind == "largest"
 
-    def levels(self, levels: Sequence[float]) -> tuple[float, ...]:
-        """The savings a sweep has to reach for it, given those of the run."""
-        return tuple(sorted({*levels, self.at})) if self.kind == "score" else tuple(levels)
+    def config(self, config: RunConfig) -> RunConfig:
+        """The run with the levels that trials are compared at."""
+        if self.kind == "score":
+            return config.model_copy(update={"levels": (self.at,)})
+        if self.kind == "target" and config.train.target is not None:
+            return config.model_copy(update={"levels": (config.train.target,)})
+        return config
 
     def check(self, metrics: Iterable[str]) -> None:
         """Refuse metrics of tasks that it cannot take the mean of.
@@ -87,31 +91,26 @@ class Objective:
 
         Args:
             points: What was measured.
-            levels: Levels of the run.
+            levels: Of the sweep.
             name: The saving that is matched on, see `saving_name`.
             metric: Headline metric of the task.
             dense: Score of the dense model, where it is needed.
         """
         sign, worst = (-1.0, -math.inf) if metric_of(metric).better == "lower" else (1.0, 0.0)
-
-        def scores_at(savings: Sequence[float]) -> list[float]:
-            return [worst if one.score is None else sign * one.score for one in match(points, savings, name)]
-
-        if self.kind == "score":
-            return scores_at([self.at])[0]
-        if self.kind == "area":
-            scores = scores_at(levels)
-            if len(levels) == 1:
-                return scores[0]
-            pieces = zip(pairwise(levels), pairwise(scores), strict=True)
-            area = sum((high - low) * (first + last) / 2 for (low, high), (first, last) in pieces)
-            return area / (levels[-1] - levels[0])
+        if self.kind != "largest":
+            found = [nearest(points, level, name) for level in levels]
+            return fmean(worst if place is None else sign * points[place].score for place in found)
         assert dense is not None
-        top = max((point.at(name) for point in points if point.on(name)), default=0.0)
-        savings = [number * _STEP for number in range(int(max(top, 0.0) / _STEP) + 1)]
         kept = (
-            at_level.level
-            for at_level in match(points, savings, name)
-            if at_level.score is not None and (metric_of(metric).retention(at_level.score, dense) or 0.0) >= self.at
+            point.at(name)
+            for point in points
+            if point.on(name) and (metric_of(metric).retention(point.score, dense) or 0.0) >= self.at
         )
-        return max(kept, default=0.0)
+        return max((0.0, *kept))
+
+
+def nearest(points: Sequence[Point], level: float, name: str) -> int | None:
+    """Place of the measured point nearest to a level; `None` where even that saves less than was asked for."""
+    known = [(abs(point.at(name) - level), place) for place, point in enumerate(points) if point.on(name)]
+    place = min(known, default=(0.0, None))[1]
+    return None if place is None or 0 < level > points[place].at(name) + REACHED else place

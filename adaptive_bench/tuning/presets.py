@@ -19,12 +19,13 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.metric import metric_of
+from adaptive_bench.runs.planning.training_targets import levels_of
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import saving_name
-from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed, matched_scores
+from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed
 from adaptive_bench.tables.doubling import Doubling, doubling, enough_steps
-from adaptive_bench.tuning.objective import Objective
+from adaptive_bench.tuning.objective import Objective, nearest
 from adaptive_bench.tuning.search import Measuring, Proposal, Search, points_of
 from adaptive_bench.tuning.space import METHOD_RATE, STEPS
 from adaptive_bench.validation import LARGEST_RATE
@@ -100,7 +101,8 @@ def _said_of_rates(searches: Sequence[Search], measuring: Measuring) -> list[str
             over = f"{float(second.values[METHOD_RATE]):g}"
             line += f" is ahead of {over} by {lead:.4f}, {seeds} seed{'s' * (seeds > 1)}"
         if search in measuring.levels:
-            line += f", at {100 * measuring.levels[search]:.4g} % saved"
+            at = " and ".join(f"{100 * level:.4g}" for level in measuring.levels[search].values())
+            line += f", at {at} % saved"
         if _edge(search) is not None:
             line += "; it is at the edge of what was tried, a better one may lie beyond"
         lines.append(line + ".")
@@ -109,13 +111,12 @@ def _said_of_rates(searches: Sequence[Search], measuring: Measuring) -> list[str
 
 
 def _for_steps(config: RunConfig, objective: Objective) -> RunConfig:
-    for name in config.tasks:
-        levels = config.levels or find_task(name).levels
-        if objective.kind != "score" or not any(abs(objective.at - level) <= 1e-9 for level in levels):
-            raise UsageError(
-                f"Steps are compared at a level that {name} is measured at ({', '.join(map(str, levels))}), got "
-                f"{objective}. Give --objective score@LEVEL."
-            )
+    levels = levels_of(objective.config(config))
+    if objective.kind not in ("area", "score") or len(levels) > 1:
+        raise UsageError(
+            f"Steps are compared at one level, got {objective} and {', '.join(f'{level:g}' for level in levels)}. Give "
+            f"--levels one, or --objective score@LEVEL."
+        )
     methods = tuple(text for text in config.methods if method_class(training_spec(MethodSpec.parse(text))).trains)
     if not methods:
         raise UsageError(f"Steps are compared of methods that are trained, got {', '.join(config.methods)}. Add one.")
@@ -133,7 +134,7 @@ def _said_of_steps(searches: Sequence[Search], measuring: Measuring) -> list[str
         for trial in search.complete:
             sweeps = search.begun[trial.number].measured
             for task in dict.fromkeys(sweep.task for sweep in sweeps):
-                found = _documents([sweep for sweep in sweeps if sweep.task == task], measuring.objective.at)
+                found = _documents([sweep for sweep in sweeps if sweep.task == task])
                 if found is not None:
                     scores[int(trial.values[STEPS]), task][trial.method] = found
     steps = sorted({number for number, _ in scores})
@@ -161,8 +162,8 @@ def _doubled(steps: int, tasks: Sequence[Doubling]) -> str:
     return f"After {steps} steps tests tell {apart} of {pairs} pairs apart; at {2 * steps} {what}.{also}"
 
 
-def _documents(sweeps: Sequence[DialEvaluation], level: float) -> DocumentScores | None:
-    """What every document scores at a level; `None` where it is not reached or only means are known."""
+def _documents(sweeps: Sequence[DialEvaluation]) -> DocumentScores | None:
+    """What every document scores at the level; `None` where it is not reached or only means are known."""
     points = {sweep.training.seed: list((sweep.finished() or {}).values()) for sweep in sweeps}
     samples = {
         sweep.training.seed: [sweep.record.samples(asked) for asked in sweep.finished() or {}] for sweep in sweeps
@@ -172,14 +173,14 @@ def _documents(sweeps: Sequence[DialEvaluation], level: float) -> DocumentScores
     for sweep in sweeps:
         seed, axis = sweep.training.seed, saving_name(sweep.config.match_on, sweep.config.match_phase)
         if seed in answers:
-            (values,) = matched_scores(points_of(sweep), answers[seed], [level], axis)
-            if values is not None:
+            place = nearest(points_of(sweep), sweep.levels[-1], axis)
+            if place is not None:
                 documents = sorted(sample.doc for sample in samples[seed][0])
-                by_seed[seed] = dict(zip(documents, values.tolist(), strict=True))
+                by_seed[seed] = dict(zip(documents, answers[seed][place].tolist(), strict=True))
     return DocumentScores.of(by_seed) if by_seed else None
 
 
 PRESETS = {
     "rates": Preset("score@target", METHOD_RATE, _rate_range, _said_of_rates, _rate_points, _beyond),
-    "steps": Preset("score@0.15", STEPS, _step_range, _said_of_steps, checked=_for_steps),
+    "steps": Preset("area", STEPS, _step_range, _said_of_steps, checked=_for_steps),
 }

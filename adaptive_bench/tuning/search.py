@@ -21,16 +21,15 @@ from optuna.trial import TrialState
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.planning.plan import Plan, plan
+from adaptive_bench.runs.planning.training_targets import levels_of
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.runs.work.carry_out import carry_out
 from adaptive_bench.store.evaluations import Point, saving_name
-from adaptive_bench.tables.matching import largest_saving, match
 from adaptive_bench.tables.points import point_of
-from adaptive_bench.tuning.objective import Objective
+from adaptive_bench.tuning.objective import REACHED, Objective, nearest
 from adaptive_bench.tuning.result import EVALUATION, TRAINING, TrialResult
 from adaptive_bench.tuning.space import METHOD_RATE, Space, Values, recipe_values
 
@@ -185,15 +184,16 @@ class Measuring:
         jobs: Processes to use; see `carry_out`.
 
     Attributes:
-        levels: By method the saving at which its trials are compared where the objective is `score@target`: what they
-            are trained towards; where one of the first of them does not get there on some task, the largest level of
-            the tables that all of those get beyond (of none, the largest saving that all of them reach). At the end of
-            a dial nothing is left for what was trained to decide.
+        levels: By method, and by what its trials are trained towards, the saving at which they are compared where the
+            objective is `score@target`: what they are trained towards; where one of the first of them does not get
+            there on some task, the largest level of the run that all of those get beyond (of none, the largest saving
+            that all of them reach). At the end of a dial nothing is left for what was trained to decide.
     """
 
     def __init__(self, objective: Objective, config: RunConfig, reporter: Reporter, jobs: int | None = None) -> None:
-        self.objective, self.config, self.reporter, self.jobs = objective, config, reporter, jobs
-        self.levels: dict[Search, float] = {}
+        self.objective, self.config, self.reporter, self.jobs = objective, objective.config(config), reporter, jobs
+        self.levels: dict[Search, dict[float, float]] = {}
+        self._of_run = levels_of(config)
         self._dense: dict[tuple[int, str], float] = {}
 
     def do(self, trials: Sequence[Trial]) -> None:
@@ -211,10 +211,14 @@ class Measuring:
             }
             failures = self._carry_out([(plans[trial], sweeps) for trial, sweeps in wanted.items()])
             wanted = {trial: sweeps for trial, sweeps in wanted.items() if self._is_measured(trial, sweeps, failures)}
-            self._settle_levels(wanted)
+            if self._settle_levels(wanted):  # somebody is compared at another saving than was measured
+                plans = {trial: self._settled(trial, whole) for trial, whole in plans.items()}
+                wanted = {trial: [one for one in plans[trial].sweeps if one.training.seed in seeds] for trial in wanted}
+                failures = self._carry_out([(plans[trial], sweeps) for trial, sweeps in wanted.items()])
+                wanted = {trial: some for trial, some in wanted.items() if self._is_measured(trial, some, failures)}
             for trial, sweeps in wanted.items():
                 trial.measured += sweeps
-                trial.scores += [self._value(sweep, trial.search) for sweep in sweeps]
+                trial.scores += [self._value(sweep) for sweep in sweeps]
                 value = fmean(trial.scores)
                 trial.asked.report(value, number)
                 if number == len(turns):
@@ -229,7 +233,14 @@ class Measuring:
         except UsageError as error:  # of these values: the study itself was checked
             trial.end(TrialState.FAIL, reason=str(error))
             return None
-        sweeps = (replace(sweep, levels=self.objective.levels(sweep.levels)) for sweep in whole.sweeps)
+        return self._settled(trial, whole)
+
+    def _settled(self, trial: Trial, whole: Plan) -> Plan:
+        """The plan of a trial with the savings at which trials of its method are compared."""
+        if self.objective.kind != "target":
+            return whole
+        known = self.levels.get(trial.search, {})
+        sweeps = (replace(one, levels=(known.get(_target(one), _target(one)),)) for one in whole.sweeps)
         return replace(whole, sweeps=tuple(sweeps))
 
     def _carry_out(self, wanted: Sequence[tuple[Plan, Sequence[DialEvaluation]]]) -> list[Failure]:
@@ -255,23 +266,28 @@ class Measuring:
             trial.end(TrialState.FAIL, reason="; ".join(own) or f"{missing[0]} was not finished.")
         return not missing
 
-    def _settle_levels(self, measured: Mapping[Trial, Sequence[DialEvaluation]]) -> None:
-        """The levels of methods whose first trials these are; later ones do not move it."""
+    def _settle_levels(self, measured: Mapping[Trial, Sequence[DialEvaluation]]) -> bool:
+        """Find the savings that trials are compared at, of methods whose first trials these are; later ones do not move
+        them. Says whether one of them is other than what was trained towards.
+        """
         if self.objective.kind != "target":
-            return
-        shared = set.intersection(*({*(self.config.levels or find_task(name).levels)} for name in self.config.tasks))
-        for search in {trial.search: None for trial in measured}:
-            if search not in self.levels:
-                sweeps = [sweep for trial, some in measured.items() if trial.search is search for sweep in some]
-                target = min(float(sweep.training.content["target"]["saving"]) for sweep in sweeps)
-                reached = min(largest_saving(points_of(sweep), _axis(sweep)) for sweep in sweeps)
-                below = max((level for level in shared if 0 < level < reached), default=reached)
-                self.levels[search] = target if reached >= target else below
+            return False
+        moved = False
+        for search in {trial.search: None for trial in measured if trial.search not in self.levels}:
+            by_target: defaultdict[float, list[float]] = defaultdict(list)
+            for sweep in (sweep for trial, some in measured.items() if trial.search is search for sweep in some):
+                known = [point.at(_axis(sweep)) for point in points_of(sweep) if point.on(_axis(sweep))]
+                by_target[_target(sweep)].append(max(known, default=0.0))
+            self.levels[search] = {}
+            for target, reached in by_target.items():
+                below = max((level for level in self._of_run if 0 < level < min(reached)), default=min(reached))
+                self.levels[search][target] = target if min(reached) >= target - REACHED else below
+                moved |= self.levels[search][target] != target
+        return moved
 
-    def _value(self, sweep: DialEvaluation, search: Search) -> float:
-        objective = replace(self.objective, kind="score", at=self.levels[search]) if self.levels else self.objective
-        dense = self._dense_score(sweep) if objective.needs_dense else None
-        return objective.value(points_of(sweep), sweep.levels, _axis(sweep), sweep.metric, dense)
+    def _value(self, sweep: DialEvaluation) -> float:
+        dense = self._dense_score(sweep) if self.objective.needs_dense else None
+        return self.objective.value(points_of(sweep), sweep.levels, _axis(sweep), sweep.metric, dense)
 
     def _dense_score(self, sweep: DialEvaluation) -> float:
         """Score of the dense model that was trained with the same recipe and seed."""
@@ -290,9 +306,9 @@ class Measuring:
         curve: dict[str, list[float | None]] = {}
         for task in dict.fromkeys(sweep.task for sweep in trial.measured):
             of_task = [sweep for sweep in trial.measured if sweep.task == task]
-            matched = [match(points_of(sweep), sweep.levels, _axis(sweep)) for sweep in of_task]
-            by_level = ([one.score for one in at] for at in zip(*matched, strict=True))
-            curve[task] = [None if None in scores else fmean(one or 0.0 for one in scores) for scores in by_level]
+            levels = sorted({level for sweep in of_task for level in sweep.levels})
+            scores = {level: [_score(one, level) for one in of_task if level in one.levels] for level in levels}
+            curve[task] = [None if None in some else fmean(one or 0.0 for one in some) for some in scores.values()]
         state = TrialState.PRUNED if pruned else TrialState.COMPLETE
         trial.end(state, value, reason=pruned, curve=curve, seconds=_seconds(trial.measured))
 
@@ -300,6 +316,17 @@ class Measuring:
 def points_of(sweep: DialEvaluation) -> list[Point]:
     """The measured points of a finished sweep."""
     return [point_of(one, sweep.metric, sweep.matched_curve) for one in (sweep.finished() or {}).values()]
+
+
+def _score(sweep: DialEvaluation, level: float) -> float | None:
+    points = points_of(sweep)
+    place = nearest(points, level, _axis(sweep))
+    return None if place is None else points[place].score
+
+
+def _target(sweep: DialEvaluation) -> float:
+    """What its training is trained towards."""
+    return float(sweep.training.content["target"]["saving"])
 
 
 def _axis(sweep: DialEvaluation) -> str:

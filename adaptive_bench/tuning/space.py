@@ -19,7 +19,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import SearchRange, config_of, method_class, training_spec
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.checks.model import examine, model_facts
-from adaptive_bench.runs.planning.training_targets import TrainingTargets
+from adaptive_bench.runs.planning.training_targets import rate_of
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import canonical
 from adaptive_bench.validation import rule_of
@@ -131,7 +131,7 @@ class Space:
         """What tells the trial of some values from others: the method on this model, and its recipe."""
         config = self.config_with(values, config)
         spec = MethodSpec.parse(config.methods[0])
-        rate = TrainingTargets("net", (), {}, config.train.method_learning_rates).rate(training_spec(spec))
+        rate = rate_of(training_spec(spec), config.train.method_learning_rates)
         layers = int(model_facts(config.model).empty.config.num_hidden_layers)
         recipe = config.train.model_dump(mode="json", exclude={"method_learning_rates"})
         return canonical([config_of(spec).on_model(layers), rate, recipe])
@@ -163,7 +163,7 @@ class Space:
         """
         spec = self.spec_with(values)
         rates = dict(config.train.method_learning_rates)
-        known = TrainingTargets("net", (), {}, rates).rate(training_spec(self.spec))
+        known = rate_of(training_spec(self.spec), rates)
         rate = float(values[METHOD_RATE]) if METHOD_RATE in values else known
         if rate is not None:
             rates[str(training_spec(spec))] = rate

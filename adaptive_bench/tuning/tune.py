@@ -19,6 +19,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.planning.training_targets import levels_of
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
@@ -50,7 +51,7 @@ def tune(
     measured for them.
 
     Args:
-        config: Its methods are tuned with its recipe; one target.
+        config: Its methods are tuned with its recipe.
         objective: By default `area`, or that of the preset.
         trials: For each method, the one with its defaults included; of a preset what its grid has.
         params: `NAME=RANGE`; without any, each method's own search space.
@@ -65,8 +66,6 @@ def tune(
             another one.
     """
     spawn.check_main()
-    if config.train.target is not None and len(config.train.target) > 1:
-        raise UsageError(f"Trials are compared at one target, got train.target={list(config.train.target)}. Give one.")
     asks = None if preset is None else PRESETS[preset]
     objective = objective or Objective.parse("area" if asks is None else asks.objective)
     objective.check(find_task(task).metrics[0] for task in config.tasks)
@@ -162,13 +161,13 @@ def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]
     """What a study is: what it searches, for what, and with which recipe."""
     searched = {str(space.spec): {name: str(search) for name, search in space.ranges.items()} for space in spaces}
     recipe = config.model_dump(mode="json", include=set(_RECIPE))
-    levels = {name: list(objective.levels(config.levels or find_task(name).levels)) for name in config.tasks}
+    levels = levels_of(objective.config(config))
     return {
         "schema": SCHEMA,
         "objective": str(objective),
         "documents": "validation",
         "space": searched,
-        "levels": levels,
+        "levels": {name: list(levels) for name in config.tasks},
         "recipe": recipe | ({"chat_template": True} if config.chat_template else {}),
     }
 

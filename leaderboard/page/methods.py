@@ -17,10 +17,9 @@ from ..links import Links
 from ..method_text import described
 from ..plain import plain
 from ..provenance import records_of
-from ..rows import spec_of
+from ..row import spec_of
 from ..samples import collected, of_entry
-from ..tables import NONE
-from .ranked import shown_first
+from ..texts import level_text, long
 
 FOLDER = "methods"
 STYLE = "board.css"
@@ -35,17 +34,16 @@ def page_of(label: str) -> str:
     return f"{FOLDER}/{method_name(label)}.html"
 
 
-def method_pages(board: Board, parts: Sequence[Any], axis: str, phase: str, links: Links) -> dict[str, str]:
+def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, str]:
     """The pages by name of file, and their style.
 
     Args:
-        parts: Of each model and recipe the `group`, `ranked`, `tables`, `methods` and `runs` of the board's page: the
-            pages have the same texts.
+        parts: Of each model and recipe the `group`, `standings` and `runs` of the board's page.
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     environment.filters["coded"] = _coded
     template = environment.from_string(_source("method.html"))
-    names = dict.fromkeys(method_name(one["label"]) for part in parts for one in part.methods)
+    names = dict.fromkeys(method_name(row.label) for part in parts for row in part.group.board.rows)
     samples = [(part.group.name, _samples(part.group.board)) for part in parts] if names else []
     found = {}
     for name in names:
@@ -57,13 +55,12 @@ def method_pages(board: Board, parts: Sequence[Any], axis: str, phase: str, link
             links=links,
             code=links.of_file(f"methods/{about.file}") if about.own else "",
             manual=links.of_manual(f"methods/{name}") if about.own else "",
-            standings=[one for part in parts if (one := _standing(part, name, axis, phase)) is not None],
+            standings=[one for part in parts for one in _stands(part, name)],
             executed=[one for where, some in samples for one in _executed(where, some, name)],
             answers=[one for where, some in samples for one in _answers(where, some, name)],
             curves=list(_curves(records, name)),
             entries=list(_entries(board, name)),
             style=STYLE,
-            missing=NONE,
             version=version("adaptive-bench"),
         )
     return found | ({f"{FOLDER}/{STYLE}": _source(STYLE)} if found else {})
@@ -76,30 +73,14 @@ def _coded(text: str) -> Markup:
     )
 
 
-def _standing(part: Any, name: str, axis: str, phase: str) -> dict[str, Any] | None:
-    """Where the method and its variants stand on one model: rank and scores as the board shows them first, and scores
-    at all levels.
-    """
-    first = shown_first(part.ranked, axis, phase)
-    lines = [] if first is None else [line for line in first["lines"] if method_name(line["label"]) == name]
-    tables = []
-    for table in part.tables:
-        if table["headline"] and (table["axis"], table["phase"]) == (axis, phase):
-            rows = [row for row in table["rows"] if method_name(row["method"]) == name]
-            if rows:
-                tables.append({key: table[key] for key in ("title", "levels")} | {"rows": rows})
-    if first is None or not (lines or tables):
-        return None
-    states = {one["label"]: one["state"] for one in part.methods}
-    return {
-        "name": part.group.name,
-        "key": part.group.key,
-        "level": first["level"],
-        "compared": first["compared"],
-        "lines": [line | {"state": states[line["label"]]} for line in lines],
-        "of": sum(not line["control"] and bool(line["rank"]) for line in first["lines"]),
-        "tables": tables,
-    }
+def _stands(part: Any, name: str) -> Iterator[dict[str, Any]]:
+    """Where the method and its variants stand on one model, at every level that one of them was measured at."""
+    for standing in part.standings:
+        header, lines = long(standing)
+        own = [texts for line, texts in zip(standing.lines, lines, strict=True) if method_name(line.label) == name]
+        if own:
+            about = {"key": part.group.key, "name": part.group.name, "level": level_text(standing)}
+            yield about | {"header": header, "lines": own, "of": len(standing.ranked)}
 
 
 def _samples(board: Board) -> list[Mapping[str, Any]]:

@@ -17,7 +17,6 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.task import Example, ExampleRequest, Task
 
 from ..template import (
-    LOGLIKELIHOOD_LEVELS,
     PROMPT,
     SHARED_FILES,
     TRACES_FIELD,
@@ -160,7 +159,6 @@ CSQA_LL = Task(
     folder=Path(__file__).parent,
     metrics=("acc,none",),
     chance=0.2,
-    levels=LOGLIKELIHOOD_LEVELS,
     training=direct,
     validation_split="validation",
     data_folders=QUESTIONS.folders,

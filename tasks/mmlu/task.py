@@ -7,7 +7,7 @@ from pathlib import Path
 from adaptive_bench.data import Source
 from adaptive_bench.task import Task
 
-from ..template import LOGLIKELIHOOD_LEVELS, generative, right_one, with_options
+from ..template import generative, right_one, with_options
 
 SOURCE = Source(
     "cais/mmlu",
@@ -25,7 +25,6 @@ def _scored(name: str, description: str) -> Task:
         folder=Path(__file__).parent,
         metrics=("acc,none",),
         chance=0.25,
-        levels=LOGLIKELIHOOD_LEVELS,
         training=None,
         validation_split="validation",
         data_folders=SOURCE.folders,

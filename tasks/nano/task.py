@@ -15,8 +15,6 @@ from .questions import OPTIONS, make_math_problem, make_question
 from .stories import Story, make_story
 
 _FOLDER = Path(__file__).parent
-_GENERATIVE_LEVELS = (0.0, 0.05, 0.10, 0.15, 0.20, 0.25)
-_LOGLIKELIHOOD_LEVELS = (0.0, 0.15, 0.30, 0.45, 0.60)
 
 
 def _training(
@@ -35,7 +33,6 @@ NANO_MATH = Task(
     folder=_FOLDER,
     metrics=METRICS,
     chance=0.0,
-    levels=_GENERATIVE_LEVELS,
     training=_training(make_math_problem, Item.reasoned),
     data_folders=(),
     mixed=True,
@@ -47,7 +44,6 @@ NANO_QA = Task(
     folder=_FOLDER,
     metrics=METRICS,
     chance=0.0,
-    levels=_GENERATIVE_LEVELS,
     training=_training(make_question, Item.reasoned),
     data_folders=(),
     mixed=True,
@@ -59,7 +55,6 @@ NANO_QA_LL = Task(
     folder=_FOLDER,
     metrics=("acc,none",),
     chance=1 / OPTIONS,
-    levels=_LOGLIKELIHOOD_LEVELS,
     training=_training(make_question, Item.stated),
     data_folders=(),
     mixed=True,
@@ -71,7 +66,6 @@ NANO_TEXT = Task(
     folder=_FOLDER,
     metrics=("bits_per_byte,none",),
     chance=8.0,
-    levels=_GENERATIVE_LEVELS,
     training=_training(make_story, Story.told),
     data_folders=(),
     mixed=True,

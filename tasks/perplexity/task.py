@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from adaptive_bench.data import draw, harness_splits, held_out
 from adaptive_bench.task import Example, ExampleRequest, OpenTask, Task
 
-from ..template import LOGLIKELIHOOD_LEVELS
 from .texts import chosen_on, folders, local_path, tested, text_files, trained_on
 
 if TYPE_CHECKING:
@@ -59,7 +58,6 @@ def make(argument: str) -> Task:
         folder=Path(__file__).parent,
         metrics=("bits_per_byte,none", "byte_perplexity,none", "word_perplexity,none"),
         chance=math.nan,
-        levels=LOGLIKELIHOOD_LEVELS,
         training=None if path is not None else partial(corpus, argument),
         data_folders=folders(argument),
         source=argument,

@@ -9,8 +9,6 @@ from typing import Any
 from adaptive_bench.data import Source
 from adaptive_bench.task import Task
 
-from ..template import LOGLIKELIHOOD_LEVELS
-
 
 def _stock(name: str, folder: str, source: Source, *, harness_name: str = "", **fields: Any) -> Task:
     spec = find_spec("lm_eval")
@@ -19,7 +17,6 @@ def _stock(name: str, folder: str, source: Source, *, harness_name: str = "", **
         name=name,
         kind="loglikelihood",
         folder=Path(spec.origin).parent / "tasks" / folder,
-        levels=LOGLIKELIHOOD_LEVELS,
         training=None,
         data_folders=source.folders,
         source=str(source),

@@ -11,8 +11,6 @@ from pathlib import Path
 from adaptive_bench.data import Row, Source, draw, read_rows
 from adaptive_bench.task import Example, ExampleRequest, Task
 
-from ..template import GENERATIVE_LEVELS
-
 SOURCE = Source(
     "wmt/wmt16",
     configuration="ro-en",
@@ -40,7 +38,6 @@ WMT16_EN_RO = Task(
     folder=Path(__file__).parent,
     metrics=("bleu,none", "chrf,none"),
     chance=0.0,
-    levels=GENERATIVE_LEVELS,
     training=training,
     validation_split="validation",
     data_folders=SOURCE.folders,

@@ -25,12 +25,12 @@ def dry_run(command, monkeypatch):
 
 def test_any_key_can_be_set(dry_run):
     config = dry_run(
-        "--set train.batch_size=8 --set 'evaluation.grid=[0, 0.3, 0.1]' --set match_on=core --set seeds=2,3 "
+        "--set train.batch_size=8 --set 'levels=[0, 0.3, 0.1]' --set match_on=core --set seeds=2,3 "
         "--set train.method_learning_rates.gateskip[shape=scalar,b=0.5]=0.1 --set train.lora.rank=4 --limit 5 "
         "--set 'evaluation={calibration: pooled}'"
     )
     nano = load_config("nano")
-    assert (config.train.batch_size, config.evaluation.grid, config.match_on) == (8, (0.0, 0.1, 0.3), "core")
+    assert (config.train.batch_size, config.levels, config.match_on) == (8, (0.0, 0.1, 0.3), "core")
     rates = {"gateskip[shape=scalar,b=0.5]": 0.1}
     assert config.train.method_learning_rates == nano.train.method_learning_rates | rates
     assert config.seeds == (2, 3) and config.train.lora is not None and config.train.lora.rank == 4

@@ -43,7 +43,11 @@ class Runs:
         reporter.line("training gateskip")
         if self.error:
             raise self.error
-        changes = ({}, {"axis": "tokens", "score": 0.7}, {"phase": "decode", "score": 0.5})
+        changes = (
+            {"axis": "layers"},
+            {"axis": "tokens", "score": 0.7},
+            {"axis": "layers", "phase": "decode", "score": 0.5},
+        )
         return SimpleNamespace(
             rows=[ROW | change for change in changes],
             folder=config.out / "first",
@@ -117,7 +121,7 @@ def test_quick_is_smaller_in_everything_but_what_is_named_or_smaller_already(com
     command("run --quick --limit 64 --set evaluation.calibration_examples=32")
     config = runs.config
     assert (config.train.steps, config.evaluation.limit, config.evaluation.calibration_examples) == (20, 64, 32)
-    assert config.train.warmup_steps < config.train.steps and len(config.evaluation.grid) == 4 and config.is_quick
+    assert config.train.warmup_steps < config.train.steps and config.is_quick
     assert config.train.batch_size == 32, "the rest of the recipe stays"
     command("run --quick --train-steps 8")
     assert (runs.config.train.steps, runs.config.train.warmup_steps, runs.config.evaluation.limit) == (8, 2, 16)

@@ -29,10 +29,9 @@ def test_our_task_wins_over_a_stock_task_of_the_same_name() -> None:
     assert find_task("gsm8k") is registry.get("tasks", "gsm8k")
 
 
-def test_a_stock_task_is_described_with_the_levels_of_its_kind() -> None:
+def test_a_stock_task_is_described_by_its_kind() -> None:
     task = find_task("piqa")
     assert (task.kind, task.metrics, task.training) == ("loglikelihood", ("acc,none", "acc_norm,none"), None)
-    assert task.levels == (0.0, 0.15, 0.3, 0.45, 0.6)
     written = find_task("gsm8k_cot")
     assert (written.kind, written.metrics[0]) == ("generative", "exact_match,strict-match")
 

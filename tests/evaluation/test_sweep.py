@@ -1,157 +1,121 @@
-"""The sweep reaches the levels on any axis, adds few points and always stops."""
+"""The dial is solved for each level: it is met in few measurements wherever a dial can meet it, and the walk ends."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_bench.evaluation.sweep import (
-    CLOSER_POINTS,
-    EXTRA_POINTS,
-    closer_saving,
-    first_savings,
-    next_saving,
-    sweep,
-)
+from adaptive_bench.evaluation.sweep import PROBES, REFINEMENTS, probed, sweep
 from adaptive_bench.store.evaluations import Point
 
-LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
+CLOSE = 0.01
+LEVELS = st.sampled_from([0.05, 0.1, 1 / 6, 0.25, 1 / 3])
+Curve = Callable[[float], float]  # what is saved where a share of tokens is asked for
 
 
-@dataclass(frozen=True)
-class _Method:
-    max_saving: float
+class Response(NamedTuple):
+    """A rising curve: `gain * asked ** power - cost`, as of a gate that itself costs something."""
+
+    power: float
+    gain: float
+    cost: float
+
+    def __call__(self, asked: float) -> float:
+        return self.gain * asked**self.power - self.cost
 
 
-@dataclass(frozen=True)
-class _Recipe:
-    grid: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3)
-    closeness: float | None = None
+responses = st.builds(Response, st.floats(0.6, 2.0), st.floats(0.6, 1.1), st.floats(0, 0.2))
+
+anything = st.lists(st.floats(-1, 1), min_size=11, max_size=11)
 
 
-def _point(saving: float, overhead: float = 0.0) -> Point:
-    saved = {"tokens": saving, "core": 0.9 * saving, "net": 0.9 * saving - overhead, "decode_net": saving / 2}
-    return Point(saving, 1 - saving, saved)
+def measured(
+    saved: Curve,
+    held_out: Callable[[float], float | None],
+    *levels: float,
+    end: float = 1.0,
+    closeness: float = CLOSE,
+) -> tuple[dict[float, float], list[float]]:
+    """What was saved by what was asked for, and what was looked at on held-out text."""
+    probes: list[float] = []
+
+    def probe(asked: float) -> float | None:
+        probes.append(asked)
+        return held_out(asked)
+
+    found = sweep(lambda asked: Point(asked, 0.0, {"net": saved(asked)}), probe, levels, "net", end, closeness)
+    assert all(0 <= asked <= end for asked in (*found, *probes))
+    return {asked: point.at("net") for asked, point in found.items()}, probes
 
 
-def _flat(saving: float, value: float) -> Point:
-    return Point(saving, 0.0, dict.fromkeys(("tokens", "core", "net", "prefill_net", "decode_tokens"), value))
+@given(responses, st.floats(0.85, 1.2), st.floats(0.8, 1.25), st.floats(0.8, 1.25), LEVELS, st.sampled_from([0.3, 1.0]))
+def test_a_level_is_met_or_the_dial_ends(
+    saved: Response, power: float, gain: float, cost: float, level: float, end: float
+) -> None:
+    """Though on held-out text the dial does something else."""
+    held_out = Response(saved.power * power, saved.gain * gain, saved.cost * cost)
+    found, probes = measured(saved, held_out, level, end=end)
+    assert len(found) <= 1 + REFINEMENTS and len(probes) <= PROBES
+    assert min(abs(one - level) for one in found.values()) <= CLOSE or (max(found) == end and saved(end) < level)
 
 
-def test_the_first_grid_starts_at_nothing_and_ends_with_the_dial() -> None:
-    assert first_savings(_Method(1.0), LEVELS, _Recipe()) == [0.0, 0.1, 0.2, 0.3]
-    assert first_savings(_Method(0.25), LEVELS, _Recipe((0.1, 0.3, 0.4))) == [0.0, 0.1, 0.25]
-    assert first_savings(_Method(0.0), LEVELS, _Recipe()) == [0.0]
-    assert first_savings(_Method(1.0), LEVELS, _Recipe(())) == list(LEVELS)
-
-
-def test_nothing_is_added_when_every_level_is_reached() -> None:
-    assert list(sweep(_point, _Method(1.0), LEVELS, "tokens", _Recipe())) == [0.0, 0.1, 0.2, 0.3]
-
-
-def test_a_costly_gate_is_followed_level_by_level_until_its_net_saving_reaches_the_highest() -> None:
-    measured = sweep(lambda saving: _point(saving, overhead=0.17), _Method(1.0), LEVELS, "net", _Recipe())
-    added = list(measured)[4:]
-    assert added == pytest.approx([(level + 0.17) / 0.9 + 0.02 for level in (0.15, 0.2, 0.25)], abs=1e-4)
-    assert max(point.at("net") for point in measured.values()) >= 0.25
-
-
-def test_the_end_of_the_dial_is_tried_and_then_it_is_enough() -> None:
-    asked = list(sweep(lambda saving: _point(saving, overhead=0.4), _Method(0.5), LEVELS, "net", _Recipe()))
-    assert asked == [0.0, 0.1, 0.2, 0.3, pytest.approx(0.4644, abs=1e-4), 0.5]
-
-
-def test_a_dial_that_moves_nothing_costs_one_more_point() -> None:
-    asked = list(sweep(lambda saving: _flat(saving, 0.0), _Method(1.0), LEVELS, "net", _Recipe()))
-    assert asked == [0.0, 0.1, 0.2, 0.3, 1.0]
-
-
-def test_a_phase_is_followed_by_its_own_saving() -> None:
-    measured = sweep(_point, _Method(1.0), LEVELS, "decode_net", _Recipe())
-    assert len(measured) > 4 and measured[max(measured)].at("decode_net") >= 0.25
-
-
-def test_a_task_without_the_phase_costs_no_points_beyond_the_grid() -> None:
-    asked = list(
-        sweep(
-            lambda saving: Point(saving, 1.0, {"net": saving, "decode_net": None}),
-            _Method(1.0),
-            LEVELS,
-            "decode_net",
-            _Recipe(),
-        )
-    )
-    assert asked == [0.0, 0.1, 0.2, 0.3]
-
-
-def test_there_is_nothing_to_propose_without_points_or_levels() -> None:
-    assert next_saving({}, LEVELS, "net", 1.0) is None
-    assert next_saving({0.0: _point(0.0)}, (), "net", 1.0) is None
+@given(responses, LEVELS)
+def test_where_held_out_text_is_like_the_task_one_measurement_is_enough(saved: Response, level: float) -> None:
+    if abs(saved(probed(saved, level, 1.0, CLOSE / 4).nearest) - level) <= CLOSE:
+        assert len(measured(saved, saved, level)[0]) == 1
 
 
 @given(
-    st.lists(st.floats(-1, 1), min_size=11, max_size=11),
-    st.floats(0, 1),
-    st.sampled_from(["tokens", "core", "net", "prefill_net", "decode_tokens"]),
+    st.lists(st.floats(-1, 1), min_size=11, max_size=11), st.lists(st.floats(-1, 1), min_size=11, max_size=11), LEVELS
 )
-def test_the_sweep_stops_whatever_is_measured(savings: list[float], maximum: float, axis: str) -> None:
-    def measure(saving: float) -> Point:
-        value = savings[round(saving * 10)]
-        return _flat(saving, value)
-
-    measured = sweep(measure, _Method(maximum), LEVELS, axis, _Recipe())  # type: ignore[arg-type]
-    assert len(measured) <= len(_Recipe().grid) + EXTRA_POINTS
-    assert max(measured) <= maximum + 1e-6
+def test_it_ends_whatever_is_measured(saved: list[float], held_out: list[float], level: float) -> None:
+    found, probes = measured(lambda asked: saved[round(10 * asked)], lambda asked: held_out[round(10 * asked)], level)
+    assert len(found) <= 1 + REFINEMENTS and len(probes) <= PROBES
 
 
-@given(st.lists(st.floats(-1, 0.2), min_size=101, max_size=101))
-def test_proposals_by_themselves_come_to_an_end(savings: list[float]) -> None:
-    measured = {0.0: _point(0.0)}
-    while (saving := next_saving(measured, LEVELS, "net", 1.0)) is not None:
-        assert saving >= max(measured) + 0.0199 or saving == 1.0
-        value = savings[round(saving * 100)]
-        measured[saving] = _flat(saving, value)
-    assert len(measured) <= 52
+@given(responses, responses)
+def test_a_walk_is_the_same_each_time(saved: Response, held_out: Response) -> None:
+    """What is on disk is found again by it."""
+    assert measured(saved, held_out, 0.0, 0.15, 0.3) == measured(saved, held_out, 0.0, 0.15, 0.3)
 
 
-def test_levels_are_measured_where_they_are_judged_if_that_is_asked() -> None:
-    recipe = _Recipe(closeness=0.02)
-    measured = sweep(lambda saving: _point(saving, overhead=0.03), _Method(1.0), LEVELS, "net", recipe)
-    savings = sorted(point.at("net") for point in measured.values())
-    for level in LEVELS[1:]:
-        assert any(level - 0.02 - 1e-6 <= saving <= level + 1e-6 for saving in savings), level
-        assert any(level - 1e-6 <= saving <= level + 0.02 + 1e-6 for saving in savings), level
+def test_nothing_saved_is_the_dial_at_nothing_whatever_that_saves() -> None:
+    assert measured(lambda asked: asked - 0.1, lambda asked: asked, 0.0) == ({0.0: -0.1}, [])
 
 
-def test_what_another_sweep_was_asked_for_is_measured_too() -> None:
-    asked: list[float] = []
-    measured = sweep(
-        lambda saving: asked.append(saving) or _point(saving), _Method(1.0), LEVELS, "tokens", _Recipe(), (0.07, 0.12)
+def test_a_dial_that_cannot_move_gets_one_point() -> None:
+    assert measured(lambda asked: 0.0, lambda asked: 0.0, 0.0, 0.15, 0.3, end=0.0) == ({0.0: 0.0}, [])
+
+
+def test_without_held_out_text_the_level_is_asked_for_as_it_is() -> None:
+    found, _ = measured(lambda asked: asked, lambda _: None, 0.15, 0.25)
+    assert list(found) == [0.15, 0.25]
+
+
+@given(st.integers(2, 40), LEVELS)
+def test_a_number_of_layers_is_the_nearest_one(layers: int, level: float) -> None:
+    """A dial with few positions has none in between, and is not asked again and again."""
+
+    def saved(asked: float) -> float:
+        return round(asked * layers) / layers
+
+    found, _ = measured(saved, saved, level)
+    assert min(abs(one - level) for one in found.values()) == pytest.approx(
+        min(abs(number / layers - level) for number in range(layers + 1))
     )
-    plain = sweep(_point, _Method(1.0), LEVELS, "tokens", _Recipe())
-    assert measured.keys() == plain.keys() | {0.07, 0.12} and len(asked) == len(measured)
+    assert len(found) == 1
 
 
-def test_a_dial_with_few_positions_is_asked_once_in_between() -> None:
-    asked = list(
-        sweep(lambda saving: _point(round(saving * 8) / 8), _Method(1.0), (0.15,), "tokens", _Recipe((0.0, 0.3), 0.02))
-    )
-    assert asked[:2] == [0.0, 0.3] and len(asked) <= 4
+def test_a_whole_number_of_layers_takes_one_measurement() -> None:
+    found, probes = measured(lambda asked: round(6 * asked) / 6, lambda asked: round(6 * asked) / 6, 1 / 6)
+    assert (list(found), probes) == ([0.166667], [0.166667])
 
 
-def test_a_level_that_was_measured_or_not_reached_takes_no_more_points() -> None:
-    measured = {saving: _point(saving) for saving in (0.1, 0.2)}
-    assert closer_saving(measured, 0.1, "tokens", 0.02) is None
-    assert closer_saving(measured, 0.25, "tokens", 0.02) is None
-    assert closer_saving(measured, 0.15, "tokens", 0.02) == pytest.approx(0.14)
-    assert closer_saving(measured | {0.14: _point(0.14)}, 0.15, "tokens", 0.02) == pytest.approx(0.16)
-
-
-@given(st.lists(st.floats(-1, 1), min_size=11, max_size=11), st.floats(0.005, 0.3))
-def test_coming_closer_ends_whatever_is_measured(savings: list[float], closeness: float) -> None:
-    recipe = _Recipe(closeness=closeness)
-    measured = sweep(lambda saving: _flat(saving, savings[round(saving * 10)]), _Method(1.0), LEVELS, "tokens", recipe)
-    assert len(measured) <= len(recipe.grid) + EXTRA_POINTS + 2 * CLOSER_POINTS * len(LEVELS)
+def test_a_task_on_which_the_saving_is_not_known_is_measured_once() -> None:
+    """It has no such phase, or the method was not timed so far."""
+    found = sweep(lambda asked: Point(asked, 1.0, {}), lambda asked: asked, (0.15,), "decode_net", 1.0, CLOSE)
+    assert list(found) == [0.15]

@@ -174,7 +174,7 @@ def make_config(out: Path, home: Path) -> Any:
         match_on="net",
         device="cpu",
         train=TrainRecipe(steps=6, batch_size=2, warmup_steps=1, max_length=400, checkpoint_every=2),
-        evaluation=EvalRecipe(batch_size=4, limit=3, calibration_examples=4, grid=(0.0, 0.2)),
+        evaluation=EvalRecipe(batch_size=4, limit=3, calibration_examples=4),
     )
 
 

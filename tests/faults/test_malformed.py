@@ -82,7 +82,7 @@ CONFIG = {
     "match_on": "net",
     "out": "runs",
     "train": {"steps": 10, "batch_size": 4, "learning_rate": 0.001, "betas": [0.9, 0.95]},
-    "evaluation": {"limit": 8, "grid": [0.0, 0.2]},
+    "evaluation": {"limit": 8, "closeness": 0.01},
 }
 
 

@@ -18,7 +18,7 @@ RUN = {
     "match_on": "net",
     "device": "cpu",
     "train": {"steps": 2, "batch_size": 2, "warmup_steps": 1, "max_length": 400, "checkpoint_every": 1},
-    "evaluation": {"batch_size": 4, "limit": 6, "calibration_examples": 2, "grid": [0.0, 0.2]},
+    "evaluation": {"batch_size": 4, "limit": 6, "calibration_examples": 2},
 }
 
 

@@ -17,7 +17,8 @@ from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.document_values import document_values
 from adaptive_bench.tables.intervals import UNBOUNDED, interval
 from adaptive_bench.tables.matching import flaws, largest_saving, match
-from adaptive_bench.tables.rows import About, dial_warnings, table_rows
+from adaptive_bench.tables.rows import dial_warnings, table_rows
+from adaptive_bench.leaderboard.entry import About
 from adaptive_bench.tables.shuffled import SeedPoints, with_control
 
 METRIC, RATIO = "exact_match,strict-match", "bits_per_byte,none"

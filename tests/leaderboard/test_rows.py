@@ -2,7 +2,7 @@
 
 import pytest
 
-from adaptive_bench.leaderboard.rows import Rejected, checked
+from adaptive_bench.leaderboard.row import Rejected, checked
 
 GOOD = {
     "method": "gateskip[gate=scalar]",

@@ -17,9 +17,9 @@ from adaptive_bench.leaderboard.frame import board_of, read_board
 from adaptive_bench.leaderboard.numbers import number
 from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.plain import markdown
-from adaptive_bench.leaderboard.rows import checked
+from adaptive_bench.leaderboard.row import checked
 from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, as_json, as_markdown, build
-from adaptive_bench.leaderboard.tables import NONE
+from adaptive_bench.leaderboard.texts import NONE
 from adaptive_bench.source import code_of
 from adaptive_bench.store.results import write_run
 

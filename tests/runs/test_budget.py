@@ -30,10 +30,10 @@ def test_a_pass_costs_what_torch_counts(family, make_backbone, random_text):
     assert Prices(model).training(16, TrainRecipe(lora=LoraRecipe(), gradient_checkpointing=True)) == 3 * price
 
 
-@pytest.mark.parametrize("target", [None, (0.1, 0.2)])
-def test_counting_from_names_agrees_with_the_plan(config_of, target):
+@pytest.mark.parametrize(("levels", "target"), [(None, None), ((0.0, 0.1, 0.2), None), ((0.0, 0.1, 0.2), 0.2)])
+def test_counting_from_names_agrees_with_the_plan(config_of, levels, target):
     methods = "dense,base,random_skip,gateskip,gateskip@paper,router_tuned_mod,calm,static_depth[trained=true]"
-    config = config_of(methods, seeds=(1, 2), train={"target": target})
+    config = config_of(methods, seeds=(1, 2), levels=levels, train={"target": target})
     found = preflight(config)
     steps, values = count_work(config, model_facts(config.model).empty)
     planned = Counter((training.spec, steps_left(training)) for training in found.plan.trainings)

@@ -135,7 +135,7 @@ def test_points_that_another_run_measured_are_not_shown(shared):
 
 def test_runs_that_share_records_are_made_again_each_for_itself(shared, config_of):
     config, folder, sweep, _ = shared
-    rows, other = rows_of(folder), config_of("gateskip,dense", evaluation={"grid": (0.0, 0.2, 0.3)})
+    rows, other = rows_of(folder), config_of("gateskip,dense", levels=(0.0, 0.2, 0.3), train={"target": 0.3})
     others = run(other, jobs=1).rows
     (sweep / "record.json").write_text("")
     assert untimed(run(config, jobs=1).rows) == untimed(rows)

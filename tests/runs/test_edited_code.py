@@ -20,8 +20,8 @@ pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RUN = (
-    "run --no-controls --methods dense,gateskip --tasks nano_qa_ll --limit 4 --seeds 1 --levels 0,0.1 --train-steps 2 "
-    "--jobs 1 --out out --set evaluation.calibration_examples=8 --set evaluation.grid=[0,0.2]"
+    "run --no-controls --methods dense,gateskip --tasks nano_qa_ll --limit 4 --seeds 1 --levels 0,0.2 --train-steps 2 "
+    "--jobs 1 --out out --set evaluation.calibration_examples=8"
 )
 
 

@@ -117,7 +117,7 @@ def test_submit_in_five_commands(monkeypatch, tmp_path, capsys, model_folder):
     Path("about.yaml").write_text(textwrap.dedent(about[1]))
     run, submit, verify, build, push = block.strip().splitlines()
     small = ["--model", str(model_folder), "--any-model", "--tasks", "nano_qa_ll", "--seeds", "1", *SMALL]
-    small += ["--set", "evaluation.closeness=null", "--set", "train.target=0.1"]
+    small += ["--levels", "0.1"]
     assert "coast" in _give(run, monkeypatch, capsys, *small)
     (folder,) = Path("runs/runs").iterdir()
     submit, verify, push = (line.replace("RUN", folder.name) for line in (submit, verify, push))

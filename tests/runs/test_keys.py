@@ -46,15 +46,16 @@ def test_files_are_told_apart_by_name_and_content(tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "trains_again", "measures_again"),
     [
-        ({"levels": (0.0, 0.05, 0.1, 0.2)}, False, False),  # the target, the largest level but one, is the same
+        ({"levels": (0.3,)}, False, False),  # a level is a target, but for 0
         ({"levels": (0.0, 0.2)}, True, True),
         ({"match_on": "net"}, True, True),
         ({"match_phase": "decode"}, False, False),
         ({"project_onto": "gemma-2-2b"}, False, False),
-        ({"train": {"target": 0.1}}, False, False),
+        ({"levels": (0.0, 0.1), "train": {"target": 0.3}}, False, False),
+        ({"train": {"target": 0.1}}, True, True),
         ({"device": "auto"}, False, False),
         ({"train": {"checkpoint_every": 3}}, False, False),
-        ({"evaluation": {"grid": (0.0, 0.4)}}, False, False),
+        ({"evaluation": {"closeness": 0.02}}, False, False),
         ({"evaluation": {"limit": 2}}, False, True),
         ({"evaluation": {"batch_size": 2}}, False, True),
         ({"evaluation": {"calibration_examples": 6}}, False, True),

@@ -27,7 +27,7 @@ def rows_of(folder):
 def test_readers_need_neither_model_nor_the_code_that_measured(config_of, model_folder, tmp_path, monkeypatch):
     """With a method that starts from another one's training, two targets and a spec that is not trained."""
     model = shutil.copytree(model_folder, tmp_path / "model")
-    config = config_of("dense,router_tuned_mod,gateskip,random_skip", model=str(model), train={"target": (0.05, 0.1)})
+    config = config_of("dense,router_tuned_mod,gateskip,random_skip", model=str(model), levels=(0.05, 0.1))
     outcome = run(config)
     whole = plan(config)
     written = read(outcome.folder)

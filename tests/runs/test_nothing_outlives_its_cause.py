@@ -44,7 +44,7 @@ def own_task(tmp_path, monkeypatch):
     (folder / "mine.yaml").write_text(TASK_YAML)
     (folder / "docs.py").write_text(TASK_CODE)
     write_documents(folder, gold=0)
-    task = Task("mine", "", "loglikelihood", folder, ("acc,none",), 0.5, (0.0, 0.1), None)
+    task = Task("mine", "", "loglikelihood", folder, ("acc,none",), 0.5, None)
     monkeypatch.setitem(registry._registered, ("tasks", "mine"), (task, "this test"))
     return folder
 

@@ -119,7 +119,7 @@ def test_a_continuation_without_tokens_is_found_wherever_it_stands(choice, confi
     (files / "docs.py").write_text(LATE_DOCS.format(choice=choice))
     (files / "late.yaml").write_text(LATE_TASK)
     monkeypatch.setattr(registry, "_registered", {})
-    registry.register("tasks", "late")(Task("late", "", "loglikelihood", files, ("acc,none",), 0.5, (0.0, 0.1), None))
+    registry.register("tasks", "late")(Task("late", "", "loglikelihood", files, ("acc,none",), 0.5, None))
     settings = {"model": str(folder), "tasks": ("late",), "train": {"steps": 0}, "train_on": ("nano_qa_ll",)}
     said = rf"between 1 and 512 tokens .* 0 of '{choice}' in document 21 of 'late' after the prompt 'no\. 1'.*--model"
     with pytest.raises(UsageError, match=said):

@@ -59,7 +59,7 @@ def names(folder):
 
 
 def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
-    asked = {"limit": 12, "calibration_examples": 6, "grid": (0.0, 0.3), "batch_size": 4}
+    asked = {"limit": 12, "calibration_examples": 6, "batch_size": 4}
     shared = {"tasks": ("nano_qa_ll", "nano_qa"), "evaluation": asked}
     methods = "dense,random_skip,random_skip[compensate=scale],gateskip,gateskip@paper,mod@paper"
     as_is = {"methods": methods, "train": {"steps": 0}, "shuffled": True, **shared}

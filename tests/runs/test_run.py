@@ -72,23 +72,25 @@ def test_a_run_leaves_a_table_and_complete_records(config_of):
     outcome = run(config)
     table = json.loads((outcome.folder / "table.json").read_text())
     assert table == outcome.rows and all(list(row) == ROW_KEYS for row in table)
-    counted = {(axis, phase) for axis in ("tokens", "core", "net") for phase in ("all", "prefill")}
+    counted = {(axis, phase) for axis in ("tokens", "core", "net", "layers") for phase in ("all", "prefill")}
     assert {(row["method"], row["axis"], row["phase"], row["level"]) for row in table} == {
         (method, *table, level)
         for method in ("dense", "gateskip")
         for table in counted | {("claimed", "all"), ("projected", "all")}
-        for level in (0.0, 0.1)
+        for level in (0.0, 0.3)
     }
     (under,) = {tuple(row[key] for key in ("model", "documents", "shots", "recipe")) for row in table}
     assert under[:3] == (config.model.rpartition("/")[2], 3, 0)
-    assert under[3].startswith("steps 3, batch_size 2,") and "target 0.1 tokens, trained_on nano_qa_ll," in under[3]
+    assert (
+        under[3].startswith("steps 3, batch_size 2,") and "target each level tokens, trained_on nano_qa_ll," in under[3]
+    )
     by_key = {(row["method"], row["axis"], row["level"]): row for row in table if row["phase"] == "all"}
-    assert by_key["gateskip", "claimed", 0.1]["status"] == "ok"
-    assert by_key["gateskip", "tokens", 0.1]["projected_shape"] == "llama-3.2-1b"
+    assert by_key["gateskip", "claimed", 0.3]["status"] == "ok"
+    assert by_key["gateskip", "tokens", 0.3]["projected_shape"] == "llama-3.2-1b"
     assert by_key["dense", "tokens", 0.0]["projected_net"] == by_key["dense", "tokens", 0.0]["claimed"] == 0.0
-    assert by_key["dense", "tokens", 0.1]["status"] == "outside" and by_key["dense", "tokens", 0.1]["score"] is None
-    assert by_key["gateskip", "tokens", 0.1]["status"] == "ok"
-    spread = by_key["gateskip", "tokens", 0.1]
+    assert by_key["dense", "tokens", 0.3]["status"] == "outside" and by_key["dense", "tokens", 0.3]["score"] is None
+    assert by_key["gateskip", "tokens", 0.3]["status"] == "ok"
+    spread = by_key["gateskip", "tokens", 0.3]
     assert (spread["interval"], spread["documents"]) == ("documents", 3) and 0 <= spread["low"] < spread["high"] <= 1
     assert outcome.exit_code == 0 and set(states(config)) == {"done"}
     assert "gateskip" in (outcome.folder / "leaderboard.md").read_text()
@@ -106,20 +108,19 @@ def test_the_second_run_computes_nothing(config_of, nothing_may_be_computed):
     assert run(config_of("dense,random_skip")).rows == first.rows
 
 
-def test_other_levels_and_axes_use_the_same_points(config_of, nothing_may_be_computed):
+def test_other_axes_use_the_same_points_and_probes(config_of, nothing_may_be_computed):
     run(config_of("random_skip"))
     nothing_may_be_computed()
-    outcome = run(config_of("random_skip", levels=(0.0, 0.05, 0.2), match_on="core"))
-    assert {row["level"] for row in outcome.rows} == {0.0, 0.05, 0.2}
+    outcome = run(config_of("random_skip", match_on="core"))
+    assert {row["level"] for row in outcome.rows} == {0.0, 0.3}
 
 
 def test_a_phase_and_a_claim_can_be_matched_on_with_the_same_points(config_of, nothing_may_be_computed):
     run(config_of("random_skip"))
     nothing_may_be_computed()
     assert without_floor(run(config_of("random_skip", match_on="claimed")).warnings) == []
-    outcome = run(config_of("random_skip", match_on="net", match_phase="prefill", levels=(0.0, 0.05)))
-    matched = [row for row in outcome.rows if (row["axis"], row["phase"]) == ("net", "prefill")]
-    assert [row["saved_prefill_net"] for row in matched] == pytest.approx([0.0, 0.05])
+    outcome = run(config_of("random_skip", match_on="net", match_phase="prefill"))
+    assert {row["level"] for row in outcome.rows if (row["axis"], row["phase"]) == ("net", "prefill")} == {0.0, 0.3}
     assert "of prefill" in (outcome.folder / "leaderboard.md").read_text()
 
 
@@ -136,13 +137,36 @@ def test_a_shape_that_does_not_exist_is_refused_at_once(config_of):
         run(config_of("dense", project_onto="llama-3.2-1"))
 
 
-def test_a_level_out_of_the_grid_adds_points_only(config_of, monkeypatch):
+def test_another_level_of_an_untrained_method_adds_points_only(config_of, monkeypatch):
     run(config_of("random_skip"))
     monkeypatch.setattr(training_work, "train", None)
     outcome = run(config_of("random_skip", levels=(0.0, 0.5)))
-    assert [row["status"] for row in outcome.rows if row["axis"] == "claimed"] == ["ok", "ok"]
+    assert outcome.exit_code == 0
     (sweep,) = plan(config_of("random_skip")).sweeps
-    assert len(sweep.record.savings()) >= 3
+    assert sweep.record.savings() == [0.0, 0.3, 0.5]
+
+
+def test_levels_are_measured_where_they_are_judged(config_of, nothing_may_be_computed):
+    """Within a point of saving, on the axis that is matched on; from the records alone the same walk is found."""
+    config = config_of(
+        ("random_skip", "gateskip[shape=scalar]"),
+        levels=(0.15, 0.3),
+        match_on="layers",
+        evaluation={"closeness": 0.01, "limit": 40, "calibration_examples": 64},
+    )
+    outcome = run(config, jobs=1)
+    assert outcome.exit_code == 0
+    for sweep in plan(config).sweeps:
+        saved = [point.saved("layers") for point in sweep.finished().values()]
+        assert all(min(abs(one - level) for one in saved) <= 0.01 for level in sweep.levels), (str(sweep), saved)
+        assert len(saved) <= 4 * len(sweep.levels) and len(sweep.record.read("probes")["saved"]) <= 6 * len(
+            sweep.levels
+        )
+        (point, *_) = sweep.finished().values()
+        older = replace(point, savings={axis: share for axis, share in point.savings.items() if axis != "layers"})
+        assert older.saved("layers") == pytest.approx(point.saved("layers"))  # from what was counted
+    nothing_may_be_computed()
+    assert run(config, jobs=1).rows == outcome.rows
 
 
 def test_specs_that_train_alike_share_one_training(config_of):
@@ -312,7 +336,7 @@ def test_no_steps_need_no_training_text(config_of, monkeypatch):
 
 
 def test_worked_examples_do_not_depend_on_the_seed_of_the_training(config_of):
-    config = config_of("random_skip", seeds=(1, 2), train={"steps": 0}, evaluation={"num_fewshot": 2, "grid": (0.0,)})
+    config = config_of("random_skip", seeds=(1, 2), levels=(0.0,), train={"steps": 0}, evaluation={"num_fewshot": 2})
     run(config)
     first, second = (next(iter(sweep.finished().values())) for sweep in plan(config).sweeps)
     assert first.fewshot_seed == second.fewshot_seed == 1234

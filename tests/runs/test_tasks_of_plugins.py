@@ -31,7 +31,7 @@ def test_runs_beside_the_files_of_a_task_are_none_of_them(tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("kind", "nope"), ("metrics", ()), ("levels", (0, 5)), ("training", 5), ("num_fewshot", "many")],
+    [("kind", "nope"), ("metrics", ()), ("training", 5), ("num_fewshot", "many")],
 )
 def test_a_field_that_is_something_else_is_refused_by_its_name(field, value):
     with pytest.raises(ValidationError, match=f"(?s)for Task\n{field}.*"):
@@ -90,7 +90,7 @@ def training(request):
     return [Example(f"{{row['question']}} Answer:", " " + row["options"][row["gold"]]) for row in {drawn}]
 
 register("tasks", "own")(
-    Task("own", "", "loglikelihood", Path(__file__).parent / "own", ("acc,none",), {chance}, (0.0, 0.1), training,
+    Task("own", "", "loglikelihood", Path(__file__).parent / "own", ("acc,none",), {chance}, training,
          validation_split={split!r})
 )
 """

@@ -1,33 +1,32 @@
 """The target rule and the rate rule: what trainings aim at, and what that makes of a plan."""
 
-from dataclasses import replace
-
 import pytest
 
+from adaptive_bench.method import DEFAULT_TARGET
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.checks.model import model_facts
-from adaptive_bench.runs.outcome.table import outcome_of
-from adaptive_bench.runs.planning.training_targets import default_target, layer_shares
+from adaptive_bench.runs.planning.training_targets import auto_level
 from adaptive_bench.runs.work import target as pricing
 
 GATESKIP, MOD, STATIC = "gateskip", "mod[every=1]", "static_depth[trained=true]"
 
 
 @pytest.mark.parametrize(
-    ("levels", "target"),
-    [
-        ([(0.0, 0.05, 0.1, 0.15, 0.2, 0.25)], 0.2),
-        ([(0.0, 0.1)], 0.1),
-        ([(0.0, 0.05, 0.1), (0.0, 0.15, 0.3, 0.45, 0.6)], 0.05),
-        ([(0.0,)], 0.2),
-    ],
+    ("layers", "number"),
+    [(1, 1), (2, 1), (6, 1), (8, 1), (10, 1), (12, 2), (16, 2), (24, 4), (28, 4), (30, 4), (32, 5)],
 )
-def test_the_default_target_is_the_largest_level_but_one(levels, target):
-    assert default_target(levels) == target
+def test_a_level_that_nobody_gives_is_the_number_of_layers_nearest_to_15_percent(layers, number):
+    """Of two that are as near the smaller one, as of ten or thirty layers."""
+    nearest = min(range(1, layers + 1), key=lambda one: (abs(100 * one - 15 * layers), one))
+    assert auto_level(layers) == nearest / layers == number / layers
+
+
+def test_on_an_axis_on_which_layers_differ_it_is_15_percent(config_of):
+    assert plan(config_of(levels=None, match_on="layers")).sweeps[0].levels == (0.5,)  # of two layers
+    assert plan(config_of(levels=None, match_on="net")).sweeps[0].levels == (0.15,)
 
 
 def test_the_target_reaches_the_training_and_is_kept(config_of):
-    config = config_of((GATESKIP, MOD), match_on="net", levels=(0.0, 0.1, 0.2))
+    config = config_of((GATESKIP, MOD), match_on="net", levels=(0.0, 0.1))
     whole = plan(config)
     assert [training.target for training in whole.trainings] == [0.1, 0.1]
     assert run(config).exit_code == 0
@@ -52,90 +51,49 @@ def test_a_target_is_priced_on_a_few_thousand_tokens_at_most(config_of, monkeypa
     assert tokens[0] < 5_000 and 0.2 * tokens[0] < tokens[1] < 0.45 * tokens[0]
 
 
-def test_of_several_targets_each_is_trained_and_asked_on_validation(config_of):
-    whole = plan(config_of(("dense", GATESKIP), tasks=("nano_math",), train={"target": (0.05, 0.1)}))
-    assert [(str(training.spec), training.target) for training in whole.trainings] == [
-        ("dense", None),
-        (GATESKIP, 0.05),
-        (GATESKIP, 0.1),
+def test_each_level_is_trained_for_and_judged_on_its_own_training(config_of):
+    """Nothing saved goes with the smallest; who is trained towards no saving is judged at all levels."""
+    whole = plan(config_of(("dense", GATESKIP, STATIC, "calm"), tasks=("nano_math",), levels=(0.0, 0.05, 0.1)))
+    found = [(str(one.spec), one.training.target, one.levels, one.split) for one in whole.sweeps]
+    assert found == [
+        ("dense", None, (0.0, 0.05, 0.1), "test"),
+        (GATESKIP, 0.05, (0.0, 0.05), "test"),
+        (GATESKIP, 0.1, (0.1,), "test"),
+        (STATIC, 0.05, (0.0, 0.05), "test"),
+        (STATIC, 0.1, (0.1,), "test"),
+        ("calm", None, (0.0, 0.05, 0.1), "test"),
     ]
-    asked = [(sweep.training.target, sweep.split) for sweep in whole.sweeps if str(sweep.spec) == GATESKIP]
-    assert asked == [(0.05, "test"), (0.05, "validation"), (0.1, "test"), (0.1, "validation")]
-    # Whoever is trained towards none has nothing to choose.
-    assert [sweep.split for sweep in whole.sweeps if str(sweep.spec) == "dense"] == ["test"]
-    assert len({sweep.folder for sweep in whole.sweeps}) == len(whole.sweeps)
+    assert len({sweep.folder for sweep in whole.sweeps}) == len({sweep.training.folder for sweep in whole.sweeps}) == 6
+    assert not any(one.training.has_single_target for one in whole.sweeps if one.training.target)
 
 
-def test_of_targets_that_do_alike_the_smaller_serves_in_whatever_order_records_are_read(config_of):
-    """At such a learning rate the models of all targets are the same one."""
-    config = config_of("random_skip[trained=true]", train={"learning_rate": 1e-30, "target": (0.1, 0.2)})
-    assert run(config).exit_code == 0
-    whole = plan(config)
-    rows, again = (outcome_of(one).rows for one in (whole, replace(whole, sweeps=whole.sweeps[::-1])))
-    assert {row.target for row in rows if row.score is not None} == {0.1}
-    assert {row.target for row in again if row.score is not None} == {0.1}
+def test_with_one_target_there_is_one_training_that_is_judged_at_all_levels(config_of):
+    whole = plan(config_of(("dense", GATESKIP), levels=(0.0, 0.05, 0.1), train={"target": 0.1}))
+    assert [(one.training.target, one.levels) for one in whole.sweeps] == [
+        (None, (0.0, 0.05, 0.1)),
+        (0.1, (0.0, 0.05, 0.1)),
+    ]
+    at_levels = plan(config_of(GATESKIP, levels=(0.05, 0.1)))
+    assert at_levels.trainings[1].folder == whole.trainings[1].folder  # equal targets, whoever asks for them
+    assert all(one.has_single_target for one in whole.trainings)
 
 
-@pytest.mark.parametrize(
-    ("layers", "saving", "numbers"),
-    [(4, 0.2, 1), (4, 0.25, 1), (4, 0.26, 2), (4, 0.5, 2), (4, 1.0, 4), (10, 0.2, 2), (10, 0.21, 3)],
-)
-def test_numbers_of_layers_rise_to_the_first_that_saves_enough(make_backbone, layers, saving, numbers):
-    """Of tokens a layer saves its share of the layers; of FLOPs less, because the head runs all the same."""
-    model = make_backbone("llama", num_hidden_layers=layers)
-    shares = layer_shares(model, saving, "tokens")
-    assert shares == tuple((number + 1) / layers for number in range(numbers))
-    maps = sum(part.numel() for name, part in model.named_parameters() if "_proj" in name)
-    least = maps / layers / (maps + model.lm_head.weight.numel())
-    of_net = layer_shares(model, saving, "net")
-    assert len(of_net) == layers or len(of_net) * least >= saving > (len(of_net) - 1) * least
+def test_without_a_level_that_saves_there_is_a_target_all_the_same(config_of):
+    (sweep,) = plan(config_of(GATESKIP, levels=(0.0,))).sweeps
+    assert (sweep.training.target, sweep.levels) == (DEFAULT_TARGET, (0.0,))
 
 
-def test_nano_is_trained_for_two_layers_too():
-    """One of its layers saves 11 to 15 % of net FLOPs, so that targets of 10 and 20 % are both next to one layer."""
-    assert layer_shares(model_facts("nano").empty, 0.2, "net") == (1 / 6, 2 / 6)
-
-
-def test_of_several_targets_whole_layers_are_trained_number_by_number(config_of):
-    """Targets of 10 and 20 % both come to one layer of two: the second one is never skipped in training. A target for
-    which both are needed adds that number, and a single target stays what it is for everybody.
-    """
-    for target, trained in (((0.1, 0.2), [0.5]), ((0.2, 0.6), [0.5, 1.0]), ((0.2,), [0.2])):
-        whole = plan(config_of(("dense", STATIC, GATESKIP), tasks=("nano_math",), train={"target": target}))
-        assert [one.target for one in whole.trainings if str(one.spec) == STATIC] == trained
-        assert [one.target for one in whole.trainings if str(one.spec) == GATESKIP] == list(target)
-        asked = [sweep.split for sweep in whole.sweeps if str(sweep.spec) == STATIC]
-        assert asked == ["test", "validation"] * len(trained) if len(trained) > 1 else asked == ["test"]
-        assert len({training.folder for training in whole.trainings}) == len(whole.trainings)
-
-
-def test_rows_say_which_number_of_layers_their_model_was_trained_without(config_of):
-    config = config_of(
-        STATIC,
-        tasks=("nano_math",),
-        levels=(0.0, 0.25, 0.5),
-        match_on="net",
-        train={"target": (0.2, 0.6)},
-        evaluation={"grid": (0.0, 0.5)},
-    )
-    outcome = run(config, jobs=1)
-    assert outcome.exit_code == 0
-    for training in plan(config).trainings:
-        found = training.record.read("target")
-        assert found["tokens"] == found["saving"] == training.target and found["whole_layers"]
-        assert found["priced"]["tokens"] == pytest.approx(training.target)
-    rows = [row for row in outcome.rows if row["axis"] == "tokens" and row["phase"] == "all"]
-    assert {row["level"] for row in rows} == {0.0, 0.25, 0.5}
-    for row in rows:
-        assert row["trained_without"] == row["target"] in (0.5, 1.0)
-        assert row["saved_tokens"] == pytest.approx(row["level"])
-        assert row["target_axis"] is None  # a number of layers is the same on every axis
-
-
-def test_methods_that_skip_token_by_token_are_not_said_to_be_trained_without_layers(config_of):
-    outcome = run(config_of(GATESKIP), jobs=1)
-    assert {row["trained_without"] for row in outcome.rows} == {None}
-    assert {row["target_axis"] for row in outcome.rows} == {"tokens"}
+@pytest.mark.parametrize("match_on", ["layers", "tokens"])
+def test_a_cut_of_layers_is_trained_without_as_many_as_its_level_and_measured_there(config_of, match_on):
+    """One layer of two saves half of what the layers cost, whatever the head does."""
+    config = config_of(STATIC, levels=(0.5,), match_on=match_on, evaluation={"closeness": 0.001})
+    assert run(config, jobs=1).exit_code == 0
+    (sweep,) = plan(config).sweeps
+    found = sweep.training.record.read("target")
+    assert (found["tokens"], found["saving"], found["axis"]) == (pytest.approx(0.5), 0.5, match_on)
+    ((asked, point),) = sweep.finished().items()
+    assert asked == 0.5 and point.saved("layers") == pytest.approx(0.5, abs=1e-9) and point.dial == 1
+    assert point.saved("net") < 0.45, "the head runs all the same"
 
 
 def test_a_rate_of_a_spec_wins_over_its_methods(config_of):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adaptive_bench.evaluation.sweep import next_saving
+from adaptive_bench.evaluation.sweep import sweep
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation, Point
 from adaptive_bench.store.timings import TimeCurve
@@ -65,6 +65,9 @@ def test_a_method_without_a_dial_saves_no_time_within_the_noise(time, status):
 
 
 def test_the_sweep_ends_where_the_timing_ends():
-    measured = {0.0: _point(0, 1.0, 0.0), 0.5: _point(0.5, 0.5, 0.2)}
-    assert next_saving(measured, [0.3], "time", 1.0) == pytest.approx(0.77)
-    assert next_saving(measured | {0.77: _point(0.77, 0)}, [0.3], "time", 1.0) is None
+    def measure(asked):
+        return _point(asked, 1.0, CURVE.at(asked))
+
+    found = sweep(measure, lambda asked: asked, [0.2], "time", 1.0, 0.01)
+    assert min(abs(point.saved["time"] - 0.2) for point in found.values()) < 0.01
+    assert list(sweep(measure, lambda asked: asked, [0.6], "time", 1.0, 0.01)) == [0.6]

@@ -74,7 +74,7 @@ def text(request):
     return [Example(**json.loads(line)) for line in lines][: request.count]
 
 def task(name, folder, training):
-    return Task(name, "", "loglikelihood", HERE.parent / folder, ("acc,none",), 0.5, (0.0, 0.1), training,
+    return Task(name, "", "loglikelihood", HERE.parent / folder, ("acc,none",), 0.5, training,
                 data_folders=("extra",), num_fewshot=1 if training else 0)
 
 register("tasks", "edited")(task("edited", "task", text))
@@ -188,11 +188,11 @@ class World:
             "tasks": ("edited", "of_file"),
             "model": str(self.folder / "model"),
             "out": self.folder / "out",
-            "levels": (0.0, 0.1),
+            "levels": (0.0, 0.3),
             "match_on": "tokens",
             "device": "cpu",
             "train": {"steps": 2, "batch_size": 2, "warmup_steps": 1, "max_length": 64, "learning_rate": 0.01},
-            "evaluation": {"batch_size": 4, "limit": 8, "calibration_examples": 4, "grid": (0.0, 0.3)},
+            "evaluation": {"batch_size": 4, "limit": 8, "calibration_examples": 4, "closeness": 0.9},
         }
         for key in ("train", "evaluation"):
             values[key] = values[key] | changes.pop(key, {})

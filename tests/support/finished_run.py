@@ -56,6 +56,6 @@ def shared(finished, config_of):
     """A finished run whose sweeps another run has gone on with, for points of its own."""
     config, folder, sweep = finished
     before = read(folder), list(compared(folder, folder)), (folder / manifest.FILE).read_bytes()
-    other = config_of("gateskip,dense", evaluation={"grid": (0.0, 0.2, 0.3)})
+    other = config_of("gateskip,dense", levels=(0.0, 0.2, 0.3), train={"target": 0.3})
     assert run(other, jobs=1).exit_code == 0 and "0.2" in Record(sweep).read("points")
     return config, folder, sweep, before

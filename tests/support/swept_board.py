@@ -4,7 +4,7 @@ import numpy as np
 
 from adaptive_bench.leaderboard.answers import Answers, SweptAnswers
 from adaptive_bench.leaderboard.frame import board_of
-from adaptive_bench.leaderboard.rows import checked
+from adaptive_bench.leaderboard.row import checked
 
 METRIC = "exact_match,strict-match"
 TRAINED, UNTRAINED = "static_depth[trained=true]", "static_depth"

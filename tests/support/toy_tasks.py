@@ -12,7 +12,7 @@ KNOWN |= {f"toy_{name}": ("loglikelihood", ACC, 0.25) for name in ("choose", "un
 KNOWN["toy_odd"] = ("loglikelihood", "perplexity,none", 0.25)
 for name, (kind, metric, chance) in KNOWN.items():
     folder = Path(__file__).parent / name
-    register("tasks", name)(Task(name, "toy", kind, folder, (metric,), chance, (0.0, 0.2, 0.4), None, data_folders=()))
+    register("tasks", name)(Task(name, "toy", kind, folder, (metric,), chance, None, data_folders=()))
 """
 DOCS = """
 import datasets

@@ -111,7 +111,7 @@ def test_every_task_tells_where_its_documents_are_from(name: str) -> None:
         assert thing.source and thing.licence
         assert bool(thing.text_source) == (thing.training is not None)
     for member in expand_tasks([name]):
-        assert member == "perplexity" or find_task(member).levels
+        assert member == "perplexity" or find_task(member).metrics
 
 
 def test_the_papers_traces_lose_their_tags_and_keep_the_data_sets_answer(tmp_path: Path) -> None:

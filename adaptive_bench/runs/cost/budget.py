@@ -25,7 +25,6 @@ from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, set_writing
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
-from adaptive_bench.evaluation.sweep import first_savings
 from adaptive_bench.jobs.job import needs_own_process
 from adaptive_bench.method import method_class, method_of, starting_spec, takes_target, training_spec
 from adaptive_bench.model import AdaptiveModel
@@ -34,8 +33,9 @@ from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.planning.shapes import shape_of_model
 from adaptive_bench.runs.planning.shuffled import has_control
-from adaptive_bench.runs.planning.training_targets import TrainingTargets
+from adaptive_bench.runs.planning.training_targets import TrainingTargets, levels_of
 from adaptive_bench.runs.planning.training_text import training_tasks
+from adaptive_bench.runs.planning.works import expected_points
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.training import encode_examples
@@ -252,31 +252,25 @@ def empty_model(name: str) -> PreTrainedModel | None:
 def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[tuple[MethodSpec, int]], dict[str, int]]:
     """Steps of each training of a method, and dial values by task, of a whole run of which nothing is on disk."""
     specs = [MethodSpec.parse(text) for text in config.methods]
-    tasks = {name: find_task(name) for name in expand_tasks(config.tasks)}
-    targets = TrainingTargets.of(config, tasks.values(), {}, lambda: empty)
+    targets = TrainingTargets.of(config, levels_of(config, Backbone(empty).num_layers), {})
     trained: dict[MethodSpec, int] = {}
     for spec in map(training_spec, specs):
         chain: MethodSpec | None = spec
         while chain is not None:
             found = method_class(chain)
-            several = found.trains and takes_target(chain)
-            trained[chain] = len(targets.goals(found)) if several else 1
+            trained[chain] = len(targets.goals) if found.trains and takes_target(chain) else 1
             chain = starting_spec(chain)
     steps = [
         (spec, config.train.steps if method_class(spec).trains else 0)
         for spec, times in trained.items()
         for _ in range(times * len(config.seeds))
     ]
-    values = {}
-    for name, task in tasks.items():
-        levels = config.levels or task.levels
-        reach = [first_savings(_end(empty, spec), levels, config.evaluation) for spec in specs]
-        trainings = [trained[training_spec(spec)] for spec in specs]
-        # Of several targets, validation documents choose the one that serves a level.
-        asked = [1 + has_control(spec, config) + (count > 1) for spec, count in zip(specs, trainings, strict=True)]
-        counts = [len(savings) * count * times for savings, count, times in zip(reach, trainings, asked, strict=True)]
-        values[name] = sum(counts) * len(config.seeds)
-    return steps, values
+    values = 0  # of each task: with a target for each level every level is judged on a training of its own
+    for spec in specs:
+        goals = targets.goals if trained[training_spec(spec)] > 1 else (targets.untrained,)
+        points = sum(expected_points(goal.levels, _end(empty, spec).max_saving) for goal in goals)
+        values += points * (1 + has_control(spec, config)) * len(config.seeds)
+    return steps, dict.fromkeys(expand_tasks(config.tasks), values)
 
 
 def budget(work: Workload, steps: Sequence[tuple[MethodSpec, int]], dial_values: Mapping[str, int]) -> Budget:

@@ -26,6 +26,7 @@ from adaptive_bench.training.loop import RESUME_FOLDER
 _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
 # A pass over held-out text to set thresholds and one to check them, in training steps: measured on nano.
 CALIBRATION_PASSES = 0.45
+_CALIBRATIONS = 2  # for a measured point: some dial values are only looked at on held-out text
 _UNREADABLE = (ArithmeticError, AttributeError, EnvironmentProblem, LookupError, OSError, TypeError, ValueError)
 
 
@@ -96,7 +97,8 @@ class Estimator:
     def sweep(self, sweep: DialEvaluation) -> Estimate:
         """Time of the points that are left."""
         points = self.points_left(sweep)
-        return (self.point(sweep) + self.calibration(sweep)) * points if points else Estimate(0.0)
+        each = self.point(sweep) + self.calibration(sweep) * _CALIBRATIONS
+        return each * points if points else Estimate(0.0)
 
     def _sequence(self, training: TrainingRun) -> Estimate:
         """Time of training on one sequence."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench import registry
-from adaptive_bench.config import RunConfig
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.runs.outcome.data_card import data_card
 from adaptive_bench.runs.outcome.method_facts import method_facts
@@ -62,17 +61,10 @@ def write_table(
     atomic.update_text(folder / "answers.json", canonical(found.answers) + "\n")
     atomic.update_text(folder / "data_card.md", data_card(whole))
     write_run(folder, about)
+    table = [folder / "table.json"]
     if "markdown" in registry.names("leaderboards"):
         render = registry.get("leaderboards", "markdown")
-        atomic.update_text(
-            folder / "leaderboard.md", render(_to_print(plain, config), [str(failure) for failure in failures])
-        )
+        atomic.update_text(folder / "leaderboard.md", render(table, [str(failure) for failure in failures]))
     if "svg" in registry.names("leaderboards"):
-        matched = [row for row in plain if (row["axis"], row["phase"]) == (config.match_on, config.match_phase)]
-        atomic.update_text(folder / "leaderboard.svg", registry.get("leaderboards", "svg")(matched))
+        atomic.update_text(folder / "leaderboard.svg", registry.get("leaderboards", "svg")(table))
     return plain, warnings
-
-
-def _to_print(rows: list[dict[str, Any]], config: RunConfig) -> list[dict[str, Any]]:
-    """Every measured axis in the matched phase; what is only projected is asked for by name."""
-    return [row for row in rows if row["axis"] != "projected" and row["phase"] in (config.match_phase, "all")]

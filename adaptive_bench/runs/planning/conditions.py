@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.runs.planning.training_targets import TrainingTargets
+from adaptive_bench.runs.planning.training_targets import target_axis
 from adaptive_bench.runs.planning.training_text import training_tasks
 from adaptive_bench.runs.planning.works import DialEvaluation
 from adaptive_bench.store.evaluations import Evaluation
@@ -51,10 +50,9 @@ def recipe_text(config: RunConfig) -> str:
     train, measuring = config.train, config.evaluation
     settings: dict[str, Any] = {"steps": train.steps}
     if train.steps:
-        targets = TrainingTargets.of(config, map(find_task, config.tasks), {})
         settings |= train.model_dump(mode="json", exclude=_NO_RECIPE)
         settings |= {
-            "target": f"{'/'.join(f'{saving:g}' for saving in targets.savings)} {targets.axis}",
+            "target": f"{'each level' if train.target is None else f'{train.target:g}'} {target_axis(config)}",
             "trained_on": "+".join(task.name for task in training_tasks(config)),
         }
     settings |= {"chat_template": "yes"} if config.chat_template else {}

@@ -9,7 +9,6 @@ from pathlib import Path
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.plan import Plan, without_groups
-from adaptive_bench.runs.planning.shuffled import follows_method
 from adaptive_bench.runs.planning.timed import timed
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
@@ -59,7 +58,7 @@ def _with_own(sweeps: Sequence[DialEvaluation]) -> list[DialEvaluation]:
         return one.spec, one.task, one.training.folder, one.split
 
     own = {place(one): one for one in sweeps if not one.variant}
-    return [replace(one, own=own.get(place(one))) if follows_method(one.content) else one for one in sweeps]
+    return [replace(one, own=own.get(place(one))) if one.variant else one for one in sweeps]
 
 
 def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = None) -> Plan:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
@@ -20,7 +21,7 @@ from adaptive_bench.runs.planning.shapes import find_shape
 from adaptive_bench.runs.planning.shuffled import SHUFFLED, has_control
 from adaptive_bench.runs.planning.task_inputs import asked_since, task_inputs
 from adaptive_bench.runs.planning.timed import timed
-from adaptive_bench.runs.planning.training_targets import Goal, TrainingTargets
+from adaptive_bench.runs.planning.training_targets import Goal, TrainingTargets, levels_of, rate_of
 from adaptive_bench.runs.planning.training_text import (
     draw_calibration,
     draw_flop_calibration_text,
@@ -56,7 +57,7 @@ class Plan:
 def plan(
     config: RunConfig,
     reporter: Reporter | None = None,
-    splits: Sequence[DocumentSplit] | None = None,
+    splits: Sequence[DocumentSplit] = ("test",),
     *,
     measures: bool = True,
 ) -> Plan:
@@ -64,8 +65,7 @@ def plan(
     its sites cost, where that decides who may skip where and was not measured before.
 
     Args:
-        splits: Which documents are asked. By default those of the test; also those of validation for specs that are
-            trained towards several targets, of which the best one for a level is chosen there.
+        splits: Which documents are asked.
         measures: Whether sites are measured where they were not before. Without, the plan is one without spared sites:
             it names other records, but there is as much to do.
 
@@ -81,7 +81,8 @@ def plan(
     backbone = find_backbone(config.model)
     seeds = config.seeds if config.train.steps else ()  # nothing is trained towards a target without steps
     pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in seeds}
-    targets = TrainingTargets.of(config, tasks, pricing, lambda: empty_model(backbone))
+    levels = levels_of(config, Backbone(empty_model(backbone)).num_layers)
+    targets = TrainingTargets.of(config, levels, pricing)
     questions = _Questions(config, tasks)
     sites, sites_left = None, False
     try:
@@ -107,9 +108,9 @@ def plan(
         }
         for spec, as_trained in zip(specs, trained, strict=True):
             eligible = key_entry(sites, spec, config)
-            for training in _trainings(as_trained, shared | eligible, targets, config.out / "records", trainings):
-                asked: Sequence[DocumentSplit] = ("test",) if training.has_single_target else ("test", "validation")
-                sweeps += questions.to(spec, training, splits or asked, eligible)
+            found = _trainings(as_trained, shared | eligible, targets, config.out / "records", trainings)
+            for training, at in found:
+                sweeps += questions.to(spec, training, at, splits, eligible)
     return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter)), sites, sites_left)
 
 
@@ -137,15 +138,18 @@ class _Questions:
         self,
         spec: MethodSpec,
         training: TrainingRun,
+        levels: tuple[float, ...],
         splits: Iterable[DocumentSplit],
         eligible: Mapping[str, Any],
     ) -> list[DialEvaluation]:
-        """The sweeps of one spec on one training, with what its evaluations depend on because of spared sites."""
+        """The sweeps of one spec on one training at its levels, with what its evaluations depend on because of spared
+        sites.
+        """
         about = {"cell": training.folder.name, "method": str(spec), "code": code_behind(spec.name, "evaluation")}
         about |= eligible
         sweeps = []
         for task, common in self.contents.items():
-            name, levels = task.name.replace("/", "_"), self.config.levels or task.levels
+            name = task.name.replace("/", "_")
             for split in splits:
                 content = common | about | {"calibration_sha256": self.calibration[task, training.seed]}
                 content |= {} if split == "test" else {"split": split}
@@ -182,9 +186,9 @@ def without_groups(config: RunConfig) -> RunConfig:
 
 def _trainings(
     spec: MethodSpec, shared: Mapping[str, Any], targets: TrainingTargets, records: Path, known: dict[Path, TrainingRun]
-) -> list[TrainingRun]:
-    """The trainings of a spec, one for each target if it takes any, and before them in `known` what they start
-    from.
+) -> list[tuple[TrainingRun, tuple[float, ...]]]:
+    """The trainings of a spec with the levels each is judged at: one for each target if it takes any. Before them in
+    `known` stands what they start from.
     """
     method_type = method_class(spec)
     shared = shared if method_type.spares else {name: value for name, value in shared.items() if name != "eligible"}
@@ -193,20 +197,19 @@ def _trainings(
         "recipe": recipe,
         "method": str(spec),
         "code": code_behind(spec.name, "training"),
-        "method_learning_rate": targets.rate(spec),
+        "method_learning_rate": rate_of(spec, targets.rates),
     }
     start = starting_spec(spec)
     base = None
     if start is not None:
-        (base,) = _trainings(start, shared, targets, records, known)
+        ((base, _),) = _trainings(start, shared, targets, records, known)
         content["base"] = base.folder.name
     aims = bool(recipe["steps"]) and takes_target(spec)
-    goals: Sequence[Goal | None] = targets.goals(method_type) if aims else (None,)
+    goals: Sequence[Goal] = targets.goals if aims else (targets.untrained,)
     trainings = []
     for goal in goals:
-        about = content if goal is None else content | {"target": targets.describe(goal, shared["seed"])}
+        about = content | {"target": targets.describe(goal, shared["seed"])} if aims else content
         folder = records / key_of(about)
-        saving = None if goal is None else goal.saving
-        training = TrainingRun(spec, shared["seed"], about, folder, base, saving, len(goals) == 1)
-        trainings.append(known.setdefault(folder, training))
+        training = TrainingRun(spec, shared["seed"], about, folder, base, goal.saving, len(goals) == 1)
+        trainings.append((known.setdefault(folder, training), goal.levels))
     return trainings

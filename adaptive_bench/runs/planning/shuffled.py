@@ -12,14 +12,8 @@ from adaptive_bench.spec import MethodSpec
 
 # Raise it when the control's outputs move (`engine.shuffling`), or where they are measured.
 VERSION = 2
-_AT_OWN_DIALS = 2  # since that version
 # What the key of such an evaluation has beside those of the method's own.
 SHUFFLED: Mapping[str, Any] = {"variant": "shuffled", "shuffled": VERSION}
-
-
-def follows_method(content: Mapping[str, Any]) -> bool:
-    """Whether an evaluation, by what its key is made of, is a control that is measured at its method's dial values."""
-    return content.get("variant") == SHUFFLED["variant"] and content.get("shuffled", 1) >= _AT_OWN_DIALS
 
 
 def has_control(spec: MethodSpec, config: RunConfig) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.evaluation.sweep import HasMaximum, first_savings, sweep
+from adaptive_bench.evaluation.sweep import sweep
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation, Point, saving_name
 from adaptive_bench.store.manifest import Variant, target_text
@@ -72,11 +72,6 @@ class TrainingRun:
         return self.checkpoint.is_dir() and self.record.read("cost") is not None
 
 
-@dataclass(frozen=True)
-class _DialEnd:
-    max_saving: float
-
-
 class _NotMeasured(Exception):
     """A point is not on disk."""
 
@@ -87,15 +82,14 @@ class DialEvaluation:
 
     Attributes:
         metric: The headline metric, which the points are judged by.
-        levels: Savings to match at.
+        levels: Savings to match at: those of its training.
         training: The training it evaluates.
         content: Everything its points depend on; its hash is the key. Levels and axis only say how far to go.
         folder: Where its record is, inside the folder of the training.
         curves: Saved time of the spec by setting, where it was timed.
         split: Documents it asks: those of the test, or validation documents that choices are made on.
         variant: `shuffled` where tokens get the decisions of others (`model.interventions`), else empty.
-        own: Of a control the evaluation of the method itself, at whose dial values it is measured as well; `None` for
-            records of earlier versions, whose controls went their own way.
+        own: Of a control the evaluation of the method itself, at whose dial values it is measured.
     """
 
     spec: MethodSpec
@@ -126,51 +120,57 @@ class DialEvaluation:
         """The timing the run is matched on, if it is matched on time."""
         return next(iter(self.curves.values())) if self.config.match_on == "time" else None
 
-    def first_savings(self, method: HasMaximum) -> list[float]:
-        """Shares of saved tokens that are measured in any case."""
-        first = first_savings(method, self.levels, self.config.evaluation)
-        return sorted({*first, *(self._own_points() or ())})
-
-    def _own_points(self) -> Mapping[float, Evaluation] | None:
-        """What the method itself measured, by what it was asked for, once all of it is; nothing of one that follows
-        none.
-        """
-        return {} if self.own is None else self.own.finished()
-
     def walk(
-        self, measure: Callable[[float], Evaluation], method: HasMaximum, also: Iterable[float] | None = None
-    ) -> dict[float, Evaluation]:
-        """Measure the first savings, then further ones until every level is reached or the dial ends.
+        self,
+        measure: Callable[[float], Evaluation],
+        probe: Callable[[float], Mapping[str, float | None]],
+        end: float,
+    ) -> dict[float, Evaluation] | None:
+        """Measure where the levels are; of a control where its method was measured. `None` while that is not known.
 
         Args:
-            also: What the method itself was asked for, where that is known; else its record is asked.
+            measure: Evaluates where a share of saved tokens is asked for.
+            probe: What is saved there of held-out text, by axis; nothing without such text.
+            end: Largest share of saved tokens.
         """
-        also = self._own_points() or () if also is None else also
         measured: dict[float, Evaluation] = {}
+        if self.variant:
+            followed = None if self.own is None else self.own.finished()
+            return None if followed is None else {saving: measure(saving) for saving in followed}
 
         def point(saving: float) -> Point:
             measured[saving] = measure(saving)
             return point_of(measured[saving], self.metric, self.matched_curve)
 
+        def probed(saving: float) -> float | None:
+            if self.config.match_on == "claimed":
+                return saving
+            saved = probe(saving)
+            return saved.get(self.config.match_on, saved.get("net"))
+
         matched = saving_name(self.config.match_on, self.config.match_phase)
-        sweep(point, method, self.levels, matched, self.config.evaluation, also)
-        return measured
+        sweep(point, probed, self.levels, matched, end, self.config.evaluation.closeness)
+        return dict(sorted(measured.items()))
 
     def finished(self) -> dict[float, Evaluation] | None:
         """Every point the walk asks for, if all of them are on disk; else `None`. A control follows its method: it has
         none before the method has all.
         """
-        if (followed := self._own_points()) is None:
+        if (end := self.record.max_saved_tokens) is None:
             return None
-        end = self.record.max_saved_tokens
 
         def read(saving: float) -> Evaluation:
             if (evaluation := self.record.point(saving)) is None:
                 raise _NotMeasured
             return evaluation
 
+        def probed(saving: float) -> Mapping[str, float | None]:
+            if (saved := self.record.probe(saving)) is None:
+                raise _NotMeasured
+            return saved
+
         try:
-            return None if end is None else self.walk(read, _DialEnd(end), followed)
+            return self.walk(read, probed, end)
         except _NotMeasured:
             return None
 
@@ -182,7 +182,7 @@ class DialEvaluation:
         return "_complete" in self.__dict__
 
     def points_left(self, end: float = 1.0) -> int:
-        """Points of the first grid that are not on disk; at least 1 unless the sweep is finished.
+        """Points that are likely to be left; at least 1 unless the sweep is finished.
 
         Args:
             end: Largest share of saved tokens, where the record does not know it yet.
@@ -190,5 +190,10 @@ class DialEvaluation:
         if self.is_complete:
             return 0
         known = self.record.max_saved_tokens
-        savings = self.first_savings(_DialEnd(end if known is None else known))
-        return max(1, sum(self.record.point(saving) is None for saving in savings))
+        expected = expected_points(self.levels, end if known is None else known)
+        return max(1, expected - len(self.record.savings()))
+
+
+def expected_points(levels: Sequence[float], end: float) -> int:
+    """Measurements that some levels are likely to take, where a dial goes so far: two each, one at nothing saved."""
+    return sum(2 if level > 0 else 1 for level in levels) if end > 0 else 1

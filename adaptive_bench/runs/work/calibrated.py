@@ -27,6 +27,7 @@ from adaptive_bench.training.generated_text import generated_text
 from adaptive_bench.training.memory import find_batch_size
 
 _TWIN_TEXTS = 8  # held-out examples on which specs are compared
+_PROBED_TOKENS = 4_000  # of held-out text, on which a dial is looked for
 
 
 class Calibrated:
@@ -96,25 +97,24 @@ class Calibrated:
         """Whether there is held-out training text; runs that train nothing may have none."""
         return bool(self._text)
 
-    @property
-    def behaviour(self) -> str:
-        """Digest of what the model does with some held-out text at the recipe's savings, each calibrated before."""
+    def behaviour(self, savings: Sequence[float]) -> str:
+        """Digest of what the model does with some held-out text at some savings, each calibrated before."""
         batch = calibration_batch(self._text[:_TWIN_TEXTS], padding_id(self.tokenizer), self.device)
-        savings = self._sweep.first_savings(self.model.method)
         return behaviour(self.model, batch, [self.model.method.checked_dial(saving) for saving in savings])
 
-    def held_out_savings(self, savings: Sequence[float]) -> dict[str, dict[str, float | None]]:
-        """What some calibrated savings save of the same held-out text, on each axis, by the saving asked for."""
-        batch = calibration_batch(self._text[:_TWIN_TEXTS], padding_id(self.tokenizer), self.device)
-        found: dict[str, dict[str, float | None]] = {}
-        for saving in savings:
-            self.model.dial = self.model.method.checked_dial(saving)
-            self.model.reset_ledger()
-            with torch.no_grad():
-                self.model(**batch, logits_to_keep=1, phase="decode")
-            found[f"{saving:g}"] = self.model.compute_report()["saved"]
+    def probe(self, saving: float, reporter: Reporter) -> dict[str, float | None]:
+        """What is saved of some held-out text where so much is asked for, by axis."""
+        self.calibrate([saving], reporter)
+        size = sum(len(one.token_ids) for one in self._text)
+        some = self._text[:: -(-size // _PROBED_TOKENS)]
+        self.model.dial = self.model.method.checked_dial(saving)
         self.model.reset_ledger()
-        return found
+        with torch.no_grad():
+            for batch in calibration_batches(some, padding_id(self.tokenizer), self._batch_size, self.device):
+                self.model(**batch, logits_to_keep=1, phase="decode")
+        saved: dict[str, float | None] = self.model.compute_report()["saved"]
+        self.model.reset_ledger()
+        return saved
 
     def calibrate(self, savings: Sequence[float], reporter: Reporter) -> None:
         """Make the dial values of some savings ready for the sweep's task, each once."""

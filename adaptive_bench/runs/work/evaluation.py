@@ -11,6 +11,7 @@ from torch import Tensor
 
 from adaptive_bench import processes
 from adaptive_bench.engine.shuffling import DecisionBank
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.method import described
 from adaptive_bench.model.interventions import standing_between
@@ -50,11 +51,17 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
     end, eligible = model.method.max_saving, described(model.method.skippable_sites)
     eligible += ", but no first token" if model.method.keep_first else ""
     record.write("dial", about | {"max_saved_tokens": end, "eligible": eligible})
-    asked = sweep.first_savings(model.method)
-    trained.calibrate(asked, reporter)
     if trained.has_text and not sweep.variant:
-        saved = trained.held_out_savings(asked)
-        record.write("behaviour", {"sha256": trained.behaviour, "saved": saved})
+        compared = sorted({round(min(level, end), 6) for level in sweep.levels})  # where probing begins
+        trained.calibrate(compared, reporter)
+        record.write("behaviour", {"sha256": trained.behaviour(compared)})
+    asked: list[float] = []
+
+    def probe(saving: float) -> dict[str, float | None]:
+        if (known := record.probe(saving)) is not None:
+            return known
+        record.add_probe(saving, trained.probe(saving, reporter) if trained.has_text else None)
+        return probe(saving)
 
     def measure(saving: float) -> Evaluation:
         if (known := record.point(saving)) is not None:
@@ -76,7 +83,11 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
         reporter.emit(PointMeasured(str(sweep.folder)))
         return evaluation
 
-    sweep.walk(measure, model.method)
+    if sweep.walk(measure, probe, end) is None:
+        raise EnvironmentProblem(
+            f"Shuffled decisions are measured where the method itself was, but `{sweep.own}` is not finished. Give the "
+            f"run's command again once it is."
+        )
 
 
 def _ask(

@@ -38,6 +38,4 @@ def set_target(
         lambda size: reporter.line(f"price {training.spec}: out of memory; now {size} sequence(s) at a time"),
     )
     model.method.target = target.tokens
-    # What a table needs to say of a control whether it was trained for what it is read at.
-    about = {"whole_layers": True} if model.method.skips_whole_layers else {}
-    training.record.write("target", target.to_json() | about)
+    training.record.write("target", target.to_json())

@@ -1,0 +1,79 @@
+"""The sentences on top of a board: who keeps most, whether that beats leaving out layers, whether the saving is real.
+
+Every claim is a condition here; what does not hold is not said.
+"""
+
+from __future__ import annotations
+
+from .standing import Line, Standing
+
+MOST_WORDS = 25
+AXES = {
+    "layers": "of the layers' FLOPs saved",
+    "net": "net FLOPs saved",
+    "core": "core FLOPs saved",
+    "tokens": "token-branches skipped",
+    "claimed": "claimed saving",
+    "bytes": "bytes saved",
+    "time": "time saved",
+}
+_FACTOR = 2.0  # savings that differ by more disagree
+_NOTHING = 0.01  # of a saving
+
+
+def headline(standing: Standing) -> str:
+    """At most 25 words: who keeps most at this level, and how that stands to leaving out layers.
+
+    A method is named if its score is the highest. It beats leaving out layers where a test says so, corrected for all
+    comparisons with the best static control; where the best is such a control, nothing beats it. Where the ranks of
+    others hold the first, it is level with them.
+    """
+    at = f"At {100 * standing.level:.3g} %"
+    if standing.left_out and not any(line.score is not None for line in standing.lines):
+        return f"{at}, nothing is ranked: the dense model is not known to be better than a guess."
+    ranked = standing.ranked
+    if not ranked:
+        return f"{at}, nothing is ranked: no method was measured within a point of this saving on every task."
+    best = ranked[0]
+    tied = sum(line.rank is not None and line.rank[0] == 1 for line in ranked) - 1
+    keeps = f"{best.label} keeps most ({_points(best)} of 100)"
+    if best.chooses in ("never", "by chance"):
+        others = any(line.chooses not in ("never", "by chance") for line in ranked)
+        beats = "leaving out layers" if best.is_static else "it"
+        said = f"{at}, {keeps}"
+        return f"{said}: nothing that chooses tokens beats {beats}." if others else f"{said}."
+    static = next((line for line in ranked if line.label == standing.static), None)
+    level = f", level with {tied} other{'s' if tied > 1 else ''}" if tied else ""
+    if static is None:
+        return f"{at}, {keeps}{level}; leaving out layers was not measured here."
+    if best.over_static is not None and best.over_static.apart and best.over_static.difference > 0:
+        return f"{at}, {keeps}{level}, and beats leaving out layers ({_points(static)})."
+    return f"{at}, {keeps}{level}, not certainly more than leaving out layers ({_points(static)})."
+
+
+def is_real(standing: Standing) -> str:
+    """Whether the best method's saving is real, in at most 25 words; empty where nothing is ranked."""
+    best = next(iter(standing.ranked), None)
+    if best is None:
+        return ""
+    known = [(name, value) for name, value in savings_of(best) if value is not None]
+    told = ", ".join(f"{name} {100 * value:.0f} %" for name, value in known)
+    if len(known) < 2:
+        return f"{best.label} saves {told}; time was not measured (--time)." if told else ""
+    values = [value for _, value in known]
+    signs = {value > _NOTHING for value in values}
+    disagree = len(signs) > 1 or max(values) > _FACTOR * min(values)
+    verdict = "The measures of its saving disagree" if disagree else "Its saving holds by every measure"
+    missing = "" if any(name == "time" for name, _ in known) else "; time was not measured (--time)"
+    return f"{verdict}: {told}{missing}."
+
+
+def savings_of(line: Line) -> list[tuple[str, float | None]]:
+    """The three savings beside each other: net FLOPs as executed, of the same decisions at a larger shape, and time."""
+    time = min(line.times.values()) if line.times else None
+    shape = next((row.projected_shape for row in line.rows if row is not None and row.projected_shape), "larger shape")
+    return [("net FLOPs", line.net), (f"at {shape}", line.projected), ("time", time)]
+
+
+def _points(line: Line) -> str:
+    return f"{100 * (line.score or 0.0):.0f}"

@@ -1,0 +1,157 @@
+"""The texts of a ranked list, once for the terminal, for Markdown and for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .headline import AXES
+from .numbers import number, percent
+from .row import Row
+from .standing import RULE, Line, Standing
+
+NONE = "–"
+MOST_LINES = 12  # of a list, before a reader asks for all
+
+
+def level_text(standing: Standing) -> str:
+    """What the level is: `16.7 % of the layers' FLOPs saved`."""
+    phase = "" if standing.phase == "all" else f" in {standing.phase}"
+    return f"{100 * standing.level:.3g} % {AXES.get(standing.axis, standing.axis)}{phase}"
+
+
+def first_lines(standing: Standing) -> list[Line]:
+    """The first lines that have a score, and of the others those that all are compared with."""
+    lines = [line for line in standing.lines if line.score is not None]
+    needed = [line for line in lines if line.is_reference or line.label == standing.static]
+    some = [line for line in lines if line not in needed][: max(0, MOST_LINES - len(needed))]
+    return [line for line in lines if line in some or line in needed]
+
+
+def short(standing: Standing, lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
+    """Header and texts of the list as it is first shown."""
+    header = ["rank", "method", "score", "vs static", "skipped", "time"]
+    elsewhere = any(_is_elsewhere(line) for line in lines)
+    body = []
+    for line in lines:
+        texts = [rank(line), line.label, score(line), over_static(line, standing)]
+        texts += [NONE if line.is_reference else whole_percent(one) for one in (line.skipped, time_of(line))]
+        body.append([*texts, *([saved(line)] if elsewhere else [])])
+    return [*header, *(["saved"] if elsewhere else [])], body
+
+
+def long(standing: Standing) -> tuple[list[str], list[list[str]]]:
+    """Header and texts of all lines with everything that is known of them."""
+    header = ["rank", "method", "chooses", "score", "vs static", *(task for task, _ in standing.tasks)]
+    header += ["saved", "skipped", "net", "projected", "shuffled", "time", "sites"]
+    body = []
+    for line in standing.lines:
+        cells = [NONE if row is None else cell(row) for row in line.rows]
+        savings = [line.saved, line.skipped, line.net, line.projected]
+        lost = NONE if line.lost is None else f"{-100 * line.lost:+.0f}"
+        times = "; ".join(f"{setting}: {whole_percent(one)}" for setting, one in (line.times or {}).items())
+        body.append(
+            [rank(line), line.label, line.chooses or NONE, score(line), over_static(line, standing), *cells]
+            + [NONE if one is None else percent(one) for one in savings]
+            + [lost, times or NONE, line.eligible or NONE]
+        )
+    return header, body
+
+
+COLUMNS = (
+    "chooses: whether a method decides for every token, once per prompt, by chance, or never. saved: on the axis of "
+    "the level; skipped: token-branches; net: net FLOPs; projected: the same decisions at the larger model's shape; "
+    "all in % of the dense model. shuffled: what the score changes by with the decisions of other tokens. time: time "
+    "saved beside plain Hugging Face."
+)
+
+
+def notes_of(standing: Standing) -> list[str]:
+    """What a reader of the list has to know: each a line under it, never a mark in it."""
+    notes = [RULE]
+    if standing.static is not None:
+        notes.append(f"vs static: difference to {standing.static}, with its interval.")
+    if standing.seeds == 1:
+        notes.append("One seed: intervals know nothing of another training.")
+    if others := [line.label for line in standing.lines if line.score is not None and _is_elsewhere(line)]:
+        notes.append(f"Without a rank, as not measured within a point of the level: {', '.join(others)}.")
+    rows = [row for line in standing.lines for row in line.rows if row is not None]
+    if partial := sorted({row.label for row in rows if row.status == "partial"}):
+        notes.append(f"Some seeds are missing of: {', '.join(partial)}.")
+    if inert := sorted({row.label for row in rows if row.status == "inert"}):
+        notes.append(f"Without a rank, as the dial moves nothing: {', '.join(inert)}.")
+    targets = {row.target for row in rows if row.target is not None and abs(row.target - row.level) > 0.01}
+    if targets:
+        told = " or ".join(f"{100 * target:.3g} %" for target in sorted(targets))
+        notes.append(f"Trained towards {told} and judged at this level.")
+    by_sites: dict[str, list[str]] = {}
+    for line in standing.ranked:
+        if line.eligible and line.chooses in ("per token", "per prompt"):
+            by_sites.setdefault(line.eligible, []).append(line.label)
+    if len(by_sites) > 1:
+        told = "; ".join(f"{', '.join(some)}: {sites}" for sites, some in by_sites.items())
+        notes.append(f"Tokens may skip at different sites ({told}).")
+    if standing.left_out:
+        notes.append(f"Left out, as dense is not above base or a guess there: {', '.join(standing.left_out)}.")
+    return notes
+
+
+def _is_elsewhere(line: Line) -> bool:
+    return not line.is_reference and line.rank is None and any(row and row.status == "nearest" for row in line.rows)
+
+
+def rank(line: Line) -> str:
+    """`2`, or `1-3` where tests leave it open."""
+    if line.rank is None:
+        return NONE
+    low, high = line.rank
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def score(line: Line) -> str:
+    """`78 [70, 86]`."""
+    if line.score is None:
+        return NONE
+    told = _whole(line.score)
+    if line.interval is None or line.is_reference:
+        return told
+    return f"{told} [{_whole(line.interval[0])}, {_whole(line.interval[1])}]"
+
+
+def over_static(line: Line, standing: Standing) -> str:
+    """`+12 [+4, +20]`."""
+    if line.label == standing.static:
+        return "static"
+    found = line.over_static
+    if found is None:
+        return NONE
+    told = f"{100 * found.difference:+.0f}"
+    if found.low is None or found.high is None:
+        return told
+    return f"{told} [{100 * found.low:+.0f}, {100 * found.high:+.0f}]"
+
+
+def saved(line: Line) -> str:
+    """The measured saving on the axis of the level."""
+    return NONE if line.saved is None else f"{percent(line.saved)} %"
+
+
+def time_of(line: Line) -> float | None:
+    """The least time saved in the settings that were timed."""
+    return min(line.times.values()) if line.times else None
+
+
+def whole_percent(share: float | None) -> str:
+    """`17 %`."""
+    return NONE if share is None else f"{_whole(share)} %"
+
+
+def _whole(share: float) -> str:
+    return f"{100 * share:.0f}".replace("-0", "0") if abs(share) < 0.005 else f"{100 * share:.0f}"
+
+
+def cell(row: Row) -> str:
+    """Score of a task with its interval, as the task counts it."""
+    told = number(row.metric, row.reached())
+    if row.low is None or row.high is None:
+        return told
+    return f"{told} [{number(row.metric, row.low)}, {number(row.metric, row.high)}]"
