@@ -9,7 +9,7 @@ from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.metric import metric_of
-from adaptive_bench.store import atomic
+from adaptive_bench.store import atomic, formats
 from adaptive_bench.tables.intervals import bounds_of, interval
 
 from .figures import write_figures
@@ -84,7 +84,7 @@ def as_csv(board: Board) -> str:
 
 
 def _csv(lines: Sequence[Mapping[str, object]]) -> str:
-    return csv_text([{key: cell(value) for key, value in line.items()} for line in lines])
+    return formats.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
 
 
 def as_json(board: Board) -> str:
@@ -104,7 +104,7 @@ def downloads(board: Board) -> dict[str, bytes]:
         found |= {
             f"{name}.csv.gz": _compressed(as_csv(some)),
             f"{name}.json.gz": _compressed(as_json(some)),
-            f"{name}.parquet": as_parquet(some.lines),
+            f"{name}.parquet": formats.as_parquet(some.lines),
         }
         listed.append({"name": name, "model": group.name, "rows": len(some.rows)})
     index = {"schema": SCHEMA, "endings": [".csv.gz", ".json.gz", ".parquet"], "files": listed}

@@ -63,11 +63,11 @@ def execute(
     debug: bool = False,
     timed: bool = False,
 ) -> None:
-    """Run, then print the table of the matched axis and phase, what to know about it, and where everything is.
+    """Run, then print its list, what to know about it, and where everything is.
 
     Args:
         how: Further arguments of `adaptive_bench.runs.run`.
-        wide: Scores with intervals at all levels, and what was saved and spent there.
+        wide: All levels and rows, with the scores of every task and what was saved there.
         open_page: Build the page of the run and show it in a browser.
         debug: Print the traceback of everything that failed.
         timed: Once everything is done time its methods at every batch size of `adaptive-bench time`, and make the table
@@ -118,7 +118,8 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
     commands = {"What each model wrote": f"adaptive-bench samples {name}"} if rows else {}
     if rows and not open_page:
         commands["The page"] = f"adaptive-bench leaderboard build {name} --open"
-    commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
+    if not rows:
+        commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
     for what, command in commands.items():
         typer.echo(f"\n{what}:\n  {pasteable(command)}")
     typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")

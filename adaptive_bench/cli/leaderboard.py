@@ -17,16 +17,11 @@ from typer.core import TyperGroup
 
 from adaptive_bench import output, registry
 from adaptive_bench.cli import entries
-from adaptive_bench.cli.options import DEFAULT_OUT, Command, Out, Plugins, Runs, check_word, find_run, tables_of
+from adaptive_bench.cli.options import DEFAULT_OUT, Command, Out, Plugins, Runs, find_run, tables_of
 from adaptive_bench.cli.terminal_text import READING_TABLES, in_parts, listed, paragraph, plain_table, waiting
-from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.results import ending_of, read_table
+from adaptive_bench.errors import UsageError
 from adaptive_bench.store.runs import tables, tables_below
-from adaptive_bench.tables.finished import Row, joined, made_by_other_rules, not_to_be_quoted, phase_of
-
-_COUNTED = ("net", "core", "tokens")  # in every phase; the others pooled only
-AXES = (*_COUNTED, "claimed", "projected", "bytes", "time")
-PHASES = ("all", "prefill", "decode")
+from adaptive_bench.tables.finished import not_to_be_quoted
 
 
 class _ShowByDefault(TyperGroup):
@@ -53,83 +48,25 @@ def show(
     style: Annotated[
         str, typer.Option("--format", help="terminal (80 columns), or markdown with everything.")
     ] = "terminal",
-    axis: Annotated[
-        str | None, typer.Option(metavar="|".join(AXES), help="The axis; by default the one the run was matched on.")
-    ] = None,
-    phase: Annotated[
-        str | None,
-        typer.Option(metavar="|".join(PHASES), help="The tokens that count; by default those the run was matched on."),
-    ] = None,
-    wide: Annotated[
-        bool, typer.Option("--wide", help="Scores with intervals at all levels, and what was saved and spent there.")
-    ] = False,
-    full: Annotated[
-        bool, typer.Option("--full", help="Every measured axis and phase; with --format markdown every metric as well.")
+    everything: Annotated[
+        bool, typer.Option("--all", help="All levels and rows, with what was saved and the scores of every task.")
     ] = False,
     out: Out = DEFAULT_OUT,
 ) -> None:
     """Print the leaderboard of one or several runs."""
-    check_word("--axis", axis, AXES)
-    check_word("--phase", phase, PHASES)
-    if wide and style != "terminal":
-        raise UsageError(
-            f"--wide is for --format terminal, got {style!r}, which shows all levels anyway. Leave it out."
-        )
+    if everything and style != "terminal":
+        raise UsageError(f"--all is for --format terminal, got {style!r}, which shows everything anyway. Leave it out.")
     render = registry.get("leaderboards", style)
     chosen = tables_of(runs, out)
-    folders = [path.parent for path in chosen]
-    rows = joined({path.parent: read_table(path) for path in chosen})
-    for note in (*not_to_be_quoted(folders), *made_by_other_rules(folders)):
+    for note in not_to_be_quoted(path.parent for path in chosen):
         typer.echo(f"Note: {note}", err=True)
-    axis_then, phase_then = _matched(folders, rows)
-    one_axis = axis or axis_then
-    one_phase = phase or (phase_then if one_axis in _COUNTED else "all")
-    axes = {one_axis} if axis or not full else set(AXES) - {"projected"}
-    phases = {one_phase} if phase or not full else set(PHASES)
-    found = [row for row in rows if row["axis"] in axes and phase_of(row) in phases]
-    if rows and not found:
-        raise EnvironmentProblem(_missing(one_axis, one_phase, rows))
-    typer.echo(render(found, wide=wide or full) if style == "terminal" else render(found))
-
-
-def _matched(folders: list[Path], rows: list[Row]) -> tuple[str, str]:
-    """Axis and phase the runs were matched on, where they agree; else saved net FLOPs, pooled."""
-    said = {(about.get("match_on"), about.get("match_phase")) for about in map(ending_of, folders)}
-    if len(said) == 1 and None not in (only := said.pop()):
-        return str(only[0]), str(only[1])
-    axes = [row["axis"] for row in rows]
-    return ("net" if "net" in axes or not axes else axes[0]), "all"
-
-
-def _missing(axis: str, phase: str, rows: list[Row]) -> str:
-    """Why there is no table, and how to get one."""
-    if axis == "time" and not any(row["axis"] == "time" for row in rows):
-        return (
-            "A table by saved time needs timings of the run's methods, but there is none in these tables. Give "
-            "`adaptive-bench time` with the run's --model, --methods and --out, then its `run` once more: nothing is "
-            "computed again."
-        )
-    if phase != "all" and axis not in _COUNTED:
-        return (
-            f"Saved {axis} is known of all phases together alone, got --phase {phase}. Leave --phase out, or give "
-            f"--axis {', '.join(_COUNTED[:-1])} or {_COUNTED[-1]}."
-        )
-    there = sorted({(row["axis"], phase_of(row)) for row in rows})
-    return (
-        f"These tables have no rows by {axis} in the phase {phase!r}; there is "
-        f"{', '.join(found if where == 'all' else f'{found} of {where}' for found, where in there)}. Log-likelihood "
-        f"tasks write no tokens, and older tables are pooled only: give the same `adaptive-bench run` again."
-    )
+    typer.echo(render(chosen, wide=everything) if style == "terminal" else render(chosen))
 
 
 @app.command("build", cls=Command)
 def build(
     runs: Runs = None,
     to: Annotated[Path, typer.Option("--output", "-o", parser=output.folder, help="Folder to write.")] = Path("site"),
-    axis: Annotated[
-        str | None, typer.Option(metavar="|".join(AXES), help="Shown first; by default what the runs were matched on.")
-    ] = None,
-    phase: Annotated[str | None, typer.Option(metavar="|".join(PHASES), help="Shown first.")] = None,
     figures: Annotated[
         bool, typer.Option("--figures", help="Draw figures for papers as well (SVG and PDF, by matplotlib).")
     ] = False,
@@ -138,7 +75,7 @@ def build(
     ] = False,
     plugin: Plugins = None,
     one_file: Annotated[
-        bool, typer.Option("--one-file", help="All data inside index.html, to pass it on alone.")
+        bool, typer.Option("--one-file", help="index.html alone, without a page for each method.")
     ] = False,
     manual: Annotated[
         str,
@@ -147,16 +84,14 @@ def build(
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     out: Out = DEFAULT_OUT,
 ) -> None:
-    """Write a board: `index.html`, which asks nothing of a network, with its data beside it, and the same numbers as
-    Markdown, CSV, JSON and Parquet.
+    """Write a board: `index.html` with a page for each method, which ask nothing of a network and run no script, and
+    the same numbers as Markdown, CSV, JSON and Parquet.
     """
-    check_word("--axis", axis, AXES)
-    check_word("--phase", phase, PHASES)
     chosen = tables_of(runs, out)
     registry.load_plugins(plugin)
     site = registry.get("sites", "board")
     with waiting(READING_TABLES):
-        said = list(site(chosen, to, axis, phase, figures=figures, strict=strict, one_file=one_file, manual=manual))
+        said = list(site(chosen, to, figures=figures, strict=strict, one_file=one_file, manual=manual))
     for text in said:
         typer.echo(paragraph(text), err=True)
     page = to / "index.html"
@@ -190,27 +125,6 @@ def ranks(
         text = registry.get("sites", "ranks")(chosen, known)
     output.write_text(to, text)
     typer.echo(f"The ranks are in {output.named(to)}", err=output.is_stdout(to))
-
-
-@app.command("findings", cls=Command)
-def findings(
-    runs: Runs = None,
-    to: MarkdownFile = Path("findings.md"),
-    axis: Annotated[str, typer.Option(metavar="|".join(AXES), help="What the level is a share of.")] = "net",
-    level: Annotated[
-        float, typer.Option(min=0, max=1, help="The saving on that axis that the sentences are about.")
-    ] = 0.15,
-    note: Annotated[str, typer.Option(help="Put this first: what a reader has to know of the runs, in markdown.")] = "",
-    out: Out = DEFAULT_OUT,
-) -> None:
-    """Write what a board found as sentences, each with its figures and intervals."""
-    check_word("--axis", axis, AXES)
-    chosen = tables_of(runs, out)
-    with waiting(READING_TABLES):
-        said = list(registry.get("sites", "findings")(chosen, to, axis, level, note))
-    for text in said:
-        typer.echo(text, err=True)
-    typer.echo(f"The findings are in {output.named(to)}", err=output.is_stdout(to))
 
 
 class PaperForm(StrEnum):

@@ -104,7 +104,7 @@ def run(
         ),
     ] = False,
     wide: Annotated[
-        bool, typer.Option("--wide", help="Print scores with intervals at all levels, and what was saved there.")
+        bool, typer.Option("--all", help="Print all levels and rows, with the scores of every task and what was saved.")
     ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Build the page at the end and show it.")] = False,
     debug: Debug = False,
