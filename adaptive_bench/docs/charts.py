@@ -1,4 +1,4 @@
-"""Figures whose numbers come from records: how a level is read off, what a level is on another axis, ranks."""
+"""Figures whose numbers come from records: what a level is on another axis, ranks, headroom."""
 
 from __future__ import annotations
 
@@ -6,71 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adaptive_bench.docs.drawing import Drawing
-from adaptive_bench.store.savings import Point
-from adaptive_bench.tables.matching import match
 
-LEVELS = (0.15, 0.4)  # of saved net FLOPs; the second one lies beyond what was measured
+_LEVEL = 0.15  # of saved net FLOPs, at which headroom is written
 _TASK = "nano_math"
-
-
-def read_off(record: Mapping[str, Any]) -> list[tuple[str, list[Point], list[float | None]]]:
-    """By method its measured points and the scores at `LEVELS`, `None` where there is none.
-
-    Args:
-        record: `nano_intact_start.json`.
-    """
-    found = []
-    for name in ("mod@paper", "random_skip"):
-        points = [
-            Point(one["asked"], one["score"], {"net": one["net"]}) for one in record["after"][f"{name} on {_TASK}"]
-        ]
-        found.append((name, points, [one.score for one in match(points, LEVELS, "net")]))
-    return found
-
-
-def matching(record: Mapping[str, Any]) -> Drawing:
-    """Scores of two methods where both save the same, between the points that were measured."""
-    drawing = Drawing(
-        430,
-        310,
-        "Score against saved net FLOPs of two methods. At 15 % each score is read off the line between the two "
-        "measured neighbours; at 40 % neither was measured on both sides, so there is none.",
-    )
-    left, right, top, bottom = 52, 420, 34, 244
-
-    def place(saved: float, score: float) -> tuple[float, float]:
-        return left + (right - left) * (saved + 0.02) / 0.47, bottom - (bottom - top) * score
-
-    for score in (0, 0.25, 0.5, 0.75, 1):
-        y = place(0, score)[1]
-        drawing.line([(left, y), (right, y)], "rule", width=0.8)
-        drawing.text(left - 6, y + 4, f"{100 * score:g}", "faint", anchor="end", size=11)
-    for saved in (0, 0.1, 0.2, 0.3, 0.4):
-        drawing.text(place(saved, 0)[0], bottom + 18, f"{100 * saved:g}", "faint", anchor="middle", size=11)
-    drawing.text(8, 16, f"exact match on {_TASK}, %", "faint", size=11)
-    drawing.text(right, bottom + 36, "saved net FLOPs, % of the dense model", "faint", anchor="end", size=11)
-    for level in LEVELS:
-        x = place(level, 0)[0]
-        drawing.line([(x, top), (x, bottom)], "second", dashed=True)
-    drawing.text(place(LEVELS[1], 0)[0] + 5, place(0, 0.3)[1], "n/a", "second", bold=True)
-    for (name, points, scores), colour, (x, y) in zip(
-        read_off(record), ("accent", "ink"), ((0.013, 0.87), (0.035, 0.45)), strict=True
-    ):
-        ordered = sorted((point.at("net"), point.score) for point in points)
-        drawing.line([place(*one) for one in ordered], colour)
-        for one in ordered:
-            drawing.dot(*place(*one), colour)
-        drawing.text(*place(x, y), name, colour, bold=True)
-        assert scores[0] is not None  # of this record
-        at = place(LEVELS[0], scores[0])
-        drawing.diamond(*at)
-        beside = (at[0] + 10, at[1] + (-10 if scores[0] < 0.5 else 20))
-        drawing.text(*beside, f"{100 * scores[0]:.1f}", "second", bold=True)
-    drawing.dot(16, 298)
-    drawing.text(26, 302, "measured", size=11)
-    drawing.diamond(106, 298)
-    drawing.text(120, 302, "read off at a level", size=11)
-    return drawing
 
 
 def axes(record: Mapping[str, Any]) -> Drawing:
@@ -106,7 +44,7 @@ def axes(record: Mapping[str, Any]) -> Drawing:
         drawing.text(place(row["saved_tokens"]) + 9, y + 4, f"{100 * row['saved_tokens']:.1f}", "second", size=11)
     drawing.text(right, bottom + 34, "saved, % of the dense model", "faint", anchor="end", size=11)
     drawing.dot(16, bottom + 52)
-    drawing.text(26, bottom + 56, "net FLOPs, the axis that is matched", size=11)
+    drawing.text(26, bottom + 56, "net FLOPs", size=11)
     drawing.dot(258, bottom + 52, "second", hollow=True)
     drawing.text(268, bottom + 56, "token-branches", size=11)
     return drawing
@@ -205,8 +143,8 @@ def headroom(record: Mapping[str, Any]) -> Drawing:
             drawing.line([place(one["level"], one[key]) for one in levels], colour)
             for one in levels:
                 drawing.dot(*place(one["level"], one[key]), colour, radius=3)
-        (here,) = [one for one in levels if one["level"] == LEVELS[0]]
-        drawing.line([place(LEVELS[0], here["static"]), place(LEVELS[0], here["cross_fitted"])], "second", width=3)
+        (here,) = [one for one in levels if one["level"] == _LEVEL]
+        drawing.line([place(_LEVEL, here["static"]), place(_LEVEL, here["cross_fitted"])], "second", width=3)
         found = here["headroom"]
         drawing.text(left, 40, _points(found), "second", bold=True)
     drawing.text(420, bottom + 38, "saved net FLOPs, % of the dense model", "faint", anchor="end", size=11)

@@ -13,19 +13,17 @@ def figures(records: Path) -> dict[str, str]:
     """SVG by file name.
 
     Args:
-        records: The folder `docs/records`, which numbers are taken from; those of findings are of the page above it.
+        records: The folder `docs/records`, which numbers are taken from.
     """
-    names = ("nano_intact_start", "nano_steps", "nano_headroom", "nano_trials")
-    intact, steps, headroom, trials = (_record(records / f"{name}.json") for name in names)
+    names = ("nano_steps", "nano_headroom", "nano_trials")
+    steps, headroom, trials = (_record(records / f"{name}.json") for name in names)
     found = {
         "branch": schemes.branch(),
         "shuffled": schemes.shuffled(),
-        "matching": charts.matching(intact),
         "axes": charts.axes(steps),
         "ranks": charts.ranks(steps),
         "headroom": charts.headroom(headroom),
         "trials": results.trials(trials),
-        "ahead": results.ahead((records.parent / "findings.md").read_text(encoding="utf-8")),
         "speculation": mechanisms.speculation(),
     }
     return {f"{name}.svg": drawing.svg() for name, drawing in found.items()}
