@@ -142,8 +142,6 @@ def sweep(
             saved(0.0)
             continue
         search = _Search(level, maximum, known=_on(measured, axis))
-        if search.known and abs(search.known[search.nearest] - level) <= closeness:
-            continue
         looked, first = probed(probe, level, maximum, closeness * _PROBED_CLOSELY), round(min(level, maximum), 6)
         most = REFINEMENTS
         if looked.known:

@@ -8,7 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from adaptive_bench.store.counts import TokenBytes, token_bytes
-from adaptive_bench.store.savings import Axis, MatchPhase
+from adaptive_bench.store.savings import MATCH_PHASES, Axis, MatchPhase
+
+PHASES = MATCH_PHASES[1:]
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class Evaluation:
         dial: Dial value of the method, in its own unit.
         scores: lm-eval metric key to value.
         docs: Documents evaluated.
-        savings: Pooled shares saved of the dense model: `tokens`, `core`, `net`, `executed`; they may be negative.
+        savings: Pooled shares saved of the dense model: `tokens`, `core`, `net`, `layers`, `executed`; they may be
+            negative.
         report: The whole compute report of the model: savings by phase, and the raw sums. `decode` is tokens fed one
             by one while an answer is written; `prefill` is everything read in one pass. That is the prompt, whose last
             position writes the first token of an answer, and in log-likelihood tasks the answers too, which are given
@@ -76,7 +79,19 @@ class Evaluation:
             found = self.token_bytes if phase == "all" else None
             return None if found is None else 1 - found.read / found.dense
         saved: Mapping[str, float | None] = self.savings if phase == "all" else self.report.get(phase, {})
+        if axis == "layers" and axis not in saved:  # a record of an earlier version
+            return self._saved_of_layers(saved.get("net"), phase)
         return saved.get(axis)
+
+    def _saved_of_layers(self, net: float | None, phase: MatchPhase) -> float | None:
+        if net is None or (parts := self._counts(phase)) is None:
+            return None
+        layers = sum(sum(part["dense_macs"][:-1]) for part in parts)  # the last row is the head
+        return net * sum(sum(part["dense_macs"]) for part in parts) / layers if layers else None
+
+    def _counts(self, phase: MatchPhase) -> list[Mapping[str, Any]] | None:
+        counts = self.report.get("counts")
+        return None if counts is None else [counts[one] for one in (PHASES if phase == "all" else (phase,))]
 
     @cached_property
     def token_bytes(self) -> TokenBytes | None:
@@ -95,11 +110,9 @@ class Evaluation:
         has no tokens, and in records without counts. The dense model's FLOPs for the same tokens, two a
         multiply-accumulate, less the net saving.
         """
-        counts = self.report.get("counts")
-        saved = self.saved("net", phase)
-        if counts is None or saved is None:
+        parts, saved = self._counts(phase), self.saved("net", phase)
+        if parts is None or saved is None:
             return None
-        parts = [counts[name] for name in (("prefill", "decode") if phase == "all" else (phase,))]
         tokens = sum(part["tokens"] for part in parts)
         return (1 - saved) * 2 * sum(sum(part["dense_macs"]) for part in parts) / tokens if tokens else None
 

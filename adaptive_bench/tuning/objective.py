@@ -13,7 +13,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.metric import metric_of
 from adaptive_bench.store.savings import Point
 
-REACHED = 0.01  # a saving smaller by more than this is not the one that was asked for
+REACHED = 0.02  # a saving smaller by more than this is not the one that was asked for
 
 
 @dataclass(frozen=True)

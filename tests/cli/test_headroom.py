@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 
 def task(name, kind, metric, chance):
-    known = Task(name, "toy", kind, HERE / name, (metric,), chance, (0.0, 0.2, 0.4), None, data_folders=())
+    known = Task(name, "toy", kind, HERE / name, (metric,), chance, None, data_folders=())
     register("tasks", name)(known)
 
 

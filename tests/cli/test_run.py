@@ -52,8 +52,8 @@ class Runs:
         reporter.line("training gateskip")
         if self.error:
             raise self.error
-        rows = [ROW | {"axis": "net"}, ROW | {"axis": "tokens", "score": 0.7}]
-        rows.append(ROW | {"axis": "net", "phase": "decode", "score": 0.5})
+        rows = [ROW | {"axis": "layers"}, ROW | {"axis": "tokens", "score": 0.7}]
+        rows.append(ROW | {"axis": "layers", "phase": "decode", "score": 0.5})
         return SimpleNamespace(
             rows=rows,
             folder=config.out / "first",
@@ -173,7 +173,7 @@ def test_the_end_names_the_page_and_open_builds_and_shows_it(command, runs, tmp_
     monkeypatch.setattr("typer.launch", shown.append)
     folder = tmp_path / "there" / "first"
     folder.mkdir(parents=True)
-    (folder / "table.json").write_text(json.dumps([ROW | {"axis": "net"}]))
+    (folder / "table.json").write_text(json.dumps([ROW | {"axis": "layers"}]))
     write_run(folder, {})
     told = command("run", "--out", "there").stdout
     assert "The page:\n  adaptive-bench leaderboard build there/first --open" in told and not shown

@@ -116,6 +116,25 @@ def test_invariants(spec, shared_model, random_text):
         assert report["counts"]["prefill"]["dense_macs"] == dense.compute_report()["counts"]["prefill"]["dense_macs"]
 
 
+@pytest.mark.parametrize("asked_for", [1, 3])
+@torch.no_grad()
+def test_leaving_out_layers_saves_their_share_of_the_layers_whatever_the_head_costs(
+    asked_for, shared_model, random_text
+):
+    """With the head for every token or for one; of all FLOPs it is less, by the head's share of them."""
+    model = shared_model("static_depth")
+    for logits in (0, 1):
+        model.dial = asked_for
+        model.reset_ledger()
+        model(random_text(2, 12), logits_to_keep=logits)
+        report = model.compute_report()
+        saved, macs = report["saved"], report["macs"]
+        assert saved["layers"] == pytest.approx(asked_for / LAYERS, abs=1e-12)
+        layers = sum(report["counts"]["prefill"]["dense_macs"][:-1])
+        assert saved["net"] == pytest.approx(asked_for / LAYERS * layers / (layers + macs["core.head"]))
+        assert saved["layers"] == report["prefill"]["layers"] and report["decode"]["layers"] is None
+
+
 def test_prefill_and_decode_are_apart(shared_model, random_text):
     """X8: each phase adds up by itself; one prefill call and many decode calls are pooled by work, not by calls."""
     model = shared_model("random_skip")

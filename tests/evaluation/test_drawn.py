@@ -42,7 +42,7 @@ metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
 def _by_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "docs.py").write_text(DOCS)
     (tmp_path / "by_label.yaml").write_text(SETTINGS)
-    task = Task("by_label", "", "loglikelihood", tmp_path, ("acc,none",), 0.5, (0.0, 0.1), None)
+    task = Task("by_label", "", "loglikelihood", tmp_path, ("acc,none",), 0.5, None)
     monkeypatch.setitem(registry._registered, ("tasks", "by_label"), (task, "this test"))
 
 

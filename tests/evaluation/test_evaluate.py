@@ -63,7 +63,7 @@ def _toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / f"{name}.yaml").write_text(text)
     for name, keys in metrics.items():
         kind = "loglikelihood" if name == "toy_choice" else "generative"
-        task = Task(name, "a toy", kind, tmp_path, keys, 0.0, (0.0, 0.1), None)
+        task = Task(name, "a toy", kind, tmp_path, keys, 0.0, None)
         monkeypatch.setitem(registry._registered, ("tasks", name), (task, "this test"))
 
 

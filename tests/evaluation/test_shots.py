@@ -60,7 +60,7 @@ def lay_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def write(splits: str, process: str, validation: str | None = None) -> None:
         (tmp_path / "docs.py").write_text(DOCS)
         (tmp_path / "shown.yaml").write_text(SETTINGS.format(splits=splits, process=process))
-        task = Task(*TASK, tmp_path, ("acc,none",), 0.5, (0.0,), None, validation_split=validation)
+        task = Task(*TASK, tmp_path, ("acc,none",), 0.5, None, validation_split=validation)
         monkeypatch.setitem(registry._registered, ("tasks", "shown"), (task, "this test"))
 
     return write

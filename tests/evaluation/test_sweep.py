@@ -119,8 +119,3 @@ def test_a_task_on_which_the_saving_is_not_known_is_measured_once() -> None:
     """It has no such phase, or the method was not timed so far."""
     found = sweep(lambda asked: Point(asked, 1.0, {}), lambda asked: asked, (0.15,), "decode_net", 1.0, CLOSE)
     assert list(found) == [0.15]
-
-
-def test_what_one_level_measured_serves_another() -> None:
-    found, _ = measured(lambda asked: asked, lambda asked: asked, 0.15, 0.155)
-    assert list(found) == [0.15]

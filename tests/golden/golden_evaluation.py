@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from lm_eval.api.instance import Instance
@@ -81,15 +81,6 @@ def _requests(kind: Any, arguments: Sequence[tuple[Any, ...]]) -> list[Instance]
     return [Instance(kind, {}, one, 0, metadata=about) for one, about in zip(arguments, documents, strict=True)]
 
 
-class _Dial(NamedTuple):
-    max_saving: float
-
-
-class _Recipe(NamedTuple):
-    grid: tuple[float, ...]
-    closeness: float | None
-
-
 _LEVELS = (0.0, 0.05, 0.15, 0.25)
 _CURVES: dict[str, Callable[[float], float]] = {  # what is saved where a share of tokens is asked for
     "a costly gate": lambda asked: 0.9 * asked - 0.08,
@@ -100,13 +91,18 @@ _CURVES: dict[str, Callable[[float], float]] = {  # what is saved where a share 
 
 
 def of_sweeps() -> dict[str, Any]:
-    """Savings asked for, in order: of dials of some shapes, with and without a grid and points close to each level."""
+    """Savings asked for, in order: of dials of some shapes, with held-out text like the task, with other, with none."""
     found = {}
     for name, curve in _CURVES.items():
-        for recipe in (_Recipe((), None), _Recipe((0.1, 0.3), 0.01)):
+        texts: dict[str, Callable[[float], float | None]] = {
+            "text like it": curve,
+            "other text": lambda asked: 0.8 * asked,
+            "no text": lambda _: None,
+        }
+        for text, held_out in texts.items():
             for end in (0.9, 0.4):
-                measured = sweep(_measure(curve), _Dial(end), _LEVELS, "net", recipe, also=(0.02,))
-                found[f"{name}, grid {list(recipe.grid)}, to {end}"] = list(measured)
+                measured = sweep(_measure(curve), held_out, _LEVELS, "net", end, 0.01)
+                found[f"{name}, {text}, to {end}"] = list(measured)
     return found
 
 

@@ -14,6 +14,7 @@ def at(rows, **wanted):
 
 def test_a_run_is_matched_on_bytes(config_of):
     changes = {"tasks": ("nano_math", "nano_qa_ll"), "match_on": "bytes", "levels": (0.0, 0.1)}
+    changes |= {"evaluation": {"closeness": 0.02}}
     outcome = run(config_of("dense,random_skip", **changes))
     assert not outcome.failures
     rows = at(outcome.rows, axis="bytes", metric="exact_match,strict-match")

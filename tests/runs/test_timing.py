@@ -88,7 +88,7 @@ def test_matching_on_time_without_a_timing_names_the_command(config_of):
 
 
 def test_a_run_is_matched_on_its_timing_and_its_checkpoints_can_be_timed(config_of, request_of):
-    config = config_of(("dense", "random_skip"), levels=(0.0, 0.1), match_on="time")
+    config = config_of(("dense", "random_skip"), levels=(0.0, 0.1), match_on="time", evaluation={"closeness": 0.03})
     out, fingerprint = config.out, find_backbone(config.model).fingerprint
     for method, ends in (("dense", ((0.0, 0.0),)), ("random_skip", ((0.0, -0.1), (0.9, 0.8)))):
         points = [{"saved": {"tokens": x}, "saved_time": {"total": y}} for x, y in ends]

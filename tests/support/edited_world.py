@@ -74,7 +74,7 @@ def text(request):
     return [Example(**json.loads(line)) for line in lines][: request.count]
 
 def task(name, folder, training):
-    return Task(name, "", "loglikelihood", HERE.parent / folder, ("acc,none",), 0.5, (0.0, 0.1), training,
+    return Task(name, "", "loglikelihood", HERE.parent / folder, ("acc,none",), 0.5, training,
                 data_folders=("extra",), num_fewshot=1 if training else 0)
 
 register("tasks", "edited")(task("edited", "task", text))

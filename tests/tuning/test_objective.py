@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store.savings import Point
 from adaptive_bench.tuning import Objective
@@ -14,16 +15,25 @@ def value(text, levels=(0.0, 0.1, 0.2), dense=None):
     return Objective.parse(text).value(POINTS, levels, "net", METRIC, dense)
 
 
-def test_the_three_objectives():
-    assert value("score@0.1") == pytest.approx(0.7)
-    assert value("area") == pytest.approx(0.7)
-    assert value("largest@0.9", dense=0.8) == pytest.approx(0.08, abs=1e-3)
+def test_the_objectives_are_of_measured_points():
+    assert value("score@0.2", (0.2,)) == value("score@target", (0.19,)) == 0.6
+    assert value("area", (0.0, 0.2)) == pytest.approx(0.7)
+    assert value("largest@0.9", dense=0.8) == 0.0
+    assert value("largest@0.7", dense=0.8) == 0.2
     assert value("largest@1", dense=0.9) == 0.0
 
 
 def test_a_saving_that_is_not_reached_counts_as_nothing():
-    assert value("score@0.3") == 0.0
-    assert value("area", (0.0, 0.2, 0.4)) == pytest.approx((0.2 * 0.7 + 0.2 * 0.3) / 0.4)
+    assert value("score@0.3", (0.3,)) == 0.0
+    assert value("area", (0.0, 0.2, 0.4)) == pytest.approx((0.8 + 0.6) / 3)
+
+
+def test_trials_have_the_levels_they_are_compared_at():
+    config = load_config("nano", {"levels": [0, 0.1, 0.2]})
+    assert Objective.parse("score@0.15").config(config).levels == (0.15,)
+    assert Objective.parse("area").config(config) == Objective.parse("score@target").config(config) == config
+    config = load_config("nano", {"levels": [0, 0.1], "train": {"target": 0.2}})
+    assert Objective.parse("score@target").config(config).levels == (0.2,)
 
 
 @pytest.mark.parametrize("text", ["", "area@0.1", "score", "score@1", "score@x", "largest@0", "largest@1.1", "loss"])
@@ -42,5 +52,5 @@ def test_the_scores_of_all_tasks_are_better_in_one_direction():
 
 def test_of_scores_of_which_lower_ones_are_better_the_lowest_is_the_largest_value():
     of = Objective.parse("score@0.1")
-    assert of.value(POINTS, (0.0, 0.1), "net", "word_perplexity,none") == pytest.approx(-0.7)
+    assert of.value(POINTS, (0.2,), "net", "word_perplexity,none") == -0.6
     assert Objective.parse("area").value(POINTS, (0.0, 0.5), "net", "word_perplexity,none") == -math.inf

@@ -107,9 +107,7 @@ def test_a_trial_behind_the_median_stops_after_its_first_seed(config, monkeypatc
     monkeypatch.setattr(trial_module.Measuring, "_is_measured", lambda *_: True)
     monkeypatch.setattr(trial_module, "points_of", lambda sweep: [])
     monkeypatch.setattr(trial_module, "_seconds", lambda sweeps: {})
-    monkeypatch.setattr(
-        trial_module.Measuring, "_value", lambda self, sweep, search: weight_of(dict(sweep.spec.params))
-    )
+    monkeypatch.setattr(trial_module.Measuring, "_value", lambda self, sweep: weight_of(dict(sweep.spec.params)))
     result = tune(several, None, 12, PARAMS, name="mine")
     pruned = [trial for trial in result.trials if trial.state == "pruned"]
     assert pruned and all("median at seed 1" in trial.reason for trial in pruned)
