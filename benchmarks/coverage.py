@@ -1,10 +1,9 @@
 """How often intervals hold the truth on simulated scores, and what tests tell apart: writes `docs/statistics.md`.
 
-Every method's seeds answer the same documents. A right-or-wrong
-answer has the logit m + seed + document + interaction, each normal, with m such that the mean over all of them is the
-mean asked for; an interpolated score is 0.4 of one such answer and 0.6 of another of the same seed and document; a
-score without bounds is the sum itself. A pooled score is a ratio of sums over documents whose sizes are log-normal and
-whose sum rises with the logarithm of their size.
+Every method's seeds answer the same documents. A right-or-wrong answer has the logit m + seed + document +
+interaction, each normal, with m such that the mean over all of them is the mean asked for; a score without bounds is
+the sum itself. A pooled score is a ratio of sums over documents whose sizes are log-normal and whose sum rises with the
+logarithm of their size.
 
     python benchmarks/coverage.py    # about four minutes on one core
 """
@@ -34,7 +33,7 @@ DOCUMENTS = (8, 30, 100, 500)
 MEANS = (0.02, 0.1, 0.5, 0.9, 0.98)
 SIZES = 0.6  # standard deviation of the logarithm of a document's size
 AT_ONCE = 2_000_000  # single scores
-KINDS = ("right or wrong", "interpolated", "without bounds", "pooled")
+KINDS = ("right or wrong", "without bounds", "pooled")
 Found = tuple[World, int, int, float, float]  # seeds, documents, mean, and how many intervals hold it, in percent
 
 
@@ -47,9 +46,7 @@ def answers(random: np.random.Generator, world: World, mean: float, shape: tuple
         sizes = np.exp(random.normal(0, SIZES, (shape[0], 1, shape[2]))) * np.ones_like(sums)
         return linearised(sizes * (sums + np.log(sizes) - SIZES**2), sizes)
     right = 1 / (1 + np.exp(-sums - offset(mean, world.spread)))
-    if kind == "right or wrong":
-        return (random.random(shape) < right).astype(float)
-    return 0.4 * (random.random(shape) < right) + 0.6 * (random.random(shape) < right)
+    return (random.random(shape) < right).astype(float)
 
 
 def coverage(kind: str, tables: int) -> Iterator[Found]:
@@ -146,8 +143,8 @@ TEXT = """\
 
 # Statistics
 
-What the intervals, tests and ranks of a table mean, and how often they are right in simulations. All seeds of a method
-answer the same test documents; an interval allows for other seeds and for other documents.
+What the intervals, tests and ranks of a list mean, and how often they are right in simulations. All seeds of a method
+answer the same test documents, at one measured point each; an interval allows for other seeds and other documents.
 
 ## An example
 
@@ -180,7 +177,6 @@ $$\\frac{{\\sigma_\\alpha^2}}{{S}} + \\frac{{\\sigma_\\beta^2}}{{D}} + \\frac{{\
 | any other metric | t interval, clipped at a bound if there is one |
 | not a mean over documents (BLEU, perplexity) | over seeds alone |
 | bits per byte | a ratio of sums: each document counts with its linearised term (Cochran, 1977, chapter 6) |
-| between two measured points | each document's score is interpolated with the same weights |
 | overall score | mean over tasks, each from base (or a guess) = 0 to dense = 100; both ends count as known |
 
 A seed's scores on several tasks stay together in the overall score: a seed that is poor on all tasks counts once. In
@@ -198,11 +194,11 @@ true overall score, and at most 4 % of the boards tell any two methods apart.
 | p | 1 minus the largest confidence whose interval excludes 0 |
 | variance between seeds (tests only) | of three or more methods, drawn towards their common one (Smyth, 2004) |
 | many pairs | Holm; each interval is as wide as its test, so it excludes 0 exactly where the corrected p is below 5 % |
-| families | all pairs of a column; the comparisons with the trained static control are a family of their own |
+| families | all pairs of a list; the differences to the best static control are a family of their own |
 | ranks | from just behind all methods that are certainly better to just ahead of all that are certainly worse |
 
-With 95 % confidence, all rank intervals of a column contain the true ranks. A method whose seeds differ a lot has a
-wider one than its neighbours.
+With 95 % confidence, all rank intervals of a list contain the true ranks. A method whose seeds differ a lot has a wider
+one than its neighbours. Every row that was measured within a point of the level takes part, controls included.
 
 ![Left, scores of six methods with their intervals, best first. Right, the ranks that are left open to each:
 methods that no test tells apart share a range of ranks.](figures/ranks.svg)

@@ -24,9 +24,8 @@ $s_l = \sum \langle h_l, h_{l+1} \rangle / \sum \lVert h_l \rVert^2$ over the to
 runs every layer, fitted after training: the skip with a factor of DASH (arXiv 2505.17420), at H multiply-accumulates
 per layer and token.
 
-With `trained`, the layers are left out during training as well: more and more of them, up to the run's target saving; a
-run with several targets trains it for each number of layers (or for as many branches as these have) up to the first
-that saves the largest of them. A rule then chooses once, on the model before that training.
+With `trained`, the layers are left out during training as well: more and more of them, up to the training's target
+saving. A rule then chooses once, on the model before that training.
 Deviations: nothing is stored for a layer that never runs. `bi` is measured on the stream alone (the released code
 takes the last state after the final norm); `ppl` deletes greedily, where Shortened LLaMA measures each layer once in
 the whole model, and does not spare the layers at the ends. The other papers leave out whole layers. Losses are

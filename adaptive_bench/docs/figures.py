@@ -5,14 +5,10 @@ drawn, in colours for a light and a dark page. Those without numbers were drawn 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from adaptive_bench.store.evaluations import Point
-from adaptive_bench.tables.matching import match
+from typing import Any
 
 # Contrast to `paper` of everything that is written in is at least 4.5 (WCAG 1.4.3); a test holds that.
 _NAMES = ("paper", "ink", "faint", "rule", "accent", "second", "soft", "warm")
@@ -22,15 +18,8 @@ LIGHT, DARK = dict(zip(_NAMES, _LIGHT, strict=True)), dict(zip(_NAMES, _DARK, st
 WRITTEN_IN = ("ink", "faint", "accent", "second")
 FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 CLASS = "drawing"
-LEVELS = (0.15, 0.4)  # of saved net FLOPs; the second one lies beyond what was measured
 _TASK = "nano_math"
 _CHARACTER = 6.2  # px that a character of a name takes at most, at size 11
-_AHEAD_TASK = re.compile(r"^\*\*(\S+)\*\* by saved net FLOPs:\n\n(.*?)\n\n", re.MULTILINE | re.DOTALL)
-_AHEAD_ROW = re.compile(
-    r"^\| `(?P<method>[^`]+)` \| (?P<score>[\d.]+)\S* \[(?P<low>[\d.]+), (?P<high>[\d.]+)\] % \| "
-    r"(?P<first>\d+)(?: to (?P<last>\d+))? \|$",
-    re.MULTILINE,
-)
 _Spot = tuple[float, float]
 
 
@@ -123,63 +112,12 @@ def figures(records: Path) -> dict[str, str]:
     """SVG by file name.
 
     Args:
-        records: The folder `docs/records`, which numbers are taken from; those of findings are of the page above it.
+        records: The folder `docs/records`, which numbers are taken from.
     """
-    names = ("nano_intact_start", "nano_steps", "nano_headroom", "nano_trials")
-    intact, steps, rooms, tried = (json.loads((records / f"{name}.json").read_bytes()) for name in names)
-    drawn = {"matching": matching(intact), "axes": axes(steps), "ranks": ranks(steps), "headroom": headroom(rooms)}
-    drawn |= {"trials": trials(tried), "ahead": ahead((records.parent / "findings.md").read_text(encoding="utf-8"))}
+    names = ("nano_steps", "nano_headroom", "nano_trials")
+    steps, rooms, tried = (json.loads((records / f"{name}.json").read_bytes()) for name in names)
+    drawn = {"axes": axes(steps), "ranks": ranks(steps), "headroom": headroom(rooms), "trials": trials(tried)}
     return {f"{name}.svg": drawing.svg() for name, drawing in drawn.items()}
-
-
-def read_off(record: Mapping[str, Any]) -> list[tuple[str, list[Point], list[float | None]]]:
-    """By method its measured points and the scores at `LEVELS`, `None` where there is none."""
-    found = []
-    for name in ("mod@paper", "random_skip"):
-        measured = record["after"][f"{name} on {_TASK}"]
-        points = [Point(one["asked"], one["score"], {"net": one["net"]}) for one in measured]
-        found.append((name, points, [one.score for one in match(points, LEVELS, "net")]))
-    return found
-
-
-def matching(record: Mapping[str, Any]) -> Drawing:
-    """Scores of two methods where both save the same, between the points that were measured."""
-    drawing = Drawing(
-        430,
-        310,
-        "Score against saved net FLOPs of two methods. At 15 % each score is read off the line between the two "
-        "measured neighbours; at 40 % neither was measured on both sides, so there is none.",
-    )
-    left, right, top, bottom = 52, 420, 34, 244
-
-    def place(saved: float, score: float) -> _Spot:
-        return left + (right - left) * (saved + 0.02) / 0.47, bottom - (bottom - top) * score
-
-    drawing.rows({place(0, score)[1]: f"{100 * score:g}" for score in (0, 0.25, 0.5, 0.75, 1)}, left, right)
-    for saved in (0, 0.1, 0.2, 0.3, 0.4):
-        drawing.text(place(saved, 0)[0], bottom + 18, f"{100 * saved:g}", "faint", anchor="middle", size=11)
-    drawing.text(8, 16, f"exact match on {_TASK}, %", "faint", size=11)
-    drawing.text(right, bottom + 36, "saved net FLOPs, % of the dense model", "faint", anchor="end", size=11)
-    for level in LEVELS:
-        x = place(level, 0)[0]
-        drawing.line([(x, top), (x, bottom)], "second", dashed=True)
-    drawing.text(place(LEVELS[1], 0)[0] + 5, place(0, 0.3)[1], "n/a", "second", bold=True)
-    looks = (("accent", 0.013, 0.87), ("ink", 0.035, 0.45))  # colour, and where the name stands
-    for (name, points, scores), (colour, *where) in zip(read_off(record), looks, strict=True):
-        ordered = sorted((point.at("net"), point.score) for point in points)
-        drawing.line([place(*one) for one in ordered], colour)
-        for one in ordered:
-            drawing.dot(*place(*one), colour)
-        drawing.text(*place(*where), name, colour, bold=True)
-        assert scores[0] is not None  # of this record
-        x, y = place(LEVELS[0], scores[0])
-        drawing.diamond(x, y)
-        drawing.text(x + 10, y + (-10 if scores[0] < 0.5 else 20), f"{100 * scores[0]:.1f}", "second", bold=True)
-    drawing.dot(16, 298)
-    drawing.text(26, 302, "measured", size=11)
-    drawing.diamond(106, 298)
-    drawing.text(120, 302, "read off at a level", size=11)
-    return drawing
 
 
 def _scores(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -337,63 +275,4 @@ def trials(record: Mapping[str, Any]) -> Drawing:
     drawing.text(272, bottom + 56, "stopped by the median", size=11)
     drawing.diamond(16, bottom + 70)
     drawing.text(28, bottom + 74, "what stands, trained again with other seeds", size=11)
-    return drawing
-
-
-class Ahead(NamedTuple):
-    """A method's row under "Which methods are ahead": score and interval in percent, best and worst rank."""
-
-    method: str
-    score: float
-    low: float
-    high: float
-    first: int
-    last: int
-
-
-def ahead_in(page: str) -> dict[str, list[Ahead]]:
-    """By task the rows of the tables of a page that `leaderboard findings` wrote, of tasks scored in percent."""
-    found: dict[str, list[Ahead]] = {}
-    for task, table in _AHEAD_TASK.findall(page):
-        for one in _AHEAD_ROW.finditer(f"{table}\n"):
-            score, low, high = (float(one[key]) for key in ("score", "low", "high"))
-            ends = int(one["first"]), int(one["last"] or one["first"])
-            found.setdefault(task.replace("\\", ""), []).append(Ahead(one["method"], score, low, high, *ends))
-    return found
-
-
-def ahead(page: str) -> Drawing:
-    """Methods of each task, best first, with intervals and the ranks that tests leave open.
-
-    Args:
-        page: The text of `findings.md`, whose numbers these are.
-    """
-    tasks = ahead_in(page)
-    left = 24 + round(_CHARACTER * max(len(row.method) for rows in tasks.values() for row in rows))
-    right, ends = left + 180, left + 236
-    drawing = Drawing(
-        ends + 8,
-        sum(58 + 18 * len(rows) for rows in tasks.values()) + 24,
-        f"Scores with 95 % intervals of all methods at 15 % saved net FLOPs on {' and '.join(tasks)}, best first, and "
-        f"beside them the ranks that tests of all pairs leave open.",
-    )
-
-    def place(score: float) -> float:
-        return left + (right - left) * score / 100
-
-    top = 0
-    for task, rows in tasks.items():
-        bottom = top + 34 + 18 * len(rows)
-        drawing.text(8, top + 18, task, bold=True)
-        drawing.text(ends, top + 18, "rank", "second", anchor="end", bold=True, size=11)
-        drawing.columns({place(score): f"{score}" for score in (0, 50, 100)}, top + 26, bottom, below=14)
-        for number, row in enumerate(rows):
-            y = top + 36 + 18 * number
-            drawing.text(left - 10, y + 4, row.method, anchor="end", size=11)
-            drawing.line([(place(row.low), y), (place(row.high), y)], "accent", width=2)
-            drawing.dot(place(row.score), y, radius=3.5)
-            told = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
-            drawing.text(ends, y + 4, told, "second", anchor="end", size=11)
-        top = bottom + 24
-    drawing.text(right, drawing.height - 10, "score at 15 % saved net FLOPs, %", "faint", anchor="end", size=11)
     return drawing

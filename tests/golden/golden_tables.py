@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from adaptive_bench.leaderboard.entry import About
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation, Point, Sample
 from adaptive_bench.tables.comparison import Column, holm, paired_difference, rank_intervals
@@ -18,7 +19,6 @@ from adaptive_bench.tables.document_values import document_values
 from adaptive_bench.tables.intervals import UNBOUNDED, interval
 from adaptive_bench.tables.matching import flaws, largest_saving, match
 from adaptive_bench.tables.rows import dial_warnings, table_rows
-from adaptive_bench.leaderboard.entry import About
 from adaptive_bench.tables.shuffled import SeedPoints, with_control
 
 METRIC, RATIO = "exact_match,strict-match", "bits_per_byte,none"

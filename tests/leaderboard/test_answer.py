@@ -13,15 +13,14 @@ from scipy import stats
 from swept_board import FEW, TRAINED
 
 from adaptive_bench.leaderboard.answer import _fitting, _static_clause, answer
-from adaptive_bench.leaderboard.headline import MOST_WORDS
 from adaptive_bench.leaderboard.answers import Answers, SweptAnswers
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.groups import groups_of
-from adaptive_bench.leaderboard.standing import _times
+from adaptive_bench.leaderboard.headline import MOST_WORDS
 from adaptive_bench.leaderboard.paired import compare
 from adaptive_bench.leaderboard.row import checked
 from adaptive_bench.leaderboard.site import as_markdown
-from adaptive_bench.leaderboard.standing import preferred, standings
+from adaptive_bench.leaderboard.standing import _times, preferred, standings
 from adaptive_bench.leaderboard.texts import NONE
 from adaptive_bench.metric import Metric
 

@@ -3,8 +3,8 @@
 import csv
 import io
 
-from adaptive_bench.leaderboard.dials import as_lines, sections
 from adaptive_bench.cli.leaderboard import findings
+from adaptive_bench.leaderboard.dials import as_lines, sections
 from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.site import _csv, as_markdown
 

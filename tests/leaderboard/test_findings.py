@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from adaptive_bench.cli.leaderboard import findings
 from adaptive_bench.errors import UsageError
 from adaptive_bench.leaderboard.answers import Answers, SweptAnswers
 from adaptive_bench.leaderboard.findings import write_findings
-from adaptive_bench.cli.leaderboard import findings
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.row import checked
 from adaptive_bench.store.results import write_run

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from adaptive_bench.cli.headroom import verdict
 from adaptive_bench.cli.leaderboard import findings
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.headroom import for_entry, headroom
 from adaptive_bench.leaderboard.row import Rejected, checked
-from adaptive_bench.cli.headroom import verdict
 
 WITHOUT = {"holds_0": True}
 WITH = {"holds_0": False}

@@ -8,12 +8,12 @@ import re
 import numpy as np
 import pytest
 
+from adaptive_bench.cli.headroom import verdict
 from adaptive_bench.leaderboard.answers import read_answers
 from adaptive_bench.leaderboard.frame import board_of, read_board
 from adaptive_bench.leaderboard.page import render
 from adaptive_bench.leaderboard.row import Rejected, checked
 from adaptive_bench.leaderboard.site import as_csv, as_markdown
-from adaptive_bench.cli.headroom import verdict
 from adaptive_bench.store import results
 
 DOCUMENTS, SEEDS = 60, 3

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from swept_board import FEW, SPARING, TRAINED, section
 
-from adaptive_bench.leaderboard.answer import answer
-from adaptive_bench.cli.leaderboard import findings
-from adaptive_bench.leaderboard.standing import standings
-from adaptive_bench.cli.options import tables_of
 from adaptive_bench.cli.headroom import verdict
+from adaptive_bench.cli.leaderboard import findings
+from adaptive_bench.cli.options import tables_of
+from adaptive_bench.leaderboard.answer import answer
+from adaptive_bench.leaderboard.standing import standings
 
 
 def test_who_is_worse_than_no_training_is_said_with_certainty_only(board):

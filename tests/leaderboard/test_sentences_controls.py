@@ -5,12 +5,12 @@ from dataclasses import replace
 from swept_board import FEW, SPARING, TRAINED, UNTRAINED, section
 
 from adaptive_bench import registry
+from adaptive_bench.cli.headroom import verdict
 from adaptive_bench.cli.leaderboard import findings
+from adaptive_bench.cli.options import tables_of
 from adaptive_bench.leaderboard.grid import STATIC, grids
 from adaptive_bench.leaderboard.markdown import written
-from adaptive_bench.cli.options import tables_of
 from adaptive_bench.leaderboard.terminal import render
-from adaptive_bench.cli.headroom import verdict
 from adaptive_bench.method import method_class
 from adaptive_bench.spec import MethodSpec
 

@@ -3,9 +3,9 @@
 import pytest
 from swept_board import section
 
+from adaptive_bench.cli.headroom import verdict
 from adaptive_bench.cli.leaderboard import findings
 from adaptive_bench.leaderboard.terminal import render
-from adaptive_bench.cli.headroom import verdict
 
 LOST = "Loss with the decisions of other tokens"
 WORTH = {"decisions_worth": 0.1, "decisions_low": 0.02, "decisions_high": 0.18, "shuffled_score": 0.8}

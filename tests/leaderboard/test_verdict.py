@@ -1,8 +1,8 @@
 import pytest
 
+from adaptive_bench.cli.headroom import verdict
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.row import checked
-from adaptive_bench.cli.headroom import verdict
 
 
 @pytest.fixture

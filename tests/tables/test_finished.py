@@ -5,8 +5,7 @@ from pathlib import Path
 
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.grid import grids
-from adaptive_bench.leaderboard.row import Row
-from adaptive_bench.leaderboard.row import checked
+from adaptive_bench.leaderboard.row import Row, checked
 from adaptive_bench.tables import finished
 from adaptive_bench.tables.finished import joined, made_by_other_rules
 from adaptive_bench.tables.made_with import environments, made_with

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adaptive_bench.leaderboard.entry import About
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation, Sample
 from adaptive_bench.tables.intervals import interval
 from adaptive_bench.tables.rows import Row, dial_warnings, table_rows
-from adaptive_bench.leaderboard.entry import About
 
 METRIC = "exact_match,strict-match"
 SPEC = MethodSpec.parse("gateskip[gate=scalar]@paper")
