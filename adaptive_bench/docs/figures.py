@@ -19,6 +19,7 @@ WRITTEN_IN = ("ink", "faint", "accent", "second")
 FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 CLASS = "drawing"
 _TASK = "nano_math"
+_LEVEL = 0.15  # that headroom is shown at
 _CHARACTER = 6.2  # px that a character of a name takes at most, at size 11
 _Spot = tuple[float, float]
 
@@ -220,8 +221,8 @@ def headroom(record: Mapping[str, Any]) -> Drawing:
             drawing.line([place(one["level"], one[key]) for one in levels], colour)
             for one in levels:
                 drawing.dot(*place(one["level"], one[key]), colour, radius=3)
-        (here,) = [one for one in levels if one["level"] == LEVELS[0]]
-        drawing.line([place(LEVELS[0], here[key]) for key in ("static", "cross_fitted")], "second", width=3)
+        (here,) = [one for one in levels if one["level"] == _LEVEL]
+        drawing.line([place(_LEVEL, here[key]) for key in ("static", "cross_fitted")], "second", width=3)
         value, low, high = (f"{100 * here['headroom'][key]:+.1f}" for key in ("difference", "low", "high"))
         drawing.text(left, 40, f"{value} [{low}, {high}]", "second", bold=True)
     drawing.text(420, bottom + 38, "saved net FLOPs, % of the dense model", "faint", anchor="end", size=11)
