@@ -41,16 +41,9 @@ _LOSS_TEXTS = 64  # of one reading: greedy deletion of 16 layers takes 136
 def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iterable[float]) -> list[dict[str, Any]]:
     """Calibrate the thresholds of a model for some dial values; see the module's text.
 
-    Args:
-        batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
-        dials: Dial values to make ready.
-
     Returns:
         Per dial: requested and realised share of skipped tokens at the deciding sites, and a status:
         `ok`, `warn` (off by more than 1 point) or `fail` (more than 3).
-
-    Raises:
-        PluginFault: The method's `skip_share` or its decisions do not hang on dial and thresholds.
     """
     thresholds = model.method.thresholds
     assert thresholds is not None
@@ -94,11 +87,7 @@ def _not_asked(method: Method, dial: float, sites: Sequence[int]) -> PluginFault
 
 
 def check_ready(method: Method, saving: float) -> None:
-    """Refuse a dial that skips before what it needs was measured.
-
-    Args:
-        saving: What the dial was set for.
-    """
+    """Refuse a dial that skips before what it needs was measured."""
     thresholds = method.thresholds
     if thresholds is not None and (share := _skip_share(method)) > thresholds.largest + 1e-9:
         known = f"savings up to {thresholds.largest * saving / share:.3g}" if thresholds.largest else "nothing"
@@ -143,10 +132,6 @@ def solve_dials(
     model: ForwardModel, batches: Sequence[dict[str, Tensor]], savings: Sequence[float]
 ) -> list[dict[str, Any]]:
     """Fill the method's dial table so that `dial_for` knows these savings.
-
-    Args:
-        batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
-        savings: Shares of token-branches.
 
     Returns:
         Per saving: the dial, requested and realised share, and a status: `ok`, or `warn` where the dial cannot come
@@ -231,12 +216,7 @@ def _read(batch: dict[str, Tensor]) -> dict[str, Any]:
 
 @torch.no_grad()
 def let_measure(model: ForwardModel, batches: Sequence[dict[str, Tensor]], by: Callable[[HeldOutText], None]) -> None:
-    """Let a method let_measure on a text, with a dial that skips nothing; model and ledger stay as they were.
-
-    Args:
-        batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
-        by: The method's `fit` or `prepare_training`.
-    """
+    """Let a method let_measure on a text, with a dial that skips nothing; model and ledger stay as they were."""
     dial_before, training_before, executor_before = model.dial, model.training, model._executor
     model.eval()
     model.executor = "packed"  # which asks nobody for what skipping tokens get where none skips
@@ -259,11 +239,7 @@ def text_digest(batches: Sequence[dict[str, Tensor]]) -> str:
 
 
 def checked_text(batches: Any, least: int = 0) -> list[dict[str, Tensor]]:
-    """Batches of held-out text, each `input_ids`, `attention_mask` and `continuation_mask`, all [B, S].
-
-    Args:
-        least: So many batches at least.
-    """
+    """Batches of held-out text, each `input_ids`, `attention_mask` and `continuation_mask`, all [B, S]."""
     # One batch in place of a list would be a list of its keys.
     found: list[dict[str, Tensor]] = [dict(batches)] if isinstance(batches, Mapping) else list(batches)
     if len(found) < least:
@@ -296,9 +272,6 @@ def after_prompts(model: ForwardModel, batch: dict[str, Tensor]) -> dict[str, An
     the whole text is left. Others depend on the call. So the prompts are read here, in a call of phase `prefill` of
     their own, and the continuation is left, with the cache to go on from. A text with prompts only, or without any, is
     left whole.
-
-    Args:
-        batch: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
     """
     method = model.method
     real, continuation = batch["attention_mask"].bool(), batch["continuation_mask"].bool()

@@ -108,10 +108,6 @@ def text_decisions(
     Args:
         model: In `eval()` mode.
         prompt, answer: Token ids; how they are cut matters to methods that treat the two differently.
-
-    Raises:
-        UsageError: The method's tokens wait for later ones (`defer`), there is no token, or the text is longer than the
-            context.
     """
     check_readable(model)
     if not len(prompt) + len(answer):
@@ -222,11 +218,7 @@ def inference(model: ForwardModel) -> torch.inference_mode | torch.no_grad:
 
 @torch.no_grad()
 def behaviour(model: ForwardModel, text: Mapping[str, Tensor], dials: Iterable[float]) -> str:
-    """Digest of every decision and every logit at some dials, bit for bit. The model's dial comes back as it was.
-
-    Args:
-        text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
-    """
+    """Digest of every decision and every logit at some dials, bit for bit. The model's dial comes back as it was."""
     digest, before = hashlib.sha256(), model.dial
     for dial in dials:
         model.dial = dial

@@ -42,8 +42,8 @@ def stop(new):
 )
 @torch.no_grad()
 def test_texts_that_join_are_those_written_alone(spec, executor, family, shared_model, random_text):
-    """X4, X9, X17: whoever ends when, in a fixed batch and a refilled one; padding and ended rows are counted in no bucket
-    but waste.
+    """X4, X9, X17: whoever ends when, in a fixed batch and a refilled one; padding and ended rows are counted as waste
+    alone.
     """
     model, text = shared_model(spec, family), random_text(len(LENGTHS), max(LENGTHS))
     model.executor = executor
