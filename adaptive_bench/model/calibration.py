@@ -27,9 +27,10 @@ from torch.nn import functional
 
 from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.faults import in_plugin
-from adaptive_bench.method import Decision, Method, SiteView
+from adaptive_bench.method import Method
 from adaptive_bench.method.fitted import HeldOutText, Streams
 from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.text_decisions import listening
 
 TEXT_PARTS = ("input_ids", "attention_mask", "continuation_mask")  # of a batch, each [B, S]
 WARN_ABOVE = 0.01  # |realised - requested| share of skipped tokens
@@ -47,11 +48,9 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
     """
     thresholds = model.method.thresholds
     assert thresholds is not None
-    dial_before, training_before = model.dial, model.training
-    model.eval()
     points = []
     try:
-        with unbooked(model):
+        with _measuring(model):
             for dial in sorted({model.method.dial.check(dial) for dial in dials}, reverse=True):
                 model.dial = dial
                 share = _skip_share(model.method)
@@ -67,8 +66,6 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
                 points.append(_verify(model, batches, dial, share))
     finally:
         thresholds.stop_collecting()  # a call that fails (out of memory, say) leaves the thresholds of before in force
-        model.method.value = dial_before
-        model.train(training_before)
     return points
 
 
@@ -111,19 +108,17 @@ def _verify(model: ForwardModel, batches: list[dict[str, Tensor]], dial: float, 
     model.reset_ledger()
     _write(model, batches)
     assert model.method.thresholds is not None
-    whole_layer = model.method.unit == "layer"
     sites = model.ledger.report()["sites"]
     deciding = [1 - sites[site]["executed"] for site in model.method.thresholds.sites]
     realised = sum(deciding) / len(deciding)
     error = abs(realised - share)
-    status = "fail" if error > FAIL_ABOVE else "warn" if error > WARN_ABOVE else "ok"
     return {
         "dial": dial,
         "requested": share,
         "realised": realised,
         "worst_site_error": max(abs(value - share) for value in deciding),
-        "unit": "layer" if whole_layer else "branch",
-        "status": status,
+        "unit": model.method.unit,
+        "status": "fail" if error > FAIL_ABOVE else "warn" if error > WARN_ABOVE else "ok",
     }
 
 
@@ -142,28 +137,20 @@ def solve_dials(
     for saving in savings:
         reachable = min(saving, method.max_saving)
         method.dial_table.solve(reachable, measure)
-        _, realised = method.dial_table.nearest(reachable)
+        dial, (_, realised) = method.checked_dial(saving), method.dial_table.nearest(reachable)
         status = "ok" if abs(realised - saving) <= WARN_ABOVE else "warn"
-        dial = method.checked_dial(saving)
         points.append({"dial": dial, "requested": saving, "realised": realised, "status": status})
     return points
 
 
 def _saving_at(model: ForwardModel, batches: Sequence[dict[str, Tensor]], travel: float) -> float:
     """Share of token-branches skipped on the text at a dial position."""
-    dial_before, training_before = model.dial, model.training
-    try:
-        with unbooked(model):
-            model.eval()
-            model.reset_ledger()
-            model.dial = model.method.dial.at(travel)
-            for batch in batches:
-                model(**after_prompts(model, batch), logits_to_keep=1)
-            saved = model.compute_report()["saved"]["tokens"]
-    finally:
-        model.method.value = dial_before
-        model.train(training_before)
-    return float(saved)
+    with _measuring(model):
+        model.reset_ledger()
+        model.dial = model.method.dial.at(travel)
+        for batch in batches:
+            model(**after_prompts(model, batch), logits_to_keep=1)
+        return float(model.compute_report()["saved"]["tokens"])
 
 
 class _Text:
@@ -174,18 +161,9 @@ class _Text:
         self._every = math.ceil(sum(len(batch["input_ids"]) for batch in batches) / _LOSS_TEXTS)
 
     def streams(self) -> Iterator[Streams]:
-        method = self._model.method
         for batch in self._batches:
-            states: list[Tensor] = []
-
-            def listen(view: SiteView, decision: Decision, states: list[Tensor] = states) -> None:
-                states.append(view.hidden)
-
-            method.listeners.append(listen)
-            try:
+            with listening(self._model.method, lambda view, _: view.hidden) as states:
                 states.append(self._model.residual_stream(**_read(batch)))
-            finally:
-                method.listeners.remove(listen)
             real = batch["attention_mask"].bool()
             ends = real & ~functional.pad(real[:, 1:], (0, 1))
             prompts = ~batch["continuation_mask"].bool()
@@ -211,22 +189,16 @@ class _Text:
 
 
 def _read(batch: dict[str, Tensor]) -> dict[str, Any]:
-    return {name: batch[name] for name in ("input_ids", "attention_mask", "continuation_mask")}
+    return {name: batch[name] for name in TEXT_PARTS}
 
 
 @torch.no_grad()
 def let_measure(model: ForwardModel, batches: Sequence[dict[str, Tensor]], by: Callable[[HeldOutText], None]) -> None:
-    """Let a method let_measure on a text, with a dial that skips nothing; model and ledger stay as they were."""
-    dial_before, training_before, executor_before = model.dial, model.training, model._executor
-    model.eval()
-    model.executor = "packed"  # which asks nobody for what skipping tokens get where none skips
-    try:
-        with unbooked(model):
-            model.dial = model.method.dial.skip_nothing
-            by(_Text(model, batches))
-    finally:
-        model.method.value, model.executor = dial_before, executor_before
-        model.train(training_before)
+    """Let a method measure on a text, with a dial that skips nothing; model and ledger stay as they were."""
+    with _measuring(model):
+        model.executor = "packed"  # which asks nobody for what skipping tokens get where none skips
+        model.dial = model.method.dial.skip_nothing
+        by(_Text(model, batches))
 
 
 def text_digest(batches: Sequence[dict[str, Tensor]]) -> str:
@@ -298,3 +270,16 @@ def unbooked(model: ForwardModel) -> Iterator[None]:
     finally:
         model.reset_ledger()
         model.ledger.add(before)
+
+
+@contextmanager
+def _measuring(model: ForwardModel) -> Iterator[None]:
+    """In `eval()` mode; dial, executor, mode and ledger are afterwards what they were."""
+    dial, training, executor = model.dial, model.training, model._executor
+    model.eval()
+    try:
+        with unbooked(model):
+            yield
+    finally:
+        model.method.value, model.executor = dial, executor
+        model.train(training)
