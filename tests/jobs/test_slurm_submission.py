@@ -125,13 +125,6 @@ def test_a_job_that_has_ended_unseen_is_judged_by_its_records(submit):
     assert cluster.elements == (3, 1)
 
 
-def test_names_of_jobs_are_their_own(submit, tmp_path):
-    cluster = Cluster()
-    submit(cluster)
-    names = [name for name, _, _ in cluster.jobs.values()]
-    assert len(set(names)) == 3 and all(name.startswith("ab-a-run-") for name in names)
-
-
 def test_a_command_killed_after_a_real_sbatch_submits_once(config_of, tmp_path, tmp_path_factory):
     """A real Slurm and a real SIGKILL, between the submission and the note of it."""
     try:
