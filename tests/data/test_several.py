@@ -20,11 +20,6 @@ def off(monkeypatch):
     return hub
 
 
-def test_every_split_of_the_hub_is_named(off):
-    with pytest.raises(OutOfReach, match=r"words/test.jsonl, words/train.jsonl"):
-        read_several([(WORDS, "train"), (WORDS, "test")])
-
-
 def test_explanations_are_named_with_the_questions(off):
     with pytest.raises(
         OutOfReach, match=r"commonsense_qa/train.jsonl, commonsense_qa/validation.jsonl, cos_e/v1.11/train"

@@ -129,54 +129,6 @@ def test_launchers_are_found_like_other_plugins(config_of, monkeypatch):
         run(config_of("dense"), launcher="frend")
 
 
-class FakeSlurm:
-    """Answers like `sbatch` and `squeue`."""
-
-    def __init__(self) -> None:
-        self.queue, self.calls = "", []
-
-    def __call__(self, words, **_):
-        self.calls.append(words)
-        text = self.queue if words[0] == "squeue" else f"{100 + len(self.calls)};cluster\n"
-        return subprocess.CompletedProcess(words, 0, text, "")
-
-
-@pytest.fixture
-def fake_slurm(monkeypatch):
-    fake = FakeSlurm()
-    monkeypatch.setattr(slurm.subprocess, "run", fake)
-    return fake
-
-
-def test_slurm_gets_an_array_for_each_generation_and_a_table_at_the_end(request_of, fake_slurm):
-    request = request_of(METHODS, {"partition": "low", "at_once": 4, "gpus": "a100:1", "setup": ["module load cuda"]})
-    launched = slurm.launch(request)
-    assert [list(call[2:-1]) for call in fake_slurm.calls] == [
-        [],
-        ["--dependency=afterany:101"],
-        ["--dependency=afterany:101:102"],
-    ]
-    first = (request.folder / "slurm" / "array-0.sh").read_text()
-    assert "#SBATCH --array=0-3%4" in first and "#SBATCH --partition=low" in first and "module load cuda" in first
-    assert "#SBATCH --gpus-per-node=a100:1" in first and "gpus" not in (request.folder / "slurm/table.sh").read_text()
-    assert "#SBATCH --array=0-0%4" in (request.folder / "slurm" / "array-1.sh").read_text()
-    assert "5 cells" in launched.submitted and "array 101, array 102; job 103" in launched.submitted
-    for script in (request.folder / "slurm").glob("*.sh"):
-        subprocess.check_call(["bash", "-n", str(script)])
-
-
-def test_what_waits_in_slurm_is_not_submitted_twice(request_of, fake_slurm):
-    request = request_of()
-    slurm.launch(request)
-    fake_slurm.queue, known = "101 0\n101 1\n", len(fake_slurm.calls)
-    assert "nothing was submitted" in slurm.launch(request).submitted
-    assert [call[0] for call in fake_slurm.calls[known:]] == ["squeue"]
-    fake_slurm.queue = "101 1\n999 0\n"
-    assert "Submitted 1 cells" in slurm.launch(request).submitted
-    script = (request.folder / "slurm" / "array-0.sh").read_text()
-    assert f"cells=({request.pending()[0].name})" in script
-
-
 def test_wrong_resources_and_slurm_that_is_not_there_or_refuses_are_said(request_of, monkeypatch):
     with pytest.raises(UsageError, match="partitoin"):
         slurm.launch(request_of(resources={"partitoin": "low"}))

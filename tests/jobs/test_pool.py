@@ -2,7 +2,6 @@
 
 import io
 import multiprocessing
-import os
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -10,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench import spawn
 from adaptive_bench.jobs.job import JobGroup, named_plugins
-from adaptive_bench.jobs.pool import _how, _Schedule, _Worker
+from adaptive_bench.jobs.pool import _Schedule
 from adaptive_bench.jobs.watchdog import NO_LIMITS
 from adaptive_bench.jobs.worker import ProgressQueue, RemoteReporter, StdoutForwarder
 from adaptive_bench.progress import PlainReporter, SilentReporter
@@ -120,20 +118,6 @@ def test_tasks_of_a_worker_that_is_gone_are_closed():
         sender.close()
     RemoteReporter(sender).line("into the void")  # nobody listens any more
     assert stream.getvalue() == "train mod: 2/5 in 0:00\n"
-
-
-@pytest.mark.slow
-def test_how_a_process_ended_is_known(lines):
-    context = spawn.context(runs_main=False)
-    alive, _keep_alive = context.Pipe(duplex=False)
-    with ProgressQueue(lines) as queue:
-        worker = _Worker(context, queue, (alive, 1, []))
-        future = worker.pool.submit(os.abort)
-        worker.process = next(iter(worker.pool._processes.values()))
-        with pytest.raises(BrokenProcessPool):
-            future.result()
-        code = worker.close()
-    assert _how(code) == " by the signal SIGABRT"
 
 
 @pytest.mark.slow

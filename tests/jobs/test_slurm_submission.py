@@ -14,9 +14,8 @@ from adaptive_bench.jobs.launchers import slurm
 from adaptive_bench.runs import plan
 from adaptive_bench.runs.work.request import launch_request
 
-pytestmark = pytest.mark.slow
-
 METHODS = "dense,router_tuned_mod,gateskip"  # the second starts from the first
+RESOURCES = {"partition": "low", "at_once": 4, "gpus": "a100:1", "setup": ["module load cuda"]}
 
 
 class Killed(BaseException):
@@ -68,10 +67,11 @@ class Cluster:
 
 
 @pytest.fixture
-def submit(config_of, lines, monkeypatch):
-    """`submit(cluster)`: give the command."""
+def submit(config_of, lines, monkeypatch, tmp_path):
+    """`submit(cluster)`: give the command; the scripts are in `out/runs/a-run/slurm`."""
     config = config_of(METHODS)
-    request = launch_request(plan(config), config.out / "runs" / "a-run", lines)
+    (tmp_path / "resources.yaml").write_text(yaml.safe_dump(RESOURCES))
+    request = launch_request(plan(config), config.out / "runs" / "a-run", lines, resources=tmp_path / "resources.yaml")
     monkeypatch.setattr(slurm, "_SETTLE_S", 0.0)
 
     def give(cluster):
@@ -81,6 +81,20 @@ def submit(config_of, lines, monkeypatch):
     return give
 
 
+def test_an_array_for_each_generation_asks_for_what_was_asked_for_and_a_table_for_none_of_it(submit, config_of):
+    submit(Cluster())
+    first, second, table = (
+        (config_of(METHODS).out / "runs/a-run/slurm" / f"{name}.sh").read_text()
+        for name in ("array-0", "array-1", "table")
+    )
+    assert "#SBATCH --array=0-1%4" in first and "#SBATCH --array=0-0%4" in second
+    assert "#SBATCH --partition=low" in first and "module load cuda" in first
+    assert "#SBATCH --gpus-per-node=a100:1" in first and "gpus" not in table
+    for script in (first, second, table):
+        subprocess.check_call(["bash", "-nc", script])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [1, 2, 3])
 def test_a_job_whose_number_was_never_heard_is_found_again(submit, call):
     """Arrays of trainings, of what starts from them, and the job that writes the table."""
@@ -96,6 +110,7 @@ def test_a_job_whose_number_was_never_heard_is_found_again(submit, call):
     assert cluster.calls[known:] == ["squeue"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [1, 2, 3])
 def test_what_slurm_never_got_is_submitted(submit, call):
     cluster = Cluster(kill_before=call)
@@ -105,6 +120,7 @@ def test_what_slurm_never_got_is_submitted(submit, call):
     assert cluster.elements == (3, 1)
 
 
+@pytest.mark.slow
 def test_a_submission_that_is_still_on_its_way_is_waited_for(submit, monkeypatch):
     """`sbatch` goes on when the command that called it is killed."""
     cluster = Cluster(kill_after=-1, kill_before=1)
@@ -123,15 +139,12 @@ def test_a_job_that_has_ended_unseen_is_judged_by_its_records(submit):
     cluster.jobs.clear()  # it ran and failed; without accounting Slurm knows nothing of it
     submit(cluster)
     assert cluster.elements == (3, 1)
+    cluster.jobs["100"][1].remove("1")  # and one element alone
+    assert "Submitted 1 cells" in submit(cluster)
+    assert sum(cluster.elements) == 3 + 2
 
 
-def test_names_of_jobs_are_their_own(submit, tmp_path):
-    cluster = Cluster()
-    submit(cluster)
-    names = [name for name, _, _ in cluster.jobs.values()]
-    assert len(set(names)) == 3 and all(name.startswith("ab-a-run-") for name in names)
-
-
+@pytest.mark.slow
 def test_a_command_killed_after_a_real_sbatch_submits_once(config_of, tmp_path, tmp_path_factory):
     """A real Slurm and a real SIGKILL, between the submission and the note of it."""
     try:

@@ -99,18 +99,6 @@ def test_what_runs_refer_to_stays_and_all_else_goes(tmp_path, seed):
         assert _there(tmp_path) == _needed(runs, bases)
 
 
-def test_a_run_takes_nothing_along_that_hangs_on_its_trainings(tmp_path):
-    """An evaluation that is a trial's, and a training of nobody's run that starts from the run's."""
-    _record(tmp_path, "base", method="dense")
-    _record(tmp_path, "own", method="mod", base="base")
-    _record(tmp_path, "own/eval/test", method="mod", task="task")
-    _record(tmp_path, "own/eval/trial", method="mod", task="task", split="validation")
-    run = _run(tmp_path, "run", ["base", "own"], ["own/eval/test"], {"own": "base"})
-    found = inventory.of_run(run)
-    assert [one.folder.name for one in found] == ["run", "test"]
-    assert found[1].what == "mod on task" and found[1].size_bytes > 100
-
-
 def test_while_somebody_is_at_a_record_nothing_is_removed(tmp_path):
     _record(tmp_path, "own", method="mod")
     _record(tmp_path, "free", method="mod")

@@ -72,36 +72,6 @@ def watched(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("where", ["/", "~", "{tmp}/crowded"])
-def test_a_run_that_is_not_there_costs_a_look_at_the_folder_it_would_be_in(tmp_path, monkeypatch, where):
-    """And not at all that lies below, which may be the whole machine."""
-    crowded = tmp_path / "crowded"
-    for place in ("a/b/c/d", "records/e/f", "runs/g/records/h"):
-        (crowded / place).mkdir(parents=True)
-    seen = watched(monkeypatch)
-    with pytest.raises(UsageError, match="no such run") as error:
-        find_run(where.format(tmp=tmp_path) + "/no-such-run-anywhere")
-    assert len(seen) == 2 and {len(path.parts) - len(seen[0].parts) for path in seen} == {0, 1}
-    assert "Defect" not in str(error.value)
-
-
-def test_what_cannot_be_read_while_a_run_is_looked_for_is_passed_over(tmp_path, monkeypatch):
-    """Folders of /proc go while one looks at them."""
-    look = os.scandir
-
-    def gone(path="."):
-        if "place" in Path(os.fspath(path)).parts[:-1]:
-            raise ProcessLookupError(3, "No such process")
-        return look(path)
-
-    (tmp_path / "place" / "vanished").mkdir(parents=True)
-    (tmp_path / "place" / "runs").mkdir()
-    monkeypatch.setattr(os, "scandir", gone)
-    with pytest.raises(UsageError, match="no such run"):
-        find_run("place/nano")
-    assert run_folders(tmp_path / "place") == [] and {path.name for path in run_folders(tmp_path)} == set(NAMES)
-
-
 @pytest.mark.parametrize("part", ["runs", "records", f"runs/{NAMES[0]}"])
 def test_a_part_of_an_output_folder_is_none(runs, tmp_path, part):
     (tmp_path / "other" / "records").mkdir()

@@ -13,10 +13,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nano_pretraining import Recipe, pretrain
-from nano_sensitivity import dominance, sensitivities
+from nano_sensitivity import add_branch_dropout, dominance, pass_by, sensitivities
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from adaptive_bench.task import Example, ExampleRequest
+from adaptive_bench.task import ExampleRequest
 from adaptive_bench.tasks.nano.model import nano_folder, nano_qwen3_folder
 from adaptive_bench.tasks.nano.task import NANO_MATH, NANO_QA, NANO_QA_LL, NANO_TEXT
 from adaptive_bench.tasks.nano.world import world
@@ -44,22 +44,14 @@ def test_no_token_holds_three_digits_or_a_line_break_with_something_else() -> No
         assert sum(character.isdigit() for character in text) <= 2
         assert text == "\n" or "\n" not in text
     assert len(_ids("12 + 7 = 30.")) == 6
-
-
-def test_special_tokens_are_distinct_and_a_sequence_starts_with_bos() -> None:
     special = {_TOKENIZER.bos_token_id, _TOKENIZER.eos_token_id, _TOKENIZER.pad_token_id}
-    assert len(special) == 3
-    assert None not in special
-    assert _TOKENIZER("Question")["input_ids"][0] == _TOKENIZER.bos_token_id
+    assert len(special - {None}) == 3 and _TOKENIZER("Question")["input_ids"][0] == _TOKENIZER.bos_token_id
 
 
-@pytest.mark.parametrize("example", _EXAMPLES[::10], ids=lambda example: example.prompt[-20:])
-def test_prompt_and_completion_are_cut_at_a_token_boundary(example: Example) -> None:
-    assert _ids(example.prompt + example.completion) == _ids(example.prompt) + _ids(example.completion)
-
-
-def test_examples_are_short() -> None:
-    assert max(len(_ids(example.prompt + example.completion)) for example in _EXAMPLES) < 128
+def test_prompt_and_completion_are_cut_at_a_token_boundary_and_short() -> None:
+    for example in _EXAMPLES[::10]:
+        whole = _ids(example.prompt + example.completion)
+        assert whole == _ids(example.prompt) + _ids(example.completion) and len(whole) < 128
 
 
 @dataclass(frozen=True)
@@ -90,15 +82,9 @@ def test_the_weights_load_and_are_under_eight_megabytes(shipped: _Shipped) -> No
     assert config.num_key_value_heads < config.num_attention_heads
     assert config.vocab_size == len(_TOKENIZER)
     assert shipped.model.dtype == torch.float32
-
-
-def test_families_share_one_tokenizer(shipped: _Shipped) -> None:
-    """Their tables then are of the same tokens."""
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
-        assert (shipped.folder / name).read_bytes() == (nano_folder() / name).read_bytes()
-
-
-def test_a_probe_of_the_head_costs_more_than_a_layer(shipped: _Shipped) -> None:
+        assert (shipped.folder / name).read_bytes() == (nano_folder() / name).read_bytes()  # one for all families
+    # A probe of the head costs more than a layer.
     layer = sum(parameter.numel() for parameter in shipped.model.model.layers[0].parameters())
     assert shipped.model.lm_head.weight.numel() > 1.5 * layer
 
@@ -131,20 +117,11 @@ def test_the_recipe_says_how_the_weights_came_about(shipped: _Shipped) -> None:
     assert {name: recipe[name] for name in asked} == asked
 
 
-@pytest.fixture(scope="module")
-def measured(shipped: _Shipped) -> dict[str, dict[str, float]]:
-    return sensitivities(shipped.model, _TOKENIZER)
-
-
-def test_no_branch_dominates(shipped: _Shipped, measured: dict[str, dict[str, float]]) -> None:
+def test_the_recipe_holds_what_hangs_on_each_branch_and_none_dominates(shipped: _Shipped) -> None:
+    measured = sensitivities(shipped.model, _TOKENIZER)
     assert set(measured) == {"nano_text", "nano_math", "nano_qa"}
-    for divergences in measured.values():
-        assert len(divergences) == 2 * shipped.model.config.num_hidden_layers
-        assert dominance(divergences) <= 10
-
-
-def test_the_recipe_holds_what_hangs_on_each_branch(shipped: _Shipped, measured: dict[str, dict[str, float]]) -> None:
     for kind, divergences in measured.items():
+        assert len(divergences) == 2 * shipped.model.config.num_hidden_layers and dominance(divergences) <= 10
         assert shipped.recipe["sensitivities"][kind] == pytest.approx(divergences, rel=0.02, abs=1e-4)
 
 
@@ -154,3 +131,17 @@ def test_the_recipe_is_deterministic(tmp_path: Path) -> None:
         pretrain(tmp_path / name, Recipe(steps=2, seed=3), scored={"validation": 2})
     files = ("model.safetensors", "tokenizer.json")
     assert all((tmp_path / "first" / file).read_bytes() == (tmp_path / "again" / file).read_bytes() for file in files)
+
+
+def test_a_share_of_the_tokens_passes_by_a_branch_in_training_alone() -> None:
+    branch = torch.nn.Identity().eval()
+    pass_by(branch, 0.36, torch.Generator().manual_seed(1), training=False)
+    output = branch(torch.ones(50, 60, 4))
+    assert set(output.sum(dim=-1).unique().tolist()) == {0.0, 4.0}  # whole tokens, and none is scaled
+    assert output.mean().item() == pytest.approx(1 - 0.36, abs=0.03)
+    model, ids = AutoModelForCausalLM.from_pretrained(nano_folder()).eval(), torch.arange(3, 15)[None]
+    untouched = model(input_ids=ids).logits
+    add_branch_dropout(model, 0.5, seed=1)
+    assert torch.equal(model(input_ids=ids).logits, untouched)
+    first, second = (model.train()(input_ids=ids).logits for _ in range(2))
+    assert not torch.equal(first, second) and not torch.equal(first, untouched)

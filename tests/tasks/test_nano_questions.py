@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-from itertools import islice, pairwise
+from itertools import islice
 
 import pytest
 from nano_pretraining import pretraining_texts
 
-from adaptive_bench.tasks.nano.items import split_of, stream
+from adaptive_bench.tasks.nano.items import split_of
 from adaptive_bench.tasks.nano.questions import OPTIONS, make_math_problem, make_question
 from adaptive_bench.tasks.nano.stories import make_statements, make_story, make_sums
 from adaptive_bench.tasks.nano.world import ACQUAINTANCES, PEOPLE, SIGHTS, STATEMENT, TOWNS, TRAITS, world
@@ -62,20 +62,6 @@ def test_each_step_is_a_true_computation_and_the_last_one_is_the_answer() -> Non
             computed = {"+": int(left) + int(right), "-": int(left) - int(right), "*": int(left) * int(right)}[sign]
             assert computed == int(result)
         assert steps[-1][-1] == item.answer
-
-
-def test_a_step_names_the_day_or_the_person_that_tells_its_event_alone() -> None:
-    source = random.Random(8)
-    for item in (make_math_problem(source) for _ in range(500)):
-        sentences = re.findall(r"[^.?]+[.?]", item.question)[:-1]
-        for label, *_, right, _result in _STEP.findall(item.reasoning):
-            if label == "Together":
-                continue
-            told = [text.strip() for text in sentences if text.strip().startswith((f"On {label} ", f"{label} has "))]
-            assert len(told) == 1 if label else "in each" in sentences[0]
-            assert right in re.findall(r"\d+", told[0] if label else sentences[0]) or any(
-                word in told[0] and right == str(factor) for word, factor in _FACTORS.items()
-            )
 
 
 _LAST = {
@@ -138,14 +124,6 @@ def test_every_fact_of_the_world_is_present_and_no_word_means_two_things() -> No
     assert STATEMENT.keys() == known.values.keys()
 
 
-def test_a_composition_belongs_to_one_split_only() -> None:
-    asked = [
-        {item.question for item in islice(stream(make_question, split, 1), 400)}
-        for split in ("train", "calibration", "validation", "test")
-    ]
-    assert all(not first & second for place, first in enumerate(asked) for second in asked[:place])
-
-
 _COMPUTATION = re.compile(r"(\d+) ([-+*]) (\d+) = (\d+)")
 
 
@@ -183,13 +161,3 @@ def test_pretraining_never_shows_the_form_of_a_task_or_a_held_out_story() -> Non
     for text in (story.text for story in islice(pretraining_texts(1), 3000)):
         assert not re.search(r"[?:#\n]", text)
         assert split_of(text) == "train"
-
-
-def test_a_story_computes_right_after_the_event() -> None:
-    source = random.Random(3)
-    for text in (make_story(source).text for _ in range(300)):
-        sentences = text.removesuffix(".").split(". ")
-        for before, sentence in pairwise(sentences):
-            if found := _COMPUTATION.search(sentence):
-                assert sentence.startswith("That makes")
-                assert found[3] in re.findall(r"\d+", before) or re.search("twice|three times|double|triple", before)

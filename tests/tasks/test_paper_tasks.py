@@ -80,24 +80,6 @@ def test_mmlu_asks_what_lm_evals_subjects_ask(subject: str, shots: int) -> None:
 
 
 @real_files
-def test_the_subjects_of_mmlu_take_turns() -> None:
-    documents = load_task(find_task("mmlu_stem"), SHARED, 0).eval_docs
-    stock = {name.removeprefix("mmlu_") for name in expand_tasks(["mmlu_stem_tasks"])}
-    assert {document["subject"] for document in documents.select(range(19))} == stock
-    assert len({document["subject"] for document in documents.select(range(19, 38))}) == 19
-
-
-@real_files
-def test_written_tasks_show_their_options() -> None:
-    loaded = load_task(find_task("piqa_gen"), SHARED, 1)
-    loaded.set_fewshot_seed(0)
-    shown, asked = loaded.fewshot_context(loaded.eval_docs[0], 1).split("\n\n")
-    assert shown.startswith("Question: ") and shown[-8:-1] == ": #### "
-    assert "\nA. Provide the guinea pig" in asked and asked.endswith("\nAnswer:")
-    assert loaded.doc_to_target(loaded.eval_docs[0]) == "#### A"
-
-
-@real_files
 def test_translation_is_scored_by_sacrebleu_with_its_signature() -> None:
     signatures = load_task(find_task("wmt16_en_ro"), SHARED, None).config.metadata["signatures"]
     assert signatures["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")

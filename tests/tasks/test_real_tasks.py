@@ -125,11 +125,9 @@ def test_csqa_lists_the_options_in_the_question_and_joins_the_explanation_by_id(
 @pytest.mark.parametrize(
     ("task", "text", "strict", "flexible", "unread"),
     [
-        (GSM8K, " It is 500.\n#### 500.00", 1, 1, (0, 0)),
         (GSM8K, " The answer is $500.", 0, 1, (1, 0)),
         (GSM8K, " five hundred", 0, 0, (1, 1)),
         (CSQA, " fire burns\n#### B", 1, 1, (0, 0)),
-        (CSQA, " It must be (B).", 0, 1, (1, 0)),
         (CSQA, " A? No: B\n#### A", 0, 0, (0, 0)),
     ],
 )
@@ -140,13 +138,6 @@ def test_answers_are_scored_strictly_and_flexibly_beside_the_share_that_cannot_b
     assert tuple(scores.values()) == (strict, flexible, *unread)
     assert prompt.startswith("Question: ") and prompt.endswith("\nAnswer:")
     assert settings["until"] == ["Question:"] and not settings["do_sample"]
-
-
-def test_csqa_ll_scores_the_five_letters_after_the_mark(data_dir: Path) -> None:
-    scores, asked = _scores(CSQA_LL, data_dir, [""])
-    assert scores == {"acc,none": 1.0}
-    assert [continuation for _, continuation in asked] == [" A", " B", " C", " D", " E"]
-    assert {prompt[-13:] for prompt, _ in asked} == {"\nAnswer:\n####"}
 
 
 @TASKS
@@ -213,11 +204,3 @@ def test_the_real_test_questions_are_in_no_training_text(task: Task, documents: 
         {example.prompt for example in task.training(_request(SHARED, split))} for split in ("train", "calibration")
     )
     assert not (tested | chosen_on) & (trained | calibrated) and not trained & calibrated
-
-
-@real_files
-def test_a_perfect_model_scores_one_on_the_real_files() -> None:
-    for task in (GSM8K, CSQA):
-        loaded = load_task(task, SHARED, None)
-        perfect = [f" {loaded.doc_to_target(document)}" for document in loaded.eval_docs]
-        assert _scores(task, SHARED, perfect)[0] == PERFECT
