@@ -1,6 +1,6 @@
 """Self-speculative decoding beside plain greedy decoding: the same texts, in turns, in one process, at several savings
-of the draft. Decoding itself is in `adaptive_bench.model.speculation`. It saves no FLOPs, so that nothing here enters a
-table of matched savings: it is a matter of time.
+of the draft. Decoding itself is in `adaptive_bench.model.speculative_decoding`. It saves no FLOPs, so that nothing here
+enters a table of matched savings: it is a matter of time.
 
 Verifying takes several tokens in one call where greedy decoding takes one, so sums are taken in another order and
 logits differ by rounding. With r the largest such difference, two candidates whose logits lie within 2 r of each other
@@ -25,12 +25,11 @@ from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.headroom.subject import Subjects, find_subjects, saved_folder
 from adaptive_bench.headroom.texts import requests_of
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.model.padding import padded
+from adaptive_bench.model.efficiency import Quantiles, in_turns, speedups
+from adaptive_bench.model.generation import new_tokens, padded
+from adaptive_bench.model.hardware import environment
 from adaptive_bench.model.saving import read as read_saved
-from adaptive_bench.model.speculation import Part, Round, Speculation, self_speculate
-from adaptive_bench.model.timing.clock import Quantiles, in_turns, speedups
-from adaptive_bench.model.timing.hardware import environment
+from adaptive_bench.model.speculative_decoding import Part, Round, Speculation, self_speculate
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.outcome.trained import find_checkpoint
 from adaptive_bench.spec import MethodSpec

@@ -16,7 +16,7 @@ import statistics
 
 from measure import drives, llama, merge, ratio, saved_net, tokens, use_processor
 
-from adaptive_bench.model.timing import decode_in_turns
+from adaptive_bench.model.efficiency import decode_in_turns
 
 PROMPT, THREADS, BATCHES = 128, 1, (1, 8, 32)
 MODEL = {"hidden": 768, "layers": 4, "inner": 2048, "vocabulary": 4096, "heads": 12, "kv_heads": 4}

@@ -24,8 +24,7 @@ from measure import drives, llama, merge, tokens, use_processor
 from torch.nn import functional
 
 from adaptive_bench.backbone import step
-from adaptive_bench.model.timing import Drive
-from adaptive_bench.model.timing.phases import steps_of
+from adaptive_bench.model.efficiency import Drive, steps_of
 
 
 class Products:

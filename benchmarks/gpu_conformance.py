@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.recording import recorded_decisions
 from adaptive_bench.model.static_decode import StaticSteps, why_not_static
+from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import Text
 from adaptive_bench.testing.checks.comparison import NEW_TOKENS, TOLERANCE, generated_tokens

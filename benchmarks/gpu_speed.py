@@ -12,7 +12,7 @@ from roofline import Counted, Peaks, counted
 from transformers import LlamaForCausalLM, StaticCache
 
 from adaptive_bench.engine.ledger import BUCKETS
-from adaptive_bench.model.timing import Drive, decode_in_turns, in_turns, prefill_in_turns
+from adaptive_bench.model.efficiency import Drive, decode_in_turns, in_turns, prefill_in_turns
 
 # Key of a variant: method spec and share of saved tokens.
 VARIANTS = {

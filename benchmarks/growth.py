@@ -16,7 +16,7 @@ from typing import Any
 
 from measure import drives, llama, merge, ratio, saved_net, tokens, use_processor
 
-from adaptive_bench.model.timing import decode_in_turns, prefill_in_turns
+from adaptive_bench.model.efficiency import decode_in_turns, prefill_in_turns
 
 MIDDLE = {"layers": 4, "width": 512, "length": 128, "batch": 8}
 SIZES = {"layers": (2, 4, 8), "width": (256, 512, 768, 1024), "length": (128, 512, 1024), "batch": (1, 8, 32)}

@@ -1,7 +1,7 @@
 """Shared by the benchmarks: the models they run, ratios within rounds, and `results.json`.
 
-Every benchmark is a file of this folder that can be run by itself and merges its keys into `results.json`. Variants
-are always taken in turn in one process (`adaptive_bench.model.timing`), every ratio is taken within a round, and the
+Every benchmark is a file of this folder that can be run by itself and merges its keys into `results.json`. Variants are
+always taken in turn in one process (`adaptive_bench.model.efficiency`), every ratio is taken within a round, and the
 median over rounds is what is kept.
 """
 
@@ -19,7 +19,8 @@ import transformers
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.timing import Drive, describe_device, drive_adaptive, drive_plain
+from adaptive_bench.model.efficiency import Drive, drive_adaptive, drive_plain
+from adaptive_bench.model.hardware import describe_device
 from adaptive_bench.store import atomic
 
 RESULTS = Path(__file__).with_name("results.json")

@@ -23,7 +23,7 @@ import torch
 from measure import llama, merge, ratio, tokens, use_processor
 
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.timing import in_turns
+from adaptive_bench.model.efficiency import in_turns
 
 BATCH, LENGTH, THREADS = 4, 512, 2
 SHARES = (0.15, 0.25, 0.35, 0.5, 0.7)

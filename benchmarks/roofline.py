@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from adaptive_bench.engine.ledger import Ledger, Work
-from adaptive_bench.model.timing import Drive, in_turns
+from adaptive_bench.model.efficiency import Drive, in_turns
 
 ROUNDS = 10
 

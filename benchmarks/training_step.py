@@ -19,7 +19,7 @@ import torch
 from measure import llama, merge, ratio, tokens, use_processor
 
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.timing import in_turns
+from adaptive_bench.model.efficiency import in_turns
 
 BATCH, LENGTH, THREADS, VOCABULARY = 8, 128, 2, 1024
 TOLERANCE = 1.05

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from adaptive_bench.method import MethodConfig, MethodSpec
-
 from .dense import Dense
 
 
@@ -18,8 +16,3 @@ class Base(Dense):
 
     supports_data_parallel = True
     trains: ClassVar[bool] = False
-
-    @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Not the fine-tuned dense model."""
-        return MethodSpec("base")

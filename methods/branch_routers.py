@@ -15,19 +15,16 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from adaptive_bench.method import (
-    EXECUTE_ALL,
     Backbone,
     Decision,
-    DialSpec,
     ForwardCall,
-    Method,
+    LogitRouter,
     MethodConfig,
     MethodSpec,
     Semantics,
     SiteView,
     annealed,
     initialised_linear,
-    sampled_choice,
 )
 
 EXECUTE, SKIP = 0, 1
@@ -38,6 +35,7 @@ FIRST_TEMPERATURE, LAST_TEMPERATURE = 5.0, 1.0
 class BranchRoutersConfig(MethodConfig):
     """Parameters of both methods."""
 
+    target_parameter: ClassVar[str] = "sparsity"
     sparsity: float | None = Field(
         None,
         ge=0,
@@ -47,9 +45,10 @@ class BranchRoutersConfig(MethodConfig):
     penalty_weight: float = Field(ge=0, description="weight of the distance to the target")
 
 
-class BranchRouters(Method):
+class BranchRouters(LogitRouter):
     """Routes every branch on a frozen backbone; the dial is an offset on the execute logit."""
 
+    trains_alike = True
     Config: ClassVar[type[MethodConfig]] = BranchRoutersConfig
     solves_dial = True
     config: BranchRoutersConfig
@@ -68,11 +67,6 @@ class BranchRouters(Method):
         return view.normed
 
     @property
-    def dial(self) -> DialSpec:
-        """Offset on the execute logit; at its largest value everything executes, whatever the logits."""
-        return DialSpec("execute_offset", -50.0, 50.0, 50.0)
-
-    @property
     def freezes_backbone(self) -> bool:
         """Only the method's own parameters train."""
         return True
@@ -85,14 +79,8 @@ class BranchRouters(Method):
     def decide(self, view: SiteView) -> Decision:
         """Hard choice with a soft gradient while training; the larger logit otherwise."""
         logits = self.routers[view.site.number](self.reads(view).float())
-        if not view.call.training:
-            if self.value == self.dial.skip_nothing:
-                return EXECUTE_ALL
-            return Decision(keep=logits[..., EXECUTE] + self.value >= logits[..., SKIP])
-        heat = temperature(*self.routing_step)
-        executed = sampled_choice(self, view, logits, chosen=EXECUTE, temperature=heat, place=view.site.number)
-        view.record(executed=executed)
-        return Decision(scale=executed[..., None])
+        heat = temperature(*self.routing_step) if view.call.training else 1.0
+        return self.route(view, logits, temperature=heat, place=view.site.number)
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Distance of the executed share of real tokens, averaged over all branches, to the target."""
@@ -102,20 +90,9 @@ class BranchRouters(Method):
         return {"target": (self.config.penalty_weight, target_distance(torch.stack(shares), target))}
 
     @classmethod
-    def takes_target(cls, config: MethodConfig) -> bool:
-        """The executed share falls to what the target asks for."""
-        assert isinstance(config, BranchRoutersConfig)
-        return config.sparsity is None
-
-    @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
         """The dense model, fine-tuned: a frozen backbone cannot learn the answer template."""
         return MethodSpec("dense")
-
-    @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Both semantics are the same."""
-        return MethodSpec(spec.name, spec.params)
 
 
 def biased_linear(inputs: int) -> nn.Linear:

@@ -46,16 +46,14 @@ from adaptive_bench.method import (
     Backbone,
     Decision,
     DialSpec,
+    EarlyExit,
     ForwardCall,
-    Method,
     MethodConfig,
     MethodSpec,
     SearchRange,
     Semantics,
-    Site,
     SiteView,
     UsageError,
-    every_branch,
     initialised_linear,
     leaving_tokens,
 )
@@ -107,16 +105,12 @@ class CALMConfig(MethodConfig):
         return read | {"exits": list(self.exits(layers))}
 
 
-class CALM(Method):
+class CALM(EarlyExit):
     """Confident early exit; the dial is the threshold lambda."""
 
     supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = CALMConfig
-    spares = False
-    unit = "layer"
     solves_dial = True
-    wants_layer_states = True
-    losses_over = "answers"
     config: CALMConfig
 
     def __init__(self, config: CALMConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
@@ -145,16 +139,6 @@ class CALM(Method):
     def dial(self) -> DialSpec:
         """Confidence threshold; above 1 nobody exits."""
         return DialSpec("threshold", -1.0 if self.config.confidence == "state" else 0.0, NEVER, NEVER)
-
-    @property
-    def eligible_sites(self) -> frozenset[Site]:
-        """Everything above the first exit."""
-        return every_branch(range(self.first_exit, self.backbone_size[0]))
-
-    @property
-    def max_saved_tokens(self) -> float:
-        """Everything above the first exit."""
-        return 1.0 - self.first_exit / self.backbone_size[0]
 
     def decide(self, view: SiteView) -> Decision:
         """Who has not exited yet executes the layer."""

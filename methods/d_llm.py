@@ -41,13 +41,11 @@ from adaptive_bench.method import (
     EXECUTE_ALL,
     Backbone,
     Decision,
-    DialSpec,
     ForwardCall,
     InitialChange,
     KVPolicy,
-    Method,
+    LogitRouter,
     MethodConfig,
-    MethodSpec,
     SearchRange,
     Semantics,
     Site,
@@ -71,6 +69,7 @@ class DLLMConfig(MethodConfig):
         "rate_weight": SearchRange.parse("log:0.5:50", source="a decade around the released script's 5"),
         "start_layer": SearchRange.parse("int:0:2", source="released script 2; fewer for few layers (ours)"),
     }
+    target_parameter: ClassVar[str] = "omega"
     omega: float | None = Field(
         None,
         gt=0,
@@ -83,10 +82,12 @@ class DLLMConfig(MethodConfig):
     width: int = Field(512, ge=1, description="inside a router (released code), at most a quarter of the states'")
 
 
-class DLLM(Method):
+class DLLM(LogitRouter):
     """Drops tokens from layers; the dial is an offset on the execute logit."""
 
     supports_data_parallel = True
+    trains_alike = True
+    execute = EXECUTE
     Config: ClassVar[type[MethodConfig]] = DLLMConfig
     unit = "layer"
     solves_dial = True
@@ -105,11 +106,6 @@ class DLLM(Method):
         self.routers = nn.ModuleDict({str(layer): Router(hidden, width) for layer in self.routed})
 
     @property
-    def dial(self) -> DialSpec:
-        """Offset on the execute logit; at its largest value everything executes, whatever the logits."""
-        return DialSpec("execute_offset", -50.0, 50.0, 50.0)
-
-    @property
     def kv_policy(self) -> KVPolicy:
         """Skipping tokens leave nothing."""
         return "evict"
@@ -118,11 +114,6 @@ class DLLM(Method):
     def eligible_sites(self) -> frozenset[Site]:
         """Routed layers."""
         return every_branch(self.routed)
-
-    @property
-    def max_saved_tokens(self) -> float:
-        """Only routed layers can be skipped."""
-        return len(self.routed) / self.backbone_size[0]
 
     def decide(self, view: SiteView) -> Decision:
         """Hard choice with a soft gradient while training; the likelier side otherwise."""
@@ -133,7 +124,7 @@ class DLLM(Method):
         if not view.call.training:
             if self.value == self.dial.skip_nothing:
                 return EXECUTE_ALL
-            return Decision(keep=(logits[..., EXECUTE] + self.value >= logits[..., SKIP]) | reserved)
+            return Decision(keep=self.runs(logits) | reserved)
         chosen = sampled_choice(self, view, logits, chosen=EXECUTE, temperature=1.0, place=view.site.layer)
         executed = torch.where(reserved, 1.0, chosen)
         view.record(executed=executed)
@@ -151,21 +142,10 @@ class DLLM(Method):
         return {"rate": (weight, distance / count.clamp(min=1))}
 
     @classmethod
-    def takes_target(cls, config: MethodConfig) -> bool:
-        """Omega is what the target leaves."""
-        assert isinstance(config, DLLMConfig)
-        return config.omega is None
-
-    @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange:
         """Choices are sampled at odds of e^1.9 to 1."""
         reason = "biases start at 0.1 and 2, as in the released code, and training samples: one choice in eight skips"
         return InitialChange(reason, bound=0.0, skipped=0.25)
-
-    @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Both semantics are the same."""
-        return MethodSpec(spec.name, spec.params)
 
 
 class Router(nn.Module):

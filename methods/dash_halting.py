@@ -110,11 +110,6 @@ class DashHalting(Method):
         """Layers above the start layer."""
         return every_branch(range(self.start_layer + 1, self.backbone_size[0]))
 
-    @property
-    def max_saved_tokens(self) -> float:
-        """Of a text that is all prompt."""
-        return (self.backbone_size[0] - 1 - self.start_layer) / self.backbone_size[0]
-
     def fit(self, text: HeldOutText) -> None:
         """Quantiles of the norms of what attention adds in the start layer to those who may be halted, prompt tokens
         but the last; to all tokens of text that has none.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, MethodConfig, MethodSpec, Site, SiteView
+from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, MethodConfig, Site, SiteView
 
 
 class Dense(Method):
@@ -16,6 +16,7 @@ class Dense(Method):
 
     supports_data_parallel = True
     adapts = False
+    trains_alike = True
     Config: ClassVar[type[MethodConfig]] = MethodConfig
     spares = False
 
@@ -29,11 +30,6 @@ class Dense(Method):
         """Nowhere."""
         return frozenset()
 
-    @property
-    def max_saved_tokens(self) -> float:
-        """Saves nothing."""
-        return 0.0
-
     def dial_for(self, saved_tokens: float) -> float:
         """Always the one value."""
         return 0.0
@@ -41,8 +37,3 @@ class Dense(Method):
     def decide(self, view: SiteView) -> Decision:
         """All tokens, unscaled."""
         return EXECUTE_ALL
-
-    @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Both semantics are the same model."""
-        return MethodSpec("dense")

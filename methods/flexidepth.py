@@ -82,6 +82,7 @@ class FlexiDepth(Method):
     """Sends tokens through deep layers or through adapters; the dial is the threshold on the router's gate."""
 
     supports_data_parallel = True
+    trains_alike = True
     Config: ClassVar[type[MethodConfig]] = FlexiDepthConfig
     solves_dial = True
     config: FlexiDepthConfig
@@ -118,11 +119,6 @@ class FlexiDepth(Method):
     def decides_by_layer(self) -> bool:
         """The router is asked at attention's site; the MLP's takes over what it said."""
         return True
-
-    @property
-    def max_saved_tokens(self) -> float:
-        """Only routed layers can be skipped."""
-        return len(self.routed) / self.backbone_size[0]
 
     def decide(self, view: SiteView) -> Decision:
         """Attention's site asks the router; the MLP's takes over what it said, with factors and adapter."""
@@ -171,11 +167,6 @@ class FlexiDepth(Method):
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
         """The dense model, fine-tuned: it has learned the template."""
         return MethodSpec("dense")
-
-    @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Both semantics are the same."""
-        return MethodSpec(spec.name, spec.params)
 
 
 class Router(nn.Module):

@@ -40,17 +40,14 @@ from adaptive_bench.method import (
     Backbone,
     Decision,
     DialSpec,
+    EarlyExit,
     ForwardCall,
     KVPolicy,
-    Method,
     MethodConfig,
-    MethodSpec,
     SearchRange,
     Semantics,
-    Site,
     SiteView,
     UsageError,
-    every_branch,
     leaving_tokens,
 )
 
@@ -84,21 +81,19 @@ class FREEConfig(MethodConfig):
         return super().on_model(layers) | {"shallow_layers": self.exit_layer(layers)}
 
 
-class FREE(Method):
+class FREE(EarlyExit):
     """Shallow-deep early exit; the dial is the confidence threshold."""
 
     Config: ClassVar[type[MethodConfig]] = FREEConfig
-    spares = False
-    unit = "layer"
     solves_dial = True
-    wants_layer_states = True
-    losses_over = "answers"
+    trains_alike = True
+    at_inference = frozenset({"kv", "confidence"})
     config: FREEConfig
 
     def __init__(self, config: FREEConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(config, backbone, semantics, seed)
         layers = backbone.num_layers
-        self.shallow = config.exit_layer(layers)
+        self.shallow = self.first_exit = config.exit_layer(layers)
         if not 2 <= self.shallow < layers:
             raise UsageError(f"FREE needs 2 <= shallow_layers < {layers}, got {self.shallow}.")
 
@@ -118,16 +113,6 @@ class FREE(Method):
     def defer_layer(self) -> int:
         """The exit."""
         return self.shallow
-
-    @property
-    def eligible_sites(self) -> frozenset[Site]:
-        """Everything above the exit."""
-        return every_branch(range(self.shallow, self.backbone_size[0]))
-
-    @property
-    def max_saved_tokens(self) -> float:
-        """Everything above the exit."""
-        return 1.0 - self.shallow / self.backbone_size[0]
 
     def decide(self, view: SiteView) -> Decision:
         """At the exit, confident answer tokens leave; above it they stay away."""
@@ -209,11 +194,6 @@ class FREE(Method):
         """L_S evenly spaced layers, the last one included (24 layers, L_S 6: 3, 7, 11, 15, 19, 23)."""
         layers = self.backbone_size[0]
         return [(number + 1) * layers // self.shallow - 1 for number in range(self.shallow)]
-
-    @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Confidence and KV policy matter at inference only."""
-        return MethodSpec(spec.name, tuple(pair for pair in spec.params if pair[0] not in ("kv", "confidence")))
 
 
 def dynamic_distillation(students: Sequence[Tensor], teachers: Sequence[Tensor]) -> Tensor:

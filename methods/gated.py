@@ -51,11 +51,6 @@ class Gated(GateSkip):
         return frozenset()
 
     @property
-    def max_saved_tokens(self) -> float:
-        """Saves nothing."""
-        return 0.0
-
-    @property
     def skip_share(self) -> float:
         """Nobody skips, in training neither."""
         return 0.0

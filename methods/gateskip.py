@@ -100,6 +100,7 @@ class GateSkipConfig(MethodConfig):
     }
     unsound: ClassVar[frozenset[str]] = frozenset({"rule=text", "rule=exact_share"})  # the latter: `paper` alone has it
     falling: ClassVar[Mapping[str, str]] = {"budget_start": "budget_end"}
+    target_parameter: ClassVar[str] = "budget_end"
     shape: Literal["vector", "scalar"] = Field("vector", description="gate output: one value per channel, or one")
     sharing: Literal["separate", "shared"] = Field(
         "separate", description="own gate per branch, or one for all of a kind"
@@ -294,12 +295,6 @@ class GateSkip(Method):
         real = (call.of_real(gate) if padded else gate.flatten(0, 1) for gate in call.records["gate"])
         per_branch = [sparsity(call.whole(gate), self.config.loss, budget) for gate in real]
         return {"sparsity": (self.config.penalty_weight, torch.stack(per_branch).mean())}
-
-    @classmethod
-    def takes_target(cls, config: MethodConfig) -> bool:
-        """The budget falls to what the target asks for."""
-        assert isinstance(config, GateSkipConfig)
-        return config.budget_end is None
 
     @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:

@@ -28,18 +28,16 @@ from adaptive_bench.method import (
     Backbone,
     Decision,
     DialSpec,
+    EarlyExit,
     ForwardCall,
     InitialChange,
     KVPolicy,
-    Method,
     MethodConfig,
-    MethodSpec,
     SearchRange,
     Semantics,
     Site,
     UsageError,
     draw_key,
-    every_branch,
     uniform_from,
 )
 
@@ -65,16 +63,14 @@ class LayerSkipConfig(MethodConfig):
         return found if self.curriculum == "rotational" else found | {"rotation": None}
 
 
-class LayerSkip(Method):
+class LayerSkip(EarlyExit):
     """Exits every token at one layer, the dial."""
 
     supports_data_parallel = True
     adapts = False
     Config: ClassVar[type[MethodConfig]] = LayerSkipConfig
-    spares = False
-    unit = "layer"
-    wants_layer_states = True
-    losses_over = "answers"
+    trains_alike = True
+    first_exit = 1
     config: LayerSkipConfig
 
     def __init__(self, config: LayerSkipConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
@@ -96,16 +92,6 @@ class LayerSkip(Method):
     def kv_policy(self) -> KVPolicy:
         """Layers above the exit never run and store nothing."""
         return "recompute" if self.training else "evict"
-
-    @property
-    def eligible_sites(self) -> frozenset[Site]:
-        """Everything above the first layer."""
-        return every_branch(range(1, self.backbone_size[0]))
-
-    @property
-    def max_saved_tokens(self) -> float:
-        """At least one layer runs."""
-        return 1.0 - 1.0 / self.backbone_size[0]
 
     def dial_for(self, saved_tokens: float) -> float:
         """The nearest number of layers."""
@@ -167,8 +153,3 @@ class LayerSkip(Method):
             return None
         reason = f"layers are dropped from the first training step on, the last one with a rate of {config.dropout:g}"
         return InitialChange(f"{reason} (section 4.1)", bound=0.0, skipped=min(1.0, 1.5 * config.dropout))
-
-    @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Both semantics are the same."""
-        return MethodSpec(spec.name, spec.params)

@@ -83,6 +83,7 @@ class MixtureOfDepthsConfig(MethodConfig):
         ),
     }
     falling: ClassVar[Mapping[str, str]] = {"capacity_start": "capacity"}
+    target_parameter: ClassVar[str] = "capacity"
     capacity: float | None = Field(
         None,
         gt=0,
@@ -209,12 +210,6 @@ class MixtureOfDepths(Method):
         if self.config.auxiliary_weight:
             terms["auxiliary"] = (self.config.auxiliary_weight, _membership_loss(call, "routed"))
         return terms
-
-    @classmethod
-    def takes_target(cls, config: MethodConfig) -> bool:
-        """The capacity falls to what the target asks for."""
-        assert isinstance(config, MixtureOfDepthsConfig)
-        return config.capacity is None
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:

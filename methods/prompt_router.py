@@ -51,10 +51,9 @@ from adaptive_bench.method import (
     EXECUTE_ALL,
     Backbone,
     Decision,
-    DialSpec,
     ForwardCall,
     KVPolicy,
-    Method,
+    LogitRouter,
     MethodConfig,
     MethodSpec,
     SearchRange,
@@ -85,6 +84,7 @@ class PromptRouterConfig(MethodConfig):
     labels: Literal["end_to_end", "search"] = Field(
         "end_to_end", description="what routers learn from: the answer's loss (FiRST), or a search's paths (Dr.LLM)"
     )
+    target_parameter: ClassVar[str] = "sparsity"
     sparsity: float | None = Field(
         None,
         ge=0,
@@ -102,10 +102,11 @@ class PromptRouterConfig(MethodConfig):
         return {name: value for name, value in super().on_model(layers).items() if name not in unread}
 
 
-class PromptRouter(Method):
+class PromptRouter(LogitRouter):
     """Routes whole answers; the dial is an offset on the execute logit."""
 
     supports_data_parallel = True
+    trains_alike = True
     Config: ClassVar[type[MethodConfig]] = PromptRouterConfig
     spares = False
     unit = "layer"
@@ -118,11 +119,6 @@ class PromptRouter(Method):
         layers, hidden = self.backbone_size
         new = searched_router if config.labels == "search" else biased_linear
         self.routers = nn.ModuleList(new(hidden) for _ in range(layers))
-
-    @property
-    def dial(self) -> DialSpec:
-        """Offset on the execute logit; at its largest value everything executes, whatever the logits."""
-        return DialSpec("execute_offset", -50.0, 50.0, 50.0)
 
     @property
     def kv_policy(self) -> KVPolicy:
@@ -188,24 +184,18 @@ class PromptRouter(Method):
         """Of all tokens, from the logits [B, 2] of their prompts."""
         if self.value == self.dial.skip_nothing:
             return EXECUTE_ALL
-        runs = logits[:, EXECUTE] + self.value >= logits[:, SKIP]
-        return Decision(keep=runs[:, None] | ~call.follows)
+        return Decision(keep=self.runs(logits)[:, None] | ~call.follows)
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:
         """The executed share falls to what the target asks for."""
         assert isinstance(config, PromptRouterConfig)
-        return config.sparsity is None and config.labels == "end_to_end"
+        return super().takes_target(config) and config.labels == "end_to_end"
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
         """For a search the dense model, fine-tuned: a frozen backbone cannot learn the answer template."""
         return MethodSpec("dense") if dict(spec.params).get("labels") == "search" else None
-
-    @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Both semantics are the same."""
-        return MethodSpec(spec.name, spec.params)
 
 
 def searched_router(inputs: int) -> nn.Module:

@@ -50,6 +50,7 @@ from adaptive_bench.method import (
 class RandomSkipConfig(MethodConfig):
     """Parameters of random skipping."""
 
+    target_parameter: ClassVar[str] = "share_end"
     trained: bool = Field(False, description="skip in training as well, on the schedule of all methods")
     share_end: float | None = Field(
         None, ge=0, le=1, description="skip share at the end of training; default: the run's target saving"
@@ -68,6 +69,8 @@ class RandomSkip(Method):
     supports_data_parallel = True
     adapts = False
     draws = True
+    trains_alike = True
+    at_inference = frozenset({"kv", "compensate"})
     Config: ClassVar[type[MethodConfig]] = RandomSkipConfig
     config: RandomSkipConfig
 
@@ -121,14 +124,10 @@ class RandomSkip(Method):
     def takes_target(cls, config: MethodConfig) -> bool:
         """The share rises to the target."""
         assert isinstance(config, RandomSkipConfig)
-        return config.trained and config.share_end is None
+        return config.trained and super().takes_target(config)
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
         """Untrained: the dense model. Trained: the schedule alone matters, not semantics, KV policy or compensation."""
         assert isinstance(config, RandomSkipConfig)
-        if not config.trained:
-            return MethodSpec("dense")
-        return MethodSpec(
-            spec.name, tuple((key, value) for key, value in spec.params if key not in ("kv", "compensate"))
-        )
+        return super().training_spec(config, spec) if config.trained else MethodSpec("dense")

@@ -53,6 +53,7 @@ class RouterTunedConfig(MethodConfig):
         "layers": SearchRange.parse("int:1:16", source="paper 16 of 32; from 1 on (ours)"),
         "regulariser_weight": SearchRange.parse("log:0.01:10", source="our guess around the default; released code 0"),
     }
+    target_parameter: ClassVar[str] = "capacity"
     layers: int = Field(
         0, ge=0, examples=[1], description="routed layers, the deepest but the last; 0 means half (paper: 16 of 32)"
     )
@@ -112,11 +113,6 @@ class RouterTunedMoD(Method):
         """Attention of routed layers."""
         return frozenset(Site(layer, "attention") for layer in self.routed)
 
-    @property
-    def max_saved_tokens(self) -> float:
-        """Only the attention of routed layers can skip."""
-        return 0.5 * len(self.routed) / self.backbone_size[0]
-
     def decide(self, view: SiteView) -> Decision:
         """Straight-through mask while training, hard mask otherwise."""
         name = str(view.site.layer)
@@ -138,12 +134,6 @@ class RouterTunedMoD(Method):
         capacity = self.config.capacity or max(_MIN_CAPACITY, 1.0 - self.target / self.max_saved_tokens)
         excess = [(call.whole(call.of_real(mask)).mean() - capacity).clamp(min=0) for mask in call.records["mask"]]
         return {"capacity": (self.config.regulariser_weight, torch.stack(excess).sum())}
-
-    @classmethod
-    def takes_target(cls, config: MethodConfig) -> bool:
-        """The regulariser pushes the executed share down to what the target asks for."""
-        assert isinstance(config, RouterTunedConfig)
-        return config.capacity is None
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:

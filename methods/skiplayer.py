@@ -30,22 +30,19 @@ from torch import Tensor, nn
 from adaptive_bench.method import (
     Backbone,
     Decision,
-    DialSpec,
     ForwardCall,
     InitialChange,
-    Method,
+    LogitRouter,
     MethodConfig,
-    MethodSpec,
     SearchRange,
     Semantics,
     SiteView,
     initialised_linear,
-    sampled_choice,
 )
 
 ROUTER_STD, EXECUTE_BIAS = 0.01, 5.0
 LAYER_ROUTE_BIAS = 1.0
-SKIP, EXECUTE = 0, 1
+EXECUTE = 1  # of the two logits, skip and execute
 
 
 class SkipLayerConfig(MethodConfig):
@@ -55,6 +52,7 @@ class SkipLayerConfig(MethodConfig):
         "density_weight": SearchRange.parse("log:0.01:1", source="a decade around the paper's 0.1"),
         "temperature": SearchRange.parse("log:0.3:3", source="our guess around the default"),
     }
+    target_parameter: ClassVar[str] = "density"
     density: float | None = Field(
         None,
         gt=0,
@@ -76,10 +74,12 @@ class SkipLayerConfig(MethodConfig):
         return [-LAYER_ROUTE_BIAS if layer in closed else LAYER_ROUTE_BIAS for layer in range(layers)]
 
 
-class SkipLayer(Method):
+class SkipLayer(LogitRouter):
     """Routes whole layers; the dial is an offset on the execute logit."""
 
     supports_data_parallel = True
+    trains_alike = True
+    execute = EXECUTE
     Config: ClassVar[type[MethodConfig]] = SkipLayerConfig
     unit = "layer"
     solves_dial = True
@@ -92,20 +92,10 @@ class SkipLayer(Method):
         for router, bias in zip(self.routers, config.start_biases(layers), strict=True):
             nn.init.constant_(router.bias[EXECUTE : EXECUTE + 1], bias)  # type: ignore[index]
 
-    @property
-    def dial(self) -> DialSpec:
-        """Offset on the execute logit; large executes everything."""
-        return DialSpec("execute_offset", -50.0, 50.0, 50.0)
-
     def decide(self, view: SiteView) -> Decision:
         """Hard choice with a soft gradient while training; the larger logit otherwise."""
         logits = self.routers[view.site.layer](view.normed.float())
-        if not view.call.training:
-            return Decision(keep=logits[..., EXECUTE] + self.value > logits[..., SKIP])
-        heat, layer = self.config.temperature, view.site.layer
-        chosen = sampled_choice(self, view, logits, chosen=EXECUTE, temperature=heat, place=layer)
-        view.record(executed=chosen)
-        return Decision(scale=chosen[..., None])
+        return self.route(view, logits, temperature=self.config.temperature, place=view.site.layer)
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Squared distance of each layer's executed share to the target density, summed over layers."""
@@ -114,23 +104,12 @@ class SkipLayer(Method):
         return {"density": (self.config.density_weight, density_loss(torch.stack(shares), target))}
 
     @classmethod
-    def takes_target(cls, config: MethodConfig) -> bool:
-        """The density falls to what the target asks for."""
-        assert isinstance(config, SkipLayerConfig)
-        return config.density is None
-
-    @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:
         """Nothing, unless routers start closed."""
         assert isinstance(config, SkipLayerConfig)
         if config.start == "open":
             return None
         return InitialChange("middle layers lean towards skip, the others lightly to execute (LayerRoute)", 0.0, 0.6)
-
-    @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Both semantics are the same."""
-        return MethodSpec(spec.name, spec.params)
 
 
 def middle_layers(layers: int) -> range:

@@ -134,6 +134,8 @@ class StaticDepth(Method):
     supports_data_parallel = True
     adapts = False
     skips_whole_layers = True
+    trains_alike = True
+    at_inference = frozenset({"compensate"})
     Config: ClassVar[type[MethodConfig]] = StaticDepthConfig
     spares = False
     unit: ClassVar[Literal["branch", "layer"]] = "layer"
@@ -177,11 +179,6 @@ class StaticDepth(Method):
         return every_branch(self.config.named or range(self.backbone_size[0]))
 
     @property
-    def max_saved_tokens(self) -> float:
-        """All that may be left out."""
-        return self.dial.maximum / self.units
-
-    @property
     def kv_policy(self) -> KVPolicy:
         """A layer that never runs has no keys and values; in training it takes nobody else's away."""
         return "recompute" if self.training else "evict"
@@ -205,11 +202,7 @@ class StaticDepth(Method):
         return chosen | set([self.units - 1, 0][: skipped - spread])
 
     def _chosen(self, skipped: int) -> set[int]:
-        """What the rule picked.
-
-        Raises:
-            UsageError: It has not been asked yet.
-        """
+        """What the rule picked."""
         if not self.prepares_training:
             assert self.fitted is not None
             return set(self.fitted["chosen"][skipped].nonzero()[:, 0].tolist())
@@ -276,8 +269,7 @@ class StaticDepth(Method):
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
         """Untrained: the dense model. Trained: what is given instead of layers matters at inference only."""
         assert isinstance(config, StaticDepthConfig)
-        params = tuple(pair for pair in spec.params if pair[0] != "compensate")
-        return MethodSpec(spec.name, params) if config.trained else MethodSpec("dense")
+        return super().training_spec(config, spec) if config.trained else MethodSpec("dense")
 
 
 def _read_again(method: Method, _: Any) -> None:

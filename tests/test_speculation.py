@@ -8,7 +8,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.subject import Subjects
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.model.speculation import self_speculate
+from adaptive_bench.model.speculative_decoding import self_speculate
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.speculation import Difference, Settings, defects, find_difference, study
 

@@ -1,10 +1,8 @@
 """Adapter over Hugging Face decoder families: where their norms and branches are, and what they cost."""
 
-from adaptive_bench.backbone.adapter import ATTENTION, Backbone, LayerCosts
+from adaptive_bench.backbone.adapter import ATTENTION, Backbone, Branch, LayerCosts, Site
 from adaptive_bench.backbone.family import Family, find_family
-from adaptive_bench.backbone.rotary import Tables
-from adaptive_bench.backbone.site import Branch, Site
-from adaptive_bench.backbone.step import Turn
+from adaptive_bench.backbone.step import Tables, Turn
 from adaptive_bench.backbone.weights import Snapshot
 
 __all__ = [

@@ -1,8 +1,7 @@
 """What the engine needs to know of a Hugging Face decoder family: where its norms and branches are, and what they cost.
 
-Hugging Face modules are used as they are. What differs between families is in `families/`, one small file each: most
-normalise a branch's input, some its output as well, before it joins the residual stream. A method's scale acts after
-that post-norm.
+Hugging Face modules are used as they are. What differs between families is in `family`: most normalise a branch's
+input, some its output as well, before it joins the residual stream. A method's scale acts after that post-norm.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -18,10 +17,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from adaptive_bench.backbone.family import find_family
-from adaptive_bench.backbone.quantization import quantize_layers, stored_bytes
-from adaptive_bench.backbone.rotary import RotaryTables
-from adaptive_bench.backbone.site import Site
-from adaptive_bench.backbone.step import StepArithmetic, query_width
+from adaptive_bench.backbone.step import RotaryTables, StepArithmetic, query_width
+from adaptive_bench.backbone.weights import quantize_layers, stored_bytes
 from adaptive_bench.errors import UsageError
 from adaptive_bench.weight_forms import Quantization
 
@@ -132,7 +129,7 @@ class Backbone:
         return sum(weight.numel() for name, weight in named if name.startswith("lora_embedding_B"))
 
     def quantize(self, how: Quantization) -> None:
-        """Bring the weights of all layers into fewer bits, see `backbone.quantization`. Head, embeddings and norms stay
+        """Bring the weights of all layers into fewer bits, see `backbone.weights`. Head, embeddings and norms stay
         as they are, and so does what anything costs in MACs.
 
         Raises:
@@ -144,11 +141,7 @@ class Backbone:
         self.quantized, self._weighed = how, None
 
     def check_quantizable(self, how: Quantization) -> None:
-        """Refuse fewer bits where one map makes queries, keys and values: at times a part of it is needed alone.
-
-        Raises:
-            UsageError: It is so, and something is to be quantized.
-        """
+        """Refuse fewer bits where one map makes queries, keys and values: at times a part of it is needed alone."""
         if how != "none" and any(_is_fused(layer) for layer in self.layers):
             raise UsageError(
                 f"Weights are quantized where queries, keys and values have maps of their own, got one for all three "
@@ -195,11 +188,7 @@ class Backbone:
         return states if self._scales.embedding == 1 else states * self._scales.embedding
 
     def check_vocabulary(self, ids: Tensor) -> None:
-        """Refuse token ids that the vocabulary does not have; reads them from their device.
-
-        Raises:
-            UsageError: With the smallest and the largest of them.
-        """
+        """Refuse token ids that the vocabulary does not have; reads them from their device."""
         least, most, size = int(ids.min()), int(ids.max()), self.vocab_size
         if least < 0 or most >= size:
             raise UsageError(
@@ -252,11 +241,7 @@ class Backbone:
 
 
 def _check_parts(layers: Iterable[Any]) -> None:
-    """Refuse a layer in which other modules stand where there are maps to run and to count.
-
-    Raises:
-        UsageError: With the first that is missing.
-    """
+    """Refuse a layer in which other modules stand where there are maps to run and to count."""
     for number, layer in enumerate(layers):
         parts = _FUSED_PARTS if _is_fused(layer) else _PARTS
         for path in parts:
@@ -336,3 +321,18 @@ def _costs(layer: Any) -> tuple[int, ...]:
         sum(read.values()),
         sum(stored_bytes(module) for module in linears),
     )
+
+
+Branch = Literal["attention", "mlp", "layer"]
+
+
+class Site(NamedTuple):
+    """A place where a method decides: one branch of one layer, or the whole layer."""
+
+    layer: int
+    branch: Branch
+
+    @property
+    def number(self) -> int:
+        """0 .. 2L-1 in execution order; a whole layer has the index of its attention."""
+        return 2 * self.layer + (self.branch == "mlp")

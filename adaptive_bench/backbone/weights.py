@@ -1,14 +1,37 @@
-"""Whether weights are still those that something was derived from: copies in another layout, measured thresholds."""
+"""Weights of a decoder: in fewer bits, and whether they are still those that something was derived from.
+
+Linear maps are quantized by the libraries that are kept for it. Weights are rounded as they are: nothing is trained,
+and no text is read.
+
+* `int8`: torchao, weight-only; symmetric, a scale for each output. Products are of the input's type.
+* `nf4`: bitsandbytes' NormalFloat of QLoRA (arXiv 2305.14314): blocks of 64, scales in 8 bits (double quantization).
+* `int4`: quanto's affine `qint4`, min-max in groups of 128 inputs (a whole row where it has no more, and fewer where
+  128 does not divide it): what the GateSkip paper's code takes for "4-bit".
+
+Products of `nf4` and `int4` are taken with weights that are brought back to the model's own type for each call.
+
+Inputs are not rounded. Where they are (torchao's dynamic int8, a scale for each token), no token depends on others, but
+a last bit that another order of sums changes moves an input to its neighbouring code: on the nano model packed and
+masked execution then differed by up to .1 of logits that spread by 4, and the engine promises 1e-4.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from importlib.metadata import version
+from operator import methodcaller
+from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
-from adaptive_bench.backbone.quantization import plain_parts
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.weight_forms import Quantization
 
 _PER_AXIS = 8  # values that a sample takes along each axis of a tensor, at least
 
@@ -83,3 +106,142 @@ def _sample(tensors: Sequence[Tensor]) -> list[Tensor]:
         for tensor in plain_parts(whole)
         if tensor.numel() and not tensor.is_meta
     ]
+
+
+# Where a library's code is, and the name of its distribution.
+_LIBRARIES: Mapping[Quantization, tuple[str, str]] = {
+    "int8": ("torchao.quantization", "torchao"),
+    "nf4": ("bitsandbytes", "bitsandbytes"),
+    "int4": ("optimum.quanto", "optimum-quanto"),
+}
+
+
+def check_installed(how: Quantization) -> None:
+    """Refuse to go on without the library of a form."""
+    if how == "none":
+        return
+    module, distribution = _LIBRARIES[how]
+    try:
+        found = importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package above it
+        found = False
+    if not found:
+        raise EnvironmentProblem(
+            f"Evaluating with quantize {how} needs the package {distribution}, which is not installed. Install it with "
+            f"`pip install 'adaptive-bench[quantize]'`, or leave --quantize out."
+        )
+
+
+def library_versions(how: Quantization) -> dict[str, str]:
+    """The library behind a form, with its version."""
+    return {} if how == "none" else {_LIBRARIES[how][1]: version(_LIBRARIES[how][1])}
+
+
+def quantize_layers(layers: nn.ModuleList, how: Quantization) -> None:
+    """Replace the weights of every linear map in some decoder layers. Norms have none and stay as they are."""
+    check_installed(how)
+    for name, module in layers.named_modules():
+        if hasattr(module, "base_layer"):
+            raise UsageError(
+                f"Linear maps are quantized as they are, got one that adapters wrap ({name}). Merge them first: "
+                f"merge_and_unload() of the peft model."
+            )
+        if isinstance(module, nn.Linear) and (type(module) is not nn.Linear or not is_plain(module.weight)):
+            raise UsageError(f"Weights are quantized once, but {name} is so already. Load the model anew.")
+    _FORMS[how](layers)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor is what it looks like, and not several tensors behind one face."""
+    return type(tensor) in (Tensor, nn.Parameter)
+
+
+def plain_parts(tensor: Tensor) -> list[Tensor]:
+    """The tensors that hold a quantized tensor's values (codes, scales, shifts); of any other itself."""
+    # What torch itself wraps is no quantized weight, but a shard of one, say.
+    if is_plain(tensor) or type(tensor).__module__.startswith("torch.") or not hasattr(tensor, "__tensor_flatten__"):
+        return [tensor]
+    names, _ = tensor.__tensor_flatten__()
+    return [part for name in names for part in plain_parts(getattr(tensor, name))]
+
+
+def stored_bytes(linear: nn.Module) -> int:
+    """Bytes that the weight of a linear map takes, scales and shifts included, constants that all share left out."""
+    weight: Any = linear.weight
+    scales: int = getattr(linear, "scale_bytes", 0)
+    return scales + sum(part.numel() * part.element_size() for part in plain_parts(weight))
+
+
+def _int8(layers: nn.ModuleList) -> None:
+    torchao: Any = importlib.import_module("torchao.quantization")
+    torchao.quantize_(layers, torchao.Int8WeightOnlyConfig())
+
+
+def _nf4(layers: nn.ModuleList) -> None:
+    library: Any = importlib.import_module("bitsandbytes.functional")
+    for name, linear in _linears(layers):
+        # As one row: on a CPU the library (0.50.2) brings a matrix back as if blocks began anew in every row. They do
+        # not, so that it is wrong where rows are no multiple of a block.
+        flat = linear.weight.detach().flatten()
+        codes, state = library.quantize_4bit(flat, compress_statistics=True, quant_type="nf4")
+        scale_bytes = state.absmax.nbytes + state.state2.absmax.nbytes + state.offset.nbytes
+        bring_back = partial(_nf4_brought_back, state=state, shape=linear.weight.shape)
+        layers.set_submodule(name, BroughtBack(linear, codes, bring_back, scale_bytes))
+
+
+def _nf4_brought_back(codes: Tensor, *, state: Any, shape: torch.Size) -> Tensor:
+    found: Tensor = importlib.import_module("bitsandbytes.functional").dequantize_4bit(codes, state)
+    return found.view(shape)
+
+
+def _int4(layers: nn.ModuleList) -> None:
+    quanto: Any = importlib.import_module("optimum.quanto")
+    # On a CPU the library would compile this one function in C++ at the first call: for minutes, and without a
+    # compiler it fails.
+    extensions: Any = importlib.import_module("optimum.quanto.library.extensions.extension")
+    extensions.get_extension("quanto_cpp")._lib = SimpleNamespace(unpack=_unpacked)
+    for name, linear in _linears(layers):
+        made = quanto.QLinear.from_module(linear, weights=quanto.qint4)
+        made.freeze()
+        layers.set_submodule(name, BroughtBack(linear, made.weight.detach(), methodcaller("dequantize")))
+
+
+class BroughtBack(nn.Linear):
+    """A linear map whose weight is brought back to its type for each call, on every device alike. The libraries' own
+    modules take another kernel for one row than for many, or do not run in torch's inference mode.
+
+    Args:
+        linear: The map it takes the place of.
+        weight: Codes.
+        bring_back: Gives the weight [outputs, inputs] of them.
+        scale_bytes: Of what belongs to the weight and is not in it.
+    """
+
+    def __init__(
+        self, linear: nn.Linear, weight: Tensor, bring_back: Callable[[Tensor], Tensor], scale_bytes: int = 0
+    ) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = nn.Parameter(weight, requires_grad=False), linear.bias
+        self.scale_bytes, self._bring_back = scale_bytes, bring_back
+        self.train(linear.training)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See `nn.Linear`."""
+        return functional.linear(input, self._bring_back(self.weight), self.bias)
+
+
+def _unpacked(packed: Tensor, bits: int) -> Tensor:
+    """Codes of a few bits each out of bytes [N, ...], those of the lowest bits first: [N * 8 / bits, ...]."""
+    return torch.cat([packed >> shift & 2**bits - 1 for shift in range(0, 8, bits)])
+
+
+def _linears(layers: nn.ModuleList) -> list[tuple[str, nn.Linear]]:
+    return [(name, module) for name, module in layers.named_modules() if isinstance(module, nn.Linear)]
+
+
+_FORMS: Mapping[Quantization, Callable[[nn.ModuleList], None]] = {
+    "int8": _int8,
+    "nf4": _nf4,
+    "int4": _int4,
+}

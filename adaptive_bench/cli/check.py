@@ -80,7 +80,7 @@ def check(
     import torch
 
     from adaptive_bench.live_display import open_reporter
-    from adaptive_bench.model.device import find_device
+    from adaptive_bench.model.hardware import find_device
     from adaptive_bench.testing import check_specs
     from adaptive_bench.testing.backbones import FAMILIES
     from adaptive_bench.testing.capabilities import write_matrix

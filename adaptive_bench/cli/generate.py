@@ -92,8 +92,8 @@ def generate(
     import torch
 
     from adaptive_bench.model import AdaptiveModel, stored_calibration
-    from adaptive_bench.model.chat import conversation
     from adaptive_bench.model.saving import load_tokenizer
+    from adaptive_bench.model.tokenization import conversation
     from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing, quantized_as
     from adaptive_bench.runs.planning.backbones import find_device
 
@@ -184,8 +184,8 @@ def _continue(
 ) -> list[str]:
     """New text after each prompt, encoded and ended as in evaluation."""
     from adaptive_bench.evaluation.language_model import AdaptiveLM
+    from adaptive_bench.model.generation import padded
     from adaptive_bench.model.hugging_face_generation import ENDS_WITH_CONTEXT
-    from adaptive_bench.model.padding import padded
 
     lm = AdaptiveLM(model, tokenizer, batch_size=len(prompts))
     rows = [lm.tok_encode(prompt, add_special_tokens) or [lm.prefix_token_id] for prompt in prompts]
@@ -244,8 +244,7 @@ def export_model(
     registry.load_plugins(plugin)
     from adaptive_bench.method import starting_spec, training_spec
     from adaptive_bench.model import AdaptiveModel, stored_calibration
-    from adaptive_bench.model.card import model_card
-    from adaptive_bench.model.pretrained import Pretrained
+    from adaptive_bench.model.hub_models import Pretrained, model_card
     from adaptive_bench.model.saving import load_tokenizer
     from adaptive_bench.runs.outcome.trained import config_of, find_checkpoint, find_sparing, quantized_as
     from adaptive_bench.runs.planning.backbones import find_backbone
@@ -289,7 +288,7 @@ def export_model(
 
 def _write_pruned(model: AdaptiveModel, layers: int, to: Path, base: str, tokenizer: PreTrainedTokenizerBase) -> None:
     """The backbone without a number of layers, with tokenizer and a card of two sentences."""
-    from adaptive_bench.model.pruning import pruned
+    from adaptive_bench.model.compression import pruned
 
     if not model.method.skips_whole_layers:
         raise UsageError(

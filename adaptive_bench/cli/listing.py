@@ -247,7 +247,7 @@ def _overheads(model_name: str, specs: str | None) -> list[dict[str, Any]]:
         specs: Comma list of specs; every registered method if `None`.
     """
     from adaptive_bench.model import AdaptiveModel
-    from adaptive_bench.model.overhead import measure_overhead
+    from adaptive_bench.model.efficiency import measure_overhead
     from adaptive_bench.runs.planning.backbones import find_backbone
 
     backbone, rows = find_backbone(model_name).load_model().eval(), []

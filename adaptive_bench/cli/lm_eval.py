@@ -73,7 +73,7 @@ def _complete(arguments: argparse.Namespace) -> None:
 
     from adaptive_bench.evaluation.harness import NAME
     from adaptive_bench.evaluation.harness_tasks import suite_names
-    from adaptive_bench.model.device import find_device
+    from adaptive_bench.model.hardware import find_device
 
     meant = suite_names(names, included)
     arguments.tasks = [name for found in meant.values() for name in found]

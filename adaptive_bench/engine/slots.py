@@ -1,4 +1,4 @@
-"""Which token stands in which slot of the key/value buffers, and how far they are filled.
+"""Which tokens of a call execute a branch, and which slots of the key/value buffers tokens stand in.
 
 Where every layer stores every token (`recompute`, `copy_below`) one table serves all layers; where skipping leaves
 nothing behind, every layer has its own and rows differ in length.
@@ -6,6 +6,8 @@ nothing behind, every layer has its own and rows differ in length.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -161,3 +163,168 @@ class SlotTable:
         more = self.room(capacity) - capacity
         if more:
             self.positions = torch.cat([self.positions, self.positions.new_full((batch, more), -1)], dim=1)
+
+
+class LayerStore:
+    """One layer's K,V in buffers that grow by doubling.
+
+    Attributes:
+        table: Which token each slot holds; several layers may share it.
+        keys, values: [B, kv heads, capacity, head size]; `None` before the first fill. Each keeps the dtype of its
+            first fill: under autocast keys (turned by fp32 rotary tables) and values differ, and calls may as well.
+    """
+
+    def __init__(self, table: SlotTable) -> None:
+        self.table = table
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+
+    def view(self) -> tuple[Tensor, Tensor]:
+        """K and V of the slots in use, [B, kv heads, T, head size]."""
+        assert self.keys is not None and self.values is not None
+        return self.keys.narrow(2, 0, self.table.used), self.values.narrow(2, 0, self.table.used)
+
+    def buffers(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The whole buffers, with room for the slots in use; new ones are like keys and values [*, kv heads, ..., head
+        size].
+        """
+        if self.keys is None or self.values is None or self.keys.shape[2] < self.table.used:
+            self.keys, self.values = self._grown(self.keys, keys), self._grown(self.values, values)
+        return self.keys, self.values
+
+    def fill(self, keys: Tensor, values: Tensor) -> None:
+        """Fill the last S slots of every row: K,V [B, kv heads, S, head size]."""
+        start = self.table.used - keys.shape[2]
+        if start == 0 and self.table.positions.shape[1] == self.table.used:
+            self.keys, self.values = keys, values  # nothing to append to: keep the tensors, which stay differentiable
+            return
+        key_buffer, value_buffer = self.buffers(keys, values)
+        key_buffer[:, :, start : self.table.used] = keys
+        value_buffer[:, :, start : self.table.used] = values
+
+    def fill_at(self, rows: Tensor, slots: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Fill the slots [N] of rows [N]: K,V [N, kv heads, head size]."""
+        key_buffer, value_buffer = self.buffers(keys, values)
+        key_buffer[rows, :, slots] = keys.to(key_buffer.dtype)
+        value_buffer[rows, :, slots] = values.to(value_buffer.dtype)
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Keep only the given batch rows."""
+        if self.keys is not None and self.values is not None:
+            self.keys, self.values = self.keys[rows], self.values[rows]
+
+    def reorder(self, order: Tensor) -> None:
+        """Move slots [B, T] of every row to the front, in that order; the table has done so already."""
+        if self.keys is None or self.values is None:
+            return
+        places = order[:, None, :, None]
+        for buffer in (self.keys, self.values):
+            buffer[:, :, : order.shape[1]] = buffer.gather(2, places.expand(-1, buffer.shape[1], -1, buffer.shape[3]))
+
+    def join(self, other: LayerStore, mine: Move, theirs: Move) -> None:
+        """Append the rows of another store; the table has done so already and says which slots moved where."""
+        self.keys = self._joined(self.keys, other.keys, mine, theirs)
+        self.values = self._joined(self.values, other.values, mine, theirs)
+
+    def _joined(self, mine: Tensor | None, theirs: Tensor | None, my_move: Move, their_move: Move) -> Tensor | None:
+        like = theirs if mine is None else mine
+        if like is None:
+            return None
+        batch, capacity = self.table.positions.shape
+        joined = like.new_zeros(batch, like.shape[1], capacity, like.shape[-1])
+        if mine is not None:
+            joined[: my_move.rows, :, my_move.new] = mine[:, :, my_move.old]
+        if theirs is not None:
+            joined[my_move.rows :, :, their_move.new] = theirs[:, :, their_move.old].to(joined.dtype)
+        return joined
+
+    def _grown(self, buffer: Tensor | None, like: Tensor) -> Tensor:
+        batch, capacity = self.table.positions.shape
+        if buffer is None:
+            return like.new_zeros(batch, like.shape[1], capacity, like.shape[-1])
+        if self.table.used <= buffer.shape[2]:
+            return buffer
+        return torch.cat([buffer, buffer.new_zeros(*buffer.shape[:2], capacity - buffer.shape[2], like.shape[-1])], 2)
+
+
+@dataclass
+class Kept:
+    """Some of the B x S tokens of a call.
+
+    Attributes:
+        mask: [B, S] the tokens, known to the host.
+        count: How many they are, N.
+        valid: [B, S] real tokens, likewise.
+        device: Where indices are needed.
+    """
+
+    mask: np.ndarray
+    count: int
+    valid: np.ndarray
+    device: torch.device
+
+    @classmethod
+    def everything(cls, batch: int, length: int, device: torch.device) -> Kept:
+        """All tokens."""
+        mask = np.ones((batch, length), dtype=bool)
+        return cls(mask, mask.size, mask, device)
+
+    @cached_property
+    def host_tokens(self) -> np.ndarray:
+        """Flat indices [N], ascending, on the host."""
+        return np.flatnonzero(self.mask)
+
+    @cached_property
+    def tokens(self) -> Tensor:
+        """Flat indices [N], ascending: (row, position) order."""
+        return self._put(self.host_tokens)
+
+    @cached_property
+    def skipped(self) -> Tensor:
+        """Flat indices [M] of the real tokens that are not kept, ascending."""
+        return self._put(self.host_skipped)
+
+    @cached_property
+    def host_skipped(self) -> np.ndarray:
+        """The same on the host."""
+        return np.flatnonzero(self.valid & ~self.mask)
+
+    @cached_property
+    def host_rows(self) -> np.ndarray:
+        """Rows [R] with a kept token, on the host."""
+        return np.flatnonzero(self.mask.any(axis=1))
+
+    @cached_property
+    def rows(self) -> Tensor | None:
+        """Rows [R] with a kept token; `None` for all."""
+        return None if self.host_rows.size == len(self.mask) else self._put(self.host_rows)
+
+    @cached_property
+    def width(self) -> int:
+        """Kept tokens of the row that has most."""
+        return int(self.mask.sum(axis=1).max(initial=0))
+
+    @cached_property
+    def rectangle(self) -> Tensor:
+        """[R, width] flat indices: every row's kept tokens first, ascending, then others that only fill up."""
+        order = np.argsort(~self.mask[self.host_rows], axis=1, kind="stable")[:, : self.width]
+        return self._put(order + self.host_rows[:, None] * self.mask.shape[1])
+
+    @cached_property
+    def filled(self) -> Tensor:
+        """[N] flat indices into the rectangle: where the kept tokens are."""
+        counts = self.mask[self.host_rows].sum(axis=1)
+        return self._put(np.flatnonzero(np.arange(self.width) < counts[:, None]))
+
+    @cached_property
+    def read(self) -> Tensor:
+        """Flat indices of the rectangle, row by row, then of the real tokens that are not kept."""
+        return torch.cat([self.rectangle.flatten(), self.skipped])
+
+    @property
+    def covers(self) -> bool:
+        """No token of the call is padding."""
+        return self.count + self.host_skipped.size == self.mask.size
+
+    def _put(self, indices: np.ndarray) -> Tensor:
+        return torch.from_numpy(indices).to(self.device)

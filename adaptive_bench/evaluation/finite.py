@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from torch import Tensor, nn
 
 from adaptive_bench import stopping
-from adaptive_bench.backbone.quantization import plain_parts
+from adaptive_bench.backbone.weights import plain_parts
 from adaptive_bench.errors import NotFinite
 from adaptive_bench.model.generation import Choose
 

@@ -20,7 +20,7 @@ from lm_eval.api.registry import register_model
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.model import AdaptiveModel, stored_calibration
-from adaptive_bench.model.device import find_device
+from adaptive_bench.model.hardware import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.source import code_of
 from adaptive_bench.store.digest import digests

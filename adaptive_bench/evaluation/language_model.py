@@ -29,10 +29,9 @@ from adaptive_bench.evaluation.generation_settings import GenerationSettings, cu
 from adaptive_bench.evaluation.requests import Scored
 from adaptive_bench.evaluation.scoring import Scorer, causal
 from adaptive_bench.method import document_key
-from adaptive_bench.model.chat import conversation
 from adaptive_bench.model.generation import Choose, generate_queue, likeliest, sampler
-from adaptive_bench.model.inference import inference
-from adaptive_bench.model.tokens import end_tokens, logits_processors, without_appended_end
+from adaptive_bench.model.text_decisions import inference
+from adaptive_bench.model.tokenization import conversation, end_tokens, logits_processors, without_appended_end
 from adaptive_bench.progress import Reporter, RunningTask, SilentReporter
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from adaptive_bench.evaluation.batches import OutOfMemory, Room, alike, batches, fixed_batches
 from adaptive_bench.evaluation.requests import Scored, Shared, Whole, shared, wholes
-from adaptive_bench.model.padding import padded
+from adaptive_bench.model.generation import padded
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel

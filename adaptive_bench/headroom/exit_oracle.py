@@ -22,7 +22,7 @@ from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import KVPolicy, Phase, SiteView
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.prescribed import Prescribed, prescribed_model
+from adaptive_bench.model.interventions import Prescribed, prescribed_model
 
 
 def layer_predictions(model: AdaptiveModel, input_ids: Tensor, **call: Any) -> Tensor:

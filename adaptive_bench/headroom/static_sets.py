@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from adaptive_bench.engine.loop import run_layers
+from adaptive_bench.engine.layer_loop import run_layers
 from adaptive_bench.headroom.texts import TaskText, text_batches
-from adaptive_bench.model.prescribed import prescribed_model
+from adaptive_bench.model.interventions import prescribed_model
 from adaptive_bench.progress import Reporter
 
 # All subsets of a number of layers are tried where they are no more than so many; 2^8 is a small model's.
@@ -104,7 +104,7 @@ class StaticSets:
         start = 0 if keep else min({*skipped} ^ {*self.chain}, default=layers - 1)
         found = []
         for batch, known in zip(self._batches, self._states, strict=True):
-            call = model._begin_call(batch.input_ids, batch.attention_mask, None, False, None, None, None, None)
+            call = model._begin_call(batch.input_ids, batch.attention_mask, None)
             hidden = known[start] if start else call.embed()
             if keep:
                 known.clear()

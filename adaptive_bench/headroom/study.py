@@ -24,8 +24,7 @@ from adaptive_bench.headroom.subject import Subject
 from adaptive_bench.headroom.texts import TaskText, collect_texts, text_batches
 from adaptive_bench.method import KVPolicy
 from adaptive_bench.metric import Metric
-from adaptive_bench.model.prescribed import static_model
-from adaptive_bench.model.site_costs import SHARE, SiteCosts, site_costs
+from adaptive_bench.model.interventions import SHARE, SiteCosts, site_costs, static_model
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.planning.task_inputs import asked_since, task_inputs
 from adaptive_bench.source import FLOORS

@@ -18,7 +18,7 @@ from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
-from adaptive_bench.model.padding import padded
+from adaptive_bench.model.generation import padded
 from adaptive_bench.progress import Reporter
 from adaptive_bench.task import DocumentSplit
 

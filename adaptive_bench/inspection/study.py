@@ -13,7 +13,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.subject import Subjects
 from adaptive_bench.inspection.token_kinds import kinds_of
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
-from adaptive_bench.model.tokens import end_tokens
+from adaptive_bench.model.tokenization import end_tokens
 
 if TYPE_CHECKING:
     from pandas import DataFrame

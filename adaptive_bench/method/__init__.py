@@ -5,14 +5,13 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method.base import (
     DEFAULT_TARGET,
     CausalityClass,
+    InitialChange,
     KVPolicy,
     Method,
     MethodConfig,
     initialised_linear,
 )
 from adaptive_bench.method.call import ForwardCall, Phase
-from adaptive_bench.method.compensation import Compensation, compensated, site_scales
-from adaptive_bench.method.confidence import leaving_tokens
 from adaptive_bench.method.decisions import (
     EXECUTE_ALL,
     Decision,
@@ -22,13 +21,23 @@ from adaptive_bench.method.decisions import (
     quantile_threshold,
     top_k_per_row,
 )
-from adaptive_bench.method.dial import DialSpec, DialTable
-from adaptive_bench.method.eligible import described, every_branch
-from adaptive_bench.method.fitted import Fitted, HeldOutText, Streams
-from adaptive_bench.method.gumbel import sampled_choice
-from adaptive_bench.method.initial_change import InitialChange
-from adaptive_bench.method.layer_rules import LayerRule, layers_to_leave_out
-from adaptive_bench.method.lookup import (
+from adaptive_bench.method.dial import DialSpec, DialTable, SearchRange, annealed
+from adaptive_bench.method.early_exit import EarlyExit, leaving_tokens
+from adaptive_bench.method.fitted import (
+    Compensation,
+    Fitted,
+    HeldOutText,
+    LayerRule,
+    Streams,
+    compensated,
+    layers_to_leave_out,
+    site_scales,
+)
+from adaptive_bench.method.routers import LogitRouter, known_outputs, prompt_outputs, sampled_choice
+from adaptive_bench.method.session import Session, document_key, draw_key, uniform_from, uniforms_from
+from adaptive_bench.method.site_view import SiteView
+from adaptive_bench.method.sparing import described, every_branch
+from adaptive_bench.method.specs import (
     config_of,
     method_class,
     method_of,
@@ -38,12 +47,6 @@ from adaptive_bench.method.lookup import (
     training_spec,
     why_not_shuffled,
 )
-from adaptive_bench.method.prompt import known_outputs, prompt_outputs
-from adaptive_bench.method.randomness import document_key, draw_key, uniform_from, uniforms_from
-from adaptive_bench.method.schedule import annealed
-from adaptive_bench.method.search_range import SearchRange
-from adaptive_bench.method.session import Session
-from adaptive_bench.method.site_view import SiteView
 from adaptive_bench.method.thresholds import Thresholds
 from adaptive_bench.registry import register
 from adaptive_bench.spec import MethodSpec, Semantics
@@ -58,12 +61,14 @@ __all__ = [
     "Decision",
     "DialSpec",
     "DialTable",
+    "EarlyExit",
     "Fitted",
     "ForwardCall",
     "HeldOutText",
     "InitialChange",
     "KVPolicy",
     "LayerRule",
+    "LogitRouter",
     "Method",
     "MethodConfig",
     "MethodSpec",

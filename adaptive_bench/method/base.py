@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -19,14 +20,10 @@ from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
-from adaptive_bench.method.dial import DialSpec, DialTable
-from adaptive_bench.method.eligible import every_branch
+from adaptive_bench.method.dial import DialSpec, DialTable, SearchRange, annealed
 from adaptive_bench.method.fitted import Fitted, HeldOutText
-from adaptive_bench.method.initial_change import InitialChange
-from adaptive_bench.method.schedule import annealed
-from adaptive_bench.method.search_range import SearchRange
 from adaptive_bench.method.site_view import SiteView
-from adaptive_bench.method.sparing import Sparing
+from adaptive_bench.method.sparing import Sparing, every_branch
 from adaptive_bench.method.thresholds import Thresholds
 from adaptive_bench.spec import MethodSpec, Semantics
 from adaptive_bench.validation import rule_of
@@ -45,6 +42,7 @@ class MethodConfig(BaseModel):
             suite: `adaptive-bench check` leaves them out unless they are named.
         search_space: Where `adaptive-bench tune` looks for the parameters that decide its result, by name.
         may_agree: Parameters whose values may come to the same on one model: which few layers a rule picks.
+        target_parameter: The one that says where training ends; where it is `None`, the run's target saving does.
         falling: Of each schedule of training whose value falls: the parameter it starts at, and the one it ends at.
     """
 
@@ -53,6 +51,7 @@ class MethodConfig(BaseModel):
     unsound: ClassVar[frozenset[str]] = frozenset()
     may_agree: ClassVar[frozenset[str]] = frozenset()
     falling: ClassVar[Mapping[str, str]] = {}
+    target_parameter: ClassVar[str | None] = None
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
     @model_validator(mode="after")
@@ -93,11 +92,13 @@ class Method(Sparing):
             (`call.draw_counters`), which `adaptive-bench check` holds the method to.
         adapts: Which tokens skip hangs on the tokens, or on where they stand. Not so where none, all, or tokens drawn
             at random do: then other tokens' decisions are worth the same, and have no control (shuffled decisions).
-        once_per_prompt: One decision a site holds for all tokens that follow a prompt (`method.prompt`).
+        once_per_prompt: One decision a site holds for all tokens that follow a prompt (`method.routers`).
         prompts_only: Tokens skip in prompts alone: what is written runs everything, whatever the dial.
         skips_whole_layers: Its dial is a number of layers that no token runs. A training towards a saving is then one
             for a number of layers: where a run has several targets, it trains the method for each that they need.
         trains: Whether a run fine-tunes it; the control that shows the pretrained model as it is says no.
+        trains_alike: Whether both semantics are trained alike.
+        at_inference: Parameters that matter at inference only; specs that differ in them share a training.
         paper_class: What decisions depend on in `paper` semantics: earlier text only (C0, as always in `bench`), the
             whole sequence (C1), or the batch (C2). `adaptive-bench check` holds the method to it.
         wants_layer_states: Its losses read the residual stream after every layer (`call.layer_states`).
@@ -123,6 +124,8 @@ class Method(Sparing):
     prompts_only: ClassVar[bool] = False
     skips_whole_layers: ClassVar[bool] = False
     trains: ClassVar[bool] = True
+    trains_alike: ClassVar[bool] = False
+    at_inference: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, config: MethodConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__()
@@ -177,8 +180,8 @@ class Method(Sparing):
 
     @property
     def max_saved_tokens(self) -> float:
-        """Largest share of token-branches the dial can skip."""
-        return 1.0
+        """Largest share of token-branches the dial can skip; by default all at the eligible sites."""
+        return len(self.eligible_sites) / (2 * self.backbone_size[0])
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
@@ -225,7 +228,7 @@ class Method(Sparing):
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:
         """Whether training moves towards `target`: it has a schedule, and the spec does not fix where that ends."""
-        return False
+        return config.target_parameter is not None and getattr(config, config.target_parameter) is None
 
     @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:
@@ -308,13 +311,14 @@ class Method(Sparing):
         return self._progress or (1, 1)
 
     def annealed(self, start: float, end: float) -> float:
-        """A training target at the current step, on the schedule all methods share (`method.schedule`)."""
+        """A training target at the current step, on the schedule all methods share (`method.dial`)."""
         return annealed(start, end, self.step, self.total_steps)
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
         """What has to be trained for this spec. Specs that differ in inference only give the same one."""
-        return spec
+        params = tuple(pair for pair in spec.params if pair[0] not in cls.at_inference)
+        return MethodSpec(spec.name, params, "bench" if cls.trains_alike else spec.semantics)
 
     @classmethod
     def parse_config(cls, spec: MethodSpec) -> MethodConfig:
@@ -352,3 +356,20 @@ def initialised_linear(inputs: int, outputs: int, *, std: float, bias: float) ->
     nn.init.normal_(linear.weight, std=std)
     nn.init.constant_(linear.bias, bias)
     return linear
+
+
+@dataclass(frozen=True)
+class InitialChange:
+    """How far an untrained model is from the backbone, where it skips nothing and where its training starts.
+
+    Attributes:
+        reason: Why the method starts so, in a sentence, with its source.
+        bound: Standard deviation of the change of a logit at skip-nothing, as a share of the logits' own, that is not
+            exceeded on any backbone the conformance suite tries; 0 where logits are the backbone's.
+        skipped: Share of the token-branches that may skip which training leaves out at its first step, that is not
+            exceeded there either; 0 where it is next to nothing.
+    """
+
+    reason: str
+    bound: float
+    skipped: float = 0.0

@@ -1,10 +1,14 @@
-"""The dial: the one value that moves saved compute, and what is known of the savings at its values."""
+"""The dial: the one value that moves saved compute, what is known of the savings at its values, and how targets move
+with training.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal, cast
 
 from adaptive_bench.errors import PluginFault, UsageError
 
@@ -28,22 +32,14 @@ class DialSpec:
     skip_nothing: float
 
     def __post_init__(self) -> None:
-        """Refuse what no dial is.
-
-        Raises:
-            PluginFault: The range is none, or `skip_nothing` is at no end of it.
-        """
+        """Refuse what no dial is."""
         if not (self.minimum <= self.maximum and self.skip_nothing in (self.minimum, self.maximum)):
             raise PluginFault(
                 f"A dial has a range and skips nothing at one end of it, got {self}. Correct the method's dial."
             )
 
     def check(self, value: float) -> float:
-        """The value, if it is a number in range.
-
-        Raises:
-            UsageError: It is not.
-        """
+        """The value, if it is a number in range."""
         value = float(value)
         if not self.minimum <= value <= self.maximum:
             raise UsageError(
@@ -121,13 +117,7 @@ def _nearest(measured: Mapping[float, float], saving: float) -> tuple[float, flo
 
 
 def asked_saving(dial_for: Callable[[float], float], value: float, maximum: float) -> float:
-    """The saving that `dial_for` turns into a dial value: the middle of all that it turns into it.
-
-    Args:
-        dial_for: From a saving in [0, maximum] to a dial value, never turning back.
-        value: A dial value; one beyond those of all savings counts as the nearest one's.
-        maximum: The largest saving.
-    """
+    """The saving that `dial_for` turns into a dial value: the middle of all that it turns into it."""
     direction = 1.0 if dial_for(maximum) >= dial_for(0.0) else -1.0
 
     def first(passes: Callable[[float], bool]) -> float:
@@ -143,3 +133,77 @@ def asked_saving(dial_for: Callable[[float], float], value: float, maximum: floa
     if direction * (dial_for(0.0) - value) >= 0:
         return 0.0
     return round((first(lambda beyond: beyond >= 0) + first(lambda beyond: beyond > 0)) / 2, 12)
+
+
+REACHED_AT = 0.7  # share of the training's steps after which a target is held
+
+
+def annealed(start: float, end: float, step: int, total_steps: int) -> float:
+    """A target at optimizer step `step` of 1 .. total_steps: `start` at the first, `end` from `REACHED_AT` on."""
+    travelled = (step - 1) / max(1.0, REACHED_AT * (total_steps - 1))
+    return end if travelled >= 1.0 else start + travelled * (end - start)
+
+
+def check_step(step: int, total_steps: int) -> None:
+    """Refuse what is no optimizer step of a training."""
+    if not 1 <= step <= total_steps:
+        raise UsageError(
+            f"A training's optimizer steps go from 1 to total_steps, got step {step!r} of {total_steps!r}. Count from "
+            f"1, and give the number of steps of the whole training."
+        )
+
+
+Scale = Literal["linear", "log", "int", "choice"]
+_FORM = "linear:LOW:HIGH, log:LOW:HIGH, int:LOW:HIGH or choice:A|B|C"
+
+
+@dataclass(frozen=True)
+class SearchRange:
+    """The values a tuning may try for one parameter.
+
+    Attributes:
+        scale: `linear` and `log` draw numbers between `low` and `high`, `int` whole ones, `choice` one of `choices`.
+        low, high: Ends of the range, both included; unused for a choice.
+        choices: The values as text.
+        source: Where the range comes from: a section of a paper, released code, or why it is a guess.
+    """
+
+    scale: Scale
+    low: float = 0.0
+    high: float = 0.0
+    choices: tuple[str, ...] = ()
+    source: str = ""
+
+    @classmethod
+    def parse(cls, text: str, source: str = "") -> SearchRange:
+        """Read `log:1e-3:1`, `linear:0:1`, `int:1:4` or `choice:l1|l2`.
+
+        Raises:
+            UsageError: The text has another form, or the range is empty.
+        """
+        scale, _, rest = text.partition(":")
+        if scale == "choice":
+            choices = tuple(dict.fromkeys(part.strip() for part in rest.split("|") if part.strip()))
+            if len(choices) < 2:
+                raise UsageError(f"A choice needs two values or more, got {text!r}. Write choice:A|B.")
+            return cls("choice", choices=choices, source=source)
+        try:
+            low, high = map(float, rest.split(":"))
+        except ValueError:
+            raise UsageError(f"A search range has the form {_FORM}, got {text!r}.") from None
+        if scale not in ("linear", "log", "int") or not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise UsageError(f"A search range has the form {_FORM} with LOW below HIGH, got {text!r}.")
+        if scale == "log" and low <= 0:
+            raise UsageError(f"A logarithmic range begins above 0, got {text!r}. Use linear:{low:g}:{high:g}.")
+        if scale == "int" and not (low.is_integer() and high.is_integer()):
+            raise UsageError(f"A range of whole numbers ends at whole numbers, got {text!r}.")
+        return cls(cast(Scale, scale), low, high, source=source)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The outermost values, or all choices, as text: what a config must accept."""
+        return self.choices if self.scale == "choice" else (f"{self.low:g}", f"{self.high:g}")
+
+    def __str__(self) -> str:
+        inner = "|".join(self.choices) if self.scale == "choice" else f"{self.low:g}:{self.high:g}"
+        return f"{self.scale}:{inner}"

@@ -1,18 +1,38 @@
-"""What a method measures on held-out text before its dial is used, and the text as it reads it.
+"""What a method measures on held-out text before its dial is used: factors that stand for branches, layers that matter
+least.
 
-Which layers matter least, or by what a skipped layer would have scaled its input: such things are measured on a model
-with its weights as they are, so they belong to these weights and this text, as thresholds do.
-`adaptive_bench.model.fitting` gives a method the text.
+Such things are measured on a model with its weights as they are, so they belong to these weights and this text, as
+thresholds do. `adaptive_bench.model.calibration` gives a method the text.
+
+Rules that pick the layers a model can best do without give a table [L + 1, L]: row n marks the n layers to leave out.
+With h_l the residual stream before layer l, h_L the one after the last (before the final norm):
+
+* `bi`: the lowest Block Influence 1 - E cos(h_l, h_{l+1}) over tokens (ShortGPT, arXiv 2403.03853).
+* `angular`: the run of n layers from l on with the smallest mean arccos cos(h_l, h_{l+n}) / pi over the last tokens of
+  texts (Gromov et al., arXiv 2403.17887).
+* `ppl`: one more at a time, the layer without which the loss is lowest. Shortened LLaMA (arXiv 2402.02834) measures
+  each layer once, in the whole model, and keeps the first four and the last two in any case; neither is so here.
+* `search`: all sets where there are no more than the budget; else from the set of `ppl` on one layer is exchanged for
+  another while the loss falls, with so many losses measured for each n. So on this text it is never worse than `ppl`.
+
+Equal scores go to the lower layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, pairwise, product
+from typing import Literal, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from adaptive_bench.errors import PluginFault, UsageError
+from adaptive_bench.method.decisions import Decision
+from adaptive_bench.method.site_view import SiteView
 
 
 class Streams(NamedTuple):
@@ -94,3 +114,136 @@ class Fitted:
     def clear(self) -> None:
         """Forget them (the weights changed)."""
         self._values = {}
+
+
+Compensation = Literal["none", "scale"]
+
+
+def site_scales(text: HeldOutText) -> Tensor:
+    """[sites] the least-squares scale of each site's input that comes closest to its output, s = sum <h, h'> / sum
+    <h, h>; 1 where the input is 0.
+    """
+    sums: list[Tensor] = []
+    for states, *_ in text.streams():
+        pairs = [(one.double(), other.double()) for one, other in pairwise(states)]
+        sums.append(torch.stack([torch.stack([(h * out).sum(), h.square().sum()]) for h, out in pairs]).cpu())
+    products, squares = torch.stack(sums).sum(dim=0).T
+    return torch.where(squares > 0, products / squares.where(squares > 0, 1.0), 1.0)
+
+
+def compensated(view: SiteView, decision: Decision, fitted: Fitted) -> Decision:
+    """The decision, with (s - 1) h for tokens that skip, so that they go on with s h; training is left as it is.
+
+    Args:
+        fitted: Holds `scales` [sites], as `site_scales` gives them.
+    """
+    if decision.keep is None or view.call.training:
+        return decision
+    site = view.site.layer if view.site.branch == "layer" else view.site.number
+    # Looked up when somebody skips: nobody does while the scales are being fitted.
+    return replace(decision, otherwise=lambda tokens: view.rescaled(fitted["scales"][site], tokens))
+
+
+LayerRule = Literal["bi", "angular", "ppl", "search"]
+Loss = Callable[[frozenset[int]], float]
+
+
+def layers_to_leave_out(rule: LayerRule, text: HeldOutText, loss: Loss, layers: int, budget: int) -> Tensor:
+    """Boolean [L + 1, L] what a rule leaves out, for every number of layers.
+
+    Args:
+        text: Held-out, read by the whole model.
+        loss: On the same text, of the model without some layers.
+        budget: Of `search`.
+    """
+    if rule == "bi":
+        return by_influence(text)
+    if rule == "angular":
+        return by_angle(text)
+    return by_loss(loss, layers) if rule == "ppl" else by_search(loss, layers, budget)
+
+
+def block_influence(text: HeldOutText) -> Tensor:
+    """[L] mean over tokens of 1 - cos between the input and the output of each layer."""
+    total, tokens = torch.zeros(1, dtype=torch.float64), 0
+    for states, *_ in text.streams():
+        scores = torch.stack([1.0 - _cosine(*pair) for pair in pairwise(states)])
+        total, tokens = total + scores.double().sum(dim=1).cpu(), tokens + scores.shape[1]
+    return total / max(1, tokens)
+
+
+def by_influence(text: HeldOutText) -> Tensor:
+    """The rule `bi`; its sets are nested."""
+    order = block_influence(text).argsort(stable=True).tolist()
+    return _table(order[:count] for count in range(len(order) + 1))
+
+
+def angular_distances(text: HeldOutText) -> Tensor:
+    """[L + 1, L + 1] mean over the texts' last tokens of arccos(cos(h_l, h_m)) / pi."""
+    total, texts = torch.zeros(1, dtype=torch.float64), 0
+    for states, ends, _ in text.streams():
+        last = functional.normalize(torch.stack([state[ends].float() for state in states], dim=1), dim=-1)
+        angles = (last @ last.mT).clamp(-1.0, 1.0).arccos() / math.pi
+        total, texts = total + angles.double().sum(dim=0).cpu(), texts + len(angles)
+    return total / max(1, texts)
+
+
+def by_angle(text: HeldOutText) -> Tensor:
+    """The rule `angular`; its sets are runs, and need not be nested."""
+    distances = angular_distances(text)
+    layers = len(distances) - 1
+    starts = [int(distances.diagonal(offset=count).argmin()) for count in range(layers + 1)]
+    return _table(range(start, start + count) for count, start in enumerate(starts))
+
+
+def by_loss(loss: Loss, layers: int) -> Tensor:
+    """The rule `ppl`; its sets are nested. Measures L (L + 1) / 2 losses."""
+    chosen: list[int] = []
+    sets = [list(chosen)]
+    while len(chosen) < layers:
+        rest = [layer for layer in range(layers) if layer not in chosen]
+        chosen.append(min(rest, key=lambda layer: loss(frozenset([*chosen, layer]))))
+        sets.append(list(chosen))
+    return _table(sets)
+
+
+def by_search(loss: Loss, layers: int, budget: int) -> Tensor:
+    """The rule `search`. Measures L (L + 1) / 2 losses for `ppl`, and at most `budget` for each number of layers."""
+    start, sets = by_loss(loss, layers), []
+    for count in range(layers + 1):
+        if math.comb(layers, count) <= budget:
+            candidates = [frozenset(chosen) for chosen in combinations(range(layers), count)]
+            sets.append(min(candidates, key=loss) if len(candidates) > 1 else candidates[0])
+        else:
+            sets.append(_exchanged(loss, frozenset(start[count].nonzero()[:, 0].tolist()), layers, budget))
+    return _table(sets)
+
+
+def _exchanged(loss: Loss, chosen: frozenset[int], layers: int, budget: int) -> frozenset[int]:
+    """The best set found by exchanges of one layer, the first that helps, in rising order of layers."""
+    lowest, spent = loss(chosen), 1
+    improved = True
+    while improved:
+        improved = False
+        for out, back in product(sorted(set(range(layers)) - chosen), sorted(chosen)):
+            if spent == budget:
+                return chosen
+            other = chosen - {back} | {out}
+            found, spent = loss(other), spent + 1
+            if found < lowest:
+                chosen, lowest, improved = other, found, True
+                break
+    return chosen
+
+
+def _cosine(one: Tensor, other: Tensor) -> Tensor:
+    return functional.cosine_similarity(one.float(), other.float(), dim=-1)
+
+
+def _table(sets: Iterable[Sequence[int] | frozenset[int] | range]) -> Tensor:
+    """[L + 1, L] of the sets of 0 .. L layers."""
+    known = [list(one) for one in sets]
+    table = torch.zeros(len(known), len(known) - 1, dtype=torch.bool)
+    for row, chosen in zip(table, known, strict=True):
+        row[chosen] = True
+    return table

@@ -1,6 +1,6 @@
 """Branches that a method leaves to every token (`spared`), and what shares of all token-branches mean in spite of it.
 
-Which they are is measured on the model (`adaptive_bench.model.site_costs`) and given to the method; the engine then
+Which they are is measured on the model (`adaptive_bench.model.interventions`) and given to the method; the engine then
 runs them for all tokens and asks nobody. A method is written as if nothing were spared: its dial, its target and the
 sites it names are those of all branches at which it may skip. What the others have to skip in their place is worked out
 here.
@@ -8,16 +8,15 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from torch import nn
 
-from adaptive_bench.backbone import Site
+from adaptive_bench.backbone import Branch, Site
 from adaptive_bench.errors import PluginFault, UsageError, message_of
 from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
-from adaptive_bench.method.eligible import described, every_branch
 from adaptive_bench.method.thresholds import Thresholds
 
 
@@ -56,9 +55,6 @@ class Sparing(nn.Module):
     def set_spared(self, sites: Collection[Site], keep_first: bool = False) -> None:
         """Leave these sites to every token: before anything is trained or calibrated. A method that cannot is left as
         it is (`spares`); one that decides for both branches of a layer at once leaves the whole layer alone.
-
-        Raises:
-            UsageError: They are no sites of the model, or nothing is left to skip.
         """
         layers, sites = self.backbone_size[0], {Site(*site) for site in sites}
         if unknown := sites - every_branch(range(layers)):
@@ -117,10 +113,6 @@ class Sparing(nn.Module):
     def checked_dial(self, saved_tokens: float) -> float:
         """The dial value expected to skip that share of all token-branches: what `dial_for`, which a plugin may have
         written, gives for what the sites that are left have to skip.
-
-        Raises:
-            PluginFault: It is no number in the dial's range.
-            UsageError: `dial_for` has nothing to answer with, before `calibrate` say.
         """
         measured = self.solves_dial or not self.spared  # what was solved for is measured of all token-branches
         value = self.dial_for(saved_tokens if measured else min(saved_tokens / self._left, self.max_saved_tokens))
@@ -144,3 +136,33 @@ class Sparing(nn.Module):
         if self.solves_dial:
             return self.dial_table.saving_at(self.dial.travel(self.value))
         return asked_saving(self.dial_for, self.value, self.max_saved_tokens) * self._left
+
+
+_BRANCHES: tuple[tuple[Branch, str], ...] = (("attention", "attention of"), ("mlp", "MLP of"))
+
+
+def every_branch(layers: Iterable[int]) -> frozenset[Site]:
+    """Attention and MLP of some layers."""
+    return frozenset(Site(layer, branch) for layer in layers for branch, _ in _BRANCHES)
+
+
+def described(sites: Collection[Site]) -> str:
+    """`layers 1-7`, `attention of layers 3-6`, `layers 1, 3, 5`; `none` without any."""
+    layers = {branch: sorted(site.layer for site in sites if site.branch == branch) for branch, _ in _BRANCHES}
+    if not any(layers.values()):
+        return "none"
+    if layers["attention"] == layers["mlp"]:
+        return _numbered(layers["mlp"])
+    return ", ".join(f"{name} {_numbered(layers[branch])}" for branch, name in _BRANCHES if layers[branch])
+
+
+def _numbered(layers: list[int]) -> str:
+    """Runs of three and more as `1-7`."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    texts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(texts)}"

@@ -24,11 +24,7 @@ _WEIGHTS = "adapter_model.safetensors"  # the name peft looks for
 
 
 def check_installed() -> None:
-    """Refuse to go on without peft.
-
-    Raises:
-        EnvironmentProblem: It is not installed.
-    """
+    """Refuse to go on without peft."""
     if importlib.util.find_spec("peft") is None:
         raise EnvironmentProblem(
             "Training with train.lora needs the package peft, which is not installed. Install it with "
@@ -37,11 +33,7 @@ def check_installed() -> None:
 
 
 def check_targets(backbone: PreTrainedModel, lora: LoraRecipe) -> None:
-    """Refuse adapters beside maps that a model does not have: peft would pass over them.
-
-    Raises:
-        UsageError: With those maps.
-    """
+    """Refuse adapters beside maps that a model does not have: peft would pass over them."""
     names = {name.rpartition(".")[2] for name, _ in backbone.named_modules()}
     if missing := sorted(set(lora.targets) - names):
         raise UsageError(
@@ -89,9 +81,6 @@ class Adapters:
 def without_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
     """A copy with its adapters added to its weights; the model itself where it has none. Tied embeddings of which only
     the head or only the embedding has adapters, or each its own, are two in the copy.
-
-    Raises:
-        UsageError: peft wraps something else too, which nothing merges.
     """
     if not any(hasattr(module, "base_layer") or hasattr(module, "original_module") for module in backbone.modules()):
         return backbone
@@ -126,11 +115,7 @@ def _untie(backbone: PreTrainedModel, layer: Any) -> None:
 
 
 def merged(backbone: PreTrainedModel, folder: Path) -> PreTrainedModel:
-    """The backbone with the adapters of a folder added to its weights.
-
-    Raises:
-        EnvironmentProblem: peft is not installed.
-    """
+    """The backbone with the adapters of a folder added to its weights."""
     check_installed()
     peft: Any = importlib.import_module("peft")
     found: PreTrainedModel = peft.PeftModel.from_pretrained(backbone, str(folder)).merge_and_unload()

@@ -15,15 +15,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from adaptive_bench.backbone import Backbone, Snapshot
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import Site, method_of, trained_alike
-from adaptive_bench.method.schedule import check_step
-from adaptive_bench.model import calibration, dial_solving, fitting, stored_calibration
+from adaptive_bench.method.dial import check_step
+from adaptive_bench.model import calibration, stored_calibration
 from adaptive_bench.model import saving as files
 from adaptive_bench.model.adapters import Adapters
-from adaptive_bench.model.card import model_card
-from adaptive_bench.model.held_out import checked_savings, checked_text
-from adaptive_bench.model.hub_folder import fetched, is_hub_id, uploaded
+from adaptive_bench.model.calibration import checked_savings, checked_text
+from adaptive_bench.model.hub_models import Pretrained, fetched, is_hub_id, model_card, uploaded
 from adaptive_bench.model.hugging_face import HuggingFaceModel, why_no_backbone
-from adaptive_bench.model.pretrained import Pretrained
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.checkpoints import find_trained
@@ -65,19 +63,19 @@ class AdaptiveModel(HuggingFaceModel):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._dials: dict[float, float] = {}  # dial values that a stored calibration chose, by saving
-        self._uncalibrated: UsageError | EnvironmentProblem | None = None  # why no stored calibration was taken
+        self._dials: dict[float, float] = {}  # that a stored calibration chose, by saving
+        self._uncalibrated: UsageError | EnvironmentProblem | None = None  # why none was taken
         self._measured_on: Snapshot | None = None  # the weights that thresholds and dial table belong to
-        self._fitted_on = ""  # digest of the text that the method's `fit` read
+        self._fitted_on = ""  # digest of the text that `Method.fit` read
 
     @property
     def saving(self) -> float:
-        """The share of token-branches that the dial claims to skip. Setting it sets the dial.
+        """The share of token-branches that the dial claims to skip; what was really saved is in `compute_report`.
 
-        What was really saved since then is in `compute_report`.
+        Setting it sets the dial.
 
         Raises:
-            UsageError: Set to what the method cannot save, or not before `calibrate`; read where nothing was measured.
+            UsageError: The method cannot save so much, or not before `calibrate`; read where nothing was measured.
         """
         self._forget_what_is_stale()
         if (claimed := self.method.claimed_saving) is None:
@@ -109,11 +107,7 @@ class AdaptiveModel(HuggingFaceModel):
             raise self._uncalibrated from error
 
     def begin_step(self, step: int, total_steps: int) -> None:
-        """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps.
-
-        Raises:
-            UsageError: There is no such step.
-        """
+        """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps."""
         check_step(step, total_steps)
         self.method.begin_step(step, total_steps)
         self.forget_calibration()
@@ -122,11 +116,9 @@ class AdaptiveModel(HuggingFaceModel):
         """Drop thresholds and the dial table: they belong to the weights and the text they were measured on."""
         self._measured_on = None
         self._dials.clear()
-        self.method.dial_table.clear()
-        if self.method.thresholds is not None:
-            self.method.thresholds.clear()
-        if self.method.fitted is not None:
-            self.method.fitted.clear()
+        for measured in (self.method.dial_table, self.method.thresholds, self.method.fitted):
+            if measured is not None:
+                measured.clear()
 
     def _forget_what_is_stale(self) -> bool:
         """Drop a calibration of other weights than the model has now; whether there was one."""
@@ -141,13 +133,11 @@ class AdaptiveModel(HuggingFaceModel):
 
     def _drop_stale(self, *, begins: bool) -> None:
         super()._drop_stale(begins=begins)
-        stale = begins and self._forget_what_is_stale()
-        method = self.method
-        if stale and (
-            (method.thresholds is not None and method.skip_share > 0.0)
-            or (method.fitted is not None and self.dial != method.dial.skip_nothing)
-        ):
-            raise self._stale()
+        if begins and self._forget_what_is_stale():
+            method = self.method
+            reads_thresholds = method.thresholds is not None and method.skip_share > 0.0
+            if reads_thresholds or (method.fitted is not None and self.dial != method.dial.skip_nothing):
+                raise self._stale()
 
     def _stale(self) -> UsageError:
         return UsageError(
@@ -179,7 +169,7 @@ class AdaptiveModel(HuggingFaceModel):
 
         A method that measures something of its own does so (`Method.fit`; once for a text), then thresholds are
         calibrated (`adaptive_bench.model.calibration`), or dials that are no share solved for
-        (`adaptive_bench.model.dial_solving`); a method that needs none of these needs no call.
+        (`adaptive_bench.model.calibration`); a method that needs none of these needs no call.
 
         Args:
             batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]. Mask what
@@ -207,13 +197,13 @@ class AdaptiveModel(HuggingFaceModel):
                 "Give at least one batch."
             )
         if (fitted := self.method.fitted) is not None:
-            text = fitting.digest(batches)
+            text = calibration.text_digest(batches)
             if not fitted.is_ready or self._fitted_on != text:
-                fitting.measure(self, batches, self.method.fit)
+                calibration.let_measure(self, batches, self.method.fit)
                 self._fitted_on = text
         points: list[dict[str, Any]] = []
         if self.method.solves_dial:
-            points = dial_solving.solve(self, batches, savings)
+            points = calibration.solve_dials(self, batches, savings)
         elif self.method.thresholds is not None:
             dials = [self.method.checked_dial(saving) for saving in savings]
             points = calibration.calibrate(self, batches, dials)
@@ -231,7 +221,7 @@ class AdaptiveModel(HuggingFaceModel):
         """
         batches = checked_text(batches, least=int(self.method.prepares_training))
         if self.method.prepares_training:
-            fitting.measure(self, batches, self.method.prepare_training)
+            calibration.let_measure(self, batches, self.method.prepare_training)
 
     def decisions(self, text: str, tokenizer: PreTrainedTokenizerBase, answer: str = "") -> TextDecisions:
         """What the method decides on a text at the model's dial, in `eval()` mode: `keep`, `scores`, `tidy()`.
@@ -248,24 +238,14 @@ class AdaptiveModel(HuggingFaceModel):
         *,
         pretrained: Pretrained | None = None,
         adapters: Adapters | None = None,
-        safe_serialization: bool = True,
     ) -> None:
         """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`.
 
         Args:
             pretrained: Weights that the backbone's are equal to, but for the adapters: they are named, not copied.
             adapters: Written beside their name.
-            safe_serialization: Weights are written as safetensors; `False` is refused.
-
-        Raises:
-            UsageError: Pickled weights are wanted, or it is no folder that can be made, or no tokenizer.
         """
-        if not safe_serialization:
-            raise UsageError(
-                "An adaptive model is saved as safetensors, which run no code when they are loaded, got "
-                "safe_serialization=False. Leave it out."
-            )
-        folder = files.checked_folder(folder, tokenizer)
+        folder = Path(folder)
         self._forget_what_is_stale()
         files.save(self, folder, pretrained, adapters)
         if tokenizer is not None:
@@ -373,8 +353,7 @@ class AdaptiveModel(HuggingFaceModel):
         )
 
     def _take_calibration(self, folder: Path, wanted: str) -> None:
-        stored_calibration.check_needed(folder, self.spec, wanted, needed=self.needs_calibration)
-        name = stored_calibration.choose(folder, self.spec, wanted)
+        name = stored_calibration.choose(folder, self.spec, wanted, needed=self.needs_calibration)
         if name is None:
             self._uncalibrated = stored_calibration.why_none(folder, self.spec)
         else:
@@ -394,5 +373,4 @@ class AdaptiveModel(HuggingFaceModel):
         if self._forget_what_is_stale():
             raise self._stale()
         measured = stored_calibration.StoredCalibration.of(self.method, dials, text)
-        folder = Path(folder)
-        stored_calibration.write(folder, self.spec, name, measured)
+        stored_calibration.write(Path(folder), self.spec, name, measured)

@@ -1,68 +1,71 @@
-"""Calibrated thresholds: per site and phase, the score below which a given share of held-out training text falls.
+"""Calibration on held-out training text: thresholds, dial values for wanted savings, and what a method fits itself.
 
-This is what makes a score-ranking method causal and batch-free: a token's fate depends on its own score only. Scores
-shift once earlier sites skip, so they are collected with skipping active: in a first pass every batch drops exactly
-the wanted share at each site, and the quantiles of all scores seen become the thresholds; a second pass applies them
-and measures what they skip. Prompt tokens and continuation tokens have thresholds of their own. The text counts as
-being written (phase `decode`), since some methods have another rule for prompts; where they do, that rule has routed
-the prompts before (`held_out.after_prompts`), and what it skips is not measured here.
+* Thresholds: per site and phase the score below which a given share of the text falls. That is what makes a
+  score-ranking method causal and batch-free: a token's fate depends on its own score only. Scores shift once earlier
+  sites skip, so they are collected with skipping active: in a first pass every batch drops exactly the wanted share at
+  each site, and the quantiles of all scores seen become the thresholds; a second pass applies them and measures what
+  they skip. Prompt tokens and continuation tokens have thresholds of their own. The text counts as being written (phase
+  `decode`), since some methods have another rule for prompts; where they do, that rule has routed the prompts before
+  (`after_prompts`), and what it skips is not measured here.
+* Dials that are no share (thresholds, offsets): the saving is measured by the ledger, never declared, in a bisection
+  between "skips nothing" and the other end of the dial (`DialTable.solve`).
+* `Method.fit` and `Method.prepare_training` read the text themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.faults import in_plugin
-from adaptive_bench.method import Method, Thresholds
+from adaptive_bench.method import Method
+from adaptive_bench.method.fitted import HeldOutText, Streams
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.held_out import after_prompts, unbooked
+from adaptive_bench.model.text_decisions import listening
 
-WARN_ABOVE = 0.01  # |realised - requested| share of skipped tokens at the calibrated sites
+TEXT_PARTS = ("input_ids", "attention_mask", "continuation_mask")  # of a batch, each [B, S]
+WARN_ABOVE = 0.01  # |realised - requested| share of skipped tokens
 FAIL_ABOVE = 0.03
+_LOSS_TEXTS = 64  # of one reading: greedy deletion of 16 layers takes 136
 
 
 @torch.no_grad()
 def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iterable[float]) -> list[dict[str, Any]]:
     """Calibrate the thresholds of a model for some dial values; see the module's text.
 
-    Args:
-        batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
-        dials: Dial values to make ready.
-
     Returns:
         Per dial: requested and realised share of skipped tokens at the deciding sites, and a status:
         `ok`, `warn` (off by more than 1 point) or `fail` (more than 3).
-
-    Raises:
-        PluginFault: The method's `skip_share` or its decisions do not hang on dial and thresholds.
     """
     thresholds = model.method.thresholds
     assert thresholds is not None
-    dial_before, training_before = model.dial, model.training
-    model.eval()
     points = []
     try:
-        with unbooked(model):
+        with _measuring(model):
             for dial in sorted({model.method.dial.check(dial) for dial in dials}, reverse=True):
                 model.dial = dial
                 share = _skip_share(model.method)
                 if share <= 0.0:
-                    _check_skip_nothing(model.method, dial)
+                    if dial != model.method.dial.skip_nothing:
+                        raise _not_asked(model.method, dial, thresholds.sites)
                     continue
                 thresholds.collect()
                 _write(model, batches)
-                _check_asked(model.method, thresholds)
+                if missed := thresholds.unasked:
+                    raise _not_asked(model.method, dial, missed)
                 thresholds.finish(share)
                 points.append(_verify(model, batches, dial, share))
     finally:
         thresholds.stop_collecting()  # a call that fails (out of memory, say) leaves the thresholds of before in force
-        model.method.value = dial_before
-        model.train(training_before)
     return points
 
 
@@ -71,33 +74,17 @@ def _skip_share(method: Method) -> float:
     return min(max(method.skip_share, 0.0), 1.0)
 
 
-def _check_skip_nothing(method: Method, dial: float) -> None:
-    if dial != method.dial.skip_nothing:
-        raise PluginFault(
-            f"The skip_share of a method is above 0 where its dial skips, but that of {in_plugin(type(method))} is 0 "
-            f"at {method.dial.name} {dial:g}, and {method.dial.skip_nothing:g} skips nothing. Compute skip_share from "
-            f"self.value."
-        )
-
-
-def _check_asked(method: Method, thresholds: Thresholds) -> None:
-    if missed := thresholds.unasked:
-        raise PluginFault(
-            f"A method that declares thresholds lets them decide, but decide of {in_plugin(type(method))} does not "
-            f"call self.thresholds.keep(view, scores, self.skip_share) at {len(missed)} of {len(thresholds.sites)} "
-            f"sites (the first has the number {missed[0]}). Call it there, or name those that do: Thresholds(sites)."
-        )
+def _not_asked(method: Method, dial: float, sites: Sequence[int]) -> PluginFault:
+    return PluginFault(
+        f"A method with thresholds lets them decide where its dial skips, but {in_plugin(type(method))} at "
+        f"{method.dial.name} {dial:g} does not call self.thresholds.keep(view, scores, self.skip_share) with a share "
+        f"above 0 at {len(sites)} sites (the first has the number {sites[0]}). Compute skip_share from self.value, and "
+        f"call it at each of Thresholds(sites)."
+    )
 
 
 def check_ready(method: Method, saving: float) -> None:
-    """Refuse a dial that skips before what it needs was measured.
-
-    Args:
-        saving: What the dial was set for.
-
-    Raises:
-        UsageError: It was not.
-    """
+    """Refuse a dial that skips before what it needs was measured."""
     thresholds = method.thresholds
     if thresholds is not None and (share := _skip_share(method)) > thresholds.largest + 1e-9:
         known = f"savings up to {thresholds.largest * saving / share:.3g}" if thresholds.largest else "nothing"
@@ -121,17 +108,178 @@ def _verify(model: ForwardModel, batches: list[dict[str, Tensor]], dial: float, 
     model.reset_ledger()
     _write(model, batches)
     assert model.method.thresholds is not None
-    whole_layer = model.method.unit == "layer"
     sites = model.ledger.report()["sites"]
     deciding = [1 - sites[site]["executed"] for site in model.method.thresholds.sites]
     realised = sum(deciding) / len(deciding)
     error = abs(realised - share)
-    status = "fail" if error > FAIL_ABOVE else "warn" if error > WARN_ABOVE else "ok"
     return {
         "dial": dial,
         "requested": share,
         "realised": realised,
         "worst_site_error": max(abs(value - share) for value in deciding),
-        "unit": "layer" if whole_layer else "branch",
-        "status": status,
+        "unit": model.method.unit,
+        "status": "fail" if error > FAIL_ABOVE else "warn" if error > WARN_ABOVE else "ok",
     }
+
+
+@torch.no_grad()
+def solve_dials(
+    model: ForwardModel, batches: Sequence[dict[str, Tensor]], savings: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Fill the method's dial table so that `dial_for` knows these savings.
+
+    Returns:
+        Per saving: the dial, requested and realised share, and a status: `ok`, or `warn` where the dial cannot come
+        closer than 1 point.
+    """
+    method, measure = model.method, partial(_saving_at, model, batches)
+    points = []
+    for saving in savings:
+        reachable = min(saving, method.max_saving)
+        method.dial_table.solve(reachable, measure)
+        dial, (_, realised) = method.checked_dial(saving), method.dial_table.nearest(reachable)
+        status = "ok" if abs(realised - saving) <= WARN_ABOVE else "warn"
+        points.append({"dial": dial, "requested": saving, "realised": realised, "status": status})
+    return points
+
+
+def _saving_at(model: ForwardModel, batches: Sequence[dict[str, Tensor]], travel: float) -> float:
+    """Share of token-branches skipped on the text at a dial position."""
+    with _measuring(model):
+        model.reset_ledger()
+        model.dial = model.method.dial.at(travel)
+        for batch in batches:
+            model(**after_prompts(model, batch), logits_to_keep=1)
+        return float(model.compute_report()["saved"]["tokens"])
+
+
+class _Text:
+    """Held-out text as a model reads it; see `HeldOutText`."""
+
+    def __init__(self, model: ForwardModel, batches: Sequence[dict[str, Tensor]]) -> None:
+        self._model, self._batches = model, batches
+        self._every = math.ceil(sum(len(batch["input_ids"]) for batch in batches) / _LOSS_TEXTS)
+
+    def streams(self) -> Iterator[Streams]:
+        for batch in self._batches:
+            with listening(self._model.method, lambda view, _: view.hidden) as states:
+                states.append(self._model.residual_stream(**_read(batch)))
+            real = batch["attention_mask"].bool()
+            ends = real & ~functional.pad(real[:, 1:], (0, 1))
+            prompts = ~batch["continuation_mask"].bool()
+            yield Streams([state[real] for state in states], ends[real], prompts[real])
+
+    def loss(self) -> float:
+        total, tokens, start = 0.0, 0, 0
+        backbone = self._model.backbone
+        for batch in self._batches:
+            rows = slice(-start % self._every, None, self._every)
+            start += len(batch["input_ids"])
+            part = {name: values[rows] for name, values in _read(batch).items()}
+            if not len(part["input_ids"]):
+                continue
+            real, later = part["attention_mask"].bool(), part["continuation_mask"].bool()
+            predicted = real & torch.where(later.any(dim=1, keepdim=True), later, real)
+            places = real[:, :-1] & predicted[:, 1:]
+            states = self._model.residual_stream(**part)[:, :-1][places]
+            logits = backbone.head(backbone.final_norm(states)).float()
+            total += float(functional.cross_entropy(logits, part["input_ids"][:, 1:][places], reduction="sum"))
+            tokens += int(places.sum())
+        return total / max(1, tokens)
+
+
+def _read(batch: dict[str, Tensor]) -> dict[str, Any]:
+    return {name: batch[name] for name in TEXT_PARTS}
+
+
+@torch.no_grad()
+def let_measure(model: ForwardModel, batches: Sequence[dict[str, Tensor]], by: Callable[[HeldOutText], None]) -> None:
+    """Let a method measure on a text, with a dial that skips nothing; model and ledger stay as they were."""
+    with _measuring(model):
+        model.executor = "packed"  # which asks nobody for what skipping tokens get where none skips
+        model.dial = model.method.dial.skip_nothing
+        by(_Text(model, batches))
+
+
+def text_digest(batches: Sequence[dict[str, Tensor]]) -> str:
+    """Tells two texts apart."""
+    found = hashlib.sha256()
+    for batch in batches:
+        for values in _read(batch).values():
+            found.update(values.long().cpu().numpy().tobytes())
+    return found.hexdigest()
+
+
+def checked_text(batches: Any, least: int = 0) -> list[dict[str, Tensor]]:
+    """Batches of held-out text, each `input_ids`, `attention_mask` and `continuation_mask`, all [B, S]."""
+    # One batch in place of a list would be a list of its keys.
+    found: list[dict[str, Tensor]] = [dict(batches)] if isinstance(batches, Mapping) else list(batches)
+    if len(found) < least:
+        raise _no_text(f"{len(found)} batches where one is needed")
+    for number, batch in enumerate(found, 1):
+        if not batch.keys() >= set(TEXT_PARTS):  # a run gives the keys of its documents as well
+            raise _no_text(f"{', '.join(map(str, batch)) or 'nothing'} in batch {number}")
+    return found
+
+
+def _no_text(got: str) -> UsageError:
+    return UsageError(
+        f"Held-out text is a list of batches with {', '.join(TEXT_PARTS)}, each a tensor [rows, tokens], got {got}. "
+        f"Give for example [{{**tokenizer(texts, return_tensors='pt'), 'continuation_mask': mask}}]."
+    )
+
+
+def checked_savings(savings: Any) -> list[float]:
+    """Savings as plain numbers."""
+    shares = [float(saving) for saving in savings]
+    if wrong := [share for share in shares if not 0 <= share <= 1]:
+        raise UsageError(f"A saving is a share from 0 to 1, got {wrong[0]!r}. Give 0.15 for 15 %.")
+    return shares
+
+
+def after_prompts(model: ForwardModel, batch: dict[str, Tensor]) -> dict[str, Any]:
+    """What is left to run of a text once its prompts were read as inference reads them: arguments for `model`.
+
+    Decisions of class C0 are the same however a text is cut into calls (`adaptive-bench check` holds methods to that):
+    the whole text is left. Others depend on the call. So the prompts are read here, in a call of phase `prefill` of
+    their own, and the continuation is left, with the cache to go on from. A text with prompts only, or without any, is
+    left whole.
+    """
+    method = model.method
+    real, continuation = batch["attention_mask"].bool(), batch["continuation_mask"].bool()
+    prompts, answers = real & ~continuation, real & continuation
+    causal = method.semantics == "bench" or method.paper_class == "C0"
+    if causal or not prompts.any() or not answers.any():
+        return dict(batch)
+    ids = batch["input_ids"]
+    read = model(ids, prompts, continuation_mask=continuation, use_cache=True, logits_to_keep=1, phase="prefill")
+    return {
+        "input_ids": ids,
+        "attention_mask": answers,
+        "continuation_mask": continuation,
+        "past_key_values": read.past_key_values,
+    }
+
+
+@contextmanager
+def unbooked(model: ForwardModel) -> Iterator[None]:
+    """The ledger says afterwards what it said before."""
+    before = model.ledger.counts()
+    try:
+        yield
+    finally:
+        model.reset_ledger()
+        model.ledger.add(before)
+
+
+@contextmanager
+def _measuring(model: ForwardModel) -> Iterator[None]:
+    """In `eval()` mode; dial, executor, mode and ledger are afterwards what they were."""
+    dial, training, executor = model.dial, model.training, model._executor
+    model.eval()
+    try:
+        with unbooked(model):
+            yield
+    finally:
+        model.method.value, model.executor = dial, executor
+        model.train(training)

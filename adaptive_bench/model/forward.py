@@ -12,18 +12,17 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from adaptive_bench.backbone import Backbone, Tables
-from adaptive_bench.engine.booking import Tally
-from adaptive_bench.engine.call import Between, EngineCall, Executor
+from adaptive_bench.backbone import Backbone
+from adaptive_bench.engine.engine_call import Between, EngineCall, Executor
+from adaptive_bench.engine.flop_counter import DecisionMeter, Tally
 from adaptive_bench.engine.kv_cache import AdaptiveCache
+from adaptive_bench.engine.layer_loop import run_layers, run_prescribed
 from adaptive_bench.engine.ledger import Ledger, Report
-from adaptive_bench.engine.loop import run_layers, run_prescribed
-from adaptive_bench.engine.meter import DecisionMeter
 from adaptive_bench.engine.static_cache import StaticCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Method, Phase, Session
-from adaptive_bench.method.spread import Spread
-from adaptive_bench.model import forward_arguments as arguments
+from adaptive_bench.method.decisions import Spread
+from adaptive_bench.model import arguments
 from adaptive_bench.spec import MethodSpec
 
 
@@ -38,8 +37,7 @@ class ForwardModel(nn.Module):
         raw_loss_terms: Values of the last labelled call, `ce` and the method's own.
         gradient_checkpointing: In training, compute what branches hold again in the backward pass.
         own_losses_weigh: In training, a factor on the own losses of a call that is part of a batch.
-        made_with: Names in the method's state when it was put on.
-        between: In `eval()` mode, what stands between decisions and executors (`model.shuffled`), or nothing.
+        between: In `eval()` mode, what stands between decisions and executors (`model.interventions`), or nothing.
     """
 
     def __init__(self, backbone_model: PreTrainedModel, method: Method, spec: MethodSpec) -> None:
@@ -52,7 +50,6 @@ class ForwardModel(nn.Module):
         self.raw_loss_terms: dict[str, Tensor] = {}
         self.gradient_checkpointing, self.own_losses_weigh = False, 1.0
         self._meter = DecisionMeter(method)
-        self.made_with = frozenset(method.state_dict())
         if method.freezes_backbone:
             backbone_model.requires_grad_(False)
         self.spread: Spread | None = None
@@ -100,9 +97,6 @@ class ForwardModel(nn.Module):
 
         Costs as much memory as the weights. Dense and adaptive models profit alike: compare packed with packed. The
         copy of a weight that changes or moves is dropped, all of them when training begins.
-
-        Raises:
-            UsageError: The weights are not fp32, or bf16 where the processor computes with it, on a CPU.
         """
         self.backbone.step.pack(self.backbone_model.modules())
 
@@ -113,11 +107,7 @@ class ForwardModel(nn.Module):
         return super().train(mode)
 
     def _drop_stale(self, *, begins: bool) -> None:
-        """Drop what was made from weights that have changed since, before a call in `eval()` mode.
-
-        Args:
-            begins: The call begins a text. Weights that change in the middle of one leave its cache behind anyway.
-        """
+        """Drop what was made from weights that have changed since, before a call in `eval()` mode."""
         self.backbone.drop_stale(look=begins)
         if begins and (costs := self.backbone.costs) is not self.ledger.costs:
             self.ledger.reprice(costs)
@@ -177,21 +167,17 @@ class ForwardModel(nn.Module):
 
         Returns:
             Logits [B, K, V], the loss (cross entropy; in training plus the method's weighted losses) and the cache.
-
-        Raises:
-            UsageError: An argument that is refused (`model.forward_arguments`).
         """
         arguments.refuse_unsupported(self.method, inputs_embeds, output_attentions, output_hidden_states)
         call = self._begin_call(
-            input_ids, attention_mask, past_key_values, use_cache, continuation_mask, phase, requests, documents
+            input_ids, attention_mask, continuation_mask, past_key_values, use_cache, phase, requests, documents
         )
         input_ids = call.input_ids
         if position_ids is not None:
             arguments.check_positions(position_ids, call.positions, call.valid)
         share = None if labels is None else arguments.take_labels(call, labels, num_items_in_batch)
         if self.training:
-            begun = input_ids, attention_mask, None, False, continuation_mask, None, None, None
-            call.again = partial(self._run_again, begun)
+            call.again = partial(self._run_again, input_ids, attention_mask, continuation_mask)
         wants_states = output_hidden_states or (self.method.wants_layer_states and labels is not None)
         call.layer_states = [] if wants_states else None
         embedded = call.embed()
@@ -212,15 +198,18 @@ class ForwardModel(nn.Module):
         return output.to_tuple() if return_dict is False else output
 
     @torch.no_grad()
-    def _run_again(self, begun: tuple[Any, ...], decisions: Sequence[Decision]) -> Tensor:
-        """Residual stream [B, S, H] of a call with the arguments of `_begin_call` under other decisions, by layer."""
-        return run_prescribed(self._begin_call(*begun), self.backbone.embed(begun[0]), decisions)
+    def _run_again(
+        self, input_ids: Tensor, mask: Tensor | None, continuation: Tensor | None, decisions: Sequence[Decision]
+    ) -> Tensor:
+        """Residual stream [B, S, H] of a training call under other decisions, by layer."""
+        call = self._begin_call(input_ids, mask, continuation)
+        return run_prescribed(call, self.backbone.embed(input_ids), decisions)
 
     def residual_stream(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, continuation_mask: Tensor | None = None
     ) -> Tensor:
         """[B, S, H] what enters the final norm, of texts that are read at once; arguments as in `forward`."""
-        call = self._begin_call(input_ids, attention_mask, None, False, continuation_mask, None, None, None)
+        call = self._begin_call(input_ids, attention_mask, continuation_mask)
         hidden = run_layers(self.method, call, call.embed())
         call.end()
         return hidden
@@ -244,7 +233,7 @@ class ForwardModel(nn.Module):
         Returns:
             Hidden states [B, S, H] after the last of them, or logits [B, S, V] where that is the model's last.
         """
-        call = self._begin_call(input_ids, attention_mask, past_key_values, True, None, "decode", None, None)
+        call = self._begin_call(input_ids, attention_mask, None, past_key_values, True, "decode")
         hidden = run_layers(self.method, call, call.embed() if states is None else states, layers)
         call.end()
         if layers.stop < self.backbone.num_layers:
@@ -263,12 +252,12 @@ class ForwardModel(nn.Module):
         self,
         input_ids: Tensor | None,
         attention_mask: Tensor | None,
-        cache: AdaptiveCache | None,
-        use_cache: bool,
         continuation_mask: Tensor | None,
-        phase: Phase | None,
-        requests: Sequence[int] | None,
-        documents: Tensor | None,
+        cache: AdaptiveCache | None = None,
+        use_cache: bool = False,
+        phase: Phase | None = None,
+        requests: Sequence[int] | None = None,
+        documents: Tensor | None = None,
     ) -> EngineCall:
         assert input_ids is not None
         arguments.check_ids(input_ids)
@@ -299,6 +288,10 @@ class ForwardModel(nn.Module):
             valid = valid.to(input_ids.device)
             host_steps = host_valid.cumsum(axis=1) - 1
             positions = (session.lengths[:, None] + valid.cumsum(dim=1) - 1).clamp(min=0)
+        if positions.shape[1] > 1 or self.training:
+            rotary = self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions)
+        else:
+            rotary = self.backbone.rotary.at(positions, reach=int(session.host_lengths.max(initial=0)) + 1)
         tally = None
         if not self.training:
             host_positions = session.host_lengths[:, None] + host_steps
@@ -316,7 +309,7 @@ class ForwardModel(nn.Module):
             host_valid=host_valid,
             positions=positions if attention_mask is None else positions.masked_fill(~valid, 0),
             continuation=continuation_mask.bool(),
-            rotary=self._rotary(positions, session),
+            rotary=rotary,
             cache=cache,
             session=session,
             kv_policy=policy,
@@ -331,12 +324,6 @@ class ForwardModel(nn.Module):
             only_follows=only_follows,
             spread=self.spread if self.training else None,
         )
-
-    def _rotary(self, positions: Tensor, session: Session) -> Tables:
-        """Rotary tables, see `RotaryTables`."""
-        if positions.shape[1] > 1 or self.training:
-            return self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions)
-        return self.backbone.rotary.at(positions, reach=int(session.host_lengths.max(initial=0)) + 1)
 
     def _logits(self, call: EngineCall, hidden: Tensor, chosen: tuple[Any, Any]) -> Tensor:
         """Logits [B, K, V] of the chosen positions; the head runs only where no probe answered already."""

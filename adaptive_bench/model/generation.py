@@ -15,9 +15,8 @@ from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogit
 
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
+from adaptive_bench.model.arguments import check_ids, check_mask
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.forward_arguments import check_ids, check_mask
-from adaptive_bench.model.padding import padded
 from adaptive_bench.model.static_decode import StaticSteps
 
 Choose = Callable[[Tensor], Tensor]
@@ -40,9 +39,6 @@ def new_tokens(
 
     Returns:
         New token ids of each row.
-
-    Raises:
-        UsageError: The model is in `train()` mode, prompts are padded on the right or longer than the context.
     """
     check_prompts(model, input_ids, attention_mask)
     prompts = input_ids.tolist()
@@ -53,12 +49,7 @@ def new_tokens(
 
 
 def check_prompts(model: ForwardModel, input_ids: Tensor, attention_mask: Tensor | None) -> None:
-    """Refuse prompts [B, S] that cannot be continued.
-
-    Raises:
-        UsageError: The model is in `train()` mode, prompts are no token ids of its vocabulary, are padded on the right
-            or longer than the context.
-    """
+    """Refuse prompts [B, S] that cannot be continued."""
     check_ids(input_ids)
     if attention_mask is not None:
         check_mask(attention_mask, input_ids)
@@ -142,9 +133,6 @@ def generate_queue(
 
     Returns:
         New token ids of each prompt.
-
-    Raises:
-        UsageError: The model is in `train()` mode, a prompt is longer than the context, or rows cannot join.
     """
     _check_mode_and_length(model, max(map(len, prompts), default=0))
     context = model.backbone.context_length
@@ -253,3 +241,14 @@ class _Batch:
         read: Any = (torch.tensor([[*text.prompt, *text.tokens]], device=self._device) for text in texts)
         pairs = zip(read, logits.float().split(1), strict=True)
         return torch.cat([self._processors(words, row) for words, row in pairs])
+
+
+def padded(rows: Sequence[Sequence[int]], device: torch.device, *, left: bool) -> tuple[Tensor, Tensor]:
+    """Token ids and attention mask [B, S]. The padding value is never looked at, so any valid id will do."""
+    length = max(map(len, rows))
+    ids, mask = [], []
+    for row in rows:
+        padding, real = [0] * (length - len(row)), [1] * len(row)
+        ids.append([*padding, *row] if left else [*row, *padding])
+        mask.append(padding + real if left else real + padding)
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)

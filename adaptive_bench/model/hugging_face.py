@@ -6,11 +6,9 @@ names are here, each answered by the backbone, and `generate` with Hugging Face'
 
 from __future__ import annotations
 
-import copy
 import difflib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,8 +18,8 @@ from transformers import GenerationConfig, PretrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.model.arguments import no_assistance
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.generation_arguments import no_assistance
 from adaptive_bench.model.hugging_face_generation import generate
 
 # Where `pipeline` looks the class name up; without it every pipeline complains that the model is not supported.
@@ -54,34 +52,12 @@ class HuggingFaceModel(ForwardModel):
         self.register_load_state_dict_pre_hook(_put_shared_back)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Python takes any attribute; one that is almost the dial or the saving would leave both as they are.
-
-        Raises:
-            UsageError: It is such a name.
-        """
-        is_new = not name.startswith("_") and not hasattr(type(self), name)
-        if is_new and (meant := _meant(name, value)) is not None:
-            raise UsageError(f"A model has no attribute {name!r} to be set. Did you mean {meant!r}?")
+        """Python takes any attribute; one that is almost the dial or the saving would leave both as they are."""
+        if not name.startswith("_") and not hasattr(type(self), name):
+            for meant in ("saving", "dial", "executor"):
+                if sorted(name) == sorted(meant) or difflib.SequenceMatcher(None, name, meant).ratio() > 0.8:
+                    raise UsageError(f"A model has no attribute {name!r} to be set. Did you mean {meant!r}?")
         super().__setattr__(name, value)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """As of any module; written out since what `copy` would ask by itself is refused below."""
-        made = type(self).__new__(type(self))
-        memo[id(self)] = made
-        made.__setstate__(copy.deepcopy(self.__dict__, memo))
-        return made
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Refused: `torch.save(model)` and `pickle` write code, which whoever reads the file would execute.
-
-        Raises:
-            UsageError: Always.
-        """
-        raise UsageError(
-            "An adaptive model is not pickled, for whoever reads a pickle executes it. Write a folder with "
-            "model.save_pretrained(folder) and read it with AdaptiveModel.from_pretrained(folder); or give torch.save "
-            "the weights alone, model.state_dict()."
-        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A forward pass; within `torch.compile` the same, uncompiled, with a warning."""
@@ -122,11 +98,7 @@ class HuggingFaceModel(ForwardModel):
         return True
 
     def _supports_logits_to_keep(self) -> NoReturn:
-        """What another model's `generate` asks of its `assistant_model`, and nobody else.
-
-        Raises:
-            UsageError: Always.
-        """
+        """What another model's `generate` asks of its `assistant_model`, and nobody else."""
         raise no_assistance("it as assistant_model")
 
     def tie_weights(self) -> None:
@@ -135,7 +107,7 @@ class HuggingFaceModel(ForwardModel):
 
     @property
     def is_activation_checkpointing(self) -> bool:
-        """Whether branches run again in the backward pass instead of keeping what they hold."""
+        """Whether branches run again in the backward pass."""
         return self.gradient_checkpointing
 
     def activation_checkpointing_enable(
@@ -144,11 +116,7 @@ class HuggingFaceModel(ForwardModel):
         every_n_layers: int = 1,
         offload: bool = False,
     ) -> None:
-        """What `Trainer` calls for `gradient_checkpointing=True`.
-
-        Raises:
-            UsageError: Another kind is wanted than the engine's own: every branch, not reentrant, nothing offloaded.
-        """
+        """What `Trainer` calls for `gradient_checkpointing=True`; there is one kind: every branch, not reentrant."""
         given = activation_checkpointing_kwargs or {}
         if not isinstance(given, Mapping) or given.get("use_reentrant") or every_n_layers != 1 or offload:
             raise UsageError(
@@ -170,10 +138,7 @@ class HuggingFaceModel(ForwardModel):
         self.backbone_model.enable_input_require_grads()
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, **kwargs: Any) -> nn.Embedding:
-        """Give the backbone another vocabulary, with the arguments of Hugging Face's `resize_token_embeddings`.
-
-        The weights are others then: what was calibrated before is of no use any more.
-        """
+        """Give the backbone another vocabulary. The weights are others then: what was calibrated is of no use."""
         return self.backbone_model.resize_token_embeddings(new_num_tokens, **kwargs)
 
     def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
@@ -182,11 +147,7 @@ class HuggingFaceModel(ForwardModel):
         return backbone.prepare_inputs_for_generation(*args, **kwargs)
 
     def base_model(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: trainers that compute a loss from the backbone's states call it (TRL's).
-
-        Raises:
-            UsageError: Always.
-        """
+        """Refused: trainers that compute a loss from the backbone's states call it (TRL's)."""
         raise UsageError(
             "The loss of an adaptive model is computed by the model, with the method's own losses, but TRL's trainer "
             "computes its own from the backbone. Train with a subclass: class AdaptiveSFTTrainer(SFTTrainer): "
@@ -211,17 +172,6 @@ class HuggingFaceModel(ForwardModel):
         return self.backbone_model.num_parameters(only_trainable, exclude_embeddings) + sum(e.numel() for e in added)
 
     generate = generate
-
-
-def _meant(name: str, value: Any) -> str | None:
-    """The attribute that an unknown one most likely stands for, if any: `dail` and, with a number, `dial_value`."""
-    parts = name.split("_") if isinstance(value, Real) and not isinstance(value, bool) else []
-    for one in (name, *parts):
-        for known in ("saving", "dial", "executor"):
-            # Two letters that changed places make a short name less alike than the cutoff.
-            if sorted(one) == sorted(known) or difflib.get_close_matches(one, [known], cutoff=0.8):
-                return known
-    return None
 
 
 def why_no_backbone(given: Any) -> str:

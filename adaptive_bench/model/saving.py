@@ -12,7 +12,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,12 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, message_of
-from adaptive_bench.faults import in_plugin
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.method import Method, Site
 from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged, without_adapters
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.pretrained import Pretrained
+from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
@@ -51,10 +50,8 @@ class SavedModel:
         spec: Of the method.
         seed: Of the method.
         dial: As it was set.
-        dial_table: Measured pairs of a dial's travel and the saving there.
         weights: The method's state.
-        thresholds: Calibrated thresholds, empty for methods without.
-        fitted: What the method measured on held-out text (`Method.fit`), empty for methods that measure nothing.
+        calibrated: Thresholds, dial table and what the method measured (`Method.fit`).
         pretrained: What its backbone is made from, where it has no folder of its own.
         by_other_code: Whether the method computes something else by now: what was calibrated holds no more.
     """
@@ -63,12 +60,10 @@ class SavedModel:
     spec: MethodSpec
     seed: int
     dial: float
-    dial_table: dict[float, float]
     weights: dict[str, Tensor]
-    thresholds: dict[str, Tensor]
+    calibrated: stored_calibration.StoredCalibration
     pretrained: Pretrained | None = None
     by_other_code: bool = False
-    fitted: dict[str, Tensor] = field(default_factory=dict)
     spared: frozenset[Site] = frozenset()
     keep_first: bool = False
 
@@ -98,19 +93,11 @@ class SavedModel:
                 stacklevel=3,
             )
         elif is_same and (method.spared, method.keep_first) == (self.spared, self.keep_first):
-            if method.thresholds is not None:
-                method.thresholds.load(self.thresholds)
-            if method.fitted is not None:
-                method.fitted.load(self.fitted)
-            method.dial_table.measured = dict(self.dial_table)
+            self.calibrated.give_to(method)
             method.value = method.dial.check(self.dial)
 
     def load_backbone(self, **kwargs: Any) -> PreTrainedModel:
-        """The backbone; `kwargs` are for its `from_pretrained`.
-
-        Raises:
-            EnvironmentProblem: It is missing or damaged.
-        """
+        """The backbone; `kwargs` are for its `from_pretrained`."""
         if self.pretrained is not None:
             return self._from_pretrained(self.pretrained, kwargs)
         folder = self.folder / _BACKBONE
@@ -149,38 +136,27 @@ def save(
     Args:
         pretrained: The backbone's weights are these, which are named and not copied,
         adapters: but for these.
-
-    Raises:
-        UsageError: The model is quantized, or has no values.
-        PluginFault: The method made a part of its state after its `__init__`.
     """
     if model.backbone.quantized != "none":
         raise UsageError(
             f"A model is saved with the weights it was trained with, got one that is quantized as "
             f"{model.backbone.quantized}. Save it first; quantize what is loaded."
         )
-    if any(one.is_meta for one in model.parameters()):
-        raise UsageError(
-            "A model is saved with its weights, got one on the device 'meta', where they are lost. Save it before it "
-            "is moved there, or load it again."
-        )
-    if later := sorted(model.method.state_dict().keys() - model.made_with):
-        raise PluginFault(
-            f"Modules, parameters and buffers of a method are made in its __init__, so that a saved model can be "
-            f"loaded, got {', '.join(later[:3])} of {in_plugin(type(model.method))}, made later. Make them in __init__."
-        )
     before = _weights_in(folder) if (folder / stored_calibration.FOLDER).is_dir() else None
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"The folder {str(folder)!r} that a model is to be saved in cannot be made: {message_of(error)}. Correct "
+            f"that, or name another."
+        ) from error
     if pretrained is None:
         without_adapters(model.backbone_model).save_pretrained(folder / _BACKBONE)
     elif adapters is not None:
         adapters.save(folder / _ADAPTERS)
-    thresholds = {} if model.method.thresholds is None else model.method.thresholds.state()
-    tensors = {f"method.{name}": value.contiguous() for name, value in model.method.state_dict().items()}
-    tensors |= {f"thresholds.{name}": value.contiguous() for name, value in thresholds.items()}
-    fitted = {} if model.method.fitted is None else model.method.fitted.state()
-    tensors |= {f"fitted.{name}": value.contiguous() for name, value in fitted.items()}
-    save_file(tensors, folder / _TENSORS)
+    calibrated = stored_calibration.StoredCalibration.of(model.method, {}, "")
+    parts = {"method": model.method.state_dict(), "thresholds": calibrated.thresholds, "fitted": calibrated.fitted}
+    save_file(stored_calibration.flat(parts), folder / _TENSORS)
     about = {"schema": _SCHEMA, "spec": str(model.spec), "seed": model.method.seed, "dial": model.dial}
     about["code"] = _code_of(model.spec)
     if model.method.spared:
@@ -190,8 +166,8 @@ def save(
     about["dial_table"] = list(model.method.dial_table.measured.items())
     if pretrained is not None:
         about["pretrained"] = pretrained.to_json()
-    parts = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.*")]
-    about["sha256"] = digests(folder, [folder / _TENSORS, *parts])
+    files = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.*")]
+    about["sha256"] = digests(folder, [folder / _TENSORS, *files])
     (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     if before is not None and before != _weights_in(folder):
         stored_calibration.remove(folder)
@@ -208,29 +184,6 @@ def _weights_in(folder: Path) -> tuple[dict[str, str], str]:
     return digests(folder, files), hashlib.sha256(to_bytes(own)).hexdigest()
 
 
-def checked_folder(folder: Path | str, tokenizer: Any) -> Path:
-    """The folder, made if need be, that a model and its tokenizer are to be saved in.
-
-    Raises:
-        UsageError: The tokenizer is none.
-        EnvironmentProblem: There can be no such folder.
-    """
-    path = Path(folder)
-    if tokenizer is not None and not hasattr(tokenizer, "save_pretrained"):
-        raise UsageError(
-            f"What is saved beside a model is a loaded tokenizer, got {tokenizer!r}. Give that of "
-            f"find_backbone(...).load_tokenizer(), or leave it out."
-        )
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"The folder {str(path)!r} that a model is to be saved in cannot be made: {message_of(error)}. Correct "
-            f"that, or name another."
-        ) from error
-    return path
-
-
 def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
     """Put a tokenizer into a model's folder, unless there is one. The file that makes it one comes last."""
     if (folder / _TOKENIZER).is_file():
@@ -245,11 +198,7 @@ def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer in a model's folder.
-
-    Raises:
-        EnvironmentProblem: There is none, or it is damaged.
-    """
+    """The tokenizer in a model's folder."""
     if not (folder / _TOKENIZER).is_file():
         raise EnvironmentProblem(
             f"A model that reads text needs a tokenizer beside it, but there is no {_TOKENIZER} in {folder}. Runs of "
@@ -262,12 +211,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def read(folder: Path) -> SavedModel:
-    """Read what `save` wrote, but for the backbone.
-
-    Raises:
-        UsageError: The folder is none of a model.
-        EnvironmentProblem: It is incomplete or damaged.
-    """
+    """Read what `save` wrote, but for the backbone."""
     if not (folder / _ABOUT).is_file():
         if is_run(folder):
             hint = "It is a run: AdaptiveModel.load(run, method) finds the model of a method."
@@ -316,15 +260,9 @@ def read(folder: Path) -> SavedModel:
         tensors = load_file(folder / _TENSORS)
     except (OSError, SafetensorError) as error:
         raise _damaged(folder, _TENSORS, error) from error
-    weights, thresholds, fitted = (
-        {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
-        for start in ("method.", "thresholds.", "fitted.")
-    )
-    return SavedModel(
-        *(folder, spec, seed, dial, dial_table, weights, thresholds, pretrained, by_other_code, fitted),
-        spared=spared,
-        keep_first=keep_first,
-    )
+    weights, thresholds, fitted = stored_calibration.parts(tensors, "method", "thresholds", "fitted")
+    calibrated = stored_calibration.StoredCalibration("", thresholds, dial_table, {}, fitted)
+    return SavedModel(folder, spec, seed, dial, weights, calibrated, pretrained, by_other_code, spared, keep_first)
 
 
 def _code_of(spec: MethodSpec) -> dict[str, Any]:

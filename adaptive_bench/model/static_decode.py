@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from adaptive_bench.engine.booking import Tally
+from adaptive_bench.engine.flop_counter import Tally
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.engine.ledger import Deferred, Ledger
 from adaptive_bench.engine.static_cache import StaticCache
@@ -99,9 +99,6 @@ class StaticSteps:
     Attributes:
         recorded: (rows, slots attended to) of what was recorded, in order.
         not_recorded: Why nothing is; `None` where steps are.
-
-    Raises:
-        UsageError: The method, its KV policy or the model's state do not allow it; the message says which.
     """
 
     def __init__(
@@ -133,9 +130,6 @@ class StaticSteps:
 
         Args:
             anew: Forget all other texts first.
-
-        Raises:
-            UsageError: There is no room for them.
         """
         sources = _sources(self._model)
         if [(id(tensor), place) for tensor, place in sources] != [(id(one), place) for one, place in self._sources]:
@@ -148,11 +142,7 @@ class StaticSteps:
 
     @torch.no_grad()
     def step(self, tokens: Tensor) -> Tensor:
-        """Read one more token [B] of every text; gives logits [B, 1, V].
-
-        Raises:
-            UsageError: A text has no room left, or the model's state does not allow it any more.
-        """
+        """Read one more token [B] of every text; gives logits [B, 1, V]."""
         model, cache = self._model, self.cache
         if reason := why_not_static(model):
             raise UsageError(f"{reason} Decode without StaticSteps.")

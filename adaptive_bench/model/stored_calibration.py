@@ -35,11 +35,10 @@ class StoredCalibration:
     """What has to be known of a text to use a dial.
 
     Attributes:
-        text: Digest of the text it was measured on, or whatever else tells two texts apart.
-        thresholds: State of `Thresholds`; empty for methods without.
+        text: Digest of the text it was measured on.
+        thresholds, fitted: State of `Thresholds` and of what the method measured (`Method.fit`), if it has any.
         table: Measured pairs of a dial's travel and the saving there.
         dials: Dial values by the saving they were chosen for.
-        fitted: What the method measured (`Method.fit`); empty for methods that measure nothing.
     """
 
     text: str
@@ -69,37 +68,17 @@ def names(folder: Path, spec: MethodSpec) -> list[str]:
     return sorted(unquote(path.name.removesuffix(_SUFFIX)) for path in _home(folder, spec).glob(f"*{_SUFFIX}"))
 
 
-def check_needed(folder: Path, spec: MethodSpec, wanted: str, *, needed: bool) -> None:
-    """Refuse a calibration by name where none is stored, since the method has nothing to calibrate.
-
-    Raises:
-        UsageError: So it is.
-    """
-    if wanted != "auto" and not needed and not names(folder, spec):
-        raise UsageError(f"{spec} is used as it is, without a calibration, got {wanted!r}. Leave it out.")
-
-
-def choose(folder: Path, spec: MethodSpec, wanted: str) -> str | None:
-    """The name of the calibration to load: the one wanted, or for `auto` the pooled one or the only one, else `None`.
-
-    Raises:
-        UsageError: The one wanted is not there.
-        EnvironmentProblem: It was there, and is gone.
-    """
+def choose(folder: Path, spec: MethodSpec, wanted: str, *, needed: bool = True) -> str | None:
+    """The name of the calibration to load: that, or for `auto` the pooled one or the only one, or `None`."""
     known = names(folder, spec)
     if wanted == "auto":
         return POOLED if POOLED in known else known[0] if len(known) == 1 else None
-    if not known and (problem := _gone(folder, spec)) is not None:
+    if not known and needed and (problem := _gone(folder, spec)) is not None:
         raise problem
     if wanted not in known:
-        if not known:
-            raise UsageError(
-                f"A calibration is chosen by name where a run stored some, but there is none of {spec} in {folder}, "
-                f"got {wanted!r}. Leave it out, or call model.calibrate(batches, savings)."
-            )
         raise UsageError(
-            f"A stored calibration of {spec} in {folder} is one of {', '.join(known)}, got {wanted!r}. Name one of "
-            f"these."
+            f"A stored calibration of {spec} in {folder} is one of {', '.join(known) or 'none'}, got {wanted!r}. "
+            f"{'Name one of these' if known else 'Leave it out, or call model.calibrate(batches, savings)'}."
         )
     return wanted
 
@@ -125,12 +104,7 @@ def _gone(folder: Path, spec: MethodSpec) -> EnvironmentProblem | None:
 
 
 def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibration) -> None:
-    """Store a calibration, with what an earlier one on the same text knows besides.
-
-    Raises:
-        UsageError: There is no such folder.
-        EnvironmentProblem: It cannot be written.
-    """
+    """Store a calibration, with what an earlier one on the same text knows besides."""
     if not folder.is_dir():
         raise UsageError(
             f"A calibration is stored beside the weights that it is of, but there is no folder {str(folder)!r}. Call "
@@ -139,8 +113,7 @@ def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibrat
     path = _path(folder, spec, name)
     if path.is_file() and (before := read(folder, spec, name)).text == calibration.text:
         calibration = _joined(before, calibration)
-    tensors = {f"thresholds.{key}": value.contiguous() for key, value in calibration.thresholds.items()}
-    tensors |= {f"fitted.{key}": value.contiguous() for key, value in calibration.fitted.items()}
+    tensors = flat({"thresholds": calibration.thresholds, "fitted": calibration.fitted})
     tensors |= {"table": _pairs(calibration.table), "dials": _pairs(calibration.dials)}
     about = {"spec": str(spec), "name": name, "text": calibration.text}
     # One key: safetensors writes several in another order each time.
@@ -159,11 +132,7 @@ def copy(source: Path, target: Path, spec: MethodSpec) -> None:
 
 
 def read(folder: Path, spec: MethodSpec, name: str) -> StoredCalibration:
-    """Read a stored calibration.
-
-    Raises:
-        EnvironmentProblem: It is damaged.
-    """
+    """Read a stored calibration."""
     path = _path(folder, spec, name)
     try:
         with safe_open(path, "pt") as file:
@@ -176,27 +145,29 @@ def read(folder: Path, spec: MethodSpec, name: str) -> StoredCalibration:
             f"A stored calibration must be readable, got {type(error).__name__} in {path}: {error}. "
             f"{make_again(folder)}"
         ) from error
-    thresholds, fitted = (
-        {key.removeprefix(start): value for key, value in tensors.items() if key.startswith(start)}
-        for start in ("thresholds.", "fitted.")
-    )
+    thresholds, fitted = parts(tensors, "thresholds", "fitted")
     return StoredCalibration(text, thresholds, table, dials, fitted)
+
+
+def flat(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Tensors of several parts as one file holds them: `part.name`."""
+    return {f"{part}.{name}": value.contiguous() for part, own in parts.items() for name, value in own.items()}
+
+
+def parts(tensors: Mapping[str, Tensor], *names: str) -> list[dict[str, Tensor]]:
+    """What `flat` put together."""
+    starts = [f"{name}." for name in names]
+    return [{key.removeprefix(one): value for key, value in tensors.items() if key.startswith(one)} for one in starts]
 
 
 def _joined(before: StoredCalibration, after: StoredCalibration) -> StoredCalibration:
     """Both: what was measured last counts where both know the same share or travel."""
     thresholds = dict(after.thresholds)
     if before.thresholds and after.thresholds:
-        rows = {
-            float(share): row
-            for each in (before.thresholds, after.thresholds)
-            for share, row in zip(each["shares"].tolist(), each["values"], strict=True)
-        }
-        shares = sorted(rows)
-        thresholds = {
-            "shares": torch.tensor(shares, dtype=torch.float64),
-            "values": torch.stack([rows[share] for share in shares]),
-        }
+        pairs = [zip(one["shares"].tolist(), one["values"], strict=True) for one in (before.thresholds, thresholds)]
+        rows = dict(sorted((dict(pairs[0]) | dict(pairs[1])).items()))
+        shares = torch.tensor([*rows], dtype=torch.float64)
+        thresholds = {"shares": shares, "values": torch.stack([*rows.values()])}
     table, dials = {**before.table, **after.table}, {**before.dials, **after.dials}
     return StoredCalibration(after.text, thresholds, table, dials, after.fitted or before.fitted)
 

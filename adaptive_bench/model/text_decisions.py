@@ -1,28 +1,33 @@
-"""What a method decides on one text: which token executes which branch, and the scores it goes by.
+"""What a method decides while a model runs: listened to, read off one text token by token, or digested.
 
-`AdaptiveModel.decisions` gives it in Python, `adaptive-bench inspect` shows it.
+`AdaptiveModel.decisions` gives the decisions on a text in Python, `adaptive-bench inspect` shows them. Equal digests of
+two specs (`behaviour`) mean that a parameter changes nothing, which is a mistake in the spec or in the method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import Decision, Site, SiteView
+from adaptive_bench.method import Decision, Method, Site, SiteView, method_class
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.inference import inference
-from adaptive_bench.model.recording import recorded_decisions
-from adaptive_bench.model.tokens import without_appended_end
+from adaptive_bench.model.tokenization import without_appended_end
+from adaptive_bench.spec import MethodSpec
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from transformers import PreTrainedTokenizerBase
+
 
 BRANCHES = ("attention", "mlp")
 _BEFORE = 8  # tokens that a piece is decoded after: enough for a letter of several tokens
@@ -84,42 +89,12 @@ class TextDecisions:
 
 
 def check_readable(model: ForwardModel) -> None:
-    """Refuse a model whose decisions are no mask of a text.
-
-    Raises:
-        UsageError: Its tokens wait for later ones.
-    """
+    """Refuse a model whose decisions are no mask of a text."""
     if model.method.kv_policy == "defer":
         raise UsageError(
             f"Decisions are read as a mask of tokens and branches, got {model.spec}, whose KV policy 'defer' lets "
             f"tokens wait until a later one runs all layers: that is no mask. Name another method, or another policy."
         )
-
-
-def decide_on(
-    model: ForwardModel, prompt: Sequence[int], answer: Sequence[int]
-) -> list[tuple[Site, Decision, Tensor | None]]:
-    """What a method decides at each site, in execution order: (site, decision [1, S], scores [1, S] or `None`).
-
-    The text is read in one pass with the answer as such: a causal method decides as if it wrote it.
-
-    Args:
-        model: In `eval()` mode, its dial set.
-    """
-    scores: list[Tensor | None] = []
-
-    def listen(view: SiteView, decision: Decision) -> None:
-        scores.append(view.scores)
-
-    ids = torch.tensor([[*prompt, *answer]], device=model.backbone_model.device)
-    continuation = torch.arange(ids.shape[1], device=ids.device)[None] >= len(prompt)
-    model.method.listeners.append(listen)
-    try:
-        with inference(model), recorded_decisions(model.method) as decided:
-            model(ids, continuation_mask=continuation, logits_to_keep=1)
-    finally:
-        model.method.listeners.remove(listen)
-    return [(site, decision, score) for (site, decision), score in zip(decided, scores, strict=True)]
 
 
 def text_decisions(
@@ -133,22 +108,22 @@ def text_decisions(
     Args:
         model: In `eval()` mode.
         prompt, answer: Token ids; how they are cut matters to methods that treat the two differently.
-
-    Raises:
-        UsageError: The method's tokens wait for later ones (`defer`), there is no token, or the text is longer than the
-            context.
     """
     check_readable(model)
-    if not len(prompt) + len(answer):
-        raise UsageError("Decisions are made on tokens, got an empty text. Give one.")
-    if len(prompt) + len(answer) > (context := model.backbone.context_length):
+    token_ids, context = (*map(int, prompt), *map(int, answer)), model.backbone.context_length
+    if not 0 < len(token_ids) <= context:
         raise UsageError(
-            f"A text must fit into the context of {context} tokens, got {len(prompt) + len(answer)}. Shorten it."
+            f"A text has a token and must fit into the context of {context} tokens, got {len(token_ids)}. Give another."
         )
-    token_ids = (*map(int, prompt), *map(int, answer))
     keep = np.ones((len(token_ids), model.backbone.num_layers, 2), dtype=bool)
     scores = np.full(keep.shape, np.nan, dtype=np.float32)
-    for site, decision, score in decide_on(model, prompt, answer):
+    ids = torch.tensor([token_ids], device=model.backbone_model.device)
+    # In one pass with the answer as such: a causal method decides as if it wrote it.
+    continuation = torch.arange(len(token_ids), device=ids.device)[None] >= len(prompt)
+    with inference(model), listening(model.method, lambda *heard: heard) as heard:
+        model(ids, continuation_mask=continuation, logits_to_keep=1)
+    for view, decision in heard:
+        site, score = view.site, view.scores
         branches = [0, 1] if site.branch == "layer" else [BRANCHES.index(site.branch)]
         if decision.keep is not None:
             keep[:, site.layer, branches] = decision.keep[0].cpu().numpy()[:, None]
@@ -168,19 +143,7 @@ def text_decisions(
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, prompt: str, answer: str = "") -> tuple[list[int], list[int]]:
-    """Token ids of a prompt, with the tokenizer's own start token and no end token, and of an answer, with neither.
-
-    Raises:
-        UsageError: They are no texts, or the tokenizer is none.
-    """
-    if not callable(tokenizer):
-        raise UsageError(
-            f"A text is read with a loaded tokenizer, got {tokenizer!r}. Give that of "
-            f"find_backbone(...).load_tokenizer()."
-        )
-    if not (isinstance(prompt, str) and isinstance(answer, str)):
-        wrong = answer if isinstance(prompt, str) else prompt
-        raise UsageError(f"Decisions are made on one text, got {type(wrong).__name__}. Give a str, each text in turn.")
+    """Token ids of a prompt, with the tokenizer's own start token and no end token, and of an answer, with neither."""
     first = without_appended_end(tokenizer, list(map(int, tokenizer(prompt).input_ids)))
     rest = tokenizer(answer, add_special_tokens=False).input_ids if answer else []
     return first, list(map(int, rest))
@@ -203,7 +166,97 @@ def pieces_of(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> t
 def visible(piece: str) -> str:
     """A token's text with what cannot be seen made visible: spaces at its ends, ends of lines, nothing at all."""
     text = piece.replace("\n", "↵").replace("\t", "⇥")
-    inner = text.strip(" ")
-    if not inner:
-        return "␣" * len(text) or "∅"
-    return text.removeprefix(" ")
+    return text.removeprefix(" ") if text.strip(" ") else "␣" * len(text) or "∅"
+
+
+@contextmanager
+def listening(method: Method, hear: Callable[[SiteView, Decision], Any]) -> Iterator[list[Any]]:
+    """The list fills with what is heard of the method's view and decision at every site, in execution order."""
+    heard: list[Any] = []
+
+    def listen(view: SiteView, decision: Decision) -> None:
+        heard.append(hear(view, decision))
+
+    method.listeners.append(listen)
+    try:
+        yield heard
+    finally:
+        method.listeners.remove(listen)
+
+
+def recorded_decisions(method: Method) -> AbstractContextManager[list[tuple[Site, Decision]]]:
+    """The list fills with every (site, decision) of the calls inside the block. Padding is never kept."""
+
+    def recorded(view: SiteView, decision: Decision) -> tuple[Site, Decision]:
+        keep = view.call.valid if decision.keep is None else decision.keep & view.call.valid
+        return view.site, replace(decision, keep=keep)
+
+    return listening(method, recorded)
+
+
+def inference(model: ForwardModel) -> torch.inference_mode | torch.no_grad:
+    """The context to read texts in: torch's inference mode, or for a plugin's method the absence of gradients alone.
+
+    Tensors that are made in inference mode do not count how often they are written into, and so nobody would notice a
+    method that writes into what it is shown.
+    """
+    name = model.spec.name
+    is_ours = name in registry.names("methods") and not registry.is_foreign("methods", name)
+    return torch.inference_mode() if is_ours else torch.no_grad()
+
+
+@torch.no_grad()
+def behaviour(model: ForwardModel, text: Mapping[str, Tensor], dials: Iterable[float]) -> str:
+    """Digest of every decision and every logit at some dials, bit for bit. The model's dial comes back as it was."""
+    digest, before = hashlib.sha256(), model.dial
+    for dial in dials:
+        model.dial = dial
+        with recorded_decisions(model.method) as decisions:
+            logits = model(**text).logits[text["attention_mask"].bool()]
+        for site, decision in decisions:
+            digest.update(f"{site}".encode())
+            for part in (decision.keep, decision.scale, decision.input_scale):
+                digest.update(_bytes(part))
+        digest.update(_bytes(logits))
+    model.dial = before
+    return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor | None) -> bytes:
+    return b"none" if tensor is None else tensor.detach().double().cpu().numpy().tobytes()
+
+
+def duplicate_warnings(behaviours: Mapping[MethodSpec, str]) -> list[str]:
+    """One sentence per group of specs that do the same and do not say the same.
+
+    Two semantics that agree, and a parameter set to what its default `None` stands for, say the same; rules that may
+    pick the same layers are no mistake.
+    """
+    groups: defaultdict[str, list[MethodSpec]] = defaultdict(list)
+    for spec, digest in behaviours.items():
+        groups[digest].append(spec)
+    warnings = []
+    for group in groups.values():
+        distinct: list[MethodSpec] = []
+        for spec in group:
+            if not any(says_the_same(spec, other) for other in distinct):
+                distinct.append(spec)
+        if len(distinct) > 1:
+            names = ", ".join(map(str, distinct[:-1])) + f" and {distinct[-1]}"
+            warnings.append(
+                f"{names} made the same decisions and gave the same logits on the same text, so what tells them apart "
+                "changes nothing. Check that the method reads that parameter, and leave one of them out."
+            )
+    return warnings
+
+
+def says_the_same(one: MethodSpec, other: MethodSpec) -> bool:
+    """Whether two specs differ only in semantics, in parameters whose default, `None`, leaves the choice open, and in
+    those whose values may agree (`MethodConfig.may_agree`).
+    """
+    config = method_class(one).Config
+    mine, theirs = ({key: value for key, value in spec.params if key not in config.may_agree} for spec in (one, other))
+    if one.name != other.name or any(mine[key] != theirs[key] for key in mine.keys() & theirs.keys()):
+        return False
+    fields = config.model_fields
+    return all(fields[key].default is None for key in mine.keys() ^ theirs.keys())

@@ -25,12 +25,7 @@ class AdaptiveCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
-        """Refuse what would train something else than it says.
-
-        Raises:
-            UsageError: The model is no adaptive model, several processes or GPUs are used, or the trainer smooths
-                labels, for which it computes the loss itself; peft froze the method, or would resume without it.
-        """
+        """Refuse what would train something else than it says."""
         model = _adaptive(given["model"])
         if getattr(args, "packing", False) or getattr(args, "padding_free", False):  # of TRL
             raise UsageError(
@@ -72,11 +67,7 @@ class AdaptiveCallback(TrainerCallback):
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
-        """Refuse a step whose loss is not the model's own.
-
-        Raises:
-            UsageError: The trainer computed the loss without the model.
-        """
+        """Refuse a step whose loss is not the model's own."""
         if not _adaptive(given["model"]).raw_loss_terms:
             raise UsageError(
                 "The loss of an adaptive model is computed by the model, with the method's own losses, but the model "

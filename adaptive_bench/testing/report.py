@@ -16,8 +16,8 @@ from tabulate import tabulate
 from adaptive_bench import registry
 from adaptive_bench.errors import PluginFault
 from adaptive_bench.method import config_of
-from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
-from adaptive_bench.model.device import find_device
+from adaptive_bench.model.hardware import find_device
+from adaptive_bench.model.text_decisions import duplicate_warnings
 from adaptive_bench.probed import Matrix
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec, parse_specs
@@ -38,7 +38,7 @@ class Report:
     """Results of all checks on all specs and families.
 
     Attributes:
-        warnings: Specs that do the same (see `behavioural_duplicates`).
+        warnings: Specs that do the same (see `duplicate_warnings`).
     """
 
     results: tuple[Result, ...]

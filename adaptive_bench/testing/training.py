@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.behavioural_duplicates import behaviour
+from adaptive_bench.model.text_decisions import behaviour
 from adaptive_bench.testing.backbones import random_text
 from adaptive_bench.testing.subject import SHARES, Subject, calibrate
 from adaptive_bench.training.encoding import IGNORED_LABEL

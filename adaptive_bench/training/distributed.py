@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Rows:
-    """Rows of all processes, see `method.spread.Spread`."""
+    """Rows of all processes, see `method.decisions.Spread`."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes

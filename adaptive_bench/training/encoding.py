@@ -19,8 +19,7 @@ from torch import Tensor
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import document_key
-from adaptive_bench.model.chat import as_turns
-from adaptive_bench.model.tokens import without_appended_end
+from adaptive_bench.model.tokenization import as_turns, without_appended_end
 from adaptive_bench.progress import Reporter
 from adaptive_bench.task import Example
 

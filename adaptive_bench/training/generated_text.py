@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from adaptive_bench.model.generation import generate_queue
-from adaptive_bench.model.tokens import end_tokens, logits_processors
+from adaptive_bench.model.tokenization import end_tokens, logits_processors
 from adaptive_bench.training.encoding import EncodedExample
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from adaptive_bench.engine.ledger import BUCKETS, Work
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.method import Decision
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.efficiency import time_model
 from adaptive_bench.model.generation import generate_queue
-from adaptive_bench.model.shuffled import collect_decisions, standing_between
-from adaptive_bench.model.timing import time_model
+from adaptive_bench.model.interventions import collect_decisions, standing_between
 from adaptive_bench.processes import Processes
 from adaptive_bench.testing.variants import method_specs
 from adaptive_bench.training.distributed import DistributedTraining

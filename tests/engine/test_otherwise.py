@@ -7,11 +7,11 @@ import torch
 from pretended_accelerator import DEVICE, pretended
 from torch.utils.flop_counter import FlopCounterMode
 
-from adaptive_bench.engine.call import EngineCall
+from adaptive_bench.engine.engine_call import EngineCall
 from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.method import Decision
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.model.shuffled import collect_decisions, standing_between
+from adaptive_bench.model.interventions import collect_decisions, standing_between
 
 LAYERS, LENGTH, WIDTH = 4, 12, 32
 

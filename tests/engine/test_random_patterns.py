@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_tape import Tape
 
-from adaptive_bench.engine.call import EngineCall
+from adaptive_bench.engine.engine_call import EngineCall
 from adaptive_bench.model.static_decode import StaticSteps
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "granite", "olmo2", "phi3", "smollm3")

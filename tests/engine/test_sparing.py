@@ -11,7 +11,7 @@ from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import MethodSpec, every_branch, method_class
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.shuffled import collect_decisions, standing_between
+from adaptive_bench.model.interventions import collect_decisions, standing_between
 
 SPARED = frozenset({Site(0, "mlp"), Site(2, "attention")})
 SPECS = (
@@ -226,13 +226,6 @@ def test_targets_of_any_set_add_up(spared, spec, keep_first, make_backbone):
     method.target = 0.1
     assert method.target * len(method.skippable_sites) == pytest.approx(0.1 * 8)
     assert method.target_of_all == 0.1
-
-
-@pytest.mark.parametrize("spec", ["gateskip", "mod", "d_llm", "random_skip[trained=true]", "skipgpt"])
-def test_without_spared_sites_nothing_changes(spec, shared_model, make_backbone):
-    method = AdaptiveModel.build(make_backbone("llama"), spec, spared=(), keep_first=False).method
-    method.target = 0.37
-    assert method.target == 0.37 and method.max_saving == method.max_saved_tokens
 
 
 @pytest.mark.parametrize("spec", ["gateskip", "skiplayer", "d_llm[start_layer=0]", "position_skip"])

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from adaptive_bench import registry
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.recording import recorded_decisions
-from adaptive_bench.model.shuffled import collect_decisions, standing_between
+from adaptive_bench.model.interventions import collect_decisions, standing_between
+from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import Text, random_text
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, SHARES, Subject, calibrate, spread

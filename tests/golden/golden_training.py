@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.overhead import measure_overhead
+from adaptive_bench.model.efficiency import measure_overhead
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
 from adaptive_bench.runs.planning.backbones import find_backbone

@@ -22,7 +22,7 @@ import torch
 from golden_models import SHUFFLED, WITHOUT_A_KIND, families
 
 from adaptive_bench import registry
-from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.source import FLOORS, TABLES, code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import random_text

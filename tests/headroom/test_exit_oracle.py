@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.exit_oracle import layer_predictions, online_exits, stable_exits
 from adaptive_bench.model.generation import generate_queue
-from adaptive_bench.model.prescribed import prescribed_model, static_model
+from adaptive_bench.model.interventions import prescribed_model, static_model
 
 POLICIES = ("recompute", "copy_below", "evict")
 LENGTH = 8

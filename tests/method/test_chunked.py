@@ -5,7 +5,6 @@ import torch
 from torch.nn import functional
 
 from adaptive_bench.method import call as call_module
-from adaptive_bench.method import chunked
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.training.cost import FlopCount
 
@@ -29,7 +28,7 @@ def test_it_is_what_whole_tables_give(spec, family, make_backbone, random_text, 
     labels = ids.masked_fill(torch.arange(12) < 5, -100)
     plain, gradients, count = step(model, ids, labels)
     monkeypatch.setattr(call_module, "LARGE", 0)
-    monkeypatch.setattr(chunked, "_AT_ONCE", 3 * model.backbone.vocab_size)
+    monkeypatch.setattr(call_module, "_AT_ONCE", 3 * model.backbone.vocab_size)
     loss, found, counted = step(model, ids, labels)
     assert loss == pytest.approx(plain, rel=1e-6)
     assert counted.macs == count.macs
@@ -42,7 +41,7 @@ def test_states_and_weights_get_what_the_formula_gives(make_backbone):
     backbone = AdaptiveModel.build(make_backbone("llama"), "dense").backbone
     states = [torch.randn(7, backbone.hidden_size, requires_grad=True) for _ in range(2)]
     targets = torch.arange(7)
-    loss = chunked.chunked_cross_entropies(backbone, states, [0.25, 0.75], targets)
+    loss = call_module.chunked_cross_entropies(backbone, states, [0.25, 0.75], targets)
     found = torch.autograd.grad(2 * loss, [*states, backbone.model.lm_head.weight])
     plain = sum(
         weight * functional.cross_entropy(backbone.model.lm_head(backbone.decoder.norm(state)), targets)
@@ -53,4 +52,4 @@ def test_states_and_weights_get_what_the_formula_gives(make_backbone):
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
     with torch.no_grad():
-        assert not chunked.chunked_cross_entropies(backbone, states, [0.25, 0.75], targets).requires_grad
+        assert not call_module.chunked_cross_entropies(backbone, states, [0.25, 0.75], targets).requires_grad

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from adaptive_bench.method.confidence import leaving_tokens
+from adaptive_bench.method.early_exit import leaving_tokens
 
 
 @pytest.mark.parametrize("fixed_shapes", [False, True])

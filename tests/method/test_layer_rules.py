@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_bench.method import Streams, layers_to_leave_out, site_scales
-from adaptive_bench.method.layer_rules import angular_distances, block_influence, by_angle, by_loss, by_search
+from adaptive_bench.method.fitted import angular_distances, block_influence, by_angle, by_loss, by_search
 
 START = torch.tensor([[1.0, 0.0]])
 

@@ -3,7 +3,7 @@
 import pytest
 
 from adaptive_bench.method import annealed
-from adaptive_bench.method.schedule import REACHED_AT
+from adaptive_bench.method.dial import REACHED_AT
 
 
 def test_a_target_is_reached_before_the_end_and_held():

@@ -59,6 +59,24 @@ def _truncated(backbone, layers: int):
     return short
 
 
+@pytest.fixture
+def ids(random_text: Callable[..., Tensor]) -> Tensor:
+    """[4, 12] tokens."""
+    return random_text(4, 12)
+
+
+@pytest.fixture
+def answer(ids: Tensor) -> Tensor:
+    """Continuation mask of `ids`: everything after a prompt of six tokens."""
+    return (torch.arange(ids.shape[1]) >= 6).expand_as(ids)
+
+
+@pytest.fixture
+def writing(ids: Tensor) -> Tensor:
+    """Tokens that a token of the answer is read off: the prompt's last one too."""
+    return (torch.arange(ids.shape[1]) >= 5).expand_as(ids)
+
+
 @pytest.fixture(scope="session")
 def watch() -> Callable[[AdaptiveModel], Any]:
     """`with watch(model) as watched`: records what the method sees and decides; see `Watched`."""

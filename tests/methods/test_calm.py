@@ -1,4 +1,7 @@
-"""CALM against its formulas: confidence, decay, state propagation, loss weights, cost of probing."""
+"""CALM against its formulas: confidence, decay, state propagation, loss weights, cost of probing.
+
+What comes out of an exit: test_early_exits.py.
+"""
 
 import math
 
@@ -8,28 +11,9 @@ from torch.nn import functional
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.errors import UsageError
-from adaptive_bench.method import MethodSpec, starting_spec, training_spec
 from adaptive_bench.methods.calm import NEVER, balanced_cross_entropy, converged, decayed, layer_weights
 
-LAYERS, LENGTH, PROMPT = 4, 14, 6
-
-
-@pytest.fixture
-def ids(random_text):
-    return random_text(4, LENGTH)
-
-
-@pytest.fixture
-def answer(ids):
-    """Continuation mask: everything after the prompt."""
-    return (torch.arange(LENGTH) >= PROMPT).expand_as(ids)
-
-
-@pytest.fixture
-def writing(ids):
-    """Tokens that a token of the answer is read off: the prompt's last one too."""
-    return (torch.arange(LENGTH) >= PROMPT - 1).expand_as(ids)
+LAYERS, LENGTH, PROMPT = 4, 12, 6
 
 
 @torch.no_grad()
@@ -39,33 +23,6 @@ def _middle_dial(model, ids, answer):
     states = model.backbone_model(ids, output_hidden_states=True).hidden_states[1:-1]
     top = [model.backbone.head(model.backbone.final_norm(s[answer])).softmax(-1).topk(2).values for s in states]
     model.dial = float((torch.cat(top)[:, 0] - torch.cat(top)[:, 1]).median())
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("min_exit", [1, 2])
-def test_at_the_minimum_every_token_that_writes_exits_at_the_first_exit(
-    shared_model, ids, answer, writing, watch, depth, truncated, min_exit
-):
-    """T-CA2: a threshold at the minimum makes answers those of the truncated model; all of the prompt but its last
-    position, which writes the first answer token, stays at full depth.
-    """
-    model = shared_model(f"calm[min_exit={min_exit}]")
-    model.dial = 0.0
-    with watch(model) as watched:
-        logits = model(ids, continuation_mask=answer).logits
-    assert torch.equal(depth(watched), torch.where(writing, min_exit, LAYERS))
-    short = truncated(model.backbone_model, min_exit)(ids).logits
-    torch.testing.assert_close(logits[writing], short[writing], atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(logits[~writing], model.backbone_model(ids).logits[~writing], atol=1e-4, rtol=1e-4)
-
-
-@torch.no_grad()
-def test_prompt_tokens_exit_when_asked_to(shared_model, ids, answer, watch, depth):
-    model = shared_model("calm[exit_prompt=true]")
-    model.dial = 0.0
-    with watch(model) as watched:
-        model(ids, continuation_mask=answer)
-    assert bool((depth(watched) == 1).all())
 
 
 @torch.no_grad()
@@ -139,18 +96,6 @@ def test_decay_values():
 
 
 @torch.no_grad()
-def test_decay_counts_generated_tokens_alike_with_and_without_a_cache(shared_model, ids, answer):
-    """T-CA6: token t of the answer meets the threshold of place t / N, in one call as in many."""
-    model = shared_model("calm[decay=paper,decay_steps=6]")
-    _middle_dial(model, ids, answer)
-    whole = model(ids, continuation_mask=answer).logits
-    output = model(ids[:, :PROMPT], use_cache=True)
-    for at in range(PROMPT, LENGTH):
-        output = model(ids[:, at : at + 1], use_cache=True, past_key_values=output.past_key_values)
-        torch.testing.assert_close(output.logits[:, 0], whole[:, at], atol=1e-4, rtol=1e-4)
-
-
-@torch.no_grad()
 def test_decay_starts_at_the_token_the_prompt_writes(shared_model, ids, answer, watch):
     """T-CA6: the prompt's last token writes number t = 0."""
     model = shared_model("calm[decay=paper,decay_steps=6]")
@@ -160,18 +105,6 @@ def test_decay_starts_at_the_token_the_prompt_writes(shared_model, ids, answer, 
     steps = torch.arange(LENGTH) - (PROMPT - 1)
     expected = decayed(0.9, steps.clamp(min=0) / 6, 4.0, "paper").expand_as(ids)
     torch.testing.assert_close(model.method.threshold(watched.calls[Site(1, "layer")][0]), expected, atol=1e-6, rtol=0)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("interval", [1, 2])
-def test_the_cosine_never_triggers_at_the_first_exit(shared_model, ids, answer, writing, watch, depth, interval):
-    """T-CA7: there is nothing to compare with at the first exit, so the second one is the earliest."""
-    model = shared_model(f"calm[confidence=state,exit_interval={interval}]")
-    model.dial = -1.0
-    with watch(model) as watched:
-        model(ids, continuation_mask=answer)
-    assert torch.equal(depth(watched), torch.where(writing, 1 + interval, LAYERS))
-    assert model.method.max_saved_tokens == pytest.approx(1 - (1 + interval) / LAYERS)
 
 
 @torch.no_grad()
@@ -189,44 +122,20 @@ def test_every_probe_is_charged_and_the_last_one_is_the_output(shared_model, ids
     assert macs["core.head"] == ids.numel() * head
 
 
-@pytest.mark.parametrize("params", ["min_exit=4", "min_exit=3,confidence=state", "exit_interval=9,confidence=state"])
-def test_settings_without_an_exit_are_refused(make_model, params):
-    with pytest.raises(UsageError, match="Lower min_exit"):
-        make_model(f"calm[{params}]")
-
-
-MEASURES = ("softmax", "state", "classifier", "convergence")
-
-
 @torch.no_grad()
-@pytest.mark.parametrize("confidence", MEASURES)
+@pytest.mark.parametrize("confidence", ["softmax", "state", "classifier", "convergence"])
 def test_a_probe_costs_what_its_measure_takes(make_model, ids, answer, writing, confidence):
     """Section 3.3: a run of the head, the products and norms of a cosine, or one linear map to a logit; TIDE's router
-    is a map to 128 values and one to a logit.
+    is a map to 128 values and one to a logit. Each request behind a row pays.
     """
     model = make_model(f"calm[confidence={confidence}]").eval()
     hidden, vocabulary = model.backbone.hidden_size, model.backbone.vocab_size
     router = 128 * hidden + 128
     price = {"softmax": hidden * vocabulary, "state": 3 * hidden, "classifier": hidden, "convergence": router}
     model.dial = NEVER
-    model(ids, continuation_mask=answer)
-    probes = int(writing.sum()) * (LAYERS - model.method.first_exit)
+    model(ids, continuation_mask=answer, requests=[3, 1, 1, 2])
+    probes = 7 * int(writing[0].sum()) * (LAYERS - model.method.first_exit)
     assert model.compute_report()["macs"]["overhead.decision"] == probes * price[confidence]
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("confidence", MEASURES)
-def test_the_curve_does_not_jump_where_exits_begin(make_model, ids, answer, confidence):
-    """Nobody exits at NEVER, and hardly anybody at 1: as many are probed, so that the net savings are equal."""
-    model = make_model(f"calm[confidence={confidence}]").eval()
-    for parameter in model.method.parameters():
-        parameter.zero_()  # large states saturate a random classifier: then many are as sure as can be
-    net = []
-    for model.dial in (NEVER, 1.0):
-        model.reset_ledger()
-        model(ids, continuation_mask=answer)
-        net.append(model.compute_report()["saved"]["net"])
-    assert net[0] == net[1] < 0
 
 
 @torch.no_grad()
@@ -239,17 +148,6 @@ def test_nobody_exits_above_one_however_late_in_the_answer(shared_model, ids, an
     assert bool((depth(watched) == LAYERS).all())
 
 
-@torch.no_grad()
-def test_requests_behind_a_row_are_each_charged_for_its_classifier(make_model, ids, answer):
-    model = make_model("calm[confidence=classifier]").eval()
-    booked = []
-    for requests in ([1, 1, 1, 1], [3, 1, 1, 2]):
-        model.reset_ledger()
-        model(ids, continuation_mask=answer, requests=requests)
-        booked.append(model.compute_report()["counts"]["prefill"]["runs"]["method.classifier"])
-    assert booked[1] == booked[0] / 4 * 7
-
-
 def test_balanced_cross_entropy_by_hand():
     """Released code: each label weighs the other one's share; at logit 0 every token costs ln 2."""
     agrees = torch.tensor([1.0, 1.0, 1.0, 0.0])
@@ -259,7 +157,7 @@ def test_balanced_cross_entropy_by_hand():
 
 
 def test_the_classifier_learns_when_a_layer_agrees_with_the_last(make_model, make_backbone, ids):
-    """Section 3.3: a second stage with the model frozen, labels from its own predictions, mean over layers below."""
+    """Section 3.3: a second stage labels from its own predictions, mean over layers below."""
     backbone = make_backbone("llama")
     model = make_model("calm[confidence=classifier]", backbone=backbone).train()
     with torch.no_grad():
@@ -272,17 +170,6 @@ def test_the_classifier_learns_when_a_layer_agrees_with_the_last(make_model, mak
         ]
     loss = model(ids, labels=ids).loss
     assert float(loss.detach()) == pytest.approx(float(torch.stack(parts).mean()), rel=1e-5)
-    loss.backward()
-    assert model.method.classifier.weight.grad is not None
-    assert all(parameter.grad is None for parameter in backbone.parameters())
-
-
-def test_the_classifier_is_trained_on_top_of_calm():
-    spec = MethodSpec.parse("calm[confidence=classifier,min_exit=2]")
-    assert training_spec(spec) == MethodSpec.parse("calm[confidence=classifier]")
-    assert starting_spec(training_spec(spec)) == MethodSpec("calm")
-    assert training_spec(MethodSpec.parse("calm[confidence=state]")) == MethodSpec("calm")
-    assert starting_spec(MethodSpec("calm")) is None
 
 
 def test_a_state_has_converged_where_it_points_as_the_last_one_does():
@@ -293,8 +180,8 @@ def test_a_state_has_converged_where_it_points_as_the_last_one_does():
 
 
 def test_routers_learn_which_states_have_converged(make_model, make_backbone, ids):
-    """TIDE's labels and plain cross entropy, of each layer's own router on states after the final norm; only they
-    learn. Both states of a label are residual streams: the library's last one comes after the final norm.
+    """TIDE's labels and plain cross entropy, of each layer's own router on states after the final norm. Both states of
+    a label are residual streams: the library's last one comes after the final norm.
     """
     backbone = make_backbone("llama")
     model = make_model("calm[confidence=convergence,converged_at=0.5]", backbone=backbone).train()
@@ -312,12 +199,3 @@ def test_routers_learn_which_states_have_converged(make_model, make_backbone, id
     assert any(0 < share < 1 for share in shares), shares
     loss = model(ids, labels=ids).loss
     assert float(loss.detach()) == pytest.approx(float(torch.stack(parts).mean()), rel=1e-5)
-    loss.backward()
-    assert all(parameter.grad.any() for parameter in model.method.parameters())
-    assert all(parameter.grad is None for parameter in backbone.parameters())
-
-
-def test_the_routers_are_trained_on_top_of_calm():
-    spec = MethodSpec.parse("calm[confidence=convergence,converged_at=0.9,exit_interval=4]")
-    assert training_spec(spec) == MethodSpec.parse("calm[confidence=convergence,converged_at=0.9]")
-    assert starting_spec(training_spec(spec)) == MethodSpec("calm")

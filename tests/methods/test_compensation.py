@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from adaptive_bench.method import MethodSpec, training_spec
 from adaptive_bench.model import AdaptiveModel
 
 SKIPPERS = ("static_depth", "random_skip", "gateskip")
@@ -141,18 +140,3 @@ def test_scaling_costs_a_multiplication_for_each_number_of_a_token_that_skips(
     if executor == "masked":
         sites = sum(decisions[0].otherwise is not None for decisions in watched.decisions.values())
         assert sites and report["macs"]["waste.dense"] >= (sites * ids.numel() - skipped) * hidden
-
-
-@pytest.mark.parametrize(
-    ("spec", "trained"),
-    [
-        ("static_depth[compensate=scale]", "dense"),
-        ("static_depth[compensate=scale,trained=true]", "static_depth[trained=true]"),
-        ("random_skip[compensate=scale]", "dense"),
-        ("random_skip[compensate=scale,kv=evict,trained=true]", "random_skip[trained=true]"),
-        ("gateskip[compensate=scale,kv=evict]", "gateskip"),
-        ("gateskip[compensate=scale]@paper", "gateskip@paper"),
-    ],
-)
-def test_it_shares_the_training_of_plain_skipping(spec, trained):
-    assert training_spec(MethodSpec.parse(spec)) == MethodSpec.parse(trained)

@@ -5,16 +5,10 @@ import torch
 from torch.nn import functional
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.errors import UsageError
 from adaptive_bench.methods.d_llm import EXECUTE, SKIP, Router, rate_distance, rate_ramp
 from adaptive_bench.model import AdaptiveModel
 
 LAYERS, LENGTH, ROUTED = 4, 12, (2, 3)
-
-
-@pytest.fixture
-def ids(random_text):
-    return random_text(4, LENGTH)
 
 
 @pytest.fixture
@@ -69,35 +63,6 @@ def test_first_tokens_run_every_layer(model, ids, watch, executor):
             chosen = logits[..., EXECUTE] + model.dial >= logits[..., SKIP]
             assert torch.equal(keep[:, 5:], chosen[:, 5:])
     assert 0 < float(keep[:, 5:].float().mean()) < 1
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("executor", ["masked", "packed"])
-def test_an_evicted_token_is_invisible(model, ids, watch, executor):
-    """T-DL6: another state of a token that skips a layer changes no later token there."""
-    model.executor = executor
-    found = []
-    for noise in (0.0, 1.0):
-        layer = ROUTED[-1]
-        decide = model.method.decide
-        keep = torch.ones_like(ids, dtype=torch.bool)
-        keep[:, 5] = False
-
-        def forced(view, noise=noise, decide=decide, keep=keep, layer=layer):
-            decision = decide(view)
-            if view.site.layer != layer:
-                return decision
-            view.hidden.data[:, 5] += noise  # unnoticed: no method may do so
-            return type(decision)(keep=keep)
-
-        model.method.decide = forced
-        try:
-            found.append(model(ids).logits)
-        finally:
-            del model.method.decide
-    later = torch.arange(LENGTH) != 5
-    torch.testing.assert_close(found[0][:, later], found[1][:, later], atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(found[0][:, 5], found[1][:, 5], atol=1e-2)
 
 
 def test_training_hides_keys_and_learns_from_who_skips(trainee, training_batch, watch):
@@ -196,9 +161,3 @@ def test_routers_are_run_and_counted_at_every_dial(make_model, random_text):
         assert report["saved"]["tokens"] == 0.0
         counted.append((report["macs"]["overhead.decision"], report["saved"]["net"]))
     assert counted[0] == counted[1] and counted[0][0] == ids.numel() * len(ROUTED) * (32 * 8 + 8 * 2)
-
-
-def test_every_layer_before_the_start_is_dense(make_model):
-    assert [*make_model("d_llm[start_layer=0]").method.routers] == ["0", "1", "2", "3"]
-    with pytest.raises(UsageError, match="got start_layer=4 with 4 layers"):
-        make_model("d_llm[start_layer=4]")

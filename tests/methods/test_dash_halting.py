@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.errors import UsageError
 
 LAYERS, LENGTH, PROMPT, START = 4, 14, 10, 1
 ABOVE = [Site(layer, branch) for layer in (2, 3) for branch in ("attention", "mlp")]
@@ -127,8 +126,3 @@ def test_a_text_without_a_prompt_halts_nobody(make_model, text):
     model.reset_ledger()
     assert torch.equal(model(ids, continuation_mask=torch.ones_like(follows)).logits, model.backbone_model(ids).logits)
     assert model.compute_report()["saved"]["tokens"] == 0.0
-
-
-def test_a_start_without_layers_above_is_refused(make_model):
-    with pytest.raises(UsageError, match=r"got start=0.8, which is layer 3 of 4"):
-        make_model("dash_halting[start=0.8]")

@@ -1,32 +1,16 @@
-"""FREE against its formulas: losses, matching of layers, waiting tokens, the adaptive threshold."""
+"""FREE against its formulas: losses, matching of layers, waiting tokens, the adaptive threshold.
+
+What comes out of the exit: test_early_exits.py.
+"""
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
-from adaptive_bench.errors import UsageError
 from adaptive_bench.methods.free import NEVER, align, beta_mixture_threshold, dynamic_distillation
 
-LAYERS, SHALLOW, LENGTH, PROMPT = 4, 2, 14, 6
-SPECS = ("free", "free@paper", "free[confidence=state]")
-
-
-@pytest.fixture
-def ids(random_text):
-    return random_text(3, LENGTH)
-
-
-@pytest.fixture
-def answer(ids):
-    """Continuation mask: everything after the prompt."""
-    return (torch.arange(LENGTH) >= PROMPT).expand_as(ids)
-
-
-@pytest.fixture
-def writing(ids):
-    """Tokens that a token of the answer is read off: the prompt's last one too."""
-    return (torch.arange(LENGTH) >= PROMPT - 1).expand_as(ids)
+LAYERS, SHALLOW, LENGTH, PROMPT = 4, 2, 12, 6
 
 
 def _entropy(backbone, ids):
@@ -122,7 +106,7 @@ def _decode(model, ids, dials):
 def test_a_flush_gives_exact_deep_keys_and_values(shared_model, ids):
     """T-FR5: tokens that waited get the deep K,V of a full-depth run; those that still wait have none."""
     model = shared_model("free@paper")
-    dials = [-1.0, -1.0, NEVER, NEVER, -1.0, NEVER, -1.0]
+    dials = [-1.0, -1.0, NEVER, -1.0, NEVER, -1.0]
     logits, cache = _decode(model, ids, dials)
     tokens = ids[:, : PROMPT + len(dials)]
     full = model.backbone_model(tokens, use_cache=True)
@@ -136,18 +120,6 @@ def test_a_flush_gives_exact_deep_keys_and_values(shared_model, ids):
                 torch.testing.assert_close(stored[row][:, slots], dense[row][:, positions[slots]], atol=1e-4, rtol=1e-4)
     stayed = torch.tensor([dial > 1 for dial in dials])
     torch.testing.assert_close(logits[:, stayed], full.logits[:, PROMPT:][:, stayed], atol=1e-4, rtol=1e-4)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("spec", SPECS)
-def test_at_minus_one_the_shallow_model_answers(shared_model, ids, answer, writing, truncated, spec):
-    """T-FR6: with a threshold of -1 every answer token is the L_S-layer model's, the first one included."""
-    model = shared_model(spec)
-    model.dial = -1.0
-    logits = model(ids, continuation_mask=answer).logits
-    short = truncated(model.backbone_model, SHALLOW)(ids).logits
-    torch.testing.assert_close(logits[writing], short[writing], atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(logits[~writing], model.backbone_model(ids).logits[~writing], atol=1e-4, rtol=1e-4)
 
 
 @torch.no_grad()
@@ -171,19 +143,6 @@ def test_waiting_tokens_are_charged_when_they_go_deep(shared_model, ids):
     mlp = model.backbone.costs.mlp[SHALLOW]
     assert macs[:, 3].tolist() == [4 * rows * mlp] * (LAYERS - SHALLOW)
     assert model.compute_report()["saved"]["tokens"] == 0.0
-
-
-@torch.no_grad()
-def test_the_probe_of_a_staying_token_is_charged(shared_model, ids, answer, writing):
-    """T-FR7: a token that exits has one head, one that stays has two."""
-    model = shared_model("free")
-    for dial, probes in ((-1.0, 0), (1.0, int(writing.sum()))):
-        model.dial = dial
-        model.reset_ledger()
-        model(ids, continuation_mask=answer)
-        macs = model.compute_report()["macs"]
-        assert macs["overhead.decision"] == probes * model.backbone.head_macs
-        assert macs["core.head"] == ids.numel() * model.backbone.head_macs
 
 
 def test_adaptive_threshold():
@@ -223,25 +182,6 @@ def test_state_confidence_is_a_cosine_of_neighbours(shared_model, ids, answer, w
     assert torch.equal(deepest, ~(writing & (cosine > model.dial)))
 
 
-@pytest.mark.parametrize("shallow", [1, 4])
-def test_the_exit_lies_inside_the_model(make_model, shallow):
-    with pytest.raises(UsageError, match="shallow_layers"):
-        make_model(f"free[shallow_layers={shallow}]")
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("spec", SPECS)
-def test_the_exit_is_probed_where_nobody_leaves_too(shared_model, ids, answer, spec):
-    """The curve does not jump between the threshold 1 and the end of the dial."""
-    model = shared_model(spec)
-    net = []
-    for model.dial in (NEVER, 1.0):
-        model.reset_ledger()
-        model(ids, continuation_mask=answer)
-        net.append(model.compute_report()["saved"]["net"])
-    assert net[0] == net[1] < 0
-
-
 @torch.no_grad()
 def test_the_adaptive_threshold_is_fitted_where_the_answer_is_written(make_model, truncated, ids, answer):
     """T-FR8: of tokens whose next one is in the answer, the shallow model's confidence, and whether the deep one says
@@ -259,10 +199,3 @@ def test_the_adaptive_threshold_is_fitted_where_the_answer_is_written(make_model
     for text in (batch, padded):
         assert model.method.adaptive_threshold(model.backbone, [text]) == pytest.approx(expected)
     model.dial = expected  # it is a value of the dial
-
-
-@pytest.mark.parametrize(("spec", "batches"), [("free", []), ("free[confidence=state]", [])])
-def test_the_adaptive_threshold_needs_probabilities_of_some_tokens(make_model, spec, batches):
-    model = make_model(spec)
-    with pytest.raises(UsageError, match="adaptive threshold"):
-        model.method.adaptive_threshold(model.backbone, batches)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from adaptive_bench.errors import UsageError
+from adaptive_bench.backbone import Site
 from adaptive_bench.model import AdaptiveModel
 
 
@@ -45,22 +45,15 @@ def test_initial_gates(shared_backbone, random_text):
 
 @pytest.mark.parametrize("family", ["llama", "gemma2"])
 @torch.no_grad()
-def test_a_scalar_gate_scales_the_residual_update(family, make_model, random_text):
+def test_a_scalar_gate_scales_the_residual_update(family, make_model, random_text, watch):
     """G13, G22: a gate of one half halves what a branch adds, behind Gemma's post-norm as well."""
     model, ids = make_model("gateskip[shape=scalar]", family), random_text(1, 6)
-    decide, before_mlp = model.method.decide, []
-
-    def spy(view):
-        if view.site == (0, "mlp"):
-            before_mlp.append(view.hidden)
-        return decide(view)
-
-    model.method.decide = spy
-    for bias in (40.0, 0.0):  # of the attention gate of layer 0: a gate of 1, then of 1/2
-        fill_gates(model, 0.0, 40.0)
-        model.method.gates[0].bias.fill_(bias)
-        model(ids)
-    whole, half = (hidden - model.backbone.embed(ids) for hidden in before_mlp)
+    fill_gates(model, 0.0, 40.0)
+    with watch(model) as watched:
+        for bias in (40.0, 0.0):  # of the attention gate of layer 0: a gate of 1, then of 1/2
+            model.method.gates[0].bias.fill_(bias)
+            model(ids)
+    whole, half = (hidden - model.backbone.embed(ids) for hidden in watched.hidden[Site(0, "mlp")])
     torch.testing.assert_close(half, whole / 2, atol=1e-5, rtol=1e-4)
 
 
@@ -81,38 +74,14 @@ def test_parameter_counts(spec, count, shared_backbone):
 
 
 @torch.no_grad()
-def test_shared_gates(make_model):
+def test_shared_gates(make_model, random_text, watch):
     """Methods.md 3.2: one gate for all attention branches, another for all MLPs."""
     model = make_model("gateskip[sharing=shared,shape=scalar]")
     model.method.gates[1].bias.fill_(-200.0)  # closes every MLP
-    ids, used = torch.arange(3, 12)[None], []
-    hooks = [
-        layer.post_attention_layernorm.register_forward_pre_hook(lambda _, inputs: used.append(inputs[0]))
-        for layer in model.backbone.layers
-    ] + [
-        layer.input_layernorm.register_forward_pre_hook(lambda _, inputs: used.append(inputs[0]))
-        for layer in model.backbone.layers
-    ]
-    model(ids)
-    for hook in hooks:
-        hook.remove()
-    for before_mlp, after_mlp in zip(used[1:-1:2], used[2::2], strict=True):
-        assert torch.equal(before_mlp, after_mlp)
-
-
-@torch.no_grad()
-def test_what_the_gate_reads(make_model, random_text):
-    """G1: `input=residual` sees the residual stream as it is, `prenorm` what the branch sees."""
-    ids = random_text(1, 8)
-    prenorm, residual = (make_model(f"gateskip[input={name}]") for name in ("prenorm", "residual"))
-    embedded = prenorm.backbone.embed(ids)
-    normed = prenorm.backbone.layers[0].input_layernorm(embedded)
-    for model, wanted in ((prenorm, normed), (residual, embedded)):
-        seen = []
-        hook = model.method.gates[0].register_forward_hook(lambda _, inputs, __, seen=seen: seen.append(inputs[0]))
-        model(ids)
-        hook.remove()
-        torch.testing.assert_close(seen[0], wanted)
+    with watch(model) as watched:
+        model(random_text(1, 9))
+    for layer in range(3):
+        assert torch.equal(watched.hidden[Site(layer, "mlp")][0], watched.hidden[Site(layer + 1, "attention")][0])
 
 
 @torch.no_grad()
@@ -154,11 +123,6 @@ def test_decoding_skips_a_share_of_the_unfinished_rows(rows, skipped, shared_mod
     model.reset_ledger()
     model(ids[:, 8:], past_key_values=output.past_key_values)
     assert model.compute_report()["decode"]["tokens"] == pytest.approx(skipped / rows)
-
-
-def test_the_letter_belongs_to_the_paper(shared_backbone):
-    with pytest.raises(UsageError, match="@paper"):
-        AdaptiveModel.build(shared_backbone("llama"), "gateskip[rule=text]")
 
 
 @torch.no_grad()

@@ -4,9 +4,7 @@ import pytest
 import torch
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.errors import UsageError
 from adaptive_bench.methods.gateskip import GateSkip
-from adaptive_bench.spec import MethodSpec
 
 LAYERS = 4
 LIVE_AT_INFERENCE = (
@@ -103,32 +101,26 @@ def test_who_may_skip(shared_model, random_text, axis, skipping):
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("placement", "output", "inputs"), [("after", True, False), ("before", False, True), ("both", True, True)]
+    ("axis", "output", "inputs"),
+    [
+        ("placement=after", True, False),
+        ("placement=before", False, True),
+        ("placement=both", True, True),
+        ("input=residual", True, False),
+    ],
 )
-def test_placement(shared_model, random_text, watch, placement, output, inputs):
-    """G14: the gate multiplies the branch's output, its input alone, or both (released code of 'before')."""
-    model = shared_model(f"gateskip[placement={placement}]")
+def test_placement(shared_model, random_text, watch, axis, output, inputs):
+    """G14, G1: the gate multiplies the branch's output, its input alone, or both (released code of 'before'); it reads
+    what the branch reads, or the residual stream as it is.
+    """
+    model = shared_model(f"gateskip[{axis}]")
     with watch(model) as watched:
         model(random_text(2, 8))
     site, layer = Site(0, "mlp"), model.backbone_model.model.layers[0]
     decision, hidden = watched.decisions[site][0], watched.hidden[site][0]
     assert (decision.scale is not None, decision.input_scale is not None) == (output, inputs)
     normed = layer.post_attention_layernorm(hidden)
-    gate = torch.sigmoid(model.method.gates[1](normed))
+    gate = torch.sigmoid(model.method.gates[1](hidden if axis == "input=residual" else normed))
     expected = layer.mlp(normed * gate if inputs else normed) * (gate if output else 1)
     after = watched.hidden[Site(1, "attention")][0]
     torch.testing.assert_close(after - hidden, expected, atol=1e-4, rtol=1e-4)
-
-
-def test_frozen(trainee, training_batch):
-    """Frozen: only gates train, on the backbone of the dense training."""
-    spec = MethodSpec.parse("gateskip[frozen=true]")
-    assert GateSkip.starts_from(spec) == MethodSpec("dense")
-    assert GateSkip.starts_from(MethodSpec("gateskip")) is None
-    assert all(name.startswith("method.gates") for name in _gradients(trainee(str(spec)), training_batch))
-
-
-@pytest.mark.parametrize("axis", ["stride=5", "skip_unit=layer,skip_modules=mlp"])
-def test_senseless_combinations_are_refused(make_model, axis):
-    with pytest.raises(UsageError, match=r"stride|skip_unit"):
-        make_model(f"gateskip[{axis}]")

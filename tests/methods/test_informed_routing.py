@@ -5,15 +5,9 @@ import torch
 from torch.nn import functional
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.methods.branch_routers import target_distance
 from adaptive_bench.model import AdaptiveModel
 
 LAYERS, LENGTH, WIDTH, RANK = 4, 12, 32, 100
-
-
-@pytest.fixture
-def ids(random_text):
-    return random_text(4, LENGTH)
 
 
 def skipping(model, dial=0.0):
@@ -27,11 +21,6 @@ def skipping(model, dial=0.0):
 
 def sites():
     return [Site(layer, branch) for layer in range(LAYERS) for branch in ("attention", "mlp")]
-
-
-def test_penalty_by_hand():
-    """T-IR1: executed shares of .8 and .6 around 1 - .25 cost 8 * .05 = .4."""
-    assert 8 * float(target_distance(torch.tensor([0.8, 0.6]), 0.75)) == pytest.approx(0.4)
 
 
 @torch.no_grad()
@@ -162,13 +151,10 @@ def test_a_router_learns_from_branch_and_forecast(trainee, training_batch, watch
     assert float(method.routers[-2][-1].weight.grad.abs().max()) > 1e-5
 
 
-def test_without_a_substitute_there_is_one_stage(trainee):
-    model = trainee("informed_routing[substitute=none]", step=1, total_steps=10)
-    assert not model.method.forecasts and not model.method.forecasters
-
-
 def test_schedules_begin_with_stage_two(trainee):
-    """The routers' target and temperature start where the forecasters' training ends."""
+    """The routers' target and temperature start where the forecasters' training ends, if there are any."""
+    alone = trainee("informed_routing[substitute=none]", step=1, total_steps=10).method
+    assert not alone.forecasts and not alone.forecasters
     method = trainee("informed_routing[forecast_share=0.5]").method
     method.begin_step(11, 20)
     assert method.routing_step == (1, 10)

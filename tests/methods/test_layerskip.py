@@ -8,7 +8,6 @@ import torch
 from torch.nn import functional
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.errors import UsageError
 from adaptive_bench.model.generation import new_tokens
 
 CURVE = (
@@ -142,12 +141,6 @@ def test_dropout_rate_is_met(make_model, make_backbone, random_text, watch):
     for table in kept:
         assert (1 - table.mean(1)).tolist() == pytest.approx(rates, abs=0.12)
     assert bool((kept[0] != kept[1]).any())
-
-
-@pytest.mark.parametrize("params", ["rotation=4", "rotation=8", "rotation=2,exit_scale=0"])
-def test_rotations_with_idle_steps_are_refused(method, params):
-    with pytest.raises(UsageError, match="rotational"):
-        method(f"curriculum=rotational,{params}", layers=4)
 
 
 def test_dial_is_the_nearest_layer(method):

@@ -1,12 +1,11 @@
 """Skipping by position: a pattern that knows where a token stands and nothing else."""
 
-from itertools import pairwise
 from math import floor, sqrt
 
 import pytest
 import torch
 
-from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.text_decisions import recorded_decisions
 
 TRAINED = "position_skip[trained=true,share_end=0.5]"
 
@@ -57,15 +56,6 @@ def test_neither_text_nor_seed_nor_document_has_a_say(make_model, random_text, s
     assert torch.equal(found, found[:, :1].expand_as(found))
     again, _ = skipped(other, ids.flip(0), documents=torch.tensor([5, 6, 7]))
     assert torch.equal(found, again)
-
-
-def test_who_skips_at_one_share_skips_at_every_larger_one(shared_model, random_text, skipped):
-    model, ids, found = shared_model("position_skip"), random_text(1, 40), []
-    for model.dial in (0.1, 0.3, 0.6, 1.0):
-        found.append(skipped(model, ids)[0])
-    for smaller, larger in pairwise(found):
-        assert not (smaller & ~larger).any()
-    assert found[-1].all()
 
 
 @torch.no_grad()

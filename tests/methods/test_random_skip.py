@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import SiteView, document_key
 from adaptive_bench.model.generation import generate_queue, new_tokens
-from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.training.encoding import EncodedExample, training_batch
 
 
@@ -91,17 +91,6 @@ def test_probability_one(family, shared_model, shared_backbone, random_text):
             macs, saved = model.compute_report()["macs"], model.compute_report()["saved"]
             assert saved["tokens"] == 1.0
             assert sum(macs[bucket] for bucket in macs if bucket.startswith("core.")) == macs["core.head"] > 0
-
-
-def test_training_schedule(trainee):
-    """`trained=true` skips nothing at the first step, and a fifth from 70 % of the training on."""
-    model = trainee("random_skip[trained=true]", step=1, total_steps=11)
-    shares = []
-    for step in range(1, 12):
-        model.begin_step(step, 11)
-        shares.append(model.method.skip_share)
-    assert shares[0] == 0 and shares[4] == pytest.approx(0.2 * 4 / 7) and shares[7:] == [0.2] * 4
-    assert shares == sorted(shares)
 
 
 @torch.no_grad()
@@ -243,17 +232,6 @@ def test_documents_are_named_once_for_every_row(shared_model, random_text):
     for wrong in (keys(1), keys(1, 2).float()):
         with pytest.raises(UsageError, match="each of the 2 rows"):
             model(ids, documents=wrong)
-
-
-def test_training_examples_draw_apart_in_what_they_share(draws, random_text):
-    """Examples of a template agree in their shared part as often as independent draws do, at any batch size."""
-    texts = template(2, 30, 40, random_text).tolist()
-    batch = training_batch([EncodedExample(tuple(text), 30) for text in texts], pad_id=0)
-    masks = draws(batch["input_ids"], 0.5, documents=batch["documents"])[:, :, :30]
-    agreement = (masks[:, 0] == masks[:, 1]).float().mean()
-    assert (agreement - 0.5).abs() < 5 * (0.25 / masks[:, 0].numel()) ** 0.5
-    alone = training_batch([EncodedExample(tuple(texts[1]), 30)], pad_id=0)
-    assert torch.equal(draws(alone["input_ids"], 0.5, documents=alone["documents"])[:, 0, :30], masks[:, 1])
 
 
 @torch.no_grad()

@@ -4,9 +4,6 @@ import pytest
 import torch
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.errors import UsageError
-from adaptive_bench.methods.router_tuned_mod import RouterTunedMoD
-from adaptive_bench.spec import MethodSpec
 
 ROUTED = [1, 2]
 
@@ -16,23 +13,6 @@ def _set_bias(model, bias):
         for router in model.method.routers.values():
             router.weight.zero_()
             router.bias.fill_(bias)
-
-
-def test_only_routers_train(trainee, training_batch):
-    """T-RT1: no backbone parameter requires a gradient or gets one; the optimizer sees the routers alone."""
-    model = trainee("router_tuned_mod")
-    ids, mask, labels = training_batch
-    model(ids, mask, labels=labels).loss.backward()
-    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-    assert trained == {f"method.routers.{layer}.{part}" for layer in ROUTED for part in ("weight", "bias")}
-    assert {name for name, parameter in model.named_parameters() if parameter.grad is not None} == trained
-    groups = model.parameter_groups(1e-3)
-    assert sum(parameter.numel() for group in groups for parameter in group["params"]) == 2 * 33
-
-
-def test_it_starts_from_a_model_that_knows_the_template():
-    """Section 6.8: a frozen backbone cannot learn the answer template, so it comes from the dense training."""
-    assert RouterTunedMoD.starts_from(MethodSpec("router_tuned_mod")) == MethodSpec("dense")
 
 
 @torch.no_grad()
@@ -95,21 +75,6 @@ def test_regulariser(trainee, training_batch, bias, excess):
     loss = model(ids, mask, labels=labels).loss.item()
     assert model.loss_terms["capacity"] == pytest.approx(excess * len(ROUTED))
     assert loss == pytest.approx(model.loss_terms["ce"] + 3 * excess * len(ROUTED), rel=1e-5)
-
-
-@pytest.mark.parametrize(("layers", "count", "routed"), [(4, 0, [1, 2]), (4, 3, [0, 1, 2]), (8, 2, [5, 6])])
-def test_routed_layers(make_model, make_backbone, layers, count, routed):
-    """T-RT5: as many as asked for, the deepest, never the last; half of them by default."""
-    backbone = make_backbone("llama", num_hidden_layers=layers)
-    method = make_model(f"router_tuned_mod[layers={count}]", backbone=backbone).method
-    assert method.routed == routed
-    assert method.max_saved_tokens == pytest.approx(len(routed) / layers / 2)
-
-
-def test_too_many_routed_layers_are_refused(make_model):
-    """T-RT5: the last layer cannot be routed."""
-    with pytest.raises(UsageError, match="never the last"):
-        make_model("router_tuned_mod[layers=4]")
 
 
 @torch.no_grad()

@@ -4,16 +4,9 @@ import pytest
 import torch
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.methods.branch_routers import EXECUTE, EXECUTE_BIAS, SKIP, target_distance, temperature
-from adaptive_bench.methods.skipgpt import SkipGPT
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.methods.branch_routers import EXECUTE, SKIP, target_distance, temperature
 
 LAYERS, LENGTH = 4, 12
-
-
-@pytest.fixture
-def ids(random_text):
-    return random_text(4, LENGTH)
 
 
 def test_penalty_by_hand():
@@ -58,21 +51,6 @@ def test_a_large_offset_is_the_base_model(make_model, make_backbone, ids):
     assert model.compute_report()["saved"]["tokens"] == 0.0
 
 
-def test_padding_does_not_move_the_penalty(trainee, random_text):
-    """T-SP5: the executed share is that of real tokens."""
-    ids, found = random_text(2, 10), []
-    for padding in (0, 5):
-        model = trainee("skipgpt[sparsity=0.4]")
-        padded = torch.nn.functional.pad(ids, (0, padding))
-        mask = torch.arange(10 + padding).expand(2, -1) < 10
-        with torch.no_grad():
-            for router in model.method.routers:  # sampled choices that fall to both sides
-                router.bias.zero_()
-            model(padded, mask, labels=padded.masked_fill(~mask, -100))
-        found.append(model.loss_terms["target"])
-    assert found[0] == pytest.approx(found[1], abs=1e-6) and found[0] > 0.01
-
-
 def test_penalty_of_a_call(trainee, training_batch, watch):
     """The mean over all branches against a target that falls from 1 to 1 - s; skipped tokens get nothing."""
     model = trainee("skipgpt[sparsity=0.4,penalty_weight=20]", step=8, total_steps=21)
@@ -84,17 +62,6 @@ def test_penalty_of_a_call(trainee, training_batch, watch):
     executed = torch.stack([scale[mask].mean() for scale in scales]).mean()
     assert model.loss_terms["target"] == pytest.approx(abs(0.8 - float(executed)), abs=1e-6)  # half of the way to 0.6
     assert loss == pytest.approx(model.loss_terms["ce"] + 20 * model.loss_terms["target"], rel=1e-5)
-
-
-def test_only_routers_train(trainee, training_batch):
-    """Stage 1: no parameter of the backbone gets a gradient; every router gets one from the cross entropy alone."""
-    model = trainee("skipgpt[penalty_weight=0]")
-    ids, mask, labels = training_batch
-    model(ids, mask, labels=labels).loss.backward()
-    trained = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
-    assert trained == {f"method.routers.{n}.{part}" for n in range(2 * LAYERS) for part in ("weight", "bias")}
-    assert all(float(router.weight.grad.abs().sum()) > 0 for router in model.method.routers)
-    assert SkipGPT.starts_from(MethodSpec("skipgpt")) == MethodSpec("dense")
 
 
 @torch.no_grad()
@@ -109,16 +76,3 @@ def test_evaluation_takes_the_larger_logit(shared_model, ids, watch):
         layer_input = watched.hidden[Site(number // 2, "attention")][0]
         logits = router(layer_input / layer_input.square().mean(dim=-1, keepdim=True).add(1e-6).sqrt())
         assert torch.equal(watched.keep[site][0], logits[..., EXECUTE] >= logits[..., SKIP])
-
-
-@torch.no_grad()
-def test_routers_start_at_execute(make_backbone, ids):
-    """Untrained routers let nearly everybody pass, at any width."""
-    from adaptive_bench.model import AdaptiveModel
-
-    for spec in ("skipgpt", "skipgpt[router=two_layer]"):
-        model = AdaptiveModel.build(make_backbone("llama"), spec).eval()
-        model.dial = 0.0
-        model(ids)
-        assert model.compute_report()["saved"]["tokens"] == 0.0
-        assert model.method.routers[0](torch.zeros(1, 32))[0, EXECUTE] == EXECUTE_BIAS

@@ -9,9 +9,9 @@ from torch.nn import functional
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import described
-from adaptive_bench.method.layer_rules import block_influence
+from adaptive_bench.method.fitted import block_influence
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.fitting import measure
+from adaptive_bench.model.calibration import let_measure
 from adaptive_bench.training.target import price
 
 RULES = ("bi", "angular", "ppl", "search")
@@ -53,25 +53,6 @@ def test_named_layers(make_model, random_text):
         assert model.compute_report()["saved"]["tokens"] == pytest.approx(count / LAYERS)
     with pytest.raises(UsageError, match=r"can save from 0 to 0\.5"):
         model.saving = 0.75
-
-
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ("layers=1+9", "from 0 to 3"),
-        ("layers=1+1", "Name each once"),
-        ("layers=1-3", "layers"),
-        ("layers=1,rule=bi", "named or picked by a rule"),
-        ("branches=1a+4m", "from 0 to 3"),
-        ("branches=1a+1a", "Name each once"),
-        ("branches=1", "branches"),
-        ("branches=1a,rule=bi", "named or picked by a rule"),
-        ("layers=1,unit=branch", "of branches those are named"),
-    ],
-)
-def test_layers_that_are_none_are_refused(make_model, spec, said):
-    with pytest.raises(UsageError, match=said):
-        make_model(f"static_depth[{spec}]")
 
 
 def _without_branches(backbone, sites):
@@ -180,7 +161,7 @@ def _padded_left(batch):
 def _measured(model, batch, ask):
     """What `ask(text)` gives of a text as the model reads it."""
     found = []
-    measure(model, [batch], lambda text: found.append(ask(text)))
+    let_measure(model, [batch], lambda text: found.append(ask(text)))
     return found[0]
 
 

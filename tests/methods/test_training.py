@@ -12,7 +12,19 @@ SPECS = [
     "gateskip@paper",
     "mod",
     "mod[capacity=0.5,every=1]@paper",
+    "skipgpt[sparsity=0.4]",
 ]
+LEARNERS = {  # by the cross entropy alone, where nothing else is said
+    "skiplayer[density_weight=0]": "",
+    "flexidepth[alpha=0]": "method.",
+    "flexidepth[alpha=0,factors=straight_through]": "method.",
+    "skipgpt[penalty_weight=0]": "method.routers.",
+    "router_tuned_mod": "method.routers.",
+    "prompt_router[labels=search,simulations=6]": "method.routers.",
+    "calm[confidence=classifier]": "method.",
+    "calm[confidence=convergence,converged_at=0.5]": "method.",
+    "gateskip[frozen=true]": "method.gates.",
+}
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -22,8 +34,11 @@ def test_loss_terms(spec, trainee, training_batch):
     """
     model = trainee(spec)
     ids, mask, labels = training_batch
-    weights = {"sparsity": 0.1 if "loss=l1" in spec else 1.0}
+    weights = {"sparsity": 0.1 if "loss=l1" in spec else 1.0, "target": 20.0}
     with torch.no_grad():
+        if spec.startswith("skipgpt"):
+            for router in model.method.routers:  # sampled choices that fall to both sides
+                router.bias.zero_()
         loss = model(ids, mask, labels=labels).loss.item()
         terms = dict(model.loss_terms)
         assert loss == pytest.approx(sum(weights.get(name, 1.0) * value for name, value in terms.items()), rel=1e-5)
@@ -67,3 +82,37 @@ def test_training_in_bf16_autocast(spec, trainee, training_batch):
         loss = model(ids, mask, labels=labels).loss
     loss.backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("spec", LEARNERS)
+def test_who_learns(spec, trainee, training_batch):
+    """Every parameter that is to be trained gets a gradient, through hard choices and both paths too; no other does."""
+    model = trainee(spec)
+    ids, mask, labels = training_batch
+    model(ids, mask, labels=labels, continuation_mask=(labels != -100) & mask).loss.backward()
+    named = dict(model.named_parameters())
+    wanted = {name for name in named if name.startswith(LEARNERS[spec])}
+    assert {name for name, value in named.items() if value.requires_grad} == wanted
+    assert {name for name, value in named.items() if value.grad is not None and bool(value.grad.any())} == wanted
+    grouped = [parameter for group in model.parameter_groups(1e-3) for parameter in group["params"]]
+    assert {id(one) for one in grouped} == {id(named[name]) for name in wanted}
+
+
+@pytest.mark.parametrize(
+    ("spec", "start", "end"),
+    [
+        ("gateskip", 0.0, 0.2),
+        ("gateskip[budget_start=0.9,budget_end=0.5]", 0.1, 0.5),
+        ("mod[capacity=0.3]", 0.0, 0.7),
+        ("random_skip[trained=true]", 0.0, 0.2),
+    ],
+)
+def test_skipping_rises_over_seven_tenths_of_the_training(spec, start, end, trainee):
+    """T-GS10, golden: in equal steps, then held; a training of one step begins."""
+    model, found = trainee(spec), []
+    for step in range(1, 12):
+        model.begin_step(step, 11)
+        found.append(model.method.skip_share)
+    assert found == pytest.approx([start + (end - start) * min(1.0, step / 7) for step in range(11)])
+    model.begin_step(1, 1)
+    assert model.method.skip_share == pytest.approx(start)

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from adaptive_bench import registry
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.testing.backbones import BOS, massive_backbone, random_text
 
 METHODS = [name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")]

@@ -8,10 +8,9 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import Decision, training_spec
+from adaptive_bench.method import Decision
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.spec import MethodSpec
 
 SPECS = ["dense", "random_skip", "gateskip", "mod"]
 
@@ -124,27 +123,6 @@ def test_input_scales_belong_to_branches(make_model, random_text, monkeypatch):
         model(random_text(1, 4))
 
 
-def test_training_specs():
-    """Specs that differ at inference only are trained once."""
-    trained = {
-        "dense": "dense",
-        "dense@paper": "dense",
-        "random_skip": "dense",
-        "random_skip[kv=evict]@paper": "dense",
-        "random_skip[kv=evict,trained=true]@paper": "random_skip[trained=true]",
-        "gateskip@paper": "gateskip@paper",  # the released code drops and penalises others than ours
-        "gateskip[kv=evict,rule=text,shape=scalar]@paper": "gateskip[rule=text,shape=scalar]@paper",
-        "gateskip[rule=exact_share]@paper": "gateskip",
-        "gateskip[kv=evict,shape=scalar]": "gateskip[shape=scalar]",
-        "gateskip[shape=vector,budget_start=1.00]": "gateskip",
-        "gateskip[budget_end=0.80]": "gateskip[budget_end=0.80]",  # the run sets another end where nobody does
-        "router_tuned_mod@paper": "router_tuned_mod@paper",
-        "mod[capacity=0.5]@paper": "mod[capacity=0.5,route_by=predictor]",
-    }
-    for spec, wanted in trained.items():
-        assert str(training_spec(MethodSpec.parse(spec))) == wanted
-
-
 @torch.no_grad()
 def test_a_report_is_of_what_ran_since_the_dial_was_set(shared_model, random_text):
     """Issue 49, item 3: a loop over dial values reports the share of layers left out at each, not the mean of all so
@@ -189,28 +167,3 @@ def test_logits_to_keep(shared_model, random_text):
         model.reset_ledger()
         torch.testing.assert_close(model(ids, logits_to_keep=chosen).logits, wanted, atol=1e-5, rtol=0)
         assert model.compute_report()["macs"]["core.head"] == head * wanted.shape[1] / 9
-
-
-@torch.no_grad()
-def test_attention_mask_may_cover_the_cache(shared_model, random_text):
-    """As in Hugging Face, a mask may be given for cached and new tokens together."""
-    model, ids = shared_model("random_skip"), random_text(2, 9)
-    model.dial = 0.3
-    mask = torch.ones_like(ids)
-    mask[0, :3] = 0
-    whole = model(ids, mask).logits
-    output = model(ids[:, :6], mask[:, :6], use_cache=True)
-    rest = model(ids[:, 6:], mask, past_key_values=output.past_key_values).logits
-    torch.testing.assert_close(rest, whole[:, 6:], atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize("spec", ["dense", "random_skip", "gateskip", "mod"])
-@torch.no_grad()
-def test_bfloat16_backbone(spec, make_backbone, make_model, random_text):
-    """X18: on a bf16 backbone the decisions are still made in fp32, and both executors run."""
-    model = make_model(spec, backbone=make_backbone("llama").to(torch.bfloat16))
-    assert {parameter.dtype for parameter in model.method.parameters()} <= {torch.float32}
-    model.dial = model.method.dial_for(min(0.3, model.method.max_saved_tokens))
-    for model.executor in ("packed", "masked"):
-        assert model(random_text(2, 8)).logits.dtype == torch.bfloat16
-        assert len(new_tokens(model, random_text(2, 8), max_new_tokens=3)[0]) == 3

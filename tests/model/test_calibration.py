@@ -215,9 +215,9 @@ def asks_at_one_site(self, view):
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ({"skip_share": 0.0}, "is above 0 where its dial skips, but that of Odd is 0 at kept 0.8, and 1 skips nothing"),
-        ({"decide": lambda self, view: EXECUTE_ALL}, "decide of Odd does not call .* at 8 of 8 sites .* the number 0"),
-        ({"decide": asks_at_one_site}, "at 7 of 8 sites"),
+        ({"skip_share": 0.0}, "Odd.* at kept 0.8 does not call .* with a share above 0 at 8 sites"),
+        ({"decide": lambda self, view: EXECUTE_ALL}, "at 8 sites .* the number 0"),
+        ({"decide": asks_at_one_site}, "at 7 sites"),
         ({"asked": 100}, "Thresholds are asked for a share from 0 to 1"),
         ({"asked": -1}, "Thresholds are asked for a share from 0 to 1"),
     ],

@@ -12,7 +12,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.hub import HubAnswer
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.card import model_card
+from adaptive_bench.model.hub_models import model_card
 
 
 @pytest.fixture

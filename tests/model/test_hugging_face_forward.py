@@ -133,14 +133,6 @@ def test_checkpointing_is_switched_off_again(make_backbone):
     assert not model.is_activation_checkpointing
 
 
-def test_pickled_weights_are_refused(shared_model, tmp_path):
-    with pytest.raises(UsageError, match="safetensors"):
-        shared_model("dense").save_pretrained(tmp_path / "model", safe_serialization=False)
-    assert not (tmp_path / "model").exists()
-    shared_model("dense").save_pretrained(tmp_path / "model", safe_serialization=True)
-    assert AdaptiveModel.from_pretrained(tmp_path / "model").spec.name == "dense"
-
-
 def test_torch_compile_leaves_the_model_as_it_is_and_says_so(shared_model, random_text):
     """The same numbers and the same books, whichever way it is asked for."""
     model, ids = shared_model("random_skip"), random_text(2, 9)

@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM
 
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
-from adaptive_bench.model.pruning import left_out, pruned
+from adaptive_bench.model.compression import left_out, pruned
 
 
 @pytest.mark.parametrize("family", registry.names("families"))

@@ -4,11 +4,9 @@ import json
 
 import pytest
 import torch
-from torch import nn
 
-from adaptive_bench import registry, source
-from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
-from adaptive_bench.methods.dense import Dense
+from adaptive_bench import source
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 
@@ -152,31 +150,3 @@ def test_what_another_version_of_a_method_calibrated_is_left_out(shared_model, t
     with pytest.warns(UserWarning, match="another version of 'mod'"):
         model = AdaptiveModel.from_pretrained(tmp_path)
     assert not model.method.thresholds.shares.numel()
-
-
-def test_a_model_without_values_is_not_saved(make_model, make_backbone, tmp_path):
-    model = make_model("gateskip", backbone=make_backbone("llama")).to("meta")
-    with pytest.raises(UsageError, match="on the device 'meta'"):
-        model.save_pretrained(tmp_path / "model")
-
-
-def test_what_a_method_makes_too_late_cannot_be_saved(make_backbone, tmp_path, monkeypatch):
-    class Late(Dense):
-        def decide(self, view):
-            if not hasattr(self, "gate"):
-                self.gate = nn.Linear(4, 4)
-            return super().decide(view)
-
-    monkeypatch.setattr(registry, "_registered", {})
-    registry.register("methods", "late")(Late)
-    model = AdaptiveModel.build(make_backbone("llama"), "late").eval()
-    model.save_pretrained(tmp_path / "before")
-    model(torch.tensor([[3, 4, 5]]))
-    with pytest.raises(PluginFault, match=r"got gate\.bias, gate\.weight of Late, made later\. Make them in __init__"):
-        model.save_pretrained(tmp_path / "after")
-
-
-def test_a_calibration_is_named_where_some_are_stored(shared_model, tmp_path):
-    shared_model("gateskip").save_pretrained(tmp_path)
-    with pytest.raises(UsageError, match=r"there is none of gateskip in .*, got 'x'\. Leave it out, or call"):
-        AdaptiveModel.from_pretrained(tmp_path, calibration="x")

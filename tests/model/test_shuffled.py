@@ -12,8 +12,8 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, DialSpec, Method, MethodConfig, document_key
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import generate_queue, new_tokens
-from adaptive_bench.model.recording import recorded_decisions
-from adaptive_bench.model.shuffled import collect_decisions, standing_between
+from adaptive_bench.model.interventions import collect_decisions, standing_between
+from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.runs.planning.shuffled import VERSION
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.checks import CHECKS

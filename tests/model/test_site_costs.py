@@ -8,7 +8,7 @@ from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import every_branch
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.site_costs import FACTOR, SHARE, SiteCosts, site_costs
+from adaptive_bench.model.interventions import FACTOR, SHARE, SiteCosts, site_costs
 
 
 def text(ids, padded=0):

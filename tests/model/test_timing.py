@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from adaptive_bench.model.timing import Quantiles, decode_in_turns, drive_adaptive, drive_plain, in_turns, time_model
+from adaptive_bench.model.efficiency import (
+    Quantiles,
+    decode_in_turns,
+    drive_adaptive,
+    drive_plain,
+    in_turns,
+    time_model,
+)
 
 
 def test_every_round_takes_every_variant_once():

@@ -10,7 +10,7 @@ from transformers import Trainer, TrainingArguments, default_data_collator
 
 from adaptive_bench import AdaptiveCallback
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.method.schedule import annealed
+from adaptive_bench.method.dial import annealed
 from adaptive_bench.model import AdaptiveModel
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adaptive_bench.backbone import quantization
+from adaptive_bench.backbone import weights as quantization
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel

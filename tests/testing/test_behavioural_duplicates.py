@@ -4,7 +4,7 @@ import pytest
 from share_dial import ShareDial
 
 from adaptive_bench.method import Decision, MethodConfig, SiteView, draw_key, uniform_from
-from adaptive_bench.model.behavioural_duplicates import behaviour, duplicate_warnings, says_the_same
+from adaptive_bench.model.text_decisions import behaviour, duplicate_warnings, says_the_same
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing import check_specs
 from adaptive_bench.testing.backbones import random_text

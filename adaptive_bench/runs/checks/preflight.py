@@ -13,7 +13,7 @@ from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.hub import OutOfReach
 from adaptive_bench.jobs.plugins import needs_own_process
 from adaptive_bench.model.adapters import adapter_parameters
-from adaptive_bench.model.chat import check_chat_template
+from adaptive_bench.model.tokenization import check_chat_template
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.checks.apart import check_overlap

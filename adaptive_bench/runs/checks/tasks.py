@@ -20,7 +20,7 @@ from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.shots import are_of_tested
-from adaptive_bench.model.chat import conversation
+from adaptive_bench.model.tokenization import conversation
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import EvalRecipe
 from adaptive_bench.runs.checks.findings import Findings

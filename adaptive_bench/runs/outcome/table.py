@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.model.behavioural_duplicates import duplicate_warnings
+from adaptive_bench.model.text_decisions import duplicate_warnings
 from adaptive_bench.runs.outcome.alike import SameDocuments
 from adaptive_bench.runs.outcome.measured import priced_alike, sweep_of
 from adaptive_bench.runs.planning.plan import Plan

@@ -14,7 +14,7 @@ from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, message_of, one_line
 from adaptive_bench.faults import explained, place
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
-from adaptive_bench.model.device import find_device as find_device
+from adaptive_bench.model.hardware import find_device as find_device
 from adaptive_bench.runs.planning.gguf_file import SUFFIX, alone, as_plain, read_facts
 from adaptive_bench.runs.planning.model_folder import check_config, check_folder, check_loaded, files_of
 from adaptive_bench.store.keys import files_fingerprint

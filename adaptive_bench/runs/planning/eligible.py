@@ -12,7 +12,7 @@ from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import method_class
-from adaptive_bench.model.site_costs import SiteCosts, site_costs
+from adaptive_bench.model.interventions import SiteCosts, site_costs
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import BackboneSource, find_device
 from adaptive_bench.runs.planning.training_text import draw_site_text

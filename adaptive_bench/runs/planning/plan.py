@@ -11,7 +11,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import method_class, starting_spec, takes_target, training_spec
-from adaptive_bench.model.site_costs import SiteCosts
+from adaptive_bench.model.interventions import SiteCosts
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import empty_model, find_backbone
 from adaptive_bench.runs.planning.eligible import SitesNotMeasured, key_entry, measured_sites

@@ -10,7 +10,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.method import method_class, why_not_shuffled
 from adaptive_bench.spec import MethodSpec
 
-# Raise it when the control's outputs move (`engine.shuffled`), or where they are measured.
+# Raise it when the control's outputs move (`engine.shuffling`), or where they are measured.
 VERSION = 2
 _AT_OWN_DIALS = 2  # since that version
 # What the key of such an evaluation has beside those of the method's own.

@@ -94,7 +94,7 @@ class DialEvaluation:
         folder: Where its record is, inside the folder of the training.
         curves: Saved time of the spec by setting, where it was timed.
         split: Documents it asks: those of the test, or validation documents that choices are made on.
-        variant: `shuffled` where tokens get the decisions of others (`model.shuffled`), else empty.
+        variant: `shuffled` where tokens get the decisions of others (`model.interventions`), else empty.
         own: Of a control the evaluation of the method itself, at whose dial values it is measured as well; `None` for
             records of earlier versions, whose controls went their own way.
     """

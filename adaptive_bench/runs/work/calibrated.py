@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from adaptive_bench.engine.shuffled import DecisionBank
+from adaptive_bench.engine.shuffling import DecisionBank
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.behavioural_duplicates import behaviour
-from adaptive_bench.model.quantization import quantize
+from adaptive_bench.model.compression import quantize
+from adaptive_bench.model.interventions import collect_decisions
 from adaptive_bench.model.saving import add_tokenizer
-from adaptive_bench.model.shuffled import collect_decisions
 from adaptive_bench.model.stored_calibration import POOLED
+from adaptive_bench.model.text_decisions import behaviour
 from adaptive_bench.progress import DialCalibrated, Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_device, planned_backbone
 from adaptive_bench.runs.planning.training_text import as_planned, draw_calibration

@@ -10,10 +10,10 @@ from pathlib import Path
 from torch import Tensor
 
 from adaptive_bench import processes
-from adaptive_bench.engine.shuffled import DecisionBank
+from adaptive_bench.engine.shuffling import DecisionBank
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.method import described
-from adaptive_bench.model.shuffled import standing_between
+from adaptive_bench.model.interventions import standing_between
 from adaptive_bench.progress import PointMeasured, Reporter, SilentReporter
 from adaptive_bench.runs.planning.task_inputs import check_inputs
 from adaptive_bench.runs.planning.works import DialEvaluation

@@ -6,7 +6,7 @@ from transformers import PreTrainedModel
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.pretrained import Pretrained
+from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.runs.planning.backbones import BackboneSource, find_device, planned_backbone
 from adaptive_bench.runs.planning.works import TrainingRun
 from adaptive_bench.store.checkpoints import sparing

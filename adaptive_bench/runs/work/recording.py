@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from adaptive_bench import stopping
-from adaptive_bench.backbone.quantization import library_versions
+from adaptive_bench.backbone.weights import library_versions
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Superseded
-from adaptive_bench.model.timing.hardware import environment
+from adaptive_bench.model.hardware import environment
 from adaptive_bench.progress import Event, Line, Reporter, TaskAdvanced, TaskStarted
 from adaptive_bench.runs.planning.backbones import find_device
 from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from adaptive_bench.engine.call import Executor
+from adaptive_bench.engine.engine_call import Executor
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.testing.check import Facts, check
 from adaptive_bench.testing.checks.comparison import demand, generated_tokens

@@ -6,7 +6,7 @@ import torch
 
 from adaptive_bench.method import document_key
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.testing.backbones import Text
 from adaptive_bench.testing.check import Facts, check
 from adaptive_bench.testing.checks.comparison import demand, generated_tokens, logits_of

@@ -7,7 +7,7 @@ import torch
 from adaptive_bench.backbone import Site
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.testing.check import Facts, check
 from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference
 from adaptive_bench.testing.checks.writing import saved_by_phase

@@ -9,7 +9,7 @@ from adaptive_bench.method import InitialChange
 from adaptive_bench.method.dial import NARROWEST
 from adaptive_bench.method.dial import TOLERANCE as SLACK
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.recording import recorded_decisions
+from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.testing.backbones import BOS, SIZES, WIDTH, Text, massive_backbone, tiny_backbone, wide_backbone
 from adaptive_bench.testing.check import Facts, check
 from adaptive_bench.testing.checks.comparison import TOLERANCE, demand, difference

@@ -1,0 +1,290 @@
+"""A forward call as the engine runs it: what a method sees of it, and masks, cache and books besides.
+
+Whatever shapes depend on is known to the host: real tokens are read once per call, decisions once per site that
+decides (or once per call, where a method decides ahead), and not at all where one token per row is written on an
+accelerator (`EngineCall.fixed_shapes`). Nothing else waits for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from adaptive_bench.backbone import Site, Tables, Turn
+from adaptive_bench.engine.flop_counter import DecisionMeter, Run, Tally
+from adaptive_bench.engine.kv_cache import AdaptiveCache
+from adaptive_bench.engine.slots import Kept
+from adaptive_bench.method import Decision, ForwardCall, KVPolicy, SiteView
+
+Executor = Literal["masked", "packed"]
+
+
+class Between(Protocol):
+    """Sees every decision on its way from the method to the executors, and may replace it; see `shuffling`."""
+
+    def pass_on(self, view: SiteView, decision: Decision, effort: Effort) -> Decision:
+        """The decision to execute, of a view whose call is an `EngineCall`."""
+
+
+class Effort(NamedTuple):
+    """What a method did at one site for some tokens in order to decide; who takes it decides what is booked of it.
+
+    Attributes:
+        runs: What was run, not booked.
+        answers: Flat indices [N] of tokens and the final logits [N, V] it gave for them, not taken for the call's.
+    """
+
+    runs: Sequence[Run]
+    answers: Sequence[tuple[Tensor, Tensor]]
+
+
+@dataclass(kw_only=True)
+class EngineCall(ForwardCall):
+    """One forward call of B rows and S tokens.
+
+    Attributes:
+        host_valid: [B, S] real tokens, known to the host.
+        rotary: Tables (cos, sin) [B, S, R], by kind; see `RotaryTables`.
+        cache: K,V of earlier calls; `None` where nothing has to be merged or kept.
+        executor: Which one runs the branches.
+        tally: Books the work; `None` while training.
+        meter: Counts the MACs of the method's own linear maps.
+        recomputes: What branches hold for the backward pass is computed again there (gradient checkpointing).
+        between: What stands between the method and the executors; `None` where decisions are executed as they are.
+        drawn: [B, S] which decision vector of a `shuffling.DecisionBank` each token got; `None` before it is asked.
+        only_follows: The host knows that every token follows a prompt that an earlier call read.
+    """
+
+    host_valid: np.ndarray
+    rotary: Tables
+    cache: AdaptiveCache | None
+    kv_policy: KVPolicy
+    executor: Executor
+    tally: Tally | None
+    meter: DecisionMeter
+    recomputes: bool = False
+    between: Between | None = None
+    drawn: Tensor | None = None
+    only_follows: bool = False
+    _host_masks: dict[int, tuple[Tensor, np.ndarray]] = field(default_factory=dict)
+    _kept: tuple[Tensor | None, Kept | None] | None = None
+    _masks: dict[int | None, Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def all_valid(self) -> bool:
+        """No padding in this call."""
+        return np.count_nonzero(self.host_valid) == self.host_valid.size
+
+    @cached_property
+    def reads_prompt(self) -> bool:
+        """Whether any token of this call is of a prompt."""
+        return not self.only_follows and bool(self.context.any())
+
+    @cached_property
+    def first(self) -> Tensor:
+        """Boolean [B, S], the first token of each text."""
+        return self.valid & (self.positions == 0)
+
+    @cached_property
+    def decodes(self) -> bool:
+        """Whether this is one more token per row for the packed executor."""
+        return self.executor == "packed" and self.valid.shape[1] == 1 and self.cache is not None
+
+    @cached_property
+    def real(self) -> Tensor:
+        """Flat indices [N] of the real tokens, which the host knows."""
+        return torch.from_numpy(np.flatnonzero(self.host_valid)).to(self.valid.device)
+
+    @cached_property
+    def slots(self) -> Tensor:
+        """Flat indices [B S] of every token of the call, padding included."""
+        return torch.arange(self.valid.numel(), device=self.valid.device)
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """Rotary rows of all B S tokens, by layer; layers of one kind share them."""
+        kinds = [Turn.of(*(table.flatten(0, 1)[:, None] for table in tables)) for tables in self.rotary]
+        return [kinds[kind] for kind in self.backbone.rotary.kinds]
+
+    def rotary_of(self, layer: int) -> tuple[Tensor, Tensor]:
+        """A layer's tables (cos, sin) [B, S, R]."""
+        return self.rotary[self.backbone.rotary.kinds[layer]]
+
+    @property
+    def mask_type(self) -> torch.dtype:
+        """Of additive masks."""
+        return self.rotary[0][0].dtype
+
+    @cached_property
+    def fixed_shapes(self) -> bool:
+        """Writing one more token of each text anywhere but on a CPU, whose values Python reads without waiting.
+
+        Everybody then goes through every branch that is decided upon from hidden states, and what skipped is thrown
+        away. Single steps are bound by weights, and those are read for one row as for all. Who takes decisions apart
+        (`between`) counts tokens, and so waits. A static step is the same on every device.
+        """
+        return self.decodes and self.between is None and (self.valid.device.type != "cpu" or self.static)
+
+    @property
+    def static(self) -> bool:
+        """Whether the call may be recorded and repeated (`model.static_decode`): nothing at all is read then."""
+        return self.cache is not None and self.cache.static
+
+    def reads(self, keep: Tensor | None) -> bool:
+        """Whether the host would have to wait for a mask [B, S] to know who executes."""
+        return keep is not None and id(keep) not in self._host_masks
+
+    def foresee(self, ahead: Sequence[Decision] | None) -> None:
+        """Take decisions known before the layers run; all masks the host does not know come to it at once."""
+        self.ahead = ahead
+        if self.executor != "packed":
+            return
+        masks = {id(one.keep): one.keep for one in ahead or () if one.keep is not None and not one.nobody}
+        for one in ahead or ():
+            if one.keep is not None and one.nobody:
+                self._host_masks[id(one.keep)] = one.keep, np.zeros_like(self.host_valid)
+        if masks and not self.static:
+            read = torch.stack(list(masks.values())).cpu().numpy()
+            self._host_masks |= {key: (mask, read[place]) for place, (key, mask) in enumerate(masks.items())}
+
+    def kept(self, keep: Tensor | None) -> Kept | None:
+        """The real tokens among those to keep ([B, S], `None`: all); `None` if that is every slot of the call."""
+        if self._kept is None or self._kept[0] is not keep:
+            if keep is None:
+                mask = self.host_valid
+            else:
+                known = self._host_masks.get(id(keep))
+                mask = (keep.cpu().numpy() if known is None else known[1]) & self.host_valid
+            count = int(np.count_nonzero(mask))
+            everything = count == mask.size
+            self._kept = keep, None if everything else Kept(mask, count, self.host_valid, self.valid.device)
+        return self._kept[1]
+
+    def end(self) -> None:
+        """Note in the session what later calls need to know of this one, whether or not the method asked for it now:
+        the dial may change between calls. Then book what was done.
+        """
+        if self.cache is not None and self.valid.numel():
+            self.session.state["prompt_length"] = self.prompt_length
+            valid, hashes = None if self.all_valid else self.valid, self.__dict__.get("prefix_hash")
+            self.session.advance(self.input_ids, valid, self.host_valid.sum(axis=1), hashes)
+        if self.tally is not None and not self.probed:
+            self.tally.settle()
+
+    def embed(self) -> Tensor:
+        """Hidden states [B, S, H] before the first layer."""
+        if self.tally is not None:
+            self.tally.book_embedding()
+        return self.backbone.embed(self.input_ids)
+
+    def normalise(self, site: Site, hidden: Tensor) -> Tensor:
+        """The residual stream [..., H] after the pre-norm, or `levelled` where the family has none."""
+        norm = self.backbone.norm_before(site)
+        if norm is not None and self.decodes:
+            return self.backbone.step.norm(norm, hidden)
+        return super().normalise(site, hidden)
+
+    def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
+        """The head was run for the tokens at flat indices [N] in order to decide."""
+        if self.tally is not None:
+            self.tally.book_probe(layer, tokens, among)
+
+    def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
+        """A cosine of two states was taken for each of the tokens at flat indices [N]."""
+        if self.tally is not None:
+            self.tally.book_cosine(layer, tokens, among)
+
+    def book_norm(self, layer: int, tokens: Tensor) -> None:
+        """A norm of one state was taken for each of the tokens at flat indices [N]."""
+        if self.tally is not None:
+            self.tally.book_norm(layer, tokens)
+
+    def note_rescale(self, states: int) -> None:
+        """So many states were multiplied by a number instead of a branch."""
+        self.meter.note_rescale(states, self.backbone.hidden_size)
+
+    def take_effort(self, runs: int, answers: int) -> Effort:
+        """What was done in order to decide since there were so many runs noted and answers given."""
+        assert self.tally is not None, "only training has no books"
+        taken = self.answers[answers:]
+        del self.answers[answers:]
+        return Effort(self.tally.take_runs(runs), taken)
+
+    def run_map(
+        self, layer: int, network: nn.Module, states: Tensor, tokens: Tensor, among: Tensor | None = None
+    ) -> Tensor:
+        """Outputs [N, O] of one of the method's maps for states [N, H], booked for the tokens at flat indices [N]."""
+        output: Tensor = network(states)
+        readings = self.meter.take_last(sum(isinstance(part, nn.Linear) for part in network.modules()))
+        if self.tally is not None:
+            for reading in readings:
+                self.tally.book_map(layer, reading, tokens, among)
+        return output
+
+    def repairs_kv(self, layer: int) -> bool:
+        """Whether K,V of skipped tokens are projected at this layer."""
+        return self.kv_policy == "recompute" or (self.kv_policy == "copy_below" and layer == 0)
+
+    @cached_property
+    def pads_right_only(self) -> bool:
+        """Real tokens come first in every row: causality alone hides the padding from them."""
+        return self.all_valid or bool((self.host_valid[:, :-1] >= self.host_valid[:, 1:]).all())
+
+    @cached_property
+    def own_keys(self) -> Tensor:
+        """[B, S] key positions where there is no cache, -1 for padding."""
+        return self.positions if self.all_valid else self.positions.masked_fill(~self.valid, -1)
+
+    def mask(self, layer: int, queries: Tensor, keys: Tensor) -> Tensor:
+        """Additive mask [R, 1, N, T] for query positions [R, N] and key positions [R, T]."""
+        return additive(visible_keys(queries, keys, self.backbone.windows[layer]), self.mask_type)
+
+    def dense_mask(self, layer: int, keys: Tensor) -> Tensor | None:
+        """Mask [B, 1, S, T] when all S tokens query keys at positions [B, T]; `None` where the kernel needs none.
+
+        Layers that store the same tokens and have the same window share it.
+        """
+        window, length, reach = self.backbone.windows[layer], self.valid.shape[1], keys.shape[1]
+        sparse = self.kv_policy in ("evict", "defer")  # few keys may still lie far apart
+        if not self.backbone.eager and (window is None or (reach < window and not sparse)):
+            if reach == length and self.pads_right_only:
+                return None
+            hidden = self.cache is None or self.cache.store(layer).table.has_hidden
+            if length == 1 and self.all_valid and not hidden:
+                return None
+        return self.mask(layer, self.positions, keys) if sparse else self.shared_mask(window, keys)
+
+    def shared_mask(self, window: int | None, keys: Tensor) -> Tensor:
+        """Additive mask [B, 1, S, T] for keys [B, T] that all layers store; made once per window and call."""
+        if window not in self._masks:
+            seen = visible_keys(self.positions, keys, window)
+            self._masks[window] = additive(seen, self.mask_type)
+        return self._masks[window]
+
+
+def visible_keys(query_positions: Tensor, key_positions: Tensor, window: int | None) -> Tensor:
+    """Which keys each query sees.
+
+    Args:
+        query_positions: [B, N].
+        key_positions: [B, T], -1 where a slot shows nothing.
+        window: Sliding-window size in tokens, or `None`.
+
+    Returns:
+        Boolean [B, N, T].
+    """
+    queries, keys = query_positions[:, :, None], key_positions[:, None, :]
+    seen = (keys >= 0) & (keys <= queries)
+    return seen if window is None else seen & (keys > queries - window)
+
+
+def additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """Boolean [B, N, T] to the additive float mask [B, 1, N, T] every attention implementation takes."""
+    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
+    return mask.masked_fill(~seen, torch.finfo(dtype).min)[:, None]

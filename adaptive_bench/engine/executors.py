@@ -1,0 +1,348 @@
+"""The three executors of a branch, with one meaning.
+
+* Masked: runs every token through every branch and discards what was skipped. Differentiable; saves nothing. It is the
+  plain reading of a decision, made for training and as the reference the packed executor must agree with. Its shapes
+  depend on no decision, so it never waits for the device.
+* Packed: gathers the kept tokens, computes only those, and puts the result back. For evaluation. Gathered tokens go
+  through the arithmetic of Hugging Face's modules, not through the modules (`backbone.step`): one gather brings what
+  attends and what only leaves K,V, and query heads that share a key head do without copies of it. Padding is never
+  computed in packed branches, unless leaving it in spares attention its mask. When every token is kept the branch is
+  the dense one, bit for bit.
+* Decode: packed for one more token per row, which is what generation consists of, without what a general call needs:
+  the linear maps are called directly, K,V of executing and skipped rows come out of one projection and go straight into
+  their slots, query heads that share a key head are one group instead of copies of that head, and masks are made once
+  per call. Same decisions and same books as packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from adaptive_bench.backbone import Site, Turn
+from adaptive_bench.engine.engine_call import EngineCall, additive, visible_keys
+from adaptive_bench.engine.kv_cache import Write
+from adaptive_bench.engine.slots import Kept
+from adaptive_bench.method import Decision, SiteView
+
+
+def run_masked(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
+    """Residual stream [B, S, H] after the branch."""
+    site = view.site
+    keep = None if decision.keep is None else decision.keep & call.valid
+    branch = _dense_attention if site.branch == "attention" else _dense_mlp
+    if call.recomputes and call.cache is None and "normed" not in view.__dict__:
+        # The norm, which the method did not ask for, runs again too: what stays is in the residual stream anyway.
+        own = replace(call, recomputes=False)
+
+        def again(hidden: Tensor) -> Tensor:
+            return branch(own, SiteView(site, hidden, own), keep)
+
+        update: Tensor = checkpoint(again, view.hidden, use_reentrant=False)
+    else:
+        update = branch(call, view, keep)
+    return _add_update(call, site, view.hidden, update, decision.scale, None if decision.soft else keep)
+
+
+def _add_update(
+    call: EngineCall, site: Site, hidden: Tensor, update: Tensor, scale: Tensor | None, keep: Tensor | None
+) -> Tensor:
+    """The residual stream [B, S, H] plus a branch's output, normalised, scaled and masked."""
+    update = call.backbone.added(site, update)
+    if scale is not None:
+        update = update * scale.to(update.dtype)
+        if keep is not None:
+            update = update.masked_fill_(~keep[..., None], 0.0)  # in place: the product is nobody else's
+    elif keep is not None:
+        update = update.masked_fill(~keep[..., None], 0.0)
+    return hidden + update
+
+
+def _dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
+    """Attention output [B, S, H] of all tokens; the KV policy sees who skipped."""
+    layer = view.site.layer
+    evicted = keep is not None and call.kv_policy == "evict"
+    keys = call.own_keys if call.cache is None else call.cache.expect(layer, Write(call.positions, call.valid, keep))
+    visible = visible_keys(call.positions, keys, call.backbone.windows[layer]) if evicted else None
+    mask = call.dense_mask(layer, keys) if visible is None else additive(visible, call.mask_type)
+    # What writes into a cache must not run twice.
+    run = _held(call, call.backbone.attention(layer)) if call.cache is None else call.backbone.attention(layer)
+    rotary = call.rotary_of(layer)
+    update, _ = run(view.read, position_embeddings=rotary, attention_mask=mask, past_key_values=call.cache)
+    if visible is not None and call.training:
+        # Of a token that skips and sees no key at all a softmax makes a mean of all keys, later ones too. A choice that
+        # is soft would learn from it; it is nothing.
+        update = update.masked_fill(~visible.any(dim=-1, keepdim=True), 0.0)
+    if call.tally is not None:
+        slots = call.tally.rows() * call.valid.shape[1]
+        repairs = keep is not None and call.repairs_kv(layer)
+        call.tally.attention(
+            layer, keep, slots=slots, pairs=slots * keys.shape[1], repairs=repairs, visible=_seen(call, layer)
+        )
+    return update
+
+
+def _dense_mlp(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
+    """MLP output [B, S, H] of all tokens; training leaves padding out, whose output nobody reads."""
+    real = call.kept(None) if call.training else None
+    if real is not None:
+        update = _held(call, call.backbone.mlp(view.site.layer))(view.read_at(real.tokens))
+        everything = update.new_zeros(call.valid.numel(), update.shape[-1])
+        return everything.index_copy(0, real.tokens, update).view_as(view.hidden)
+    if call.tally is not None:
+        call.tally.mlp(view.site.layer, keep, slots=call.tally.rows() * call.valid.shape[1])
+    return _held(call, call.backbone.mlp(view.site.layer))(view.read)
+
+
+def _held(call: EngineCall, module: Any) -> Callable[..., Any]:
+    """A branch's module; with gradient checkpointing it keeps its input alone and runs again in the backward pass.
+
+    Decisions are outside: a method is asked once.
+    """
+    return partial(checkpoint, module, use_reentrant=False) if call.recomputes else module
+
+
+def _seen(call: EngineCall, layer: int) -> Tensor | None:
+    """[B, S] keys each token sees where evicted ones are missing; `None` if it is what the dense model shows."""
+    if call.kv_policy != "evict":
+        return None
+    assert call.cache is not None, "eviction always has a cache"
+    if call.cache.is_complete(layer, call.valid.shape[1]):
+        return None
+    keys = call.cache.store(layer).table.visible()
+    return visible_keys(call.positions, keys, call.backbone.windows[layer]).sum(dim=-1)
+
+
+def run_packed(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
+    """Residual stream [B, S, H] after the branch."""
+    site, kept = view.site, call.kept(decision.keep)
+    if kept is not None and site.branch == "attention" and decision.keep is None and _padding_is_harmless(call, site):
+        update = _dense_attention(call, view, None)  # causality hides the padding: the kernel needs no mask
+        return _add_update(call, site, view.hidden, update, decision.scale, None)
+    if kept is None:
+        update = _dense_attention(call, view, None) if site.branch == "attention" else _dense_mlp(call, view, None)
+        return _add_update(call, site, view.hidden, update, decision.scale, None)
+    packed = _packed_attention(call, view, kept) if site.branch == "attention" else _packed_mlp(call, view, kept)
+    return view.hidden if packed is None else _add_packed(call, view, packed, decision.scale, kept)
+
+
+def _padding_is_harmless(call: EngineCall, site: Site) -> bool:
+    """Nobody skips, padding stands on the right alone and no earlier token is cached."""
+    first = call.cache is not None and not call.cache.leaves_nothing and call.cache.get_seq_length() == 0
+    return first and call.pads_right_only and call.dense_mask(site.layer, call.own_keys) is None
+
+
+def _add_packed(call: EngineCall, view: SiteView, update: Tensor, scale: Tensor | None, kept: Kept) -> Tensor:
+    """The residual stream [B, S, H] plus a branch's output [N, H] for its kept tokens, normalised and scaled."""
+    update = call.backbone.added(view.site, update)
+    if scale is not None:
+        update = update * scale.flatten(0, 1).index_select(0, kept.tokens).to(update.dtype)
+    update = update.to(view.hidden.dtype)  # differs under autocast, where the residual stream stays fp32
+    return view.hidden.flatten(0, 1).index_add(0, kept.tokens, update).view_as(view.hidden)
+
+
+def _packed_mlp(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | None:
+    """MLP output [N, H] of the N kept tokens; `None` if there are none."""
+    if call.tally is not None:
+        call.tally.mlp(view.site.layer, kept.mask, slots=call.tally.weigh(kept.mask))
+    if not kept.count:
+        return None
+    return call.backbone.step.mlp(call.backbone.mlp(view.site.layer), view.read_at(kept.tokens))
+
+
+def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | None:
+    """Attention output [N, H] of the N kept tokens, in (row, position) order; `None` if there are none."""
+    layer = view.site.layer
+    assert call.cache is not None, "the packed executor always has a cache"
+    step, attention = call.backbone.step, call.backbone.attention(layer)
+    repairs = call.repairs_kv(layer)
+    write = Write(call.positions, call.valid, kept=kept, repairs=repairs)
+    keys = call.cache.expect(layer, write)
+    if repairs or kept.count:
+        tokens = kept.read if repairs else kept.rectangle.flatten()
+        states, turn = view.read_at(tokens), call.turns[layer].at(tokens)
+        call.cache.write_packed(layer, *step.keys_and_values(attention, states, turn))
+    else:
+        call.cache.write_skipped_only(layer)
+    if not kept.count:
+        if call.tally is not None:
+            call.tally.attention(layer, kept.mask, slots=0, pairs=0, repairs=repairs)
+        return None
+
+    chosen = kept.rectangle
+    first = slice(chosen.numel())  # who attends comes before who only leaves K,V
+    queries = step.queries(attention, states[first], Turn(turn.cos[first], turn.sin[first]))
+    mixed = step.attend_many(
+        attention,
+        queries.view(*chosen.shape, *queries.shape[1:]).transpose(1, 2),
+        *call.cache.stored(layer, kept.rows, queries.dtype),
+        call.mask(layer, call.positions.flatten()[chosen], keys),
+    ).flatten(0, 1)
+    if call.tally is not None:
+        slots = kept.width * call.tally.rows(kept.host_rows)
+        call.tally.attention(
+            layer, kept.mask, slots=slots, pairs=slots * keys.shape[1], repairs=repairs, visible=_seen(call, layer)
+        )
+    return step.linear(attention.o_proj, mixed).index_select(0, kept.filled)
+
+
+def run_decode(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
+    """Residual stream [B, 1, H] after the branch."""
+    if call.fixed_shapes and call.reads(decision.keep):
+        return _decode_all(call, view, decision)
+    kept = call.kept(decision.keep)
+    update = (_decode_attention if view.site.branch == "attention" else _decode_mlp)(call, view, kept)
+    if update is None:
+        return view.hidden
+    if kept is None:
+        return _add_update(call, view.site, view.hidden, update[:, None], decision.scale, None)
+    return _add_packed(call, view, update, decision.scale, kept)
+
+
+def _decode_all(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
+    """Residual stream [B, 1, H] after the branch ran for every row, whatever was decided: nobody waits to know it."""
+    assert decision.keep is not None
+    keep = decision.keep if call.all_valid else decision.keep & call.valid
+    layer = view.site.layer
+    if view.site.branch == "attention":
+        update = _attention_of_all(call, view, keep)
+    else:
+        if call.tally is not None:
+            call.tally.mlp(layer, keep, slots=call.tally.rows())
+        update = call.backbone.step.mlp(call.backbone.mlp(layer), view.read[:, 0])
+    return _add_update(call, view.site, view.hidden, update[:, None], decision.scale, keep)
+
+
+def _attention_of_all(call: EngineCall, view: SiteView, keep: Tensor) -> Tensor:
+    """Attention output [B, H] of all rows; the KV policy sees who skipped."""
+    assert call.cache is not None, "decoding always has a cache"
+    layer = view.site.layer
+    step, attention = call.backbone.step, call.backbone.attention(layer)
+    queries, keys, values = step.project(attention, view.read[:, 0], call.turns[layer])
+    store = call.cache.write_step_of_all(layer, call.positions, keep, keys, values)
+    stored_keys, stored_values = (part.to(queries.dtype) for part in store.view())
+    mixed = step.attend(attention, queries, stored_keys, stored_values, _decode_mask(call, layer))
+    if call.tally is not None:
+        slots = call.tally.rows()
+        call.tally.attention(
+            layer,
+            keep,
+            slots=slots,
+            pairs=slots * store.table.used,
+            repairs=call.repairs_kv(layer),
+            visible=_seen(call, layer),
+            of_all=True,
+        )
+    return step.linear(attention.o_proj, mixed)
+
+
+def _decode_mlp(call: EngineCall, view: SiteView, kept: Kept | None) -> Tensor | None:
+    """MLP output [N, H] of the rows that execute; `None` if there are none."""
+    if call.tally is not None:
+        mask = None if kept is None else kept.mask
+        call.tally.mlp(view.site.layer, mask, slots=call.tally.rows() if mask is None else call.tally.weigh(mask))
+    if kept is not None and not kept.count:
+        return None
+    states = view.read[:, 0] if kept is None else view.read_at(kept.tokens)
+    return call.backbone.step.mlp(call.backbone.mlp(view.site.layer), states)
+
+
+def _decode_attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Tensor | None:
+    """Attention output [N, H] of the rows that execute; `None` if there are none."""
+    assert call.cache is not None, "decoding always has a cache"
+    layer = view.site.layer
+    step, attention = call.backbone.step, call.backbone.attention(layer)
+    turn, repairs = call.turns[layer], call.repairs_kv(layer)
+    if kept is None:
+        queries, keys, values = step.project(attention, view.read[:, 0], turn)
+    elif repairs:  # every row leaves K,V
+        keys, values = step.keys_and_values(attention, view.read[:, 0], turn)
+        if kept.count:
+            queries = step.queries(attention, view.read_at(kept.tokens), turn.at(kept.tokens))
+    elif kept.count:
+        queries, keys, values = step.project(attention, view.read_at(kept.tokens), turn.at(kept.tokens))
+    else:
+        _nobody(call, layer, kept)
+        return None
+    store = call.cache.write_step(layer, call.positions, kept, keys, values)
+    if kept is not None and not kept.count:
+        _note_attention(call, layer, kept, [], repairs=repairs)
+        return None
+
+    attending = _runs(call, kept)
+    mask = _decode_mask(call, layer)
+    stored_keys, stored_values = (part.to(queries.dtype) for part in store.view())
+    if kept is not None:  # everybody has a place; those that skip are left out run by run
+        queries = queries.new_zeros(call.valid.shape[0], *queries.shape[1:]).index_copy(0, kept.tokens, queries)
+    parts = []
+    for start, end in attending:
+        rows = slice(start, end)
+        seen_by = None if mask is None else mask[rows]
+        parts.append(step.attend(attention, queries[rows], stored_keys[rows], stored_values[rows], seen_by))
+    mixed = parts[0] if len(parts) == 1 else torch.cat(parts)
+    if kept is not None:
+        mixed = mixed.index_select(0, _places(call, kept, attending))
+    _note_attention(call, layer, kept, attending, repairs=repairs and kept is not None)
+    return step.linear(attention.o_proj, mixed)
+
+
+def _nobody(call: EngineCall, layer: int, kept: Kept) -> None:
+    """No row executes and nothing is projected: what is stored is a matter of the policy alone."""
+    assert call.cache is not None
+    call.cache.write_nothing(layer)
+    _note_attention(call, layer, kept, [], repairs=False)
+
+
+def _decode_mask(call: EngineCall, layer: int) -> Tensor | None:
+    """Additive mask [B, 1, 1, T] over the layer's slots, `None` if every row sees all of them."""
+    assert call.cache is not None
+    table, window = call.cache.store(layer).table, call.backbone.windows[layer]
+    sparse = call.cache.leaves_nothing  # few keys may still lie far apart
+    if not table.has_hidden and (window is None or (table.used < window and not sparse)):
+        return None
+    if sparse:
+        return call.mask(layer, call.positions, table.visible())
+    return call.shared_mask(window, table.visible())
+
+
+def _runs(call: EngineCall, kept: Kept | None) -> list[tuple[int, int]]:
+    """Runs of rows [start, end) that attend. Views of the buffers: copying the K,V of scattered rows costs twice what
+    attending does. Rows alone between two that execute attend along, as they cost no more than another call.
+    """
+    everybody = [(0, call.valid.shape[0])]
+    if kept is None or call.valid.device.type != "cpu":
+        return everybody
+    rows = kept.host_tokens
+    breaks = np.flatnonzero(np.diff(rows) > 2)
+    starts, ends = [0, *(breaks + 1)], [*breaks, len(rows) - 1]
+    return [(int(rows[start]), int(rows[end]) + 1) for start, end in zip(starts, ends, strict=True)]
+
+
+def _places(call: EngineCall, kept: Kept, attending: list[tuple[int, int]]) -> Tensor:
+    """Where the rows that execute [N] are among those that attend, one run after another."""
+    if len(attending) == 1 and attending[0][0] == 0:
+        return kept.tokens
+    places = np.concatenate([np.arange(start, end) for start, end in attending])
+    return torch.from_numpy(np.searchsorted(places, kept.host_tokens)).to(call.valid.device)
+
+
+def _note_attention(
+    call: EngineCall, layer: int, kept: Kept | None, attending: list[tuple[int, int]], *, repairs: bool
+) -> None:
+    """Note the branch; rows that attended without executing are waste."""
+    if call.tally is None:
+        return
+    assert call.cache is not None
+    slots = call.tally.rows() if kept is None else call.tally.weigh(kept.mask)
+    rows = sum(call.tally.rows(np.arange(start, end)) for start, end in attending)
+    pairs = rows * call.cache.store(layer).table.used
+    visible = _seen(call, layer) if attending else None
+    mask = None if kept is None else kept.mask
+    call.tally.attention(layer, mask, slots=slots, pairs=pairs, repairs=repairs, visible=visible)

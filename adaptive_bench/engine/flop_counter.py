@@ -1,0 +1,394 @@
+"""How the executors count a call: one formula for all of them, so that a method's executor cannot flatter it.
+
+Branches note what they ran; the books are made when the call has ended, with one look at what is still on the device.
+Where that would make a decode step wait for an accelerator, they are made for many steps at once (`Ledger.defer`).
+A row may stand for several requests that share it: each of them is charged as if it had run alone, dense and adaptive
+models alike. What a method's own linear maps cost is read off them, whoever calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, cast
+
+import numpy as np
+from torch import Tensor, nn
+
+from adaptive_bench.backbone import Backbone
+from adaptive_bench.engine.ledger import COSINE, NORM, Ledger, Work, cosine_macs, read_together
+from adaptive_bench.method import Phase
+from adaptive_bench.store.counts import RESCALE
+
+
+@dataclass
+class _Branch:
+    """What one branch ran, weighted by requests where it is a number.
+
+    Attributes:
+        keep: [B, S] kept tokens, `None` for all; on the device until the call has ended.
+        slots: Token slots that went through the module's linear maps.
+        pairs: (query, key) products that were executed.
+        repairs: Whether K,V of skipped tokens were projected; in the masked executor those tokens are in `slots`.
+        visible: [B, S] keys that each token saw, where that is not what it would see in the dense model.
+        of_all: Skipped tokens went through the module's linear maps as well.
+    """
+
+    layer: int
+    name: str
+    keep: np.ndarray | Tensor | None
+    slots: float
+    pairs: float = 0.0
+    repairs: bool = False
+    visible: Tensor | None = None
+    of_all: bool = False
+
+
+@dataclass
+class Run:
+    """Something that was run for some tokens: in order to decide, or instead of a branch.
+
+    Attributes:
+        name: What the ledger counts it as.
+        tokens: Flat indices [N]; on the device until the call has ended.
+        macs: For one token.
+        weight_bytes: Read for all of them together.
+        among: Boolean [B, S], the tokens that it was needed for, where the others were run for a fixed shape alone.
+        bucket: Of the ledger.
+    """
+
+    layer: int
+    name: str
+    tokens: Tensor
+    macs: float
+    weight_bytes: float = 0.0
+    among: Tensor | None = None
+    bucket: str = "overhead.decision"
+
+
+class Tally:
+    """Notes of one forward call of B rows and S tokens.
+
+    Args:
+        ledger: Where the books are kept.
+        backbone: Knows what a token and a (query, key) pair cost.
+        phase: The phase to book under.
+        valid: [B, S] real tokens, known to the host.
+        positions: [B, S] place of each token in its sequence, likewise.
+        requests: [B] requests a row stands for; `None` for one each.
+        packed: Whether skipped tokens stay out of the modules.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        backbone: Backbone,
+        phase: Phase,
+        valid: np.ndarray,
+        positions: np.ndarray,
+        requests: np.ndarray | None,
+        *,
+        packed: bool,
+    ) -> None:
+        self.ledger, self.backbone, self.phase, self.packed = ledger, backbone, phase, packed
+        self.valid, self.positions = valid, positions
+        self.requests = requests
+        self._branches: list[_Branch] = []
+        self._all_rows = len(valid) if requests is None else int(requests.sum())
+        self._runs: list[Run] = []
+        self._probed: tuple[np.ndarray, Tensor] | None = None
+        self._visible: dict[int | None, np.ndarray] = {}
+        self._dense_pairs: dict[int | None, int] = {}
+        self._tokens = self._eligible = self.weigh(valid)
+
+    def weigh(self, mask: np.ndarray) -> int:
+        """Tokens of a mask [B, S], each as often as there are requests behind its row."""
+        if self.requests is None:
+            return int(np.count_nonzero(mask))
+        return int((mask.sum(axis=1) * self.requests).sum())
+
+    def _weigh_visible(self, visible: np.ndarray, mask: np.ndarray) -> int:
+        """Visible keys [B, S] of a mask's tokens, weighted likewise."""
+        if self.requests is None:
+            return int(visible[mask].sum())
+        return int(((visible * mask).sum(axis=1) * self.requests).sum())
+
+    def rows(self, rows: np.ndarray | None = None) -> int:
+        """Requests behind some rows, or all of them."""
+        if rows is None:
+            return self._all_rows
+        return len(rows) if self.requests is None else int(self.requests[rows].sum())
+
+    def part(self, valid: np.ndarray, positions: np.ndarray) -> Tally:
+        """Notes of other tokens [B, N] that go through some layers within this call; eligible stay this call's own."""
+        part = Tally(self.ledger, self.backbone, self.phase, valid, positions, self.requests, packed=self.packed)
+        part._eligible = self._eligible
+        return part
+
+    def attention(
+        self,
+        layer: int,
+        keep: np.ndarray | Tensor | None,
+        *,
+        slots: float,
+        pairs: float,
+        repairs: bool = False,
+        visible: Tensor | None = None,
+        of_all: bool = False,
+    ) -> None:
+        """Note an attention branch; see `_Branch`."""
+        self._branches.append(_Branch(layer, "attention", keep, slots, pairs, repairs, visible, of_all))
+
+    def mlp(self, layer: int, keep: np.ndarray | Tensor | None, *, slots: float) -> None:
+        """Note an MLP branch."""
+        self._branches.append(_Branch(layer, "mlp", keep, slots))
+
+    def book_dense(self) -> None:
+        """Book what the dense model needs for the same tokens, head excluded."""
+        self.ledger.calls[self.phase] += 1
+        self.ledger.tokens[self.phase] += self._eligible
+        work = self.ledger.work[self.phase]
+        work[:, Work.DENSE_TOKENS] += self._eligible
+        work[:, Work.DENSE_PAIRS] += [self._pairs_of_all(window) for window in self.backbone.windows]
+
+    def book_idle(self, layers: range) -> None:
+        """Book layers that could have run and did not."""
+        for layer in layers:
+            for name in ("attention", "mlp"):
+                self._branches.append(_Branch(layer, name, np.zeros_like(self.valid), 0))
+
+    def book_decision(self, layer: int, reading: Reading) -> None:
+        """Book one of the method's linear maps. Where it ran for every slot of the call, padding is waste."""
+        if not reading.macs:
+            return
+        slots = self.rows() * self.valid.shape[1]  # of all requests behind the rows
+        needed = self._eligible if reading.inputs == self.valid.size else slots
+        self.ledger.book(self.phase, layer, "overhead.decision", reading.macs * needed / self.valid.size)
+        self.ledger.book(self.phase, layer, "waste.dense", reading.macs * (slots - needed) / self.valid.size)
+        self.ledger.count(self.phase, reading.name, reading.inputs * needed / self.valid.size)
+        self.ledger.read_weights(self.phase, reading.weight_bytes)
+
+    def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
+        """Book one run of the head for each token at flat indices [N], as a decision; `among` see `Run`."""
+        self._runs.append(Run(layer, "probe", tokens, self.backbone.head_macs, self.backbone.head_bytes, among))
+
+    def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
+        """Book a cosine of two states for each token at flat indices [N], as a decision."""
+        self._runs.append(Run(layer, COSINE, tokens, cosine_macs(self.backbone.hidden_size), among=among))
+
+    def book_norm(self, layer: int, tokens: Tensor) -> None:
+        """Book a norm of one state, H MACs, for each token at flat indices [N], as a decision."""
+        self._runs.append(Run(layer, NORM, tokens, self.backbone.hidden_size))
+
+    def book_map(self, layer: int, reading: Reading, tokens: Tensor, among: Tensor | None = None) -> None:
+        """Book one of the method's linear maps, run once for each token at flat indices [N]."""
+        macs = reading.macs / max(1, reading.inputs)
+        self._runs.append(Run(layer, reading.name, tokens, macs, reading.weight_bytes, among))
+
+    def book_instead(self, layer: int, reading: Reading, tokens: Tensor, among: Tensor | None = None) -> None:
+        """Book a map of `Decision.otherwise`, run once for each token at flat indices [N]; `among` see `Run`."""
+        macs = reading.macs / tokens.numel()
+        self._runs.append(Run(layer, reading.name, tokens, macs, reading.weight_bytes, among, "overhead.adapter"))
+
+    @property
+    def runs(self) -> int:
+        """Notes so far of what was run for some tokens."""
+        return len(self._runs)
+
+    def take_runs(self, since: int) -> list[Run]:
+        """The notes of such runs from number `since` on; they are booked no more."""
+        taken = self._runs[since:]
+        del self._runs[since:]
+        return taken
+
+    def note_run(self, run: Run) -> None:
+        """Note something that was run for some tokens in order to decide."""
+        self._runs.append(run)
+
+    def note_head(self, needed: np.ndarray, answered: Tensor) -> None:
+        """Note that the head ran for positions [B, K], although probes had answered some of them.
+
+        Args:
+            needed: Those of real tokens.
+            answered: [B, K], on the device until the books are made.
+        """
+        self._probed = needed, answered
+
+    def book_head(self, *, needed: int, computed: int, reused: int, open_: int | None = None) -> None:
+        """Book the language-model head.
+
+        Args:
+            needed: Positions of real tokens the head was run for.
+            computed: All positions it was run for.
+            reused: Positions a probe had answered; that probe moves from overhead to core, so it counts once.
+            open_: Positions no probe had answered, where the head was run for the others as well.
+        """
+        head, macs = self.ledger.num_layers, self.backbone.head_macs
+        head_bytes = self.backbone.head_bytes
+        reads = bool(computed if open_ is None else open_)
+        self.ledger.read_weights(self.phase, head_bytes * reads, dense=head_bytes * bool(computed + reused))
+        self.ledger.book(self.phase, head, "core.head", (needed + reused) * macs)
+        self.ledger.book(self.phase, head, "overhead.decision", -reused * macs)
+        self.ledger.book(self.phase, head, "waste.dense", (computed - needed) * macs)
+        self.ledger.book_dense_head(self.phase, (needed + reused) * macs)
+        self.ledger.count(self.phase, "head", needed + reused)
+        self.ledger.count(self.phase, "probe", -reused)
+
+    def book_embedding(self) -> None:
+        """Book adapters beside the embedding with the head, the other map outside the layers; a look-up is no MAC."""
+        if macs := self.backbone.embedding_macs:
+            head, slots = self.ledger.num_layers, self.rows() * self.valid.shape[1]
+            self.ledger.book(self.phase, head, "core.head", self._eligible * macs)
+            self.ledger.book(self.phase, head, "waste.dense", (slots - self._eligible) * macs)
+            self.ledger.book_dense_head(self.phase, self._eligible * macs)
+
+    def settle(self) -> None:
+        """Book everything noted. What is still on a device is read at once, or for many decode steps together."""
+        pending = self.pending()
+        waits = bool(pending) and pending[0].device.type != "cpu" and self.valid.shape[1] == 1
+        if waits or self.ledger.collects:
+            self.ledger.defer(self)
+        else:
+            self.take(read_together(pending))
+
+    def again(self, ledger: Ledger, positions: np.ndarray) -> Tally:
+        """The same notes of a later step, whose tokens stand at other positions [B, 1], for another ledger."""
+        other = Tally(ledger, self.backbone, self.phase, self.valid, positions, self.requests, packed=self.packed)
+        other._branches, other._runs, other._probed = list(self._branches), list(self._runs), self._probed
+        return other
+
+    def pending(self) -> list[Tensor]:
+        """What has to be known on the host before the books can be made, in an order of its own."""
+        found = [part for branch in self._branches for part in (branch.keep, branch.visible)]
+        for run in self._runs:
+            found.append(run.among if run.among is not None else None if self.requests is None else run.tokens)
+        found.append(None if self._probed is None else self._probed[1])
+        return [part for part in found if isinstance(part, Tensor)]
+
+    def take(self, values: Sequence[np.ndarray]) -> None:
+        """Make the books, with the values of what was `pending`."""
+        known = iter(values)
+
+        def read(part: np.ndarray | Tensor | None) -> np.ndarray | None:
+            return next(known) if isinstance(part, Tensor) else part
+
+        work = [[0.0] * Work.COLUMNS for _ in self.backbone.windows]
+        for branch in self._branches:
+            mask, visible = read(branch.keep), read(branch.visible)
+            mask = mask & self.valid if isinstance(branch.keep, Tensor) and mask is not None else mask
+            self._book_branch(branch, mask, visible, work[branch.layer])
+        self.ledger.work[self.phase] += work
+        self._branches.clear()
+        for run in self._runs:
+            self._book_run(run, read)
+        self._runs.clear()
+        if self._probed is not None:
+            needed, answered = self._probed[0], read(self._probed[1])
+            assert answered is not None
+            open_, reused = self.weigh(~answered), self.weigh(answered)
+            everything = self.weigh(np.ones_like(answered))
+            self.book_head(needed=self.weigh(needed & ~answered), computed=everything, reused=reused, open_=open_)
+
+    def _book_branch(
+        self, branch: _Branch, mask: np.ndarray | None, visible: np.ndarray | None, row: list[float]
+    ) -> None:
+        kept = self._tokens if mask is None else self.weigh(mask)
+        if branch.name == "mlp":
+            row[Work.MLP_ELIGIBLE : Work.MLP_READS + 1] = self._eligible, kept, branch.slots, kept > 0
+            return
+        row[Work.ATTENTION_ELIGIBLE : Work.ATTENTION_READS + 1] = self._eligible, kept, branch.slots, kept > 0
+        window = self.backbone.windows[branch.layer]
+        if visible is not None:
+            row[Work.SEEN] = self._weigh_visible(visible, self.valid if mask is None else mask)
+        elif mask is None:
+            row[Work.SEEN] = self._pairs_of_all(window)
+        elif kept:
+            row[Work.SEEN] = self._weigh_visible(self._dense_visible(window), mask)
+        row[Work.PAIRS] = branch.pairs
+        repaired = self._tokens - kept if branch.repairs else 0
+        row[Work.KV_READS] = repaired > 0 and not kept  # nobody attends: K,V alone
+        row[Work.REPAIRED] = repaired  # masked execution repairs within its slots
+        row[Work.PROJECTED] = branch.slots + repaired if self.packed and not branch.of_all else branch.slots
+
+    def _book_run(self, run: Run, read: Callable[[Tensor], np.ndarray | None]) -> None:
+        count = run.tokens.numel()
+        if run.among is not None:
+            among = read(run.among)
+            assert among is not None
+            spare, count = self.rows() * self.valid.shape[1], self.weigh(among)
+            self.ledger.book(self.phase, run.layer, "waste.dense", (spare - count) * run.macs)
+        elif self.requests is not None:
+            tokens = read(run.tokens)
+            assert tokens is not None
+            count = int(self.requests[tokens // self.valid.shape[1]].sum())
+        self.ledger.book(self.phase, run.layer, run.bucket, count * run.macs)
+        if count or (run.among is None and run.bucket != "overhead.adapter"):  # for nobody: where shapes may differ
+            # it is not even asked for, and a fixed shape alone is no reason to name it
+            self.ledger.count(self.phase, run.name, count)
+        self.ledger.read_weights(self.phase, run.weight_bytes * bool(count))
+
+    def _pairs_of_all(self, window: int | None) -> int:
+        """(query, key) pairs of all real tokens in the dense model."""
+        if window not in self._dense_pairs:
+            self._dense_pairs[window] = self._weigh_visible(self._dense_visible(window), self.valid)
+        return self._dense_pairs[window]
+
+    def _dense_visible(self, window: int | None) -> np.ndarray:
+        """[B, S] keys each token would see in the dense model."""
+        if window not in self._visible:
+            counts = self.positions + 1
+            self._visible[window] = counts if window is None else counts.clip(max=window)
+        return self._visible[window]
+
+
+__all__ = ["RESCALE", "DecisionMeter", "Reading"]
+
+
+class Reading(NamedTuple):
+    """One linear map run once, or one scaling of states.
+
+    Attributes:
+        name: What the ledger counts it as: `method.` and the map's name inside the method, for example
+            `method.gates.3`, or `rescale`.
+        inputs: Vectors it was run for: tokens, or rows if a row decides as a whole.
+        macs: Multiply-accumulates for all of them.
+        weight_bytes: Of its weight matrix, which is read once.
+    """
+
+    name: str
+    inputs: int
+    macs: int
+    weight_bytes: int
+
+
+class DecisionMeter:
+    """Reads every `nn.Linear` inside a method."""
+
+    def __init__(self, method: nn.Module) -> None:
+        self._readings: list[Reading] = []
+        for name, module in method.named_modules():
+            if isinstance(module, nn.Linear):
+                module.register_forward_hook(partial(self._read, name))
+
+    def take(self) -> list[Reading]:
+        """What was run since the last call of this."""
+        taken, self._readings = self._readings, []
+        return taken
+
+    def take_last(self, count: int) -> list[Reading]:
+        """The last so many that were run, in order; they are in no later `take`."""
+        taken = self._readings[len(self._readings) - count :]
+        del self._readings[len(self._readings) - count :]
+        return taken
+
+    def note_rescale(self, states: int, width: int) -> None:
+        """So many states of so many numbers were multiplied by a number."""
+        self._readings.append(Reading(RESCALE, states, states * width, 0))
+
+    def _read(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        weight = cast(nn.Linear, module).weight
+        vectors = inputs[0].numel() // weight.shape[1]
+        self._readings.append(
+            Reading(f"method.{name}", vectors, vectors * weight.numel(), weight.numel() * weight.element_size())
+        )

@@ -1,0 +1,302 @@
+"""One forward pass through all branches: ask the method, run the branch, move on.
+
+What tokens that do not execute a branch get instead (`Decision.otherwise`) is asked for after the branch has run: for
+the tokens that skipped alone, or, where shapes may not depend on decisions (the masked executor, decode steps on an
+accelerator), for every slot of the call; what it says of the others is thrown away and booked as waste.
+
+Under the KV policy `defer` tokens that leave early wait, and go through the deep layers together with the next one that
+does not: FREE's synchronized parallel decoding. A waiting token has no K,V in the deep layers and none are needed,
+since nobody queries there before the flush; at the flush it gets exactly the K,V of a full-depth pass. Tokens still
+waiting when the text ends never go deep. Every row of a batch waits and flushes by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adaptive_bench.backbone import Branch, Site
+from adaptive_bench.engine.engine_call import EngineCall
+from adaptive_bench.engine.executors import run_decode, run_masked, run_packed
+from adaptive_bench.errors import UsageError
+from adaptive_bench.method import EXECUTE_ALL, Decision, Method, SiteView
+from adaptive_bench.method.decisions import check_ahead, check_decision, check_instead
+
+_BRANCHES: tuple[Branch, ...] = ("attention", "mlp")
+
+
+def run_layers(method: Method, call: EngineCall, hidden: Tensor, layers: range | None = None) -> Tensor:
+    """Residual stream [B, S, H] from the embedding to the final norm, or from before some layers to after them."""
+    if call.tally is not None:
+        call.tally.book_dense()
+    if call.cache is not None:
+        call.cache.begin(call.positions, call.valid, padded=not call.all_valid)
+    if (ahead := method.decide_ahead(call)) is not None:
+        check_ahead(ahead, call.backbone.num_layers * (len(_BRANCHES) if method.unit == "branch" else 1), method)
+        if method.spared or method.keep_first:
+            ahead = spared_ahead(method, call, ahead)
+    call.foresee(ahead)
+    layers = range(call.backbone.num_layers) if layers is None else layers
+    if call.kv_policy != "defer":
+        return _run(method, call, hidden, layers)
+    shallow, deep = layers[: method.defer_layer], layers[method.defer_layer :]
+    hidden = _run(method, call, hidden, shallow)
+    decision = decide(method, call, SiteView(Site(method.defer_layer, "layer"), hidden, call))
+    return run_deferred(call, hidden, decision.keep, deep, lambda later, states: _run(None, later, states, deep))
+
+
+def run_prescribed(call: EngineCall, hidden: Tensor, decisions: Sequence[Decision]) -> Tensor:
+    """Residual stream [B, S, H] after all layers, each of which runs as decided for it before; nobody is asked."""
+    if call.cache is not None:
+        call.cache.begin(call.positions, call.valid, padded=not call.all_valid)
+    for layer, decision in enumerate(decisions):
+        for branch in _BRANCHES:
+            hidden = run_masked(call, SiteView(Site(layer, branch), hidden, call), decision)
+    return hidden
+
+
+def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range) -> Tensor:
+    """Some layers; without a method every real token executes everything."""
+    run_branch = run_decode if call.decodes else run_packed if call.executor == "packed" else run_masked
+    for layer in layers:
+        if method is None or method.unit == "branch":
+            for branch in _BRANCHES:
+                view = SiteView(Site(layer, branch), hidden, call)
+                decision = EXECUTE_ALL if method is None else decide(method, call, view)
+                hidden = run_branch(call, view, decision)
+                if decision.otherwise is not None:
+                    hidden = add_instead(method, call, view, hidden, decision)
+        else:
+            start = hidden
+            whole = SiteView(Site(layer, "layer"), hidden, call)
+            decision = decide(method, call, whole)
+            kept = Decision(decision.keep, soft=decision.soft)
+            for branch in _BRANCHES:
+                hidden = run_branch(call, SiteView(Site(layer, branch), hidden, call), kept)
+            if decision.scale is not None:  # it multiplies the update of the whole block; lerp is exact at 0 and at 1
+                hidden = torch.lerp(start, hidden, decision.scale.to(hidden.dtype))
+            if decision.otherwise is not None:
+                hidden = add_instead(method, call, whole, hidden, decision)
+        if call.layer_states is not None:
+            call.layer_states.append(hidden)
+    return hidden
+
+
+def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
+    """The method's decision; what its linear maps cost is metered here, not told by the method. At a spared site it is
+    not asked.
+    """
+    if method.spared and method.is_spared(view.site):
+        return pass_over(method, view)
+    call.meter.take()  # whatever ran since does not count as deciding here
+    runs, answers = 0 if call.tally is None else call.tally.runs, len(call.answers)
+    device = view.hidden.device.type
+    autocasts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    if autocasts:  # decisions hinge on 1e-3: never in bf16
+        with torch.autocast(device, enabled=False):
+            decision = method.decide(view)
+    else:
+        decision = method.decide(view)
+    if call.tally is not None:
+        for reading in call.meter.take():
+            call.tally.book_decision(view.site.layer, reading)
+    check_decision(decision, view.hidden, method)
+    decision = with_first(method, call, decision)
+    if call.between is not None:
+        decision = with_first(method, call, call.between.pass_on(view, decision, call.take_effort(runs, answers)))
+    for listen in method.listeners:
+        listen(view, decision)
+    if decision.input_scale is not None:
+        if view.site.branch == "layer":
+            raise UsageError(
+                f"Decision.input_scale is for methods that decide per branch, got it for layer {view.site.layer} as a "
+                f"whole from {type(method).__name__}. Leave it out, or set unit = 'branch'."
+            )
+        view.scale_input(decision.input_scale)
+    if decision.otherwise is not None and call.kv_policy == "defer":
+        raise UsageError(
+            f"Decision.otherwise is for tokens that skip a branch and go on, got it from {type(method).__name__} with "
+            "the KV policy 'defer', under which they wait. Leave it out, or choose another policy."
+        )
+    return decision
+
+
+def spared_ahead(method: Method, call: EngineCall, ahead: Sequence[Decision]) -> list[Decision]:
+    """Decisions that are known before the layers run, as they are executed. Sites that share a mask still do."""
+    spared = {site.number for site in method.spared}
+    each = 1 if method.unit == "branch" else 2  # sites that a decision stands for
+    found: dict[int, Decision] = {}
+    for decision in ahead:
+        found.setdefault(id(decision.keep), with_first(method, call, Decision(decision.keep)))
+    return [
+        EXECUTE_ALL
+        if each * place in spared
+        else decision
+        if found[id(decision.keep)].keep is decision.keep
+        else replace(decision, keep=found[id(decision.keep)].keep, nobody=False)
+        for place, decision in enumerate(ahead)
+    ]
+
+
+def with_first(method: Method, call: EngineCall, decision: Decision) -> Decision:
+    """The decision with the first token of every text among those that execute, if the method keeps it."""
+    if not method.keep_first or call.only_follows:
+        return decision
+    if decision.keep is not None:
+        if call.ahead is not None and any(decision.keep is one.keep for one in call.ahead):
+            return decision
+        decision = replace(decision, keep=decision.keep | call.first, nobody=False)
+    if not call.training or decision.scale is None or not (decision.keep is None or decision.soft):
+        return decision
+    # A choice with a gradient, which is 0 where a token skips; a gate is not.
+    first = call.first[..., None]
+    scale = torch.where(first & (decision.scale.detach() == 0), 1.0, decision.scale)
+    otherwise = decision.otherwise
+    if decision.keep is not None or otherwise is None:
+        return replace(decision, scale=scale)
+
+    def instead(tokens: Tensor) -> Tensor:
+        assert otherwise is not None
+        output: Tensor = otherwise(tokens)
+        return output.masked_fill(first.flatten(0, 1).index_select(0, tokens), 0.0)
+
+    return replace(decision, scale=scale, otherwise=instead)
+
+
+def pass_over(method: Method, view: SiteView) -> Decision:
+    """What is executed at a spared site: nobody is asked, and nothing is booked as a decision."""
+    method.pass_over(view)
+    for listen in method.listeners:
+        listen(view, EXECUTE_ALL)
+    return EXECUTE_ALL
+
+
+def add_instead(method: Method | None, call: EngineCall, view: SiteView, hidden: Tensor, decision: Decision) -> Tensor:
+    """The residual stream [B, S, H] after a branch, with what tokens that skipped it get instead.
+
+    Args:
+        hidden: After the branch, in which they stand unchanged.
+    """
+    keep = decision.keep
+    if keep is None:
+        return _mixed(method, call, view, hidden, decision) if call.training else hidden
+    if call.executor == "masked" or (call.fixed_shapes and call.reads(keep)):
+        skipped = ~keep & call.valid
+        update = _ask(method, call, view, decision, call.slots, skipped)
+        return hidden + update.view_as(hidden).masked_fill(~skipped[..., None], 0.0)
+    kept = call.kept(keep)
+    if kept is None or not kept.host_skipped.size:
+        return hidden
+    return _added(hidden, kept.skipped, _ask(method, call, view, decision, kept.skipped, None))
+
+
+def _mixed(method: Method | None, call: EngineCall, view: SiteView, hidden: Tensor, decision: Decision) -> Tensor:
+    """A soft choice of a training call: everybody executes, and gets its share of this as well."""
+    return _added(hidden, call.real, _ask(method, call, view, decision, call.real, None))
+
+
+def _added(hidden: Tensor, tokens: Tensor, update: Tensor) -> Tensor:
+    return hidden.flatten(0, 1).index_add(0, tokens, update).view_as(hidden)
+
+
+def _ask(
+    method: Method | None, call: EngineCall, view: SiteView, decision: Decision, tokens: Tensor, among: Tensor | None
+) -> Tensor:
+    """What is added to the tokens at flat indices [N], in their type; `among` as in `flop_counter.Run`."""
+    assert decision.otherwise is not None
+    call.meter.take()  # whatever ran since is none of it
+    update = decision.otherwise(tokens)
+    readings = call.meter.take()
+    if call.tally is not None:
+        for reading in readings:
+            call.tally.book_instead(view.site.layer, reading, tokens, among)
+    check_instead(update, tokens.numel(), view.hidden.shape[-1], method)
+    return update.to(view.hidden.dtype)
+
+
+_STATES, _POSITIONS = "deferred_states", "deferred_positions"
+
+
+def run_deferred(
+    call: EngineCall,
+    hidden: Tensor,
+    keep: Tensor | None,
+    layers: range,
+    run_deep: Callable[[EngineCall, Tensor], Tensor],
+) -> Tensor:
+    """Final residual stream [B, S, H]: deep for tokens that stay, the exit state for those that left.
+
+    Args:
+        hidden: [B, S, H] before the first deep layer.
+        keep: [B, S] tokens that do not leave here; `None` for all.
+        layers: The deep layers.
+        run_deep: Runs them for a call.
+    """
+    states, positions = _join_waiting(call, hidden)
+    waiting_before = states.shape[1] - hidden.shape[1]
+    stays = call.valid if keep is None else keep
+    read = torch.cat([positions, stays.to(positions.dtype)], dim=1).cpu().numpy()  # both with one look at the device
+    host_positions, staying = read[:, : states.shape[1]], read[:, states.shape[1] :].astype(bool) & call.host_valid
+    joined = np.concatenate([np.zeros((len(staying), waiting_before), dtype=bool), staying], axis=1)
+    # a token goes deep now if it or any later one of its row stays
+    goes = np.flip(np.flip(joined, axis=1).cumsum(axis=1) > 0, axis=1) & (host_positions >= 0)
+    _remember_waiting(call, states, positions, (host_positions >= 0) & ~goes)
+
+    columns = _columns(goes)
+    if not columns.shape[1]:
+        if call.tally is not None:
+            call.tally.book_idle(layers)
+        return hidden
+    valid, chosen = np.take_along_axis(goes, columns, axis=1), _put(columns, hidden)
+    deep_positions = np.take_along_axis(host_positions, columns, axis=1).clip(min=0)
+    packed_positions, real = _put(deep_positions, hidden), _put(valid, hidden)
+    deep = replace(
+        call,
+        valid=real,
+        host_valid=valid,
+        positions=packed_positions,
+        continuation=torch.zeros_like(real),
+        input_ids=torch.zeros_like(chosen),
+        rotary=call.backbone.rotary(hidden, packed_positions),
+        tally=None if call.tally is None else call.tally.part(valid, deep_positions),
+        ahead=None,
+        _kept=None,
+        _masks={},
+    )
+    places = chosen[..., None].expand(-1, -1, states.shape[-1])
+    before = states.gather(1, places)
+    out = run_deep(deep, before)
+    if deep.tally is not None:
+        deep.tally.settle()
+    everything = states.scatter(1, places, torch.where(real[..., None], out, before))
+    return torch.where(_put(staying, hidden)[..., None], everything[:, waiting_before:], hidden)
+
+
+def _join_waiting(call: EngineCall, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Waiting tokens, then those of this call: states [B, W + S, H], positions [B, W + S] (-1: no token)."""
+    state = call.session.state
+    if _STATES not in state:
+        return hidden, call.own_keys
+    return torch.cat([state[_STATES], hidden], dim=1), torch.cat([state[_POSITIONS], call.own_keys], dim=1)
+
+
+def _remember_waiting(call: EngineCall, states: Tensor, positions: Tensor, waits: np.ndarray) -> None:
+    columns = _columns(waits)
+    chosen = _put(columns, states)
+    waiting = positions.gather(1, chosen)
+    call.session.state[_STATES] = states.gather(1, chosen[..., None].expand(-1, -1, states.shape[-1]))
+    call.session.state[_POSITIONS] = waiting.masked_fill(~_put(np.take_along_axis(waits, columns, axis=1), states), -1)
+
+
+def _columns(chosen: np.ndarray) -> np.ndarray:
+    """Columns [B, N] that hold every row's chosen tokens first, in order; N is the longest row's count."""
+    width = int(chosen.sum(axis=1).max(initial=0))
+    return np.argsort(~chosen, axis=1, kind="stable")[:, :width]
+
+
+def _put(values: np.ndarray, like: Tensor) -> Tensor:
+    return torch.from_numpy(values).to(like.device)

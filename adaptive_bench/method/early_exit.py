@@ -1,0 +1,105 @@
+"""Tokens that leave the stack early: what they skip, and the one measure of who is confident enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from adaptive_bench.backbone import Site
+from adaptive_bench.method.base import Method
+from adaptive_bench.method.site_view import SiteView
+from adaptive_bench.method.sparing import every_branch
+
+
+class EarlyExit(Method):
+    """A method under which tokens leave before some layer and skip all that is above.
+
+    Attributes:
+        first_exit: The first layer that a token may skip.
+    """
+
+    spares = False
+    unit = "layer"
+    wants_layer_states = True
+    losses_over = "answers"
+    first_exit: int
+
+    @property
+    def eligible_sites(self) -> frozenset[Site]:
+        """Everything above the first exit."""
+        return every_branch(range(self.first_exit, self.backbone_size[0]))
+
+    @property
+    def max_saved_tokens(self) -> float:
+        """Everything above the first exit."""
+        return 1.0 - self.first_exit / self.backbone_size[0]
+
+
+def leaving_tokens(
+    view: SiteView,
+    candidates: Tensor,
+    previous: Tensor | None,
+    passes: Callable[[Tensor, Tensor], Tensor],
+    classifier: nn.Module | None = None,
+    *,
+    final_norm: bool = False,
+) -> Tensor:
+    """Candidates [B, S] whose confidence passes. What it takes to know is booked for every candidate.
+
+    Confidence is the gap between the two likeliest tokens (a run of the head; the probe of a token that leaves is its
+    final answer), unless one of these is given:
+
+    Args:
+        candidates: Boolean [B, S].
+        previous: Residual stream [B, S, H] one layer below: confidence is the cosine with it.
+        passes: Given confidences [N] and flat token indices [N], says who leaves.
+        classifier: The method's own map from a state to one logit: confidence is its sigmoid.
+        final_norm: It reads states after the backbone's final norm.
+    """
+    if view.call.fixed_shapes:
+        return _leaving_of_all(view, candidates, previous, passes, classifier, final_norm)
+    tokens = candidates.flatten().nonzero()[:, 0]
+    leaving = torch.zeros_like(candidates).flatten()
+    if not tokens.numel():
+        return leaving.view_as(candidates)
+    if classifier is not None:
+        sure = passes(view.apply(classifier, tokens, final_norm=final_norm)[:, 0].sigmoid(), tokens)
+    elif previous is not None:
+        sure = passes(view.cosine(previous, tokens), tokens)
+    else:
+        logits = view.probe(tokens)
+        sure = passes(_gap(logits), tokens)
+        view.answer(tokens[sure], logits[sure])
+    leaving[tokens[sure]] = True
+    return leaving.view_as(candidates)
+
+
+def _leaving_of_all(
+    view: SiteView,
+    candidates: Tensor,
+    previous: Tensor | None,
+    passes: Callable[[Tensor, Tensor], Tensor],
+    classifier: nn.Module | None,
+    final_norm: bool,
+) -> Tensor:
+    """`leaving_tokens` where shapes are fixed: every token is asked, and what the others would do does not count."""
+    tokens = torch.arange(candidates.numel(), device=candidates.device)
+    if classifier is not None:
+        confidence = view.apply(classifier, tokens, candidates, final_norm=final_norm)[:, 0].sigmoid()
+    elif previous is not None:
+        confidence = view.cosine(previous, tokens, candidates)
+    else:
+        logits = view.probe(tokens, candidates)
+        confidence = _gap(logits)
+    leaving = passes(confidence, tokens).view_as(candidates) & candidates
+    if classifier is None and previous is None:
+        view.call.probed.append((leaving, logits))
+    return leaving
+
+
+def _gap(logits: Tensor) -> Tensor:
+    """Probability of the likeliest token minus that of the next, [N], of logits [N, V]."""
+    top = logits.float().softmax(dim=-1).topk(2, dim=-1).values
+    return top[:, 0] - top[:, 1]

@@ -1,0 +1,109 @@
+"""From a method spec to its class, and to what has to be trained for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from adaptive_bench import registry
+from adaptive_bench.backbone import Backbone
+from adaptive_bench.errors import PluginFault
+from adaptive_bench.method.base import Method, MethodConfig
+from adaptive_bench.spec import MethodSpec
+
+
+def method_class(spec: MethodSpec) -> type[Method]:
+    """The registered class behind a spec.
+
+    Raises:
+        UsageError: No method has that name.
+        PluginFault: What a plugin registered under it is no method.
+    """
+    found = registry.get("methods", spec.name)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise PluginFault(
+            f"What is registered as a method is a subclass of adaptive_bench.method.Method, got {type(found).__name__} "
+            f"{getattr(found, '__name__', '')!r} under {spec.name!r} ({registry.origin('methods', spec.name)}). "
+            "Correct the plugin; `adaptive-bench new-method` writes one that works."
+        )
+    return found
+
+
+def config_of(spec: MethodSpec) -> MethodConfig:
+    """The parameters of a spec.
+
+    Raises:
+        UsageError: No method has that name, or it has no such parameter or value.
+    """
+    return method_class(spec).parse_config(spec)
+
+
+def method_of(spec: MethodSpec, backbone: Backbone, seed: int = 0) -> Method:
+    """The method of a spec, made for a backbone.
+
+    Raises:
+        UsageError: As `config_of`; or the method refuses the backbone.
+    """
+    with _default_of_torch(torch.float32):  # scores are computed in it, so what a method adds has it (`Method`)
+        return method_class(spec)(config_of(spec), backbone, spec.semantics, seed)
+
+
+@contextmanager
+def _default_of_torch(dtype: torch.dtype) -> Iterator[None]:
+    """New tensors have this type in the block, where the caller has set another one."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def takes_target(spec: MethodSpec) -> bool:
+    """Whether training of a spec moves towards a saving."""
+    return method_class(spec).takes_target(config_of(spec))
+
+
+def training_spec(spec: MethodSpec) -> MethodSpec:
+    """What has to be trained for this spec (untrained random skipping: the dense model).
+
+    Parameters that say what holds anyway are left out, so that `gateskip[shape=vector]` is trained as `gateskip`.
+    """
+    found = method_class(spec)
+    trained = found.training_spec(config_of(spec), spec)
+    config = config_of(trained)
+    fields = type(config).model_fields
+    told = [pair for pair in trained.params if getattr(config, pair[0]) != fields[pair[0]].get_default()]
+    return MethodSpec(trained.name, tuple(told), trained.semantics)
+
+
+def trained_alike(one: MethodSpec, other: MethodSpec) -> bool:
+    """Whether weights trained for one spec serve the other: the same method, trained with equal parameters."""
+    first, second = training_spec(one), training_spec(other)
+    return (first.name, first.semantics) == (second.name, second.semantics) and (config_of(first) == config_of(second))
+
+
+def starting_spec(spec: MethodSpec) -> MethodSpec | None:
+    """The spec whose trained backbone the training of this one starts from; `None` is the pretrained backbone.
+
+    Raises:
+        PluginFault: It is this one.
+    """
+    found = method_class(spec).starts_from(spec)
+    if found == spec:
+        raise PluginFault(
+            f"A training starts from that of another spec or from the pretrained backbone, but starts_from of {spec} "
+            f"gives {found} itself. Correct the method."
+        )
+    return found
+
+
+def why_not_shuffled(spec: MethodSpec) -> str | None:
+    """Why no token can have the decisions of another one, half a sentence; `None`: it can."""
+    if spec.semantics == "bench":
+        return None
+    reasons = {"C0": None, "C1": "are made for a whole sequence", "C2": "depend on the other sequences of a batch"}
+    reason = reasons[method_class(spec).paper_class]
+    return None if reason is None else f"the decisions of {spec} {reason}"

@@ -1,0 +1,351 @@
+"""What a method costs and saves on a device: time against the plain model, memory, parameters, the MACs of deciding.
+
+All variants are called in turn, in rounds, so that whatever else the machine does meets them alike, and read the same
+given tokens: a method is not timed on a text of its own. Two phases are timed: prefill, one forward of a batch of
+prompts, and decode, one more token per row; both keep a cache and compute the logits of the last position only, as
+generation does. The saving in time is 1 - t_method / t_plain; over a whole request it is that of one prompt and its new
+tokens together: `total = prefill + new * decode`. What was saved in tokens and FLOPs is read off the ledger of the very
+calls timed.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+from adaptive_bench.engine.ledger import BUCKETS, Ledger
+from adaptive_bench.model.adaptive_model import AdaptiveModel
+from adaptive_bench.model.hardware import memory_meaning, peak_memory
+from adaptive_bench.model.static_decode import StaticSteps
+
+_WARM_UP_STEPS = 3  # of decoding, which are not counted
+_MEMORY_STEPS = 8  # new tokens of the pass whose memory is measured
+_PROMPT, _ANSWER = 4, 16  # tokens of the call in which deciding is counted
+_TRAVELS = (0.0, 0.01, 0.5, 1.0)  # over the dial; a probe costs most where it is asked and hardly anybody passes
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """A median with its quartiles, of `count` measurements."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Quantiles:
+        """Of at least one value."""
+        measured = list(values)
+        low, median, high = np.quantile(measured, (0.25, 0.5, 0.75)).tolist()
+        return cls(median, low, high, len(measured))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def in_turns(
+    variants: Mapping[str, Callable[[], object]],
+    rounds: int,
+    *,
+    warm_up: int = 2,
+    device: torch.device | str = "cpu",
+) -> dict[str, list[float]]:
+    """Seconds of each variant, one entry a round; entries of the same round belong together.
+
+    Every round calls every variant once, in an order drawn anew (the same ones each time): nobody always runs behind
+    the same neighbour. Rounds of `warm_up` do not count; a CUDA device is waited for before and after each call.
+    """
+    wait = torch.cuda.synchronize if torch.device(device).type == "cuda" else lambda: None
+    order, shuffle = list(variants), random.Random(0).shuffle
+    taken: dict[str, list[float]] = {name: [] for name in variants}
+    for number in range(warm_up + rounds):
+        shuffle(order)
+        for name in order:
+            wait()
+            start_s = time.perf_counter()
+            variants[name]()
+            wait()
+            if number >= warm_up:
+                taken[name].append(time.perf_counter() - start_s)
+    return taken
+
+
+def speedups(plain_s: Sequence[float], ours_s: Sequence[float]) -> Quantiles:
+    """Plain time over our time, within each round."""
+    return Quantiles.of(plain / ours for plain, ours in zip(plain_s, ours_s, strict=True))
+
+
+@dataclass(frozen=True)
+class Drive:
+    """How one variant is driven.
+
+    Attributes:
+        new_cache: Makes an empty cache for B rows and as many tokens each: `new_cache(batch, tokens)`.
+        forward: Runs token ids [B, S] behind what the cache holds.
+        ledger: The variant's own books; `None` for the plain model.
+        steps: Makes static steps for B rows and as many tokens each, with the variant's dial and books: `steps(batch,
+            tokens)`; `None` for the plain model.
+    """
+
+    new_cache: Callable[[int, int], Any]
+    forward: Callable[[Tensor, Any], object]
+    ledger: Ledger | None = None
+    steps: Callable[[int, int], StaticSteps] | None = None
+
+
+def drive_plain(model: PreTrainedModel) -> Drive:
+    """Plain Hugging Face with the cache it makes itself."""
+
+    def forward(ids: Tensor, cache: DynamicCache) -> object:
+        return model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+
+    return Drive(lambda batch, tokens: DynamicCache(config=model.config), forward)
+
+
+def drive_adaptive(model: AdaptiveModel, dial: float) -> Drive:
+    """A method at one dial value; several dial values of the same model may be driven in turn."""
+    dial, ledger = model.method.dial.check(dial), Ledger(model.backbone.costs)
+
+    def forward(ids: Tensor, cache: Any) -> object:
+        model.method.value, model.ledger = dial, ledger
+        return model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+
+    def steps(batch: int, tokens: int) -> StaticSteps:
+        model.method.value, model.ledger = dial, ledger
+        return StaticSteps(model, rows=batch, capacity=tokens)
+
+    return Drive(model.new_cache, forward, ledger, steps)
+
+
+@torch.no_grad()
+def prefill_in_turns(
+    drives: Mapping[str, Drive], prompts: Tensor, rounds: int, *, room: int = 0, warm_up: int = 2
+) -> dict[str, list[float]]:
+    """Seconds of one forward of the prompts [B, S] into an empty cache with room for more, one entry a round."""
+    tokens = prompts.shape[1] + room
+    once = lambda drive: drive.forward(prompts, drive.new_cache(len(prompts), tokens))  # noqa: E731
+    variants = {name: partial(once, drive) for name, drive in drives.items()}
+    return in_turns(variants, rounds, warm_up=warm_up, device=prompts.device)
+
+
+@torch.no_grad()
+def decode_in_turns(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) -> dict[str, list[float]]:
+    """Seconds of each decoding step, one entry per new token; afterwards every ledger holds one prompt with its new
+    tokens, [B, prompt + new] in all, and nothing else.
+    """
+    new = tokens.shape[1] - prompt
+    warm = min(new, _WARM_UP_STEPS)
+    in_turns(steps_of(drives, tokens[:, : prompt + warm], prompt), warm, warm_up=0, device=tokens.device)
+    return in_turns(steps_of(drives, tokens, prompt), new, warm_up=0, device=tokens.device)
+
+
+def steps_of(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) -> dict[str, Callable[[], object]]:
+    """For each variant, what takes its next step when called; the prompts are done. See `decode_in_turns`."""
+    iterators = {}
+    for name, drive in drives.items():
+        if drive.ledger is not None:
+            drive.ledger.reset()
+        iterators[name] = _forwards(drive, tokens, prompt)
+        next(iterators[name])
+    return {name: iterator.__next__ for name, iterator in iterators.items()}
+
+
+def _forwards(drive: Drive, tokens: Tensor, prompt: int) -> Iterator[None]:
+    """The prompt and then the new tokens, one by one."""
+    cache = drive.new_cache(*tokens.shape)
+    drive.forward(tokens[:, :prompt], cache)
+    yield
+    for place in range(prompt, tokens.shape[1]):
+        drive.forward(tokens[:, place : place + 1], cache)
+        yield
+
+
+@dataclass(frozen=True)
+class TimedPoint:
+    """One method at one dial value.
+
+    Attributes:
+        requested: Share of saved tokens the dial was set for.
+        dial: Dial value, in its own unit.
+        saved: Measured shares `tokens`, `core`, `net`, `executed`, over prompt and new tokens.
+        prefill_s, decode_s: Latency of one batch of prompts, and of one more token for each row.
+        prefill_speedup, decode_speedup: Plain time over ours, within the same round.
+        peak_memory_bytes: See `Timing.memory`.
+    """
+
+    requested: float
+    dial: float
+    saved: dict[str, float]
+    prefill_s: Quantiles
+    decode_s: Quantiles
+    prefill_speedup: Quantiles
+    decode_speedup: Quantiles
+    peak_memory_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One method over its dial, and the plain model it was timed in turn with.
+
+    Attributes:
+        batch, prompt, new: Rows, tokens of a prompt, new tokens.
+        prefill_s, decode_s: Latency of the plain model.
+        peak_memory_bytes: Of the plain model.
+        memory: What memory means on this device.
+    """
+
+    batch: int
+    prompt: int
+    new: int
+    prefill_s: Quantiles
+    decode_s: Quantiles
+    peak_memory_bytes: int | None
+    memory: str
+    points: tuple[TimedPoint, ...]
+
+    def saved_time(self, point: TimedPoint) -> dict[str, float]:
+        """Share of the plain model's time that is saved: in `prefill`, in `decode` and in `total`."""
+        prefill, decode = 1 / point.prefill_speedup.median, 1 / point.decode_speedup.median
+        weight = self.prefill_s.median / self._total_s(self.prefill_s, self.decode_s)
+        total = weight * prefill + (1 - weight) * decode
+        return {"prefill": 1 - prefill, "decode": 1 - decode, "total": 1 - total}
+
+    def tokens_per_s(self, point: TimedPoint | None = None) -> float:
+        """New tokens of the whole batch per second, the time of the prompts included; of the plain model by default."""
+        source = self if point is None else point
+        return self.batch * self.new / self._total_s(source.prefill_s, source.decode_s)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: `plain` and `points`."""
+        plain = {name: asdict(self)[name] for name in ("prefill_s", "decode_s", "peak_memory_bytes")}
+        points = [
+            {**asdict(point), "saved_time": self.saved_time(point), "tokens_per_s": self.tokens_per_s(point)}
+            for point in self.points
+        ]
+        return {"memory": self.memory, "plain": plain | {"tokens_per_s": self.tokens_per_s()}, "points": points}
+
+    def _total_s(self, prefill_s: Quantiles, decode_s: Quantiles) -> float:
+        return prefill_s.median + self.new * decode_s.median
+
+
+def time_model(
+    plain: PreTrainedModel, model: AdaptiveModel, savings: Sequence[float], tokens: Tensor, *, prompt: int, rounds: int
+) -> Timing:
+    """Time a method at some shares of saved tokens, and the plain model in turn with all of them.
+
+    Args:
+        plain: The Hugging Face model, in `eval()` mode; `model` may wrap the same one.
+        model: In `eval()` mode and calibrated for the savings. Its dial and ledger are left changed.
+        savings: Shares of saved tokens the dial is set for; beyond the end of the dial its end is taken.
+        tokens: [B, prompt + new], which every variant reads.
+        rounds: Of prefill; decoding has one per new token.
+    """
+    method, device = model.method, tokens.device
+    reachable = sorted({round(min(saving, method.max_saving), 6) for saving in savings})
+    dials = [method.checked_dial(saving) for saving in reachable]
+    drives = {"plain": drive_plain(plain)}
+    drives |= {f"{saving:g}": drive_adaptive(model, dial) for saving, dial in zip(reachable, dials, strict=True)}
+    new = tokens.shape[1] - prompt
+    prefill = prefill_in_turns(drives, tokens[:, :prompt], rounds, room=new)
+    decode = decode_in_turns(drives, tokens, prompt)
+    reports = {name: drive.ledger.report() for name, drive in drives.items() if drive.ledger is not None}
+    part = tokens[:, : prompt + min(new, _MEMORY_STEPS)]
+    memory = {
+        name: peak_memory(lambda drive=drive: [*_forwards(drive, part, prompt)], device)  # type: ignore[misc]
+        for name, drive in drives.items()
+    }
+    points = tuple(
+        TimedPoint(
+            requested=saving,
+            dial=dial,
+            saved={axis: reports[name]["saved"][axis] for axis in ("tokens", "core", "net", "executed")},
+            prefill_s=Quantiles.of(prefill[name]),
+            decode_s=Quantiles.of(decode[name]),
+            prefill_speedup=speedups(prefill["plain"], prefill[name]),
+            decode_speedup=speedups(decode["plain"], decode[name]),
+            peak_memory_bytes=memory[name],
+        )
+        for name, saving, dial in zip(reports, reachable, dials, strict=True)
+    )
+    return Timing(
+        batch=len(tokens),
+        prompt=prompt,
+        new=new,
+        prefill_s=Quantiles.of(prefill["plain"]),
+        decode_s=Quantiles.of(decode["plain"]),
+        peak_memory_bytes=memory["plain"],
+        memory=memory_meaning(device),
+        points=points,
+    )
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Costs of one method on one backbone.
+
+    Attributes:
+        parameters: Of the method alone.
+        backbone_parameters: Of the model it sits on.
+        parameter_bytes: Memory of the method's parameters and buffers.
+        decision_macs: Multiply-accumulates spent on deciding for one generated token, at the dial value where they
+            are most (a probe costs only while there is something to decide).
+        adapter_macs: The same spent on what tokens get that skip (`Decision.otherwise`).
+        dense_macs: What the model without the method spends on the same token.
+    """
+
+    parameters: int
+    backbone_parameters: int
+    parameter_bytes: int
+    decision_macs: float
+    adapter_macs: float
+    dense_macs: float
+
+
+@torch.no_grad()
+def measure_overhead(model: AdaptiveModel) -> Overhead:
+    """Count a model's additions, and run it on random tokens over its whole dial to see in the ledger what deciding
+    costs. Leaves dial, thresholds and ledger of the model changed.
+    """
+    method = model.method
+    own = [*method.parameters(), *method.buffers()]
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(model.backbone.vocab_size, (1, _PROMPT + _ANSWER), generator=generator).to(model.device)
+    everything = torch.ones_like(ids)
+    batch = {"input_ids": ids, "attention_mask": everything, "continuation_mask": everything.bool()}
+    model.prepare_training([batch])
+    if method.thresholds is not None or method.fitted is not None:  # the largest saving makes every smaller one usable
+        model.calibrate([batch], [method.max_saving])
+    costs = [_costs_per_token(model, ids, method.dial.at(travel)) for travel in _TRAVELS]
+    decision, adapter, dense = map(max, zip(*costs, strict=True))
+    return Overhead(
+        parameters=sum(parameter.numel() for parameter in method.parameters()),
+        backbone_parameters=sum(parameter.numel() for parameter in model.backbone_model.parameters()),
+        parameter_bytes=sum(tensor.nbytes for tensor in own),
+        decision_macs=decision,
+        adapter_macs=adapter,
+        dense_macs=dense,
+    )
+
+
+def _costs_per_token(model: AdaptiveModel, ids: Tensor, dial: float) -> tuple[float, float, float]:
+    """MACs of deciding, of what tokens get instead of a branch, and of the dense model for one generated token."""
+    model.eval()
+    model.dial = dial
+    prompt = model(ids[:, :_PROMPT], use_cache=True, logits_to_keep=1)
+    model.reset_ledger()
+    model(ids[:, _PROMPT:], past_key_values=prompt.past_key_values, use_cache=True)
+    counts = model.compute_report()["counts"]["decode"]
+    own = (BUCKETS.index(name) for name in ("overhead.decision", "overhead.adapter"))
+    decision, adapter = (sum(row[column] for row in counts["macs"]) / counts["tokens"] for column in own)
+    return decision, adapter, sum(counts["dense_macs"]) / counts["tokens"]

@@ -1,0 +1,106 @@
+"""Where a model runs, what a time was measured on, and how much memory the work took there."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import threading
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adaptive_bench.backbone.products import processor
+from adaptive_bench.config import DEVICE_RULE, check_device
+from adaptive_bench.errors import UsageError
+from adaptive_bench.free_memory import give_back
+
+
+def find_device(name: str) -> torch.device:
+    """The torch device behind `auto`, `cpu`, `cuda:0`, ..."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    check_device(name)
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"{DEVICE_RULE}, got {name!r}: {reason}. Set --device, or device= in Python.") from error
+    return device
+
+
+_PAGES = Path("/proc/self/statm")
+_SAMPLE_S = 1e-3
+_LIBRARIES = ("adaptive-bench", "torch", "transformers", "lm-eval", "accelerate", "datasets")
+
+
+def describe_device(device: torch.device | str) -> str:
+    """Name of the GPU or the CPU behind a device."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return processor()
+
+
+def environment(device: torch.device | str) -> dict[str, Any]:
+    """Versions and hardware of this process, as records keep them in `env.json`."""
+    return {
+        "machine": platform.node(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **{library: version(library) for library in _LIBRARIES},
+        "device": str(device),
+        "device_name": describe_device(device),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def memory_meaning(device: torch.device | str) -> str:
+    """What `peak_memory` counts on a device."""
+    if torch.device(device).type == "cuda":
+        return "most memory allocated on the device during the work, weights included"
+    return "growth of the process's resident memory during the work, sampled every ms, weights not included"
+
+
+@torch.no_grad()
+def peak_memory(work: Callable[[], object], device: torch.device | str) -> int | None:
+    """Bytes the work took at most (see `memory_meaning`); `None` where the system does not tell.
+
+    Resident memory is a rough measure: what an earlier call left to the allocator is given back first where the C
+    library can, and small growth goes unseen.
+    """
+    device = torch.device(device)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        work()
+        torch.cuda.synchronize(device)
+        return int(torch.cuda.max_memory_allocated(device))
+    if not _PAGES.is_file():
+        work()
+        return None
+    give_back()
+    before = _resident_bytes()
+    highest, ended = before, threading.Event()
+
+    def sample() -> None:
+        nonlocal highest
+        while not ended.wait(_SAMPLE_S):
+            highest = max(highest, _resident_bytes())
+
+    sampler = threading.Thread(target=sample, daemon=True)
+    sampler.start()
+    try:
+        work()
+    finally:
+        highest = max(highest, _resident_bytes())
+        ended.set()
+        sampler.join()
+    return max(0, highest - before)
+
+
+def _resident_bytes() -> int:
+    return int(_PAGES.read_text().split()[1]) * resource.getpagesize()

@@ -1,0 +1,205 @@
+"""Models of the Hugging Face hub: pretrained weights that a saved model stands on, saved models up and down, their
+card.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
+from adaptive_bench.model.hugging_face import HuggingFaceModel
+from adaptive_bench.model.stored_calibration import POOLED
+from adaptive_bench.store.digest import changed, digests
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """Where pretrained weights are.
+
+    Attributes:
+        location: A folder in Hugging Face layout, or a hub id.
+        revision: Commit of the hub id, `None` for a folder.
+        sha256: Digests of a folder's weights and config: others are refused.
+    """
+
+    location: str
+    revision: str | None = None
+    sha256: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, location: str, revision: str | None) -> Pretrained:
+        """Those at a place, as they are now."""
+        if revision is not None:
+            return cls(location, revision)
+        folder = Path(location)
+        return cls(location, None, digests(folder, [folder / "config.json", *folder.glob("*.safetensors")]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def load(self, **kwargs: Any) -> PreTrainedModel:
+        """The model in fp32; `kwargs` are for its `from_pretrained`."""
+        rule = f"A model saved without its backbone's weights needs those of {self.location!r}"
+        folder = Path(self.location)
+        if self.revision is None and (different := changed(folder, self.sha256)):
+            raise EnvironmentProblem(
+                f"{rule} as they were, but {', '.join(different)} changed or is missing. Put the folder back, or train "
+                f"again."
+            )
+        here = self.revision is None
+        try:
+            with nullcontext() if here else hub_or_cache(Needed("model", self.location)):
+                return AutoModelForCausalLM.from_pretrained(
+                    self.location,
+                    revision=self.revision or "main",
+                    local_files_only=here,
+                    use_safetensors=True,
+                    **{"dtype": torch.float32} | kwargs,
+                )
+        except OutOfReach as error:
+            raise EnvironmentProblem(
+                f"{rule}, but they cannot be loaded: the Hugging Face hub cannot be asked ({error.answer.detail}), and "
+                f"its cache here has no copy. Connect to the hub, with HF_HUB_OFFLINE unset."
+            ) from error
+        except (OSError, ValueError, SafetensorError) as error:
+            raise EnvironmentProblem(
+                f"{rule}, but they cannot be loaded: {message_of(error)[:300]}. Put the folder back, or set HF_TOKEN "
+                f"for a gated model of the hub."
+            ) from error
+
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name is that of a repository of the hub and of no folder here."""
+    return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
+
+
+def fetched(name: str, revision: str | None = None) -> Path:
+    """The folder of the cache that holds a repository of the hub."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        with hub_or_cache(Needed("model", name)):
+            return Path(snapshot_download(name, revision=revision))
+    except OutOfReach as error:
+        if (beside := Path(name).parent).is_dir():  # what looks like an id is rather a path with a mistake in it
+            raise EnvironmentProblem(
+                f"A saved model is loaded from a folder or by a hub id, got {name!r}: there is no such folder in "
+                f"{str(beside)!r}, and as a hub id it cannot be looked up ({error.answer.detail}). Check the path; a "
+                f"run's model is loaded with AdaptiveModel.load(run, method)."
+            ) from error
+        raise
+    except (OSError, ValueError) as error:
+        raise EnvironmentProblem(
+            f"{name!r} is no folder here and cannot be loaded from the Hugging Face hub: {message_of(error)[:300]}. "
+            f"Check the name; a private model needs HF_TOKEN."
+        ) from error
+
+
+def uploaded(folder: Path, name: str, *, private: bool | None, token: str | None, message: str) -> str:
+    """Upload a folder as a repository of the hub, made if need be; returns its address."""
+    from huggingface_hub import HfApi
+
+    api = HfApi(token=token)
+    try:
+        repository = api.create_repo(name, private=private, exist_ok=True)
+        api.upload_folder(folder_path=folder, repo_id=repository.repo_id, commit_message=message)
+    except (OSError, ValueError) as error:
+        raise EnvironmentProblem(
+            f"The model cannot be uploaded to {name!r}: {message_of(error)[:300]}. Check the name, and log in with "
+            f"`hf auth login` or give token=..."
+        ) from error
+    return str(repository)
+
+
+def licence_of(location: str) -> str | None:
+    """The licence that the card of pretrained weights names, in their folder or the hub's cache; `None`: none known."""
+    from huggingface_hub import try_to_load_from_cache
+
+    readme = Path(location) / "README.md"
+    if is_hub_id(location):
+        cached = try_to_load_from_cache(location, "README.md")
+        readme = Path(cached) if isinstance(cached, str) else readme
+    try:
+        parts = readme.read_text(encoding="utf-8").split("---\n", 2)
+        about = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
+    except (OSError, ValueError, yaml.YAMLError):  # none there, or nothing that says so
+        return None
+    licence = about.get("license") if isinstance(about, dict) else None
+    return licence if isinstance(licence, str) else None
+
+
+_CARD = """# {title}
+
+`{spec}` on a {layers}-layer {family}, trained and measured with adaptive-bench: a method decides which tokens execute
+which attention and MLP branch, and the share of skipped branches is set after training.
+
+```python
+from adaptive_bench import AdaptiveModel
+from transformers import AutoTokenizer
+
+model = AdaptiveModel.from_pretrained("{folder}"{calibration})
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+model.saving = 0.15
+written = model.generate(**tokenizer("...", return_tensors="pt"), max_new_tokens=64)
+model.compute_report()["saved"]
+```
+
+`AutoModelForCausalLM` cannot load this folder: the method would be lost.{calibrations}
+"""
+
+
+def model_card(
+    model: HuggingFaceModel,
+    *,
+    title: str,
+    base: str | None,
+    calibrations: Sequence[str] = (),
+    savings: Sequence[float] = (),
+    results: str = "",
+) -> str:
+    """A README in the hub's format, with the licence of the pretrained model where its own card names one.
+
+    Args:
+        model: The model.
+        title: Of the page, and the folder's name in the example.
+        base: Hub id of the pretrained model, if it has one.
+        calibrations: Names of the stored calibrations.
+        savings: Shares of token-branches that the model was calibrated for.
+        results: Markdown for the end of the page.
+    """
+    about = {
+        "library_name": "adaptive-bench",
+        "pipeline_tag": "text-generation",
+        "tags": ["adaptive-computation", model.spec.name],
+        **({"base_model": base} if base else {}),
+        **({"license": licence} if (licence := licence_of(base or str(model.backbone_model.name_or_path))) else {}),
+    }
+    told = f" Calibrated on: {', '.join(calibrations)}." if calibrations else ""
+    if savings:
+        told += f" Calibrated for savings of {', '.join(f'{saving:.3g}' for saving in savings)}."
+    several = len(calibrations) > 1 and POOLED not in calibrations
+    text = _CARD.format(
+        title=title,
+        folder=title,
+        spec=model.spec,
+        layers=model.backbone.num_layers,
+        family=model.config.model_type,
+        calibration=f', calibration="{calibrations[0]}"' if several else "",
+        calibrations=told,
+    )
+    return f"---\n{yaml.safe_dump(about, sort_keys=False)}---\n\n{text}\n{results}".rstrip() + "\n"

@@ -1,0 +1,279 @@
+"""Decisions that no method made: told from outside (oracles, static sets), shuffled among tokens, one branch at a time.
+
+What a method's own choice of tokens is worth is seen against shuffled ones (see `engine.shuffling`). What every branch
+of a model is worth before any training (`site_costs`) says which are better spared by whoever skips tokens: on a real
+model a few branches carry everything. Where a third of all tokens skips the MLP of layer 0, SmolLM2-135M is off by a
+hundred times as much as where they skip the median branch. On held-out training text, one branch at a time, a seeded 36
+% of the tokens do not get what it adds (the first token of a text always does, keys and values are all kept), and the
+cost is the mean KL divergence of what is predicted then from what the model predicts. A branch is spared whose cost
+exceeds ten times the median, and the first token of every text where its residual stream is more than ten times as long
+as the median token's, anywhere below the last layer: other tokens attend to it whatever it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from adaptive_bench.backbone import Backbone, Site
+from adaptive_bench.engine.layer_loop import run_layers
+from adaptive_bench.engine.shuffling import DecisionBank, DecisionCollector
+from adaptive_bench.errors import UsageError
+from adaptive_bench.method import (
+    EXECUTE_ALL,
+    Decision,
+    DialSpec,
+    ForwardCall,
+    KVPolicy,
+    Method,
+    MethodConfig,
+    MethodSpec,
+    SiteView,
+    every_branch,
+    why_not_shuffled,
+)
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.calibration import TEXT_PARTS, checked_text, unbooked
+from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.progress import RunningTask
+
+Rule = Callable[[SiteView], Tensor | None]
+# What an oracle knows of other tokens may lie anywhere in the text: the harness then computes every request by itself.
+_LOOKS_AHEAD: Literal["C1"] = "C1"
+
+
+class Prescribed(Method):
+    """Asks a rule that somebody set. It is not registered: an oracle is no method.
+
+    Attributes:
+        rule: Tokens [B, S] that execute a site, `None` for all.
+    """
+
+    paper_class: ClassVar[Literal["C1"]] = _LOOKS_AHEAD
+
+    def __init__(
+        self, backbone: Backbone, *, unit: Literal["branch", "layer"], kv: KVPolicy, looks_ahead: bool
+    ) -> None:
+        super().__init__(MethodConfig(), backbone, "paper" if looks_ahead else "bench", 0)
+        self.unit = unit  # type: ignore[misc]  # of this one, not of the class
+        self._kv = kv
+        self.rule: Rule = lambda view: None
+
+    @property
+    def dial(self) -> DialSpec:
+        """There is none."""
+        return DialSpec("none", 0.0, 0.0, 0.0)
+
+    @property
+    def kv_policy(self) -> KVPolicy:
+        """As told."""
+        return self._kv
+
+    def decide(self, view: SiteView) -> Decision:
+        """What the rule says."""
+        keep = self.rule(view)
+        return EXECUTE_ALL if keep is None else Decision(keep=keep)
+
+
+class StaticSet(Prescribed):
+    """Leaves out the same layers for every token; they store nothing, as in `static_depth`."""
+
+    def __init__(self, backbone: Backbone, skipped: Collection[int]) -> None:
+        super().__init__(backbone, unit="layer", kv="evict", looks_ahead=False)
+        self.skipped = frozenset(skipped)
+
+    def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
+        """Nobody or everybody."""
+        nobody = Decision(keep=torch.zeros_like(call.valid))
+        return [nobody if layer in self.skipped else EXECUTE_ALL for layer in range(self.backbone_size[0])]
+
+    def decide(self, view: SiteView) -> Decision:
+        """As known before."""
+        return Method.decide(self, view)
+
+
+def prescribed_model(
+    backbone_model: PreTrainedModel,
+    *,
+    unit: Literal["branch", "layer"] = "layer",
+    kv: KVPolicy = "recompute",
+    looks_ahead: bool = False,
+    kind: type[AdaptiveModel] = AdaptiveModel,
+    label: str = "oracle",
+) -> Any:
+    """A model whose method is a `Prescribed`, in `eval()` mode; `label` is what progress displays call it."""
+    method = Prescribed(Backbone(backbone_model), unit=unit, kv=kv, looks_ahead=looks_ahead)
+    return kind(backbone_model, method, MethodSpec(label)).eval()
+
+
+def static_model(backbone_model: PreTrainedModel, skipped: Collection[int]) -> AdaptiveModel:
+    """A model that never runs some layers, in `eval()` mode."""
+    method = StaticSet(Backbone(backbone_model), skipped)
+    name = "without_layers_" + "_".join(map(str, sorted(skipped))) if skipped else "all_layers"
+    return AdaptiveModel(backbone_model, method, MethodSpec(name)).eval()
+
+
+@torch.no_grad()
+def collect_decisions(model: ForwardModel, batches: Sequence[dict[str, Tensor]]) -> DecisionBank:
+    """The decisions of every token of a text, with the dial as it stands."""
+    if why := why_not_shuffled(model.spec):
+        raise UsageError(f"A token can have another token's decisions where each is decided for itself, but {why}.")
+    collector, training_before = DecisionCollector(), model.training
+    model.eval()
+    try:
+        with unbooked(model), standing_between(model, collector):
+            for batch in batches:
+                model(**batch, logits_to_keep=1)
+    finally:
+        model.train(training_before)
+    return collector.bank(model.method.seed, per_prompt=model.method.once_per_prompt)
+
+
+@contextmanager
+def standing_between(model: ForwardModel, between: DecisionBank | DecisionCollector | None) -> Iterator[None]:
+    """In the block every token of the model gets decisions of a bank, made at the same weights and dial value."""
+    before = model.between
+    model.between = between.to(model.backbone_model.device) if isinstance(between, DecisionBank) else between
+    try:
+        yield
+    finally:
+        model.between = before
+
+
+SHARE = 0.36  # of tokens that skip: what a method skips that saves some 15 % net after gates that cost a sixth
+_AT_ONCE = 256  # tokens that go through the head
+FACTOR = 10.0  # times the median: of a site's cost, and of the length of a first token's residual stream
+
+
+@dataclass(frozen=True)
+class SiteCosts:
+    """What was measured on some text.
+
+    Attributes:
+        costs: Mean KL divergence from the model's predictions in nats where a share of the tokens skips the site alone.
+        first_token: The largest ratio below the last layer of the length of a first token's residual stream to the
+            median one; the mean over texts.
+        tokens: Of the text.
+    """
+
+    costs: Mapping[Site, float]
+    first_token: float
+    tokens: int
+
+    @property
+    def spared(self) -> frozenset[Site]:
+        """The sites whose cost exceeds ten times the median; none where the median is not above 0."""
+        middle = self.median
+        return frozenset(site for site, cost in self.costs.items() if 0 < FACTOR * middle < cost)
+
+    @property
+    def median(self) -> float:
+        """The median site's cost."""
+        return median(self.costs.values())
+
+    @property
+    def keep_first(self) -> bool:
+        """Whether the first token of a text is massive."""
+        return self.first_token > FACTOR
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        costs = [[*site, cost] for site, cost in sorted(self.costs.items())]
+        return {"costs": costs, "first_token": self.first_token, "tokens": self.tokens}
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> SiteCosts:
+        """What `to_json` gave."""
+        costs = {Site(layer, branch): float(cost) for layer, branch, cost in said["costs"]}
+        return cls(costs, float(said["first_token"]), int(said["tokens"]))
+
+    def described(self) -> str:
+        """`56 of 60 sites; spared: MLP of layer 0 (88x the median), ..., first token (157x as long)`."""
+        names = {"attention": "attention", "mlp": "MLP"}
+        ordered = sorted(self.spared, key=lambda site: -self.costs[site])
+        parts = [
+            f"{names[site.branch]} of layer {site.layer} ({self.costs[site] / self.median:.0f}x the median)"
+            for site in ordered
+        ]
+        parts += [f"first token ({self.first_token:.0f}x as long)"] if self.keep_first else []
+        total = len(self.costs)
+        return f"{total - len(ordered)} of {total} sites" + (f"; spared: {', '.join(parts)}" if parts else "")
+
+
+@torch.no_grad()
+def site_costs(
+    backbone_model: PreTrainedModel,
+    batches: Sequence[Mapping[str, Tensor]],
+    *,
+    seed: int = 0,
+    task: RunningTask | None = None,
+) -> SiteCosts:
+    """Measure the sites of a model, which is left as it is: as many passes as it has sites, each of the layers above.
+
+    Args:
+        batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]. A few hundred
+            tokens are enough: what is looked for is ten times the median.
+        seed: Of who skips, the same at every site.
+        task: Advances by one for each site.
+    """
+    text = checked_text(batches, least=1)
+    model = prescribed_model(backbone_model, unit="branch", label="site_costs")
+    model.executor = "masked"
+    backbone: Backbone = model.backbone
+    parts = [_Part(model, batch, seed) for batch in text]
+    tokens = sum(int(part.valid.sum()) for part in parts)
+    costs = {}
+    with unbooked(model):
+        for site in sorted(every_branch(range(backbone.num_layers)), key=lambda one: one.number):
+            costs[site] = sum(part.divergence_without(site) for part in parts) / tokens
+            if task is not None:
+                task.advance()
+    ratios = torch.cat([part.first_token for part in parts])
+    return SiteCosts(costs, float(ratios.mean()), tokens)
+
+
+class _Part:
+    """One batch of the text, with the residual stream before every layer: a pass begins at the layer that skips."""
+
+    def __init__(self, model: Any, batch: Mapping[str, Tensor], seed: int) -> None:
+        self._model, self._batch = model, batch
+        self.valid = batch["attention_mask"].bool()
+        self._first = self.valid & (self.valid.cumsum(dim=1) == 1)
+        draw = torch.rand(self.valid.shape, generator=torch.Generator().manual_seed(seed)).to(self.valid.device)
+        self._keep = (draw >= SHARE) | self._first
+        self._states: list[Tensor] = []
+        self._full = torch.cat([logits.log_softmax(dim=-1) for logits in self._logits(None)])
+        lengths = torch.stack([state.float().norm(dim=-1) for state in self._states])  # [L, B, S]
+        middle = lengths.masked_fill(~self.valid, torch.nan).nanmedian(dim=-1, keepdim=True).values
+        self.first_token = (lengths / middle).masked_fill(~self._first, 0.0).amax(dim=(0, 2))  # [B]
+
+    def divergence_without(self, site: Site) -> float:
+        """Sum over tokens of KL(as it is || where some of them skip the site)."""
+        pairs = zip(self._logits(site), self._full.split(_AT_ONCE), strict=True)
+        kl = (functional.kl_div(one.log_softmax(dim=-1), full, reduction="sum", log_target=True) for one, full in pairs)
+        return sum(map(float, kl))
+
+    def _logits(self, site: Site | None) -> Iterator[Tensor]:
+        """Logits [n, V] of the real tokens, some at a time, where some tokens skip a site."""
+        model = self._model
+        call = model._begin_call(*(self._batch[name] for name in TEXT_PARTS))
+
+        def rule(view: SiteView) -> Tensor | None:
+            if site is None and view.site.branch == "attention":
+                self._states.append(view.hidden)
+            return self._keep if view.site == site else None
+
+        model.method.rule = rule
+        layers = range(0 if site is None else site.layer, model.backbone.num_layers)
+        hidden = run_layers(model.method, call, call.embed() if site is None else self._states[site.layer], layers)
+        call.end()
+        for states in hidden[self.valid].split(_AT_ONCE):
+            yield model.backbone.head(model.backbone.final_norm(states)).float()
