@@ -111,11 +111,11 @@ def test_a_run_in_which_everything_failed_says_so_where_its_rows_are_read(comman
 
 def test_an_export_has_the_ending_of_its_format(command, folders, tmp_path):
     result = command("export", str(folders[0]), "--format", "csv", "-o", "rows.parquet")
-    assert result.exit_code == 2 and "got --format csv and -o 'rows.parquet'" in " ".join(result.stderr.split())
+    assert result.exit_code == 2 and "got --format csv and -o 'rows.parquet'" in result.said
     assert not (tmp_path / "rows.parquet").exists()
     assert command("export", str(folders[0]), "--format", "json", "-o", "rows.text").exit_code == 0
     result = command("export", str(folders[0]), "-o", "rows.csv.gz")
-    assert result.exit_code == 2 and "got 'rows.csv.gz'" in " ".join(result.stderr.split())
+    assert result.exit_code == 2 and "got 'rows.csv.gz'" in result.said
 
 
 def test_an_export_in_the_layout_of_lm_eval(command, folders, tmp_path):
