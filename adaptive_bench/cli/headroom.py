@@ -8,20 +8,7 @@ from typing import Annotated, Any, Literal, cast
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.options import (
-    DEFAULT_OUT,
-    AsJson,
-    DataDir,
-    Device,
-    NumFewshot,
-    Out,
-    Plugins,
-    RecordFile,
-    check_word,
-    give_record,
-    numbers,
-    tasks_and_data,
-)
+from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import load_libraries, numbers_table, plain_table, wrapped
 from adaptive_bench.validation import LARGEST_SEED
 
@@ -40,18 +27,18 @@ def headroom(
     tasks: Annotated[str, typer.Option(help="Tasks, as for `run`.")],
     levels: Annotated[str, typer.Option(help="Net savings to read headroom off at.")] = "0.05,0.1,0.15,0.2,0.25",
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, of both splits; a seeded draw.")] = 128,
-    num_fewshot: NumFewshot = None,
+    num_fewshot: options.NumFewshot = None,
     kv: Annotated[
         str, typer.Option(metavar="|".join(_POLICIES), help="What tokens that left leave in the layers above.")
     ] = "recompute",
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of everything that is drawn.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Sequences evaluated together.")] = 64,
-    data_dir: DataDir = None,
-    device: Device = "auto",
-    out: Out = DEFAULT_OUT,
-    to: RecordFile = None,
-    as_json: AsJson = False,
-    plugin: Plugins = None,
+    data_dir: options.DataDir = None,
+    device: options.Device = "auto",
+    out: options.Out = options.DEFAULT_OUT,
+    to: options.RecordFile = None,
+    as_json: options.AsJson = False,
+    plugin: options.Plugins = None,
 ) -> None:
     """Measure what adaptive methods could save at most: which sites matter, oracles, best static sets of layers.
 
@@ -59,9 +46,9 @@ def headroom(
     train it to skip are not bounded. Train it on the tasks first (`run --methods dense`). Oracles know the answers:
     they are no methods, and no table ranks them.
     """
-    check_word("--kv", kv, _POLICIES)
+    options.check_word("--kv", kv, _POLICIES)
     rule = "savings between 0 and 1 such as 0.1,0.15 (0.15 is 15 %)"
-    asked = tuple(sorted(numbers(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
+    asked = tuple(sorted(options.numbers(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
     if to is not None:
         output.check(to)  # before what would be lost is measured
     load_libraries()
@@ -70,7 +57,7 @@ def headroom(
     from adaptive_bench.headroom.subject import find_subject
     from adaptive_bench.live_display import open_reporter
 
-    names, root = tasks_and_data(tasks, data_dir)
+    names, root = options.tasks_and_data(tasks, data_dir)
     settings = Settings(
         levels=asked,
         limit=limit,
@@ -83,7 +70,7 @@ def headroom(
     subject = find_subject(model, device, out)
     with open_reporter() as reporter:
         record = study(subject, names, settings, out, reporter)
-    give_record(record, to, as_json, shown)
+    options.give_record(record, to, as_json, shown)
 
 
 def shown(record: Mapping[str, Any]) -> str:

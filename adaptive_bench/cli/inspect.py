@@ -10,21 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.options import (
-    DEFAULT_OUT,
-    AsJson,
-    DataDir,
-    Device,
-    NumFewshot,
-    Out,
-    Plugins,
-    RunOrModel,
-    give_record,
-    is_share,
-    names_of,
-    numbers,
-    tasks_and_data,
-)
+from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import load_libraries, numbers_table, paragraph, wrapped
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.spec import parse_specs
@@ -38,20 +24,22 @@ FORMS = (".html", ".csv", ".parquet", ".json")
 
 
 def inspect(
-    model: RunOrModel,
+    model: options.RunOrModel,
     text: Annotated[Path | None, typer.Option(help="File with the prompt to look at, - for standard input.")] = None,
     answer: Annotated[
         Path | None, typer.Option(help="File with the answer; by default the first method's model writes one.")
     ] = None,
     tasks: Annotated[
         str | None,
-        typer.Option(autocompletion=names_of("tasks"), help="Documents of tasks instead of a text: statistics of all."),
+        typer.Option(
+            autocompletion=options.names_of("tasks"), help="Documents of tasks instead of a text: statistics of all."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, a seeded draw.")] = 32,
     methods: Annotated[
         str | None,
         typer.Option(
-            autocompletion=names_of("methods"), help="Method specs; default: of a run all that decide by token."
+            autocompletion=options.names_of("methods"), help="Method specs; default: of a run all that decide by token."
         ),
     ] = None,
     savings: Annotated[
@@ -62,15 +50,15 @@ def inspect(
     paper: Annotated[
         bool, typer.Option("--paper", help="The gate analysis of the GateSkip paper beside ours; with --tasks.")
     ] = False,
-    num_fewshot: NumFewshot = None,
-    device: Device = "auto",
-    data_dir: DataDir = None,
-    out: Out = DEFAULT_OUT,
+    num_fewshot: options.NumFewshot = None,
+    device: options.Device = "auto",
+    data_dir: options.DataDir = None,
+    out: options.Out = options.DEFAULT_OUT,
     to: Annotated[
         Path | None, typer.Option("--output", "-o", parser=output.file, help="A .html page; .csv, .parquet or .json.")
     ] = None,
-    as_json: AsJson = False,
-    plugin: Plugins = None,
+    as_json: options.AsJson = False,
+    plugin: options.Plugins = None,
 ) -> None:
     """Look inside: what methods skip of a text, token by token and layer by layer, at several dial values.
 
@@ -82,19 +70,19 @@ def inspect(
         _check_paper(tasks, savings, to)
     prompt, given = _read(text), _read(answer)
     rule = "shares from 0 up to but not 1 such as 0,0.1,0.2 (0.2 is 20 %)"
-    asked = None if savings is None else numbers(savings, "--savings", float, rule, is_share)
+    asked = None if savings is None else options.numbers(savings, "--savings", float, rule, options.is_share)
     load_libraries()
     registry.load_plugins(plugin)
     from adaptive_bench.headroom.subject import find_subjects
     from adaptive_bench.inspection.decisions import inspect_texts, one_text, record_of
     from adaptive_bench.inspection.gate_analysis import gate_analysis
 
-    names, root = ([], data_dir) if tasks is None else tasks_and_data(tasks, data_dir)
+    names, root = ([], data_dir) if tasks is None else options.tasks_and_data(tasks, data_dir)
     specs = [] if methods is None else parse_specs(methods)
     subjects = find_subjects(model, specs, out=out, task=names[0] if names else None, device=device)
     if paper:
         texts = _texts_of(subjects, names, limit, num_fewshot, root)
-        give_record(gate_analysis(subjects, texts, names), to, as_json, paper_shown)
+        options.give_record(gate_analysis(subjects, texts, names), to, as_json, paper_shown)
         return
     if prompt is None:
         texts, about = _texts_of(subjects, names, limit, num_fewshot, root), ", ".join(names)
@@ -110,7 +98,7 @@ def inspect(
         output.write_text(to, registry.get("sites", "inspect")(record))
         _say(f"{len(record['methods'])} method(s), {record['tokens']} tokens", to)
     else:
-        give_record(record_of(found), to, as_json, shown)
+        options.give_record(record_of(found), to, as_json, shown)
 
 
 def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path | None) -> None:

@@ -8,64 +8,46 @@ from typing import Annotated, Any
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.options import (
-    DEFAULT_OUT,
-    PRECISIONS,
-    AsJson,
-    DataDir,
-    Device,
-    NumFewshot,
-    Out,
-    Plugins,
-    Precision,
-    RecordFile,
-    RunOrModel,
-    Threads,
-    check_word,
-    give_record,
-    is_count,
-    names_of,
-    numbers,
-    tasks_and_data,
-)
+from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph, percent, plain_table, wrapped
 from adaptive_bench.errors import Interrupted
 
 
 def speculate(
-    model: RunOrModel,
+    model: options.RunOrModel,
     tasks: Annotated[str, typer.Option(help="Tasks whose prompts are continued, as for `run`.")],
     method: Annotated[
         str | None,
         typer.Option(
-            autocompletion=names_of("methods"), help="Method spec: which of a run; of a plain model `static_depth`."
+            autocompletion=options.names_of("methods"),
+            help="Method spec: which of a run; of a plain model `static_depth`.",
         ),
     ] = None,
     savings: Annotated[str, typer.Option(help="Shares of token-branches that drafting skips.")] = "0.25,0.5",
     draft_length: Annotated[int, typer.Option(min=1, help="Most tokens of a draft.")] = 4,
     batch: Annotated[str, typer.Option(help="Rows of a batch; each is a setting of its own.")] = "1,8",
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, a seeded draw.")] = 8,
-    num_fewshot: NumFewshot = None,
+    num_fewshot: options.NumFewshot = None,
     max_new_tokens: Annotated[int, typer.Option(min=2, help="Most tokens to write after each prompt.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of timing; each writes all texts in all ways.")] = 3,
-    threads: Threads = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    data_dir: DataDir = None,
-    out: Out = DEFAULT_OUT,
-    to: RecordFile = None,
-    as_json: AsJson = False,
-    plugin: Plugins = None,
+    threads: options.Threads = None,
+    precision: options.Precision = "fp32",
+    device: options.Device = "auto",
+    data_dir: options.DataDir = None,
+    out: options.Out = options.DEFAULT_OUT,
+    to: options.RecordFile = None,
+    as_json: options.AsJson = False,
+    plugin: options.Plugins = None,
 ) -> None:
     """Draft with the dial turned, verify with the full model: acceptance, speed and cost beside greedy decoding.
 
     The text is that of greedy decoding; where it is not, the logits of the two candidates say whether that is rounding.
     Ends with exit code 1 where it is not.
     """
-    check_word("--precision", precision, PRECISIONS)
-    batches = numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8", is_count)
+    options.check_word("--precision", precision, options.PRECISIONS)
+    batches = options.numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8", options.is_count)
     rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
-    shares = numbers(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
+    shares = options.numbers(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
     if to is not None:
         output.check(to)  # before what would be lost is measured
     load_libraries()
@@ -75,7 +57,7 @@ def speculate(
     from adaptive_bench.live_display import open_reporter
     from adaptive_bench.speculation import Settings, defects, find_drafter, study
 
-    names, root = tasks_and_data(tasks, data_dir)
+    names, root = options.tasks_and_data(tasks, data_dir)
     settings = Settings(
         tasks=tuple(names),
         limit=limit,
@@ -97,7 +79,7 @@ def speculate(
             record = study(drafter, settings, reporter)
     except KeyboardInterrupt:
         raise Interrupted("Stopped. Nothing was written; give the command again.") from None
-    give_record(record, to, as_json, shown)
+    options.give_record(record, to, as_json, shown)
     if defects(record):
         raise typer.Exit(1)
 

@@ -10,23 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.options import (
-    DEFAULT_OUT,
-    PRECISIONS,
-    AsJson,
-    Device,
-    Out,
-    Plugins,
-    Precision,
-    Threads,
-    check_word,
-    find_run,
-    is_count,
-    is_share,
-    names_of,
-    numbers,
-    run_names,
-)
+from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import load_libraries, percent, plain_table
 from adaptive_bench.errors import UsageError
 
@@ -38,7 +22,8 @@ def time(
     methods: Annotated[
         str | None,
         typer.Option(
-            autocompletion=names_of("methods"), help=f"Method specs; default: those of --run, or `{DEFAULT_METHODS}`."
+            autocompletion=options.names_of("methods"),
+            help=f"Method specs; default: those of --run, or `{DEFAULT_METHODS}`.",
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="As for `run`; default: that of --run, or nano.")] = None,
@@ -46,7 +31,7 @@ def time(
         str | None,
         typer.Option(
             metavar="RUN",
-            autocompletion=run_names,
+            autocompletion=options.run_names,
             help="Name or folder of a finished run, or `last`: time its checkpoints on its calibration text.",
         ),
     ] = None,
@@ -55,13 +40,13 @@ def time(
     new: Annotated[int, typer.Option(min=1, help="New tokens of each row.")] = 128,
     savings: Annotated[str, typer.Option(help="Shares of saved tokens to set the dials for.")] = "0,0.25,0.5,0.75",
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of prefill; decoding has one per new token.")] = 7,
-    threads: Threads = None,
-    precision: Precision = "fp32",
-    device: Device = "auto",
-    out: Out = DEFAULT_OUT,
+    threads: options.Threads = None,
+    precision: options.Precision = "fp32",
+    device: options.Device = "auto",
+    out: options.Out = options.DEFAULT_OUT,
     again: Annotated[bool, typer.Option("--again", help="Measure anew what is on disk.")] = False,
-    as_json: AsJson = False,
-    plugin: Plugins = None,
+    as_json: options.AsJson = False,
+    plugin: options.Plugins = None,
 ) -> None:
     """Measure how much of a method's saving is felt as time.
 
@@ -69,10 +54,10 @@ def time(
     the methods are untrained and read random tokens: the time depends on which tokens are kept, not on how good the
     weights are. Once a model's methods are timed, `run` shows tables by saved time as well.
     """
-    check_word("--precision", precision, PRECISIONS)
+    options.check_word("--precision", precision, options.PRECISIONS)
     rule = "shares of saved tokens from 0 up to but not 1 such as 0,0.25,0.5 (0.25 is 25 %)"
-    shares = tuple(sorted(numbers(savings, "--savings", float, rule, is_share)))
-    batches = numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8,32", is_count)
+    shares = tuple(sorted(options.numbers(savings, "--savings", float, rule, options.is_share)))
+    batches = options.numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8,32", options.is_count)
     load_libraries()
     registry.load_plugins(plugin)
     import torch
@@ -82,7 +67,7 @@ def time(
     from adaptive_bench.runs.timing import TimingRequest, time_specs
     from adaptive_bench.spec import parse_specs
 
-    config = None if run is None else config_of(find_run(run, out))
+    config = None if run is None else config_of(options.find_run(run, out))
     if config is not None and model not in (None, config.model):
         raise UsageError(f"With --run the model is the run's, {config.model!r}, got --model {model!r}. Leave it out.")
     chosen = methods or (DEFAULT_METHODS if config is None else ",".join(config.methods))

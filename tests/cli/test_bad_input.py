@@ -52,7 +52,6 @@ ARGUMENTS = [
     ("run --config nanno", USAGE, "Did you mean 'nano'?"),
     ("list runs --since yesterday", USAGE, "a day like 2026-11-20"),
     # What does not go together.
-    ("check mod --all", USAGE, "check takes methods or --all"),
     ("inspect nano --tasks nano_math --methods gateskip", USAGE, "a method that needs none"),
     ("new-method gateskip", USAGE, "exists already"),
     ("run --resources nowhere", USAGE, "Add --launcher slurm"),

@@ -78,7 +78,7 @@ def test_doctor_finds_a_sound_machine_in_order_and_names_what_is_missing_with_th
     assert all(what in result.stdout for what in ("torch", "devices", "hub", "cache", "data", "output"))
     (tmp_path / "file").touch()
     result = command("doctor --data-dir absent --out file/below")
-    assert result.exit_code == 1 and "data, output" in " ".join(result.stderr.split())
+    assert result.exit_code == 1 and "data, output" in result.said
     assert "--data-dir" in result.stdout and "--out" in result.stdout
     (tmp_path / "away").symlink_to("nowhere")
     assert "away is a link that leads to no folder" in command("doctor --out away").stdout

@@ -37,4 +37,4 @@ def test_verify_prints_the_table_and_trains_a_method_again_with_a_fresh_seed(com
 
 def test_what_is_no_entry_is_not_verified(command, tmp_path):
     said = command("leaderboard verify", str(tmp_path))
-    assert said.exit_code == 2 and "An entry has a points.parquet" in " ".join(said.stderr.split())
+    assert said.exit_code == 2 and "An entry has a points.parquet" in said.said

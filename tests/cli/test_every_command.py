@@ -87,7 +87,7 @@ def test_exit_codes_are_those_of_the_page():
 
 def test_the_program_says_of_each_command_what_its_own_help_begins_with():
     for name, source in COMMANDS.items():
-        assert " ".join(source.load(name).help.split("\n\n")[0].split()) == source.summary, name
+        assert " ".join(source.load(name).help.split("\n\n")[0].split()) == source.summary(), name
 
 
 HEAVY = """

@@ -34,7 +34,7 @@ def test_without_some_layers_it_is_a_plain_model_that_a_run_takes(command, smoke
         ("static_depth", 6, "--without-layers is from 1 to 5, so that one layer stays, got 6"),
     ]:
         result = command(*asked, spec, "--without-layers", str(layers))
-        assert result.exit_code == 2 and told in " ".join(result.stderr.split())
+        assert result.exit_code == 2 and told in result.said
         assert not (tmp_path / "small").exists()
     result = command(*asked, "static_depth", "--without-layers", "2")
     assert result.exit_code == 0 and "without layers 2, 4 of 6" in result.stdout

@@ -90,7 +90,7 @@ def test_sampling_depends_on_the_seed(command, folder):
 )
 def test_mistakes(command, folder, arguments, said):
     result = command("generate", str(folder), "Hello", *arguments.split())
-    assert result.exit_code == 2 and said in " ".join(result.stderr.split())
+    assert result.exit_code == 2 and said in result.said
 
 
 def test_a_model_without_its_tokenizer_is_none(command, folder):
@@ -122,7 +122,7 @@ def test_savings_are_those_of_the_stored_calibrations(command, folder):
     assert "a share that the stored --calibration reaches, one of one (up to 0.123), two (up to 0.3)." in told[1]
     beyond = command("generate", str(home), "--saving", "0.9", "--calibration", "one", "Hi")
     assert beyond.exit_code == 2 and "model.calibrate" not in beyond.stderr
-    assert "up to 0.123, as calibrated on one, got 0.9. Give such a share" in " ".join(beyond.stderr.split())
+    assert "up to 0.123, as calibrated on one, got 0.9. Give such a share" in beyond.said
     done = command("generate", str(home), "--saving", "0.123", "--calibration", "one", "--max-new-tokens", "4", "Hi")
     assert done.exit_code == 0 and "Nothing was skipped" not in done.stderr
 
@@ -138,5 +138,5 @@ def test_the_plugin_of_a_run_is_named_where_it_is_not_loaded(command, folder, mo
 def test_a_text_that_the_context_ends_is_noted(command, folder):
     result = command("generate", str(folder), "--max-new-tokens", "20", "Hello there " * 10)
     assert result.exit_code == 0
-    assert "Note: A text ends with the model's context of 128 tokens" in " ".join(result.stderr.split())
+    assert "Note: A text ends with the model's context of 128 tokens" in result.said
     assert "Note:" not in command("generate", str(folder), "--max-new-tokens", "8", "Hello there " * 10).stderr

@@ -72,12 +72,12 @@ def test_a_board_of_all_runs_names_the_one_without_table(command, folders):
         ("answers.json", "show --dials"),
         ("methods.json", "leaderboard submit --authors A --licence MIT"),
         ("manifest.json", "samples"),
-        ("manifest.json", "diff last"),
+        ("manifest.json", "diff"),
     ],
 )
 def test_a_file_that_is_not_json_is_named_with_the_command_that_writes_it_again(command, folders, name, arguments):
     (folders[0] / name).write_text('{"half')
-    result = command(arguments, folders[0])
+    result = command(arguments, folders[0], *(folders[1:] if arguments == "diff" else ()))
     assert result.exit_code == 1 and f"{name}' cannot be read" in result.said
     repaired = REPAIRED if name != "manifest.json" else "/mine.py`"
     assert f"/config.yaml --plugin {folders[0].parents[2]}{repaired}" in result.said

@@ -38,6 +38,7 @@ def test_what_is_no_run_is_a_usage_error(command, tmp_path, name):
         told = " ".join(result.stderr.split())
         assert (result.exit_code, result.stdout) == (2, ""), (run, told)
         assert "Usage error:" in told and "`adaptive-bench " in told
+        assert run != _ENTRY or f"leaderboard verify {run}" in told  # what can be had of it
 
 
 @pytest.mark.parametrize("name", [one for one in TAKERS if one not in _GO_ON])
