@@ -211,11 +211,7 @@ class Method(Sparing):
         raise self._lacks("defer_layer", "which the KV policy `defer` asks for")
 
     def dial_for(self, saved_tokens: float) -> float:
-        """The dial value expected to skip that share of all token-branches.
-
-        Raises:
-            UsageError: The method's dial has to be solved for first (`solves_dial`), and was not.
-        """
+        """The dial value expected to skip that share of all token-branches."""
         if not self.solves_dial:
             raise self._lacks("dial_for", "what gives the value of the dial for a share of saved tokens")
         if saved_tokens > 0 and len(self.dial_table.measured) == 1:
@@ -322,11 +318,7 @@ class Method(Sparing):
 
     @classmethod
     def parse_config(cls, spec: MethodSpec) -> MethodConfig:
-        """The config of a spec.
-
-        Raises:
-            UsageError: Unknown parameter or bad value.
-        """
+        """The config of a spec."""
         unknown = [key for key, _ in spec.params if key not in cls.Config.model_fields]
         if unknown:
             hint = registry.did_you_mean(unknown[0], cls.Config.model_fields)

@@ -94,11 +94,7 @@ class ForwardCall:
 
     @cached_property
     def prefix_hash(self) -> Tensor:
-        """[B, S] 64-bit hash of each token's prefix, itself included: equal texts hash alike.
-
-        Raises:
-            UsageError: In evaluation, by a method that does not say that it draws at random.
-        """
+        """[B, S] 64-bit hash of each token's prefix, itself included: equal texts hash alike."""
         if not (self.draws or self.training):
             raise UsageError(
                 "A method that draws at random outside of training has to say so: the harness then computes nothing "
@@ -114,9 +110,6 @@ class ForwardCall:
         from document to document even where the texts are alike: few-shot examples, templates, equal questions. Who
         knows the documents names them in the call (`documents`), as the harness and the training loop do. Where
         nobody does, they are those of the text alone, and texts share the counters of a common beginning.
-
-        Raises:
-            UsageError: In evaluation, by a method that does not say that it draws at random.
         """
         return self.prefix_hash + self.session.documents[:, None]
 

@@ -176,11 +176,7 @@ class SearchRange:
 
     @classmethod
     def parse(cls, text: str, source: str = "") -> SearchRange:
-        """Read `log:1e-3:1`, `linear:0:1`, `int:1:4` or `choice:l1|l2`.
-
-        Raises:
-            UsageError: The text has another form, or the range is empty.
-        """
+        """Read `log:1e-3:1`, `linear:0:1`, `int:1:4` or `choice:l1|l2`."""
         scale, _, rest = text.partition(":")
         if scale == "choice":
             choices = tuple(dict.fromkeys(part.strip() for part in rest.split("|") if part.strip()))

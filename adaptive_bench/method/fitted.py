@@ -78,11 +78,7 @@ class Fitted:
         return bool(self._values)
 
     def __getitem__(self, name: str) -> Tensor:
-        """One of them.
-
-        Raises:
-            UsageError: They were not measured yet.
-        """
+        """One of them."""
         if name not in self._values:
             raise UsageError(
                 f"A dial that skips needs what is measured on held-out text ({', '.join(self.names)}), got none "
@@ -91,11 +87,7 @@ class Fitted:
         return self._values[name]
 
     def set(self, **values: Tensor) -> None:
-        """Keep what was measured.
-
-        Raises:
-            PluginFault: It is not what `names` says.
-        """
+        """Keep what was measured."""
         if set(values) != set(self.names):
             raise PluginFault(
                 f"What is measured together are {', '.join(self.names)}, got {', '.join(values) or 'nothing'}. Give "

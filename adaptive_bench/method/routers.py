@@ -98,9 +98,6 @@ def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1, stat
         windows: W.
         states: [B, S, H], by default the residual stream as it is. On real models the mean of that is the first token,
             whose norm is a hundred times the others': give `view.levelled`.
-
-    Raises:
-        UsageError: More of a prompt comes after the outputs were made.
     """
     call, name = view.call, f"prompt_{view.site.number}"
     known = call.session.state.get(name)

@@ -20,6 +20,7 @@ from torch import Tensor
 from adaptive_bench.errors import UsageError
 
 _HASH_BASE = -7046029254386353131  # odd 64-bit constant; products wrap around
+_OF_ROWS = ("lengths", "hash_sum", "hash_power", "documents")  # of a session, [B] each
 _powers: dict[torch.device, Tensor] = {}
 
 
@@ -61,11 +62,7 @@ class Session:
         return cls(zeros, np.zeros(batch, dtype=np.int64), zeros, torch.ones_like(zeros), zeros)
 
     def name_documents(self, documents: Tensor) -> None:
-        """Say which document each request belongs to, by keys [B], before its first token.
-
-        Raises:
-            UsageError: Not one whole number per request, or some request has seen tokens already.
-        """
+        """Say which document each request belongs to, by keys [B], before its first token."""
         if documents.shape != self.documents.shape or documents.dtype != self.documents.dtype:
             raise UsageError(
                 f"documents holds one 64-bit key for each of the {len(self.documents)} rows, got {documents.dtype} of "
@@ -82,20 +79,18 @@ class Session:
         """Keep only the given batch rows [R], in that order; a row may be taken several times."""
         self._hash()
         host_rows = rows.cpu().numpy() if host_rows is None else host_rows
-        self.lengths, self.host_lengths = self.lengths[rows], self.host_lengths[host_rows]
-        self.hash_sum, self.hash_power = self.hash_sum[rows], self.hash_power[rows]
-        self.documents = self.documents[rows]
+        self.host_lengths = self.host_lengths[host_rows]
+        for name in _OF_ROWS:
+            setattr(self, name, getattr(self, name)[rows])
         self.state = {name: value[rows] for name, value in self.state.items()}
 
     def join(self, other: Session) -> None:
         """Append the rows of another session of the same method."""
         self._hash()
         other._hash()
-        self.lengths = torch.cat([self.lengths, other.lengths])
         self.host_lengths = np.concatenate([self.host_lengths, other.host_lengths])
-        self.hash_sum = torch.cat([self.hash_sum, other.hash_sum])
-        self.hash_power = torch.cat([self.hash_power, other.hash_power])
-        self.documents = torch.cat([self.documents, other.documents])
+        for name in _OF_ROWS:
+            setattr(self, name, torch.cat([getattr(self, name), getattr(other, name)]))
         self.state = {name: torch.cat([value, other.state[name]]) for name, value in self.state.items()}
 
     def copy(self) -> Session:

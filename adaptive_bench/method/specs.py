@@ -15,12 +15,7 @@ from adaptive_bench.spec import MethodSpec
 
 
 def method_class(spec: MethodSpec) -> type[Method]:
-    """The registered class behind a spec.
-
-    Raises:
-        UsageError: No method has that name.
-        PluginFault: What a plugin registered under it is no method.
-    """
+    """The registered class behind a spec."""
     found = registry.get("methods", spec.name)
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise PluginFault(
@@ -32,20 +27,12 @@ def method_class(spec: MethodSpec) -> type[Method]:
 
 
 def config_of(spec: MethodSpec) -> MethodConfig:
-    """The parameters of a spec.
-
-    Raises:
-        UsageError: No method has that name, or it has no such parameter or value.
-    """
+    """The parameters of a spec."""
     return method_class(spec).parse_config(spec)
 
 
 def method_of(spec: MethodSpec, backbone: Backbone, seed: int = 0) -> Method:
-    """The method of a spec, made for a backbone.
-
-    Raises:
-        UsageError: As `config_of`; or the method refuses the backbone.
-    """
+    """The method of a spec, made for a backbone."""
     with _default_of_torch(torch.float32):  # scores are computed in it, so what a method adds has it (`Method`)
         return method_class(spec)(config_of(spec), backbone, spec.semantics, seed)
 
@@ -86,11 +73,7 @@ def trained_alike(one: MethodSpec, other: MethodSpec) -> bool:
 
 
 def starting_spec(spec: MethodSpec) -> MethodSpec | None:
-    """The spec whose trained backbone the training of this one starts from; `None` is the pretrained backbone.
-
-    Raises:
-        PluginFault: It is this one.
-    """
+    """The spec whose trained backbone the training of this one starts from; `None` is the pretrained backbone."""
     found = method_class(spec).starts_from(spec)
     if found == spec:
         raise PluginFault(

@@ -36,9 +36,6 @@ class Thresholds:
         Args:
             scores: [B, S] in fp32.
             share: Share of tokens to skip at this site.
-
-        Raises:
-            PluginFault: It is no share, or there are no thresholds for this site.
         """
         if view.site.number not in self._columns or not -1e-9 <= share <= 1 + 1e-9:
             raise PluginFault(
@@ -62,9 +59,6 @@ class Thresholds:
 
         Measured rows may fall a little from one share to a larger one (other tokens reach a site when earlier sites
         skip others). Between two shares no threshold falls: the larger share's counts for at least the smaller one's.
-
-        Raises:
-            UsageError: The share lies outside what was calibrated.
         """
         if not self.shares.numel() or not self.shares[0] <= share <= self.shares[-1] + 1e-9:
             known = f"{float(self.shares[0]):g} .. {float(self.shares[-1]):g}" if self.shares.numel() else "nothing"

@@ -121,35 +121,16 @@ def check_positions(given: Tensor, own: Tensor, valid: Tensor) -> None:
 
 
 # Arguments that would change how the model runs, and the value at which each changes nothing.
-_REFUSED: dict[str, Any] = {
-    "assistant_early_exit": None,
-    "assistant_model": None,
-    "assistant_tokenizer": None,
-    "cache_implementation": None,
-    "compile_config": None,
-    "constraints": None,
-    "custom_generate": None,
-    "dola_layers": None,
-    "force_words_ids": None,
-    "guidance_scale": 1,
-    "inputs_embeds": None,
-    "is_assistant": False,
-    "negative_prompt_attention_mask": None,
-    "negative_prompt_ids": None,
-    "num_beam_groups": 1,
-    "output_attentions": False,
-    "output_hidden_states": False,
-    "past_key_values": None,
-    "penalty_alpha": None,
-    "position_ids": None,
-    "prefill_chunk_size": None,
-    "prompt_lookup_num_tokens": None,
-    "synced_gpus": False,
-    "token_healing": False,
-    "trust_remote_code": False,
-    "use_mtp": False,
-}
 _DRAFTS = ("assistant_early_exit", "assistant_model", "assistant_tokenizer", "is_assistant")
+_REFUSED: dict[str, Any] = {
+    **dict.fromkeys(("cache_implementation", "compile_config", "constraints", "custom_generate", "dola_layers")),
+    **dict.fromkeys(("force_words_ids", "inputs_embeds", "negative_prompt_attention_mask", "negative_prompt_ids")),
+    **dict.fromkeys(("past_key_values", "penalty_alpha", "position_ids", "prefill_chunk_size")),
+    **dict.fromkeys(("prompt_lookup_num_tokens", *_DRAFTS[:3])),
+    **dict.fromkeys(("output_attentions", "output_hidden_states", "synced_gpus", "token_healing"), False),
+    **dict.fromkeys(("trust_remote_code", "use_mtp", "is_assistant"), False),
+    **dict.fromkeys(("guidance_scale", "num_beam_groups"), 1),
+}
 
 
 def no_assistance(got: str) -> UsageError:

@@ -175,11 +175,8 @@ def model_card(
     """A README in the hub's format, with the licence of the pretrained model where its own card names one.
 
     Args:
-        model: The model.
         title: Of the page, and the folder's name in the example.
         base: Hub id of the pretrained model, if it has one.
-        calibrations: Names of the stored calibrations.
-        savings: Shares of token-branches that the model was calibrated for.
         results: Markdown for the end of the page.
     """
     about = {

@@ -31,6 +31,15 @@ _NOT_COMPILED = (
 )
 
 
+def _of_backbone(name: str) -> Callable[..., Any]:
+    """A method that is the backbone's of that name."""
+
+    def ask(self: HuggingFaceModel, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.backbone_model, name)(*args, **kwargs)
+
+    return ask
+
+
 class HuggingFaceModel(ForwardModel):
     """Attributes and methods of a Hugging Face model, as far as other libraries ask for them.
 
@@ -101,10 +110,6 @@ class HuggingFaceModel(ForwardModel):
         """What another model's `generate` asks of its `assistant_model`, and nobody else."""
         raise no_assistance("it as assistant_model")
 
-    def tie_weights(self) -> None:
-        """Tie input and output embeddings where the backbone's config says so."""
-        self.backbone_model.tie_weights()
-
     @property
     def is_activation_checkpointing(self) -> bool:
         """Whether branches run again in the backward pass."""
@@ -133,18 +138,13 @@ class HuggingFaceModel(ForwardModel):
         """Keep what branches hold again."""
         self.gradient_checkpointing = False
 
-    def enable_input_require_grads(self) -> None:
-        """Let embeddings have gradients although they are frozen; adapters with gradient checkpointing ask for it."""
-        self.backbone_model.enable_input_require_grads()
-
-    def resize_token_embeddings(self, new_num_tokens: int | None = None, **kwargs: Any) -> nn.Embedding:
-        """Give the backbone another vocabulary. The weights are others then: what was calibrated is of no use."""
-        return self.backbone_model.resize_token_embeddings(new_num_tokens, **kwargs)
-
-    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
-        """The backbone's; peft looks it up. `generate` of an adaptive model prepares its own."""
-        backbone: Any = self.backbone_model  # its type does not tell of it
-        return backbone.prepare_inputs_for_generation(*args, **kwargs)
+    tie_weights = _of_backbone("tie_weights")
+    get_input_embeddings = _of_backbone("get_input_embeddings")
+    get_output_embeddings = _of_backbone("get_output_embeddings")
+    add_model_tags = _of_backbone("add_model_tags")
+    resize_token_embeddings = _of_backbone("resize_token_embeddings")  # what was calibrated is of no use any more
+    enable_input_require_grads = _of_backbone("enable_input_require_grads")  # for adapters with checkpointing
+    prepare_inputs_for_generation = _of_backbone("prepare_inputs_for_generation")  # peft looks it up
 
     def base_model(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: trainers that compute a loss from the backbone's states call it (TRL's)."""
@@ -153,18 +153,6 @@ class HuggingFaceModel(ForwardModel):
             "computes its own from the backbone. Train with a subclass: class AdaptiveSFTTrainer(SFTTrainer): "
             "compute_loss = Trainer.compute_loss."
         )
-
-    def add_model_tags(self, tags: list[str] | str) -> None:
-        """The backbone's: tags for a model card."""
-        self.backbone_model.add_model_tags(tags)
-
-    def get_input_embeddings(self) -> nn.Module:
-        """The backbone's."""
-        return self.backbone_model.get_input_embeddings()
-
-    def get_output_embeddings(self) -> nn.Module:
-        """The backbone's."""
-        return self.backbone_model.get_output_embeddings()
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
         """Parameters of the backbone and of the method."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.adaptive_model import AdaptiveModel
@@ -22,9 +22,7 @@ class AdaptiveCallback(TrainerCallback):
     `AdaptiveModel.from_pretrained` loads as well.
     """
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Refuse what would train something else than it says."""
         model = _adaptive(given["model"])
         if getattr(args, "packing", False) or getattr(args, "padding_free", False):  # of TRL
@@ -56,17 +54,13 @@ class AdaptiveCallback(TrainerCallback):
                 f"label_smoothing_factor={args.label_smoothing_factor}. Leave it out."
             )
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
-    ) -> None:
+    def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Tell the method where training stands."""
         model = _adaptive(given["model"])
         model.begin_step(state.global_step + 1, state.max_steps)
         model.raw_loss_terms = {}
 
-    def on_pre_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
-    ) -> None:
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Refuse a step whose loss is not the model's own."""
         if not _adaptive(given["model"]).raw_loss_terms:
             raise UsageError(
@@ -75,7 +69,7 @@ class AdaptiveCallback(TrainerCallback):
                 "that gives labels."
             )
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any) -> None:
+    def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Complete the checkpoint that was just written.
 
         Raises:
@@ -91,7 +85,7 @@ class AdaptiveCallback(TrainerCallback):
             )
         _adaptive(given["model"]).save_pretrained(folder)
 
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """A later training has to tell where it stands again."""
         _adaptive(given["model"]).method.end_training()
 

@@ -79,13 +79,3 @@ def test_attaching_leaves_the_backbone_alone(spec, make_backbone, make_model, ra
     for (name, ours), (_, original) in zip(backbone.named_parameters(), untouched.named_parameters(), strict=True):
         assert torch.equal(ours, original), name
     assert torch.equal(backbone(random_text(1, 9)).logits, untouched(random_text(1, 9)).logits)
-
-
-@pytest.mark.parametrize("family", ["llama", "gemma2"])
-@torch.no_grad()
-def test_random_skip_at_zero_is_dense(family, shared_backbone, shared_model, random_text):
-    """X1, T-RS3: probability 0 is the plain model, bit for bit, cached or not."""
-    ids = random_text(2, 13)
-    for kv in ("recompute", "copy_below", "evict"):
-        model = shared_model(f"random_skip[kv={kv}]", family)
-        assert torch.equal(model(ids).logits, shared_backbone(family)(ids).logits)

@@ -39,20 +39,6 @@ def test_copy_below_is_the_tensor_of_the_layer_below(executor, shared_backbone, 
                 assert not kept.any() or (ours[kept] != theirs[kept]).any(dim=-1).all()
 
 
-@torch.no_grad()
-def test_copy_below_while_decoding(shared_backbone, make_pattern, run_pattern, random_text):
-    """T-GS13: the same for a token that comes later: its own slot of the layer below, not the prompt's."""
-    pattern = make_pattern(1, 9, LAYERS, kv="copy_below", share=1.0, scaled=False)
-    pattern.keep[0, 4, 7] = pattern.keep[0, 6, 7] = False
-    model, ids = run_pattern(shared_backbone("llama"), pattern), random_text(1, 9)
-    cache = model(ids[:, :7], use_cache=True).past_key_values
-    for at in (7, 8):
-        model(ids[:, at : at + 1], past_key_values=cache, use_cache=True)
-    first, second, third = (stored(model, layer, cache)[0][0] for layer in (1, 2, 3))
-    assert torch.equal(second[7], first[7]) and torch.equal(third[7], first[7])
-    assert not torch.equal(second[8], first[8])
-
-
 def test_copy_below_needs_equal_shapes():
     """T-GS13: neighbouring layers with different K,V heads are refused with the way out."""
     cache = AdaptiveCache(1, torch.device("cpu"), "copy_below", ragged=False)
@@ -101,53 +87,6 @@ def test_rows_can_leave(kv, executor, shared_backbone, make_pattern, run_pattern
             wanted = reference(backbone, ids[row, : start + width], pattern, row)[start:]
             torch.testing.assert_close(output.logits[place], wanted, atol=1e-4, rtol=0)
     assert rows.tolist() == [3]
-
-
-@pytest.mark.parametrize("kv", ["recompute", "copy_below", "evict"])
-@torch.no_grad()
-def test_long_single_token_decoding(kv, shared_backbone, make_pattern, run_pattern, random_text):
-    """X3: buffers grow many times while tokens come one by one."""
-    pattern, ids = make_pattern(2, 50, LAYERS, kv=kv, share=0.5), random_text(2, 50)
-    model = run_pattern(shared_backbone("llama"), pattern)
-    whole, cache, parts = model(ids).logits, None, []
-    for at in range(50):
-        output = model(ids[:, at : at + 1], past_key_values=cache, use_cache=True)
-        cache = output.past_key_values
-        parts.append(output.logits)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize(("kv", "seen"), [("recompute", True), ("copy_below", True), ("evict", False)])
-@torch.no_grad()
-def test_who_sees_a_skipped_token(kv, seen, shared_backbone, make_pattern, run_pattern):
-    """T-GS5, T-MoD4: a token that skips every attention is visible to later ones unless its K,V are evicted.
-
-    Token 2 skips all attention but not the MLPs, so only K,V carry it to others.
-    """
-    pattern = make_pattern(1, 6, LAYERS, kv=kv, share=1.0, scaled=False)
-    pattern.keep[0, ::2, 2] = False
-    model = run_pattern(shared_backbone("llama"), pattern)
-    ours, others = (model(torch.tensor([[5, 9, token, 20, 33, 4]])).logits[0] for token in (11, 60))
-    change = (ours - others).abs().amax(dim=-1)
-    assert (change[:2] == 0).all() and change[2] > 1e-2
-    assert bool((change[3:] > 1e-3).any()) == seen
-
-
-@torch.no_grad()
-def test_a_skipped_token_keeps_its_state(shared_backbone, make_pattern, run_pattern, random_text):
-    """T-GS5, T-MoD3, X9: a token that skips everything reaches the final norm as its embedding, bit for bit."""
-    backbone, ids = shared_backbone("gemma2"), random_text(2, 7)
-    layers = backbone.config.num_hidden_layers
-    for kv in ("recompute", "copy_below", "evict"):
-        for unit in ("branch", "layer"):
-            pattern = make_pattern(2, 7, layers, kv=kv, unit=unit, share=1.0)
-            pattern.keep[1, :, 3] = False
-            for executor in ("packed", "masked"):
-                model = run_pattern(backbone, pattern)
-                model.executor = executor
-                embedded = backbone.model.norm(backbone.model.embed_tokens(ids[1:, 3:4]))
-                wanted = model.backbone.head(embedded)
-                torch.testing.assert_close(model(ids).logits[1:, 3:4], wanted, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["crop", "reset", "batch_repeat_interleave", "batch_select_indices"])

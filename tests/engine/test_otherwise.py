@@ -114,21 +114,6 @@ def test_weights_are_read_where_somebody_skips(patterned, ids):
     assert reports[1] - reports[0] == 2 * LAYERS * 4 * WIDTH**2
 
 
-@torch.no_grad()
-def test_keys_and_values_are_the_policys(patterned, ids):
-    """What is given to the last layer's attention moves no key of that layer, and is none of `kv_repair`."""
-    stored, repair = [], []
-    for factor in (1.0, 0.0):
-        model, _ = patterned()
-        model.method.instead[2 * LAYERS - 2].weight.mul_(factor)
-        cache = model(ids, use_cache=True).past_key_values
-        stored.append(cache.store(LAYERS - 1).view())
-        repair.append(model.compute_report()["macs"]["overhead.kv_repair"])
-    for one, other in zip(*stored, strict=True):
-        assert torch.equal(one, other)
-    assert repair[0] == repair[1]
-
-
 @pytest.mark.parametrize("executor", ["masked", "packed"])
 def test_gradients_flow_through_it(patterned, ids, executor):
     """To its own weights, and through what it reads to everything below."""

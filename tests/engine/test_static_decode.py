@@ -6,7 +6,7 @@ Without a recorder the step runs every time; `Tape` records kernels and repeats 
 import numpy as np
 import pytest
 import torch
-from covering import KINDS, each_once
+from covering import KINDS
 from kernel_tape import Tape
 from pretended_accelerator import DEVICE, pretended
 from torch.utils.flop_counter import FlopCounterMode
@@ -95,23 +95,6 @@ def test_texts_and_books_are_those_of_ordinary_decoding(spec, make_model, make_b
         assert_same(found_books, wanted_books)
         assert bool(steps.recorded) == (recorder is not None)
         assert (steps.not_recorded is None) == (recorder is not None)
-
-
-@pytest.mark.parametrize(
-    ("spec", "family"), each_once(["dense", "gateskip[kv=copy_below]", "mod", "calm"], registry.names("families"))
-)
-@torch.no_grad()
-def test_logits_of_every_family(spec, family, make_model, make_backbone, random_text):
-    """Windows, biases, norms of queries and keys, soft caps; behind prompts padded on the left."""
-    model, ids = turned(make_model(spec, backbone=make_backbone(family))), random_text(3, 22)
-    mask = torch.arange(6).expand(3, 6) >= torch.tensor([[0], [2], [5]])
-    plain = model(ids[:, :6], mask, use_cache=True).past_key_values
-    steps = steps_of(model, 3, Tape())
-    steps.join(model(ids[:, :6], mask, use_cache=True).past_key_values)
-    for place in range(6, 22):
-        wanted = model(ids[:, place : place + 1], past_key_values=plain, use_cache=True).logits
-        torch.testing.assert_close(steps.step(ids[:, place]), wanted, atol=1e-4, rtol=0)
-    assert steps.recorded == [(3, 8), (3, 16), (3, 28)][: len(steps.recorded)] and len(steps.recorded) >= 2
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])

@@ -23,15 +23,6 @@ def test_quantile_threshold_by_hand():
     assert quantile_threshold(torch.tensor([2.0, 2.0, 2.0]), 0.3) == 2.0
 
 
-def test_paper_rule_by_hand():
-    """T-GS3, golden: skip where score <= threshold, so q=0 skips one and a single token always skips."""
-    assert paper_quantile_keep(FOUR, ALL, 0.25).tolist() == [[True, False, True, True]]
-    assert paper_quantile_keep(FOUR, ALL, 0.0).tolist() == [[True, False, True, True]]
-    assert paper_quantile_keep(FOUR, ALL, 0.5).tolist() == [[True, False, True, False]]
-    assert not paper_quantile_keep(torch.tensor([[0.7]]), ALL[:, :1], 0.0).any()
-    assert not paper_quantile_keep(torch.ones(1, 4), ALL, 0.0).any()  # all equal: everything skips (G5)
-
-
 @pytest.mark.parametrize(
     ("count", "percent"),
     [
@@ -63,14 +54,6 @@ def test_paper_rule_compares_exactly():
     many = torch.arange(101.0)[None]
     kept = paper_quantile_keep(many, torch.ones_like(many, dtype=torch.bool), 0.57)  # 0.57 * 100 < 57 in floats
     assert int(kept.sum()) == 43
-
-
-def test_paper_rule_ranks_the_whole_batch_of_active_tokens():
-    """G8, G10: one quantile over all real tokens of the call; padding neither counts nor executes."""
-    scores = torch.tensor([[1.0, 2.0, -9.0], [5.0, 6.0, 7.0]])
-    active = torch.tensor([[True, True, False], [True, True, True]])
-    assert paper_quantile_keep(scores, active, 0.25).tolist() == [[False, False, False], [True, True, True]]
-    assert not paper_quantile_keep(scores, torch.zeros_like(active), 0.25).any()
 
 
 def test_drop_lowest_by_hand():

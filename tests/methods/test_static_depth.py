@@ -80,29 +80,6 @@ def test_named_branches(make_model, random_text, executor):
     assert described(model.method.skippable_sites) == "attention of layer 1, MLP of layer 3"
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("rule", ["every", *RULES])
-@pytest.mark.parametrize("trained", [False, True])
-def test_a_rule_leaves_out_branches(make_backbone, random_text, batch, rule, trained):
-    """Its sets have as many as the dial says, and the logits are those without these branches; the branch that adds
-    next to nothing is the first to go by `bi` and `angular`.
-    """
-    backbone = make_backbone("llama")
-    backbone.model.layers[2].self_attn.o_proj.weight.data.mul_(1e-4)
-    spec = f"static_depth[rule={rule},unit=branch,trained={trained}]".lower()
-    model = AdaptiveModel.build(backbone, spec).eval()
-    if rule != "every":
-        model.prepare_training([batch])
-        model.calibrate([batch], [0.5])
-    ids = random_text(3, 12)
-    for count in range(0, 2 * LAYERS, 3 if rule == "search" else 1):
-        model.dial = count
-        sites = model.method.skipped_layers()
-        assert len(sites) == count and (count != 1 or rule not in ("bi", "angular") or sites == {4})
-        short = _without_branches(backbone, sites)
-        torch.testing.assert_close(model(ids).logits, short(ids).logits, atol=1e-5, rtol=1e-5)
-
-
 def test_a_branch_is_scaled_in_place_of_what_it_adds(make_backbone, batch):
     """By the least-squares factor between the streams before and after it, of the Hugging Face model's hooks."""
     backbone, seen = make_backbone("llama"), []
@@ -167,28 +144,6 @@ def _measured(model, batch, ask):
 
 def _sets(table):
     return [set(row.nonzero()[:, 0].tolist()) for row in table]
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("trained", [False, True])
-def test_a_rule_leaves_out_whole_layers(make_backbone, random_text, batch, rule, trained):
-    """T-BP2: without any it is the base, bit for bit; else the Hugging Face model with the picked layers deleted."""
-    model = AdaptiveModel.build(make_backbone("llama"), f"static_depth[rule={rule},trained={trained}]".lower()).eval()
-    model.prepare_training([batch])
-    model.calibrate([batch], [0.5])
-    ids = random_text(3, 12)
-    assert torch.equal(model(ids).logits, model.backbone_model(ids).logits)
-    for count in range(1, LAYERS + 1):
-        model.reset_ledger()
-        model.dial = count
-        skipped = model.method.skipped_layers()
-        assert len(skipped) == count
-        if count < LAYERS:
-            torch.testing.assert_close(
-                model(ids).logits, _without(model.backbone_model, skipped)(ids).logits, atol=1e-5, rtol=1e-5
-            )
-            assert model.compute_report()["saved"]["tokens"] == pytest.approx(count / LAYERS)
 
 
 @torch.no_grad()
@@ -297,3 +252,28 @@ def test_pricing_a_target_picks_the_layers(make_backbone, batch):
     target = price(model, [batch], 0.5, "tokens")
     assert target.tokens == 0.5 and model.training
     assert [len(one) for one in _sets(model.method.chosen)] == list(range(LAYERS + 1))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("unit", ["layer", "branch"])
+@pytest.mark.parametrize("rule", ["every", *RULES])
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_rule_leaves_out_whole_layers_or_branches(make_backbone, random_text, batch, rule, unit, trained):
+    """T-BP2: its sets have as many as the dial says, and the logits are those of the Hugging Face model without them; a
+    branch that adds next to nothing is the first to go by `bi` and `angular`.
+    """
+    backbone, ids = make_backbone("llama"), random_text(3, 12)
+    backbone.model.layers[2].self_attn.o_proj.weight.data.mul_(1e-4)
+    spec = f"static_depth[rule={rule},unit={unit},trained={trained}]".lower()
+    model = AdaptiveModel.build(backbone, spec).eval()
+    if rule != "every":
+        model.prepare_training([batch])
+        model.calibrate([batch], [0.5])
+    units, without = (LAYERS, _without) if unit == "layer" else (2 * LAYERS, _without_branches)
+    for count in range(0, units, 3 if rule == "search" and unit == "branch" else 1):
+        model.dial = count
+        chosen = model.method.skipped_layers()
+        assert len(chosen) == count
+        assert unit == "layer" or count != 1 or rule not in ("bi", "angular") or chosen == {4}
+        torch.testing.assert_close(model(ids).logits, without(backbone, chosen)(ids).logits, atol=1e-5, rtol=1e-5)
+        assert model.compute_report()["saved"]["tokens"] == pytest.approx(count / units)
