@@ -102,6 +102,7 @@ def test_without_the_hub_it_says_what_is_known_and_what_is_not(tmp_path):
     config = load_config("paper_lambada", {"out": str(tmp_path), "data_dir": str(tmp_path)})
     lines = "\n".join(about(config, None, 4e14))
     assert "1.24 B parameters, by its name" in lines and "10 trainings, 68,000 steps" in lines
+    assert "levels  0 %, 10 %, 20 %, 30 % saved (tokens), trained for 20 %" in lines
     assert "evaluation of lambada not known: The data set EleutherAI/lambada_openai" in lines
     other = config.model_copy(update={"model": "someone/else"})
     assert "someone/else cannot be loaded, and sizes are stored for llama-3.2-1b" in about(other, None)[0]

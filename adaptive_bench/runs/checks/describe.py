@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import duration
@@ -13,6 +14,7 @@ from adaptive_bench.runs.cost.estimate import steps_left, total
 from adaptive_bench.runs.planning.backbones import is_hub_id
 from adaptive_bench.runs.planning.precision import chosen
 from adaptive_bench.runs.planning.shapes import SHAPES
+from adaptive_bench.runs.planning.training_targets import levels_of
 
 
 def about(config: RunConfig, found: Preflight | None, flops_per_s: float | None = None) -> list[str]:
@@ -28,6 +30,7 @@ def about(config: RunConfig, found: Preflight | None, flops_per_s: float | None 
     lines = [] if found.facts is None else [f"model   {found.facts}"]
     auto = config.train.precision == "auto"
     lines.append(f"recipe  {_recipe(config, str(chosen(config) if auto else config.train.precision))}")
+    lines.append(_levels(config, {level for sweep in found.plan.sweeps for level in sweep.levels}))
     if found.plan.sites is not None:
         lines.append(f"eligible: {found.plan.sites.described()}")
     elif found.plan.sites_left:
@@ -58,6 +61,7 @@ def _about_unreachable(config: RunConfig, flops_per_s: float | None) -> list[str
     return [
         f"model   {config.model} ({empty.config.model_type}, {size(parameters)} parameters, by its name)",
         f"recipe  {_recipe(config, config.train.precision)}",
+        _levels(config, levels_of(config, int(empty.config.num_hidden_layers))),
         f"disk    up to {size(disk_bytes(config.train, empty, [each > 0 for _, each in steps]), 'G')}B in {config.out}",
         *_costs(budget(Workload(config, empty, None), steps, dial_values), flops_per_s),
     ]
@@ -81,6 +85,12 @@ def _costs(taken: Budget, flops_per_s: float | None) -> list[str]:
     parts = f"training {most}{training:.3g}, evaluation about {evaluation:.3g}"
     without = f" without {', '.join(taken.unknown)}" if taken.unknown else ""
     return [*lines, f"hours   {training + evaluation:.3g} of a device at {flops_per_s:.3g} FLOP/s: {parts}{without}"]
+
+
+def _levels(config: RunConfig, levels: Iterable[float]) -> str:
+    known, target = ", ".join(f"{100 * level:.3g} %" for level in sorted(levels)), config.train.target
+    trained = "each trained for" if target is None else f"trained for {100 * target:.3g} %"
+    return f"levels  {known} saved ({config.match_on}), {trained if config.train.steps else 'as it is'}"
 
 
 def _recipe(config: RunConfig, precision: str) -> str:
