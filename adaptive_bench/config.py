@@ -5,7 +5,6 @@ What is not given keeps the default written here; `config_file` reads presets an
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
-from adaptive_bench.errors import UsageError, one_line
+from adaptive_bench.errors import UsageError
 from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe, listed, option
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.validation import LARGEST_SEED, MOST_MINUTES, MOST_SEEDS
@@ -26,8 +25,6 @@ _SEEDS = "takes a number n for the seeds 1 to n, or a list such as 1,2,5"
 _Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 Seeds = Annotated[tuple[_Seed, ...], Field(min_length=1, max_length=MOST_SEEDS), *listed(int, _SEEDS)]
 Trackers = Annotated[tuple[Literal["tensorboard", "trackio", "wandb"], ...], *listed()]
-
-DEVICE_RULE = "A device is auto, cpu, cuda or cuda:<number>"
 
 _what, _how, _where = (partial(option, panel) for panel in ("What is compared", "How", "Where"))
 
@@ -208,13 +205,3 @@ def part_of(field: FieldInfo) -> type[BaseModel] | None:
     """The part of a config a key stands for: `TrainRecipe` for `train`; `None` for a key with a value."""
     kinds = get_args(field.annotation) or (field.annotation,)
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
-
-
-def check_device(name: str) -> None:
-    """Refuse what names no device; whether it is there is `find_device`'s question.
-
-    Raises:
-        UsageError: With the rule.
-    """
-    if not re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", name):
-        raise UsageError(f"{DEVICE_RULE}, got {one_line(name, 60)!r}. Set --device, or device= in Python.")

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar, get_args
 
+from adaptive_bench.errors import UsageError, one_line
+
 LARGEST_COUNT = 10_000_000  # of documents, tokens, rows: more was mistyped, and would never end
 LARGEST_RATE = 100.0  # of learning, of decay: more than any optimizer is given
 LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
@@ -18,6 +20,8 @@ MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
 Quantization = Literal["none", "int8", "int4", "nf4"]  # forms in which layers' weights are stored while evaluated
 QUANTIZED: tuple[Quantization, ...] = get_args(Quantization)[1:]
 NAME = re.compile(r"[A-Za-z0-9_\-]+")  # of what is registered: a method spec can say it, and a path have it
+
+DEVICE_RULE = "A device is auto, cpu, cuda or cuda:<number>"
 
 Item = TypeVar("Item")
 _COMMA = re.compile(r",(?![^\[]*\])")  # those in the brackets of a method spec belong to the spec
@@ -91,3 +95,13 @@ def rule_of(problem: Mapping[str, Any]) -> str:
 def without_prefix(said: str) -> str:
     """What pydantic says of a value, without its word for that it is one."""
     return said.removeprefix("Value error, ").removeprefix("Input ")
+
+
+def check_device(name: str) -> None:
+    """Refuse what names no device; whether it is there is `find_device`'s question.
+
+    Raises:
+        UsageError: With the rule.
+    """
+    if not re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", name):
+        raise UsageError(f"{DEVICE_RULE}, got {one_line(name, 60)!r}. Set --device, or device= in Python.")

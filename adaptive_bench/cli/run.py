@@ -116,9 +116,9 @@ def run(
     nothing when all of it is done.
     """
     from adaptive_bench.cli.execution import execute, print_plan
-    from adaptive_bench.config import check_device
     from adaptive_bench.config_file import DEFAULT_PRESET, preset_naming
     from adaptive_bench.evaluation.stock_tasks import check_task_name
+    from adaptive_bench.validation import check_device
 
     overrides: Overrides = ctx.obj
     if no_controls and "methods" not in overrides.values:

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from adaptive_bench.backbone.products import processor
-from adaptive_bench.config import DEVICE_RULE, check_device
 from adaptive_bench.errors import UsageError
 from adaptive_bench.free_memory import give_back
+from adaptive_bench.validation import DEVICE_RULE, check_device
 
 
 def find_device(name: str) -> torch.device:

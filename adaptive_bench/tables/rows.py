@@ -58,7 +58,7 @@ class Row:
         seconds: Spent inside model calls there, on all documents.
         flops_per_token: FLOPs that a token fed in the row's phase costs there on average, all that the method adds
             included; `None` where that is not known.
-        bytes_per_token: Bytes that a written token reads there on average, fed alone (`store.counts.TokenBytes`);
+        bytes_per_token: Bytes that a written token reads there on average, fed alone (`store.evaluations.TokenBytes`);
             `None` where that is not known, and in older tables.
         made_with: Versions and devices that the records behind the row were made with.
         model, backbone, recipe, task_version, shots, asked, contents, definition: With `documents`, what it is

@@ -13,7 +13,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import plan
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tuning import Objective, presets, tune, tuned
-from adaptive_bench.tuning import trial as trial_module
+from adaptive_bench.tuning import search as trial_module
 
 ROOT = Path(__file__).parents[2]
 RATES = ["train.method_learning_rate=choice:0.001|0.1"]
