@@ -89,9 +89,8 @@ def verify(
     """
     registry.load_plugins(plugin)
     known = registry.get("sites", "entry")(entry)
-    matched = [row for row in known.rows if _matches(row, known.config["match_on"], known.config["match_phase"])]
     if rerun is None:
-        typer.echo(_as_json(known.rows) if as_json else registry.get("leaderboards", "terminal")(matched))
+        typer.echo(_as_json(known.rows) if as_json else registry.get("leaderboards", "terminal")([entry / "table.json"]))
         for text in known.warnings:
             typer.echo(paragraph(f"Note: {text}"), err=True)
         return
@@ -117,8 +116,8 @@ def verify(
         ) from error
     with open_reporter() as reporter:
         found = run(config, reporter)
-    now = {_place(row): row for row in found.rows if _matches(row, config.match_on, config.match_phase)}
-    pairs = [(row, now[_place(row)]) for row in matched if _place(row) in now and row["score"] is not None]
+    now = {_place(row): row for row in found.rows}
+    pairs = [(row, now[_place(row)]) for row in known.rows if _place(row) in now and row["score"] is not None]
     if as_json:
         typer.echo(_as_json([{"entry": row, "rerun": again} for row, again in pairs]))
     else:
@@ -126,10 +125,6 @@ def verify(
     for failure in found.failures:
         typer.echo(str(failure), err=True)
     raise typer.Exit(found.exit_code)
-
-
-def _matches(row: Mapping[str, Any], axis: str, phase: str) -> bool:
-    return (row["axis"], row["phase"]) == (axis, phase)
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:

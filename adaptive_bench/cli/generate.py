@@ -23,7 +23,7 @@ from adaptive_bench.cli.options import (
     naming_plugins,
     run_names,
 )
-from adaptive_bench.cli.terminal_text import paragraph, percent
+from adaptive_bench.cli.terminal_text import paragraph, percent, plain_table
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
 from adaptive_bench.store.results import read_table
@@ -319,10 +319,14 @@ def _megabytes(folder: Path) -> str:
 
 
 def _results(run: Path, spec: MethodSpec) -> str:
-    """The run's tables, this method beside the dense model."""
+    """The run's scores, this method beside the dense model."""
     table = run / "table.json"
-    if not table.is_file() or "markdown" not in registry.names("leaderboards"):
+    if not table.is_file():
         return ""
     ours = str(replace(spec, semantics="bench")), spec.semantics  # as rows name a spec
-    rows = [row for row in read_table(table) if (row["method"], row["semantics"]) in (ours, ("dense", "bench"))]
-    return str(registry.get("leaderboards", "markdown")(rows))
+    lines = []
+    for row in read_table(table):
+        if (row["method"], row["semantics"]) in (ours, ("dense", "bench")) and row["score"] is not None:
+            name = row["method"] if row["semantics"] == "bench" else f"{row['method']}@{row['semantics']}"
+            lines.append([name, row["task"], row["metric"], f"{100 * (row['saved'] or 0):.1f} %", f"{row['score']:.4f}"])
+    return plain_table(lines, ["method", "task", "metric", "saved", "score"], tablefmt="github")

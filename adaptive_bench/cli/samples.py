@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from adaptive_bench.store.manifest import EvaluationEntry, Manifest
 
 _WIDTH, _INDENT = 80, 10
-_UNITS = {"tokens": "tokens", "core": "core FLOPs", "net": "net FLOPs"}
+_UNITS = {"layers": "FLOPs of the layers", "tokens": "tokens", "core": "core FLOPs", "net": "net FLOPs"}
 _SHOWN = 400  # characters of a text, unless everything is wanted
 _MOST_CHANGED = 8  # documents of one row
 # What tells nothing of what two runs compute.
