@@ -16,10 +16,7 @@ pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parent.parent / "docs"
 WRITTEN = figures.figures(DOCS / "records")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
-OF_CONCEPTS = (
-    "concepts.md", "protocol.md", "statistics.md", "tables.md", "headroom.md",
-    "tuning.md", "speculation.md", "findings.md",
-)  # fmt: skip
+OF_CONCEPTS = ("concepts.md", "protocol.md", "statistics.md", "headroom.md", "tuning.md", "speculation.md")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -90,16 +87,6 @@ def test_the_shuffled_control_executes_as_many_tokens_at_every_site():
     assert all(drawn != token for token, drawn in enumerate(schemes.DRAWN))
 
 
-def test_a_level_is_read_off_between_its_measured_neighbours():
-    for name, points, (at, beyond) in charts.read_off(_record("nano_intact_start.json")):
-        below = max((one for one in points if one.at("net") <= 0.15), key=lambda one: one.at("net"))
-        above = min((one for one in points if one.at("net") > 0.15), key=lambda one: one.at("net"))
-        share = (0.15 - below.at("net")) / (above.at("net") - below.at("net"))
-        assert at == pytest.approx(below.score + share * (above.score - below.score))
-        assert beyond is None and max(one.at("net") for one in points) < 0.4
-        assert {name, f"{100 * at:.1f}"} <= set(_texts(WRITTEN["matching.svg"]))
-
-
 def test_axes_and_ranks_are_those_of_their_record():
     record = _record("nano_steps.json")
     rows = [row for row in record["scores"] if (row["task"], row["steps"]) == ("nano_math", 320)]
@@ -126,21 +113,6 @@ def test_trials_are_those_of_their_record():
     assert svg.count("<polygon") == len(confirmed) + 1
     moved = {**record, "trials": [{**one, "value": 0.5} for one in record["trials"]]}
     assert results.trials(moved).svg() != svg
-
-
-def test_who_is_ahead_is_what_the_findings_say():
-    page = (DOCS / "findings.md").read_text(encoding="utf-8")
-    found = results.ahead_in(page)
-    assert list(found) == ["nano_math", "nano_qa"]  # the third task has no score in percent
-    for rows in found.values():
-        assert [row.method for row in rows] == [row.method for row in sorted(rows, key=lambda row: -row.score)]
-        for row in rows:
-            assert 1 <= row.first <= row.last <= len(rows) and row.low <= row.score <= row.high
-    first = found["nano_math"][0]
-    assert (
-        f"| `{first.method}` | {first.score}≈ [{first.low}, {first.high}] % | {first.first} to {first.last} |" in page
-    )
-    assert WRITTEN["ahead.svg"].count("<circle") == sum(map(len, found.values()))
 
 
 def test_drafts_are_drawn_as_the_page_tells():
