@@ -121,8 +121,7 @@ def test_the_gate_analysis_is_that_of_its_record():
     page = (FOLDER.parents[1] / "docs/inspect.md").read_text(encoding="utf-8")
     marks = {True: "✓", False: "✗", None: "~"}
     one, other = (method["statements"] for method in record["methods"])
-    for first, second in zip(one, other, strict=True):
-        ours = " | ".join(f"{marks[each['agrees']]} {each['ours']}" for each in (first, second))
-        assert f"| {first['place']}: {first['paper']} | {ours} |" in page
+    for each in one:
+        assert f"| {each['place']}: {each['paper']} | {marks[each['agrees']]} {each['ours']} |" in page
     assert f"On the nano model, {record['texts']} texts" in page
     assert sum(each["agrees"] is False for each in (*one, *other)) > 11  # "most of it is otherwise"
