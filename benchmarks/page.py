@@ -231,12 +231,6 @@ def _evaluation(results: Results) -> str:
 def _growth(results: Results) -> str:
     if "growth" not in results:
         return ""
-    rows = [
-        {"size": _AXES[row["axis"]], "value": f"{row['value']}", "phase": row["phase"]}
-        | {"dense": _number(row["dense_speedup"]), "50 % skipped": _number(row["speedup"])}
-        | {"net saved": _share(row["net"]), "felt share": _number(row["felt"])}
-        for row in results["growth"]
-    ]
     middle = ", ".join(f"{_AXES[axis]} {value}" for axis, value in results["setups"]["growth"]["middle"].items())
     return f"""## How it grows
 
@@ -246,7 +240,7 @@ Half of the token-branches skipped at random; one size changes at a time, the ot
 
 ![Felt share at 50 % skipped]({PICTURES}/growth_felt.svg)
 
-{_table(rows)}"""
+The numbers are under `growth` in `benchmarks/results.json`."""
 
 
 def _host_reads(results: Results) -> str:

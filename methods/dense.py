@@ -1,4 +1,4 @@
-"""Dense: every token executes every branch. The control that all savings and retentions are measured against.
+"""Dense: every token executes every branch. The control that all savings and scores are measured against.
 
 Idea: none. Fine-tuned on the same data in the same order, it shows what training alone does to the score.
 Equations: $h' = h + f(h)$ at every branch. Deviations: none.

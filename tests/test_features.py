@@ -20,7 +20,7 @@ ROWS = [
 
 
 def test_they_are_numbered():
-    assert [int(row[0]) for row in ROWS] == list(range(1, 29))
+    assert len(ROWS) > 20 and [int(row[0]) for row in ROWS] == list(range(1, len(ROWS) + 1))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])

@@ -59,7 +59,7 @@ def test_it_builds_without_a_warning(tmp_path, site):
         for source in re.findall(r'<img[^>]*\ssrc="([^":]+)"', text):
             assert (tmp_path / name).parent.joinpath(source).is_file(), f"{name} lacks the picture {source}"
     concepts, statistics = pages["concepts/index.html"], pages["statistics/index.html"]
-    assert concepts.count('<svg aria-label="') == 2 and site.STYLE in concepts
+    assert concepts.count('<svg aria-label="') == 1 and site.STYLE in concepts
     assert 'display="block"><mrow><mfrac>' in statistics
     assert f"adaptive-bench {adaptive_bench.__version__}" in concepts and 'href="../board/index.html"' in concepts
     assert 'href="../first_steps/"' in pages["python/index.html"] and "find_backbone" in pages["first_steps/index.html"]

@@ -90,7 +90,9 @@ def verify(
     registry.load_plugins(plugin)
     known = registry.get("sites", "entry")(entry)
     if rerun is None:
-        typer.echo(_as_json(known.rows) if as_json else registry.get("leaderboards", "terminal")([entry / "table.json"]))
+        typer.echo(
+            _as_json(known.rows) if as_json else registry.get("leaderboards", "terminal")([entry / "table.json"])
+        )
         for text in known.warnings:
             typer.echo(paragraph(f"Note: {text}"), err=True)
         return

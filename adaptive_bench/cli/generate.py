@@ -328,5 +328,7 @@ def _results(run: Path, spec: MethodSpec) -> str:
     for row in read_table(table):
         if (row["method"], row["semantics"]) in (ours, ("dense", "bench")) and row["score"] is not None:
             name = row["method"] if row["semantics"] == "bench" else f"{row['method']}@{row['semantics']}"
-            lines.append([name, row["task"], row["metric"], f"{100 * (row['saved'] or 0):.1f} %", f"{row['score']:.4f}"])
+            lines.append(
+                [name, row["task"], row["metric"], f"{100 * (row['saved'] or 0):.1f} %", f"{row['score']:.4f}"]
+            )
     return plain_table(lines, ["method", "task", "metric", "saved", "score"], tablefmt="github")

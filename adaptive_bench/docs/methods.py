@@ -31,9 +31,10 @@ def pages() -> dict[str, str]:
         for name in registry.names("methods")
         if not registry.is_foreign("methods", name)
     }
+    legend = "\n".join(f"- **{capability.title}**: {capability.meaning}" for capability in CAPABILITIES)
     index = [{"method": f"[`{name}`]({name}.md)", "what it is": _first_line(found)} for name, found in methods.items()]
     return {f"{name}.md": method_page(name, found) for name, found in methods.items()} | {
-        "README.md": f"{_HEAD}# Methods\n\n{_table(index)}\n\n{_LEFT_OUT}\n"
+        "README.md": f"{_HEAD}# Methods\n\n{_table(index)}\n\n{_LEFT_OUT}\n\n## What the columns mean\n\n{legend}\n"
     }
 
 
@@ -114,15 +115,19 @@ def _scaling(name: str, method: type[Method]) -> str:
 
 
 def _capabilities(name: str) -> str:
-    matrix = stored_matrix(name)
-    if not matrix:
+    """What was found out about it, specs that do not differ in a row together."""
+    specs: dict[tuple[str, ...], list[str]] = {}
+    for spec, row in stored_matrix(name).items():
+        found = tuple(row.get(capability.key, "-") for capability in CAPABILITIES)
+        specs.setdefault(found, []).append(f"`{spec}`")
+    if not specs:
         return ""
-    rows = [
-        {"spec": f"`{spec}`"} | {capability.title: row.get(capability.key, "-") for capability in CAPABILITIES}
-        for spec, row in matrix.items()
-    ]
-    legend = "\n".join(f"- **{capability.title}**: {capability.meaning}" for capability in CAPABILITIES)
-    return f"## What it can do\n\nFound out by `adaptive-bench check`, not declared.\n\n{_table(rows)}\n\n{legend}"
+    titles = [capability.title for capability in CAPABILITIES]
+    rows = [{"spec": ", ".join(some)} | dict(zip(titles, found, strict=True)) for found, some in specs.items()]
+    said = (
+        "Found out by `adaptive-bench check`, not declared; [what the columns mean](README.md#what-the-columns-mean)."
+    )
+    return f"## What it can do\n\n{said}\n\n{_table(rows)}"
 
 
 def _prose(text: str) -> str:
