@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -140,19 +141,22 @@ def _name(param: Any) -> str:
 class Command(StrictCommand):
     """A command that takes `--debug`, and keeps the libraries quiet without it."""
 
+    @cached_property
+    def _debug(self) -> list[Any]:
+        there = any(param.name == "debug" for param in self.params)
+        return [] if there else options_of([keyword("debug", Debug, False)])
+
     def get_params(self, ctx: Any) -> list[Any]:
         """See click; `--help` stays the last one."""
         own = super().get_params(ctx)
-        if all(param.name != "debug" for param in own):
-            own[-1:-1] = options_of([keyword("debug", Debug, False)])
-        return own
+        return [*own[:-1], *self._debug, own[-1]]
 
     def invoke(self, ctx: Any) -> Any:
         """See click."""
         if not ctx.params["debug"]:
             quiet()
-        if all(param.name != "debug" for param in self.params):
-            del ctx.params["debug"]
+        for option in self._debug:
+            del ctx.params[option.name]
         return super().invoke(ctx)
 
 
