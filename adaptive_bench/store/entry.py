@@ -337,6 +337,9 @@ def _table(file: Path) -> pyarrow.Table:
         if file.name == DOCUMENTS:
             columns |= dict.fromkeys(table.column_names, "number?") | columns
         schema = pyarrow.schema(list(_schema(columns).items()))
+        for name in [one for one in columns if columns[one].endswith("?") and one not in table.column_names]:
+            # Not known to the version that wrote the entry.
+            table = table.append_column(name, pyarrow.nulls(len(table), schema.field(name).type))
         table = table.select(list(columns)).cast(schema)
     except (OSError, KeyError, ValueError, pyarrow.ArrowException) as error:
         raise EnvironmentProblem(

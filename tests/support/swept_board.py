@@ -1,48 +1,72 @@
-"""A board whose methods have the scores of documents at many savings, for what is said of them."""
+"""Made-up measurements: sweeps as tables are made from, and boards whose methods have the scores of documents."""
 
 import numpy as np
 
-from adaptive_bench.leaderboard.answers import Answers, SweptAnswers
+from adaptive_bench.leaderboard.answers import AnsweredPoint, Answers, SweptAnswers
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.row import checked
+from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 
 METRIC = "exact_match,strict-match"
-TRAINED, UNTRAINED = "static_depth[trained=true]", "static_depth"
-# Rows of a run whose methods leave out layers.
-SPARING = {"mod": {"eligible": "layers 1, 3"}, "random_skip": {"eligible": "layers 0-3"}}
-FEW = {0.0: 99, 0.11: 20, 0.22: 98}  # right of 100 documents, at three savings
-DENSE_SWEEP = tuple(number / 100 for number in range(0, 31))
+BITS = "bits_per_byte,none"
 
 
-def board_maker(make_row):
-    """Methods with what they get right, of 100 documents, at measured savings; three seeds, rows at 0 and 15 %."""
+def sweep_of(points, method="gateskip", task="some_task", seed=1, metric=METRIC, **about):
+    """A measured sweep.
 
-    def make(curves, axis="net", rows=None):
-        """`curves`: by method a number for every saving, or numbers by saving; `rows`: by method more of its rows."""
-        found, answers = [], Answers()
-        for method, curve in curves.items():
-            points = dict.fromkeys(DENSE_SWEEP, curve) if isinstance(curve, int) else curve
-            savings = sorted(points)
-            measured = tuple(
-                ({axis: saving}, {}, {METRIC: (np.arange(100) < points[saving]).astype(float)}) for saving in savings
-            )
-            place = (method, "bench", "nano_math", None)
-            answers.sweeps[place] = [
-                SweptAnswers(seed, tuple(range(100)), measured, tuple(savings)) for seed in (1, 2, 3)
+    Args:
+        points: Of each `asked`, scores of documents, and savings by name; a number stands for every saving.
+        about: Fields of the sweep, and `cost`, `aim` and `base` of its training.
+    """
+    training = MeasuredTraining(
+        f"{method} {seed}", method, seed, about.pop("base", None), about.pop("cost", None), about.pop("aim", None)
+    )
+    measured, documents = [], []
+    for asked, scores, saved in points:
+        saved = saved if isinstance(saved, dict) else dict.fromkeys(("tokens", "core", "net", "layers"), saved)
+        values, nothing = np.array(scores, dtype=float), np.full(len(scores), np.nan)
+        flops = about.get("flops", {})
+        known = {metric: float(values.mean())}
+        measured.append(MeasuredPoint(asked, 10 * asked, 2.0, len(scores), known, saved, flops))
+        documents.append(Documents(tuple(range(len(scores))), {metric: values}, nothing, nothing))
+    about.pop("flops", None)
+    usual = {"target": None, "split": "test", "variant": "", "levels": (0.1,), "conditions": {}, "made_with": "torch 1"}
+    usual |= {"eligible": None, "documents_sha256": None}
+    return MeasuredSweep(method, task, seed, training, points=measured, documents=documents, **usual | about)
+
+
+def board_with(make_row, scores, level=0.15, axis="net", **rows):
+    """A board with scores [S, D] by task and method, all measured at `level`; tasks called `bits...` are of texts.
+
+    Args:
+        rows: By method other values of its rows, among them `saved`, where its point lies.
+    """
+    answers, found = Answers(), []
+    for task, by_method in scores.items():
+        metric = BITS if task.startswith("bits") else METRIC
+        for method, values in by_method.items():
+            values = np.atleast_2d(np.asarray(values, dtype=float))
+            changes = rows.get(method, {})
+            saved = changes.get("saved", 0.0 if method in ("dense", "base") else level)
+            point = AnsweredPoint(0.5, saved, {axis: saved}, changes.get("times", {}), {}, 2.0)
+            answers.sweeps[method, "bench", task] = [
+                SweptAnswers(
+                    seed,
+                    None,
+                    tuple(range(len(one))),
+                    (AnsweredPoint(**vars(point) | {"scores": {metric: one}}),),
+                )
+                for seed, one in enumerate(values, 1)
             ]
-            for level in (0.0, 0.15):
-                about = {"method": method, "axis": axis, "level": level, "saved_net": 0.15, "saved_tokens": 0.2}
-                about |= (rows or {}).get(method, {})
-                if savings[0] <= level <= savings[-1]:
-                    score = float(np.interp(level, savings, [points[saving] / 100 for saving in savings]))
-                    below, above = max(s for s in savings if s <= level), min(s for s in savings if s >= level)
-                    about |= {"gap": above - below, "distance": max(level - below, above - level)}
-                    found.append(checked(make_row(**about | {"score": score, "low": 0.0, "high": 1.0})))
-        return board_of(found, answers={"run": answers})
-
-    return make
+            reference = method in ("dense", "base")
+            about = {"method": method, "task": task, "metric": metric, "axis": axis, "level": level, "saved": saved}
+            about |= {"score": float(values.mean()), "low": None, "high": None, "seeds": len(values)}
+            about |= {"documents": values.shape[1], "status": "nearest" if reference else "ok"}
+            changes = {name: value for name, value in changes.items() if name != "times"}
+            found.append(checked(make_row(**about | changes)))
+    return board_of(found, answers={"run": answers})
 
 
-def section(text, title):
-    """The sentences under a title; empty without it."""
-    return text.partition(f"## {title}\n\n")[2].partition("\n\n## ")[0].rstrip()
+def right(share, documents=100, seeds=3):
+    """[S, D]: so many of the documents are right, the same with every seed."""
+    return np.tile(np.arange(documents) < round(share * documents), (seeds, 1)).astype(float)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,11 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.leaderboard.paired import compare
-from adaptive_bench.metric import Metric, metric_of
 from adaptive_bench.tables.comparison import Column, holm, paired_difference, rank_intervals
 from adaptive_bench.tables.document_scores import DocumentScores
-from adaptive_bench.tables.intervals import UNBOUNDED
+from adaptive_bench.tables.intervals import SHARE, UNBOUNDED
 
 PAIRS = st.tuples(st.integers(1, 4), st.integers(1, 9)).flatmap(
     lambda shape: st.tuples(*[arrays(float, shape, elements=st.sampled_from([0.0, 0.25, 1.0]))] * 2)
@@ -22,6 +23,17 @@ PAIRS = st.tuples(st.integers(1, 4), st.integers(1, 9)).flatmap(
 
 def _scores(values: np.ndarray) -> DocumentScores:
     return DocumentScores(tuple(range(values.shape[0])), tuple(range(values.shape[1])), values)
+
+
+def _compared(methods, bounds=SHARE):
+    """All pairs, better ones first, and the ranks that they leave open."""
+    order = sorted(methods, key=lambda name: -float(methods[name].values.mean()))
+    pairs = Column(methods, bounds).family(list(combinations(order, 2)))
+
+    def better(one, other):
+        return (one, other) in pairs and pairs[one, other].apart
+
+    return SimpleNamespace(order=order, pairs=pairs, better=better, ranks=rank_intervals(order, better))
 
 
 @given(PAIRS)
@@ -114,7 +126,7 @@ COLUMNS = st.tuples(st.integers(2, 6), st.integers(1, 4), st.integers(1, 9)).fla
 @given(COLUMNS)
 def test_ranks_hold_the_point_rank_and_agree_with_every_interval(tables) -> None:
     methods = {str(place): _scores(values) for place, values in enumerate(tables)}
-    found = compare(methods, Metric("higher"))
+    found = _compared(methods)
     for place, name in enumerate(found.order, 1):
         low, high = found.ranks[name]
         assert 1 <= low <= place <= high <= len(methods)
@@ -128,15 +140,6 @@ def test_ranks_hold_the_point_rank_and_agree_with_every_interval(tables) -> None
         if difference.apart:
             assert found.ranks[better][0] < found.ranks[worse][0] and found.ranks[better][1] < found.ranks[worse][1]
             assert found.better(better, worse) and not found.better(worse, better)
-
-
-@given(COLUMNS)
-def test_the_other_direction_turns_the_ranks(tables) -> None:
-    methods = {str(place): _scores(values) for place, values in enumerate(tables)}
-    upward, downward = (compare(methods, Metric(better)) for better in ("higher", "lower"))
-    assert {name: (len(methods) + 1 - high, len(methods) + 1 - low) for name, (low, high) in upward.ranks.items()} == (
-        downward.ranks
-    )
 
 
 def test_an_interval_has_the_confidence_of_holm_s_step() -> None:
@@ -169,17 +172,16 @@ def test_a_family_of_comparisons_with_one_control_is_corrected_for_these_alone()
     control = "static_depth[trained=true]"
     shifts = {control: 0.0, "static_depth": -3.0, "mod": 0.17, "calm": 0.01, "free": 0.02, "gateskip": -0.1}
     methods = {name: _scores(random.normal(shift, 0.3, (5, 40))) for name, shift in shifts.items()}
-    found = compare(methods, Metric("higher"))
-    assert found.static == control and set(found.over_static) == set(shifts) - {control}
-    assert found.over_static["mod"].difference > 0 > found.over_static["gateskip"].difference
-    wide = found.over("mod", control)
-    assert wide is not None and found.over_static["mod"].p < wide.p and found.over_static["mod"].low > wide.low
-    assert compare({"mod": methods["mod"], "calm": methods["calm"]}, Metric("higher")).over_static == {}
+    column = Column(methods, UNBOUNDED)
+    over = column.family([(name, control) for name in shifts if name != control])
+    assert over["mod", control].difference > 0 > over["gateskip", control].difference
+    wide = column.family(list(combinations(shifts, 2)))[control, "mod"].turned()
+    assert over["mod", control].p < wide.p and over["mod", control].low > wide.low
 
 
 def test_one_method_leads_alone_and_none_leads_nothing() -> None:
-    assert compare({"only": _scores(np.ones((2, 3)))}, metric_of("acc")).ranks == {"only": (1, 1)}
-    assert compare({}, metric_of("acc")).ranks == {}
+    assert _compared({"only": _scores(np.ones((2, 3)))}).ranks == {"only": (1, 1)}
+    assert _compared({}).ranks == {}
 
 
 def test_documents_that_vary_more_for_one_method_than_for_another_drop_out_all_the_same() -> None:
@@ -199,7 +201,7 @@ def test_methods_of_unlike_seeds_and_documents_are_compared_on_what_they_share()
     whole = _scores(random.normal(0, 1, (5, 60)))
     part = DocumentScores((1, 2, 9), tuple(range(40, 90)), random.normal(3, 1, (3, 50)))
     alone = DocumentScores((7,), (1000,), np.ones((1, 1)))
-    found = compare({"whole": whole, "part": part, "alone": alone}, Metric("higher"))
+    found = _compared({"whole": whole, "part": part, "alone": alone}, UNBOUNDED)
     assert set(found.pairs) == {("part", "whole")}
     both = found.pairs["part", "whole"]
     assert (both.seeds, both.documents) == (2, 20) and both.apart
@@ -213,7 +215,7 @@ def test_a_score_far_apart_is_told_apart_however_many_pairs_there_are() -> None:
     means = np.array([0.99] * 6 + [0.95, 0.9, 0.73, 0.57, 0.14, 0.03, 0.02])
     logits = np.log(means / (1 - means))[:, None, None] * 1.3 + documents + random.normal(0, 0.5, (13, 5, 1))
     answers = (random.random((13, 5, 128)) < 1 / (1 + np.exp(-logits))).astype(float)
-    found = compare({str(place): _scores(one) for place, one in enumerate(answers)}, metric_of("acc"))
+    found = _compared({str(place): _scores(one) for place, one in enumerate(answers)})
     assert all(found.better(str(one), str(other)) for one in range(6) for other in (9, 10, 11, 12))
     assert found.ranks["9"][0] > 6 and all(found.ranks[str(one)][1] <= 9 for one in range(6))
 
@@ -226,7 +228,7 @@ def test_equal_methods_are_not_ranked() -> None:
         right = 1 / (1 + np.exp(-random.normal(0, 1.5, 60)))
         answers = random.random((5, 3, 60)) < np.clip(right + random.normal(0, 0.03, (5, 3, 1)), 0, 1)
         methods = {str(name): _scores(one.astype(float)) for name, one in enumerate(answers)}
-        ranked += set(compare(methods, metric_of("acc")).ranks.values()) != {(1, 5)}
+        ranked += set(_compared(methods).ranks.values()) != {(1, 5)}
     # 5 % of 150 is 7.5; 15 and more would come by chance in one of a hundred such tests.
     assert ranked < 15
 

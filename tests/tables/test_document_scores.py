@@ -40,13 +40,12 @@ def test_the_mean_over_documents_is_the_matched_score(measured, levels) -> None:
             assert scores.min() >= 0 and scores.max() <= 1
 
 
-def test_a_document_is_mixed_as_the_level_lies_between_its_neighbours() -> None:
+def test_documents_score_what_they_did_at_the_nearest_point() -> None:
     points, answers = _points([(0.0, [1.0, 1.0]), (0.2, [0.0, 1.0]), (0.4, [0.0, 0.0])])
-    near, exact, outside = matched_scores(points, answers, (0.05, 0.2, 0.5), "net")
-    np.testing.assert_allclose(near, [0.75, 1.0])  # type: ignore[arg-type]
-    np.testing.assert_allclose(exact, [0.0, 1.0])  # type: ignore[arg-type]
-    assert outside is None
+    near, exact, beyond = matched_scores(points, answers, (0.05, 0.2, 0.5), "net")
+    assert [one.tolist() for one in (near, exact, beyond)] == [[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]
     assert matched_scores([], np.zeros((0, 2)), (0.1, 0.2), "net") == [None, None]
+    assert matched_scores(points, answers, (0.1,), "core") == [None]
 
 
 def _evaluation(score: float) -> Evaluation:
