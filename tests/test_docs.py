@@ -11,6 +11,7 @@ import pytest
 import yaml
 from pydantic import Field
 
+from adaptive_bench.docs import __main__ as main
 from adaptive_bench.docs import methods as docs
 from adaptive_bench.method import MethodConfig
 from adaptive_bench.methods.dense import Dense
@@ -62,10 +63,12 @@ def test_signs_of_a_docstring_mean_themselves_and_equations_stay():
 
 
 def test_writing_removes_pages_of_methods_that_are_gone(tmp_path, monkeypatch):
-    monkeypatch.setattr(docs, "pages", lambda: {"a.md": "text\n"})
-    (tmp_path / "gone.md").touch()
-    docs.write(tmp_path)
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.md", "text\n")]
+    monkeypatch.setattr(main, "pages", lambda: {"a.md": "text\n"})
+    monkeypatch.setattr(main, "figures", lambda records: {})
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "gone.md").touch()
+    main.write(tmp_path)
+    assert [(path.name, path.read_text()) for path in (tmp_path / "methods").iterdir()] == [("a.md", "text\n")]
 
 
 def test_the_trials_of_the_backbone_are_those_of_their_record():

@@ -107,7 +107,7 @@ def test_a_package_that_cannot_be_imported_is_no_defect(tmp_path, files, said):
         (tmp_path / name).write_text(code)
     code = (
         "from adaptive_bench.cli.failures import reported\n"
-        "from adaptive_bench.cli.waiting import load_libraries\n"
+        "from adaptive_bench.cli.terminal_text import load_libraries\n"
         "with reported(debug=False): load_libraries()"
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}

@@ -43,7 +43,7 @@ def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "mine.yaml").write_text("extends: nano\n")
     (tmp_path / "slurm.yaml").write_text("{}\n")
-    monkeypatch.setattr("adaptive_bench.cli.strict.quiet", lambda: None)
+    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
     stand_in = SimpleNamespace(
         preflight=lambda config, reporter, **_: SimpleNamespace(plan=config, estimator=None, notes=[]),
         about=lambda config, found, flops_per_s: [],
