@@ -7,7 +7,7 @@ import pytest
 from adaptive_bench.leaderboard.findings import findings
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.headroom import for_entry, headroom
-from adaptive_bench.leaderboard.rows import Rejected, checked
+from adaptive_bench.leaderboard.row import Rejected, checked
 from adaptive_bench.leaderboard.verdict import verdict
 
 WITHOUT = {"holds_0": True}
