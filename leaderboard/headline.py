@@ -26,7 +26,7 @@ def headline(standing: Standing) -> str:
 
     A method is named if its score is the highest. It beats leaving out layers where a test says so, corrected for all
     comparisons with the best static control; where the best is such a control, nothing beats it. Where the ranks of
-    others hold the first, it is level with them.
+    others hold the first, it is level with them. Where no number of layers meets the level, the nearest one is told.
     """
     at = f"At {100 * standing.level:.3g} %"
     if standing.left_out and not any(line.score is not None for line in standing.lines):
@@ -45,10 +45,20 @@ def headline(standing: Standing) -> str:
     static = next((line for line in ranked if line.label == standing.static), None)
     level = f", level with {tied} other{'s' if tied > 1 else ''}" if tied else ""
     if static is None:
-        return f"{at}, {keeps}{level}; leaving out layers was not measured here."
+        return f"{at}, {keeps}{level}; leaving out layers {_elsewhere(standing)}."
     if best.over_static is not None and best.over_static.apart and best.over_static.difference > 0:
         return f"{at}, {keeps}{level}, and beats leaving out layers ({_points(static)})."
     return f"{at}, {keeps}{level}, not certainly more than leaving out layers ({_points(static)})."
+
+
+def _elsewhere(standing: Standing) -> str:
+    """What leaving out layers keeps at the saving that is nearest to a level it does not meet."""
+    known = [(abs(line.saved - standing.level), line.saved, line)
+             for line in standing.lines if line.is_static and line.score is not None and line.saved is not None]  # fmt: skip
+    if not known:
+        return "was not measured here"
+    _, saved, line = min(known, key=lambda one: one[0])
+    return f"keeps {_points(line)} at {100 * saved:.3g} %"
 
 
 def is_real(standing: Standing) -> str:
@@ -62,8 +72,9 @@ def is_real(standing: Standing) -> str:
         return f"{best.label} saves {told}; time was not measured (--time)." if told else ""
     values = [value for _, value in known]
     signs = {value > _NOTHING for value in values}
-    disagree = len(signs) > 1 or max(values) > _FACTOR * min(values)
-    verdict = "The measures of its saving disagree" if disagree else "Its saving holds by every measure"
+    disagree = len(signs) > 1 or (True in signs and max(values) > _FACTOR * min(values))
+    verdict = "Its saving holds by every measure" if True in signs else "It saves nothing by any measure"
+    verdict = "The measures of its saving disagree" if disagree else verdict
     missing = "" if any(name == "time" for name, _ in known) else "; time was not measured (--time)"
     return f"{verdict}: {told}{missing}."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -12,9 +13,10 @@ from .headline import AXES
 from .standing import Line, Standing, standings
 
 _COLOURS = ("#0b62b0", "#b84a00", "#00765a", "#9c2a78", "#6b5300", "#5b3fb8", "#b01e3c", "#0d6e80")
-_WIDTH, _HEIGHT = 420, 240  # of the square of the curves
-_LEFT, _TOP, _LEGEND, _BELOW = 48, 28, 260, 44  # what stands around it
-_LINE = 15  # between two names
+_WIDTH, _HEIGHT = 440, 260  # of the square of the curves
+_LEFT, _TOP, _BELOW = 48, 16, 44  # what stands around it
+_LINE, _LETTER, _LONGEST = 16, 7, 60  # of the names beside it: height of a line, width of a letter, most letters
+_LOWEST, _HIGHEST = -0.5, 1.5  # scores beyond lie on the edge
 MOST_CURVES = 16
 
 
@@ -39,57 +41,70 @@ def _score(line: Line) -> float:
     return line.score or 0.0
 
 
+def _saved(line: Line) -> float:
+    return line.saved or 0.0
+
+
+def _ticks(low: float, high: float, step: float) -> list[float]:
+    """Multiples of a step from below the lowest value to above the highest."""
+    ends = math.floor(low / step + 1e-6), math.ceil(high / step - 1e-6)
+    return [round(place * step, 6) for place in range(ends[0], ends[1] + 1)]
+
+
 def chart(found: Sequence[Standing]) -> str:
     """The drawing of some levels of one model; text in it never acts."""
     curves = series(found)
-    height = max(_TOP + _HEIGHT + _BELOW, _TOP + _LINE * (len(curves) + 1))
-    width = _LEFT + _WIDTH + _LEGEND
+    names = {label: label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…" for label in curves}
+    right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT
+    height = max(bottom + _BELOW, _TOP + _LINE * (len(curves) + 1))
+    width = right + 44 + _LETTER * max(map(len, names.values()), default=0)
     frame = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" '
-        f'font-family="sans-serif" font-size="11">'
+        f'font-family="sans-serif" font-size="12">'
     )
     if not curves:
         return f"{frame}<title>Nothing was measured</title></svg>\n"
     lines = [line for some in curves.values() for line in some]
-    end = max(0.05, *(line.saved or 0.0 for line in lines))
-    low = min(0.0, *map(_score, lines))
-    high = max(1.0, *map(_score, lines))
+    first, last = min(0.0, *map(_saved, lines)), max(0.05, *map(_saved, lines))
+    step = next((one for one in (0.05, 0.1) if last - first <= 8 * one), 0.2)
+    across_ticks = _ticks(first, last, step)
+    up_ticks = _ticks(max(_LOWEST, min(0.0, *map(_score, lines))), min(_HIGHEST, max(1.0, *map(_score, lines))), 0.25)
+    (first, last), (low, high) = ((ticks[0], ticks[-1]) for ticks in (across_ticks, up_ticks))
 
     def across(saving: float) -> float:
-        return round(_LEFT + _WIDTH * max(saving, 0.0) / (1.05 * end), 1)
+        return round(_LEFT + _WIDTH * (saving - first) / (last - first), 1)
 
     def up(score: float) -> float:
         return round(_TOP + _HEIGHT * (high - min(max(score, low), high)) / (high - low), 1)
 
-    right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT
+    axis = escape(AXES.get(found[0].axis, found[0].axis))
     parts = [
-        f"<title>Score against {escape(AXES.get(found[0].axis, found[0].axis))}</title>",
+        f"<title>Score against {axis}</title>",
         f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="#888"/>',
         f'<text x="{(_LEFT + right) / 2}" y="{bottom + 34}" text-anchor="middle" fill="currentColor">measured saving, '
-        f"% {escape(AXES.get(found[0].axis, found[0].axis))}</text>",
+        f"% {axis}</text>",
     ]
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        parts.append(
-            f'<text x="{_LEFT - 6}" y="{up(share) + 4:.1f}" text-anchor="end" fill="currentColor">'
-            f"{100 * share:.0f}</text>"
-        )
-        at = share * end
-        parts.append(
-            f'<text x="{across(at)}" y="{bottom + 16}" text-anchor="middle" fill="currentColor">{100 * at:.0f}</text>'
-        )
+    parts += [
+        f'<text x="{_LEFT - 6}" y="{up(at) + 4:.1f}" text-anchor="end" fill="currentColor">{100 * at:.0f}</text>'
+        for at in up_ticks
+    ]
+    parts += [
+        f'<text x="{across(at)}" y="{bottom + 16}" text-anchor="middle" fill="currentColor">{100 * at:.0f}</text>'
+        for at in across_ticks
+    ]
     for place, (label, some) in enumerate(curves.items()):
         colour = "#888" if some[0].is_reference else _COLOURS[place % len(_COLOURS)]
         dash = "" if some[0].chooses == "per token" else ' stroke-dasharray="4 3"'
         row = _TOP + _LINE * place
         parts.append(f'<path d="M{right + 14} {row}h18" stroke="{colour}" stroke-width="2"{dash}/>')
-        parts.append(f'<text x="{right + 38}" y="{row + 4}" fill="currentColor">{escape(label)}</text>')
+        parts.append(f'<text x="{right + 38}" y="{row + 4}" fill="currentColor">{escape(names[label])}</text>')
         if some[0].is_reference:
             parts.append(f'<path d="M{_LEFT} {up(_score(some[0]))}H{right}" stroke="{colour}"{dash}/>')
             continue
-        points = " ".join(f"{across(line.saved or 0.0)},{up(_score(line))}" for line in some)
+        points = " ".join(f"{across(_saved(line))},{up(_score(line))}" for line in some)
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"{dash}/>')
         for line in some:
-            x = across(line.saved or 0.0)
+            x = across(_saved(line))
             parts.append(f'<circle cx="{x}" cy="{up(_score(line))}" r="3" fill="{colour}"/>')
             if line.interval is not None:
                 parts.append(f'<path d="M{x} {up(line.interval[0])}V{up(line.interval[1])}" stroke="{colour}"/>')

@@ -11,9 +11,10 @@ from .frame import read_board
 from .groups import groups_of
 from .headline import headline, is_real
 from .standing import Standing, preferred, standings
-from .texts import COLUMNS, cell, first_lines, level_text, long, notes_of, short
+from .texts import COLUMNS, MOST_LINES, cell, first_lines, level_text, long, notes_of, short
 
 WIDTH = 80
+_NARROWEST = 12  # column of methods' names
 
 
 def render(tables: Sequence[Path], *, wide: bool = False) -> str:
@@ -39,8 +40,8 @@ def render(tables: Sequence[Path], *, wide: bool = False) -> str:
 def _narrow(standing: Standing, name: str, levels: int) -> str:
     lines = first_lines(standing)
     if not lines:
-        return "\n\n".join([_title(standing, name), textwrap.fill(headline(standing), WIDTH), _by_task(standing)])
-    header, body = short(standing, lines)
+        return "\n\n".join([_title(standing, name), textwrap.fill(headline(standing), WIDTH), *_by_task(standing)])
+    header, body = _fitting(*short(standing, lines), ["skipped", "time"])
     hidden = sum(line.score is not None for line in standing.lines) - len(lines)
     more = [f"{hidden} more rows"] * (hidden > 0) + [f"{levels} other level{'s' if levels > 1 else ''}"] * (levels > 0)
     notes = [*notes_of(standing), f"{' and '.join(['Scores by task', *more])}: --all."]
@@ -67,12 +68,36 @@ def _title(standing: Standing, name: str) -> str:
     return textwrap.fill(f"{name}{level_text(standing)}: {tasks}", WIDTH)
 
 
-def _by_task(standing: Standing) -> str:
+def _by_task(standing: Standing) -> list[str]:
     """Scores as they are, where there is no scale."""
-    header = ["method", *(task for task, _ in standing.tasks)]
-    return _table(
-        header, [[line.label, *("" if row is None else cell(row) for row in line.rows)] for line in standing.lines]
-    )
+    tasks = [task for task, _ in standing.tasks]
+    lines = standing.lines[:MOST_LINES]
+    body = [[line.label, *("" if row is None else cell(row) for row in line.rows)] for line in lines]
+    header, body = _fitting(["method", *tasks], body, tasks[:0:-1])
+    hidden = len(header) <= len(tasks) or len(lines) < len(standing.lines)
+    return [_table(header, body), *(["More rows or tasks: --all."] if hidden else [])]
+
+
+def _fitting(
+    header: Sequence[str], body: Sequence[Sequence[str]], less_needed: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """The table without as many of its less needed columns as leave room for methods' names."""
+    header, body = list(header), [list(line) for line in body]
+    for name in less_needed:
+        if WIDTH - sum(one + 2 for one in _widths(header, body)) >= _NARROWEST:
+            break
+        place = header.index(name)
+        header, body = _without(header, place), [_without(line, place) for line in body]
+    return header, body
+
+
+def _without(texts: Sequence[str], place: int) -> list[str]:
+    return [text for at, text in enumerate(texts) if at != place]
+
+
+def _widths(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[int]:
+    """Of all columns but that of methods."""
+    return [max(len(line[at]) for line in (header, *body)) for at, name in enumerate(header) if name != "method"]
 
 
 def _table(header: Sequence[str], body: Sequence[Sequence[str]], width: int = WIDTH) -> str:
@@ -80,7 +105,7 @@ def _table(header: Sequence[str], body: Sequence[Sequence[str]], width: int = WI
     at = list(header).index("method")
     widths = [max(len(line[place]) for line in (header, *body)) for place in range(len(header))]
     room = width - sum(one + 2 for place, one in enumerate(widths) if place != at)
-    widths[at] = min(widths[at], max(room, 12))
+    widths[at] = min(widths[at], max(room, _NARROWEST))
     cells = [[broken(text, widths[at]) if place == at else [text] for place, text in enumerate(line)] for line in body]
     lines = [[[text] for text in header], [["-" * one] for one in widths], *cells]
     texts = []

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from adaptive_bench.store.evaluations import COUNTED, MATCH_PHASES, MatchPhase, saving_name
+from adaptive_bench.store.evaluations import MATCH_PHASES, Axis, MatchPhase, saving_name
 from adaptive_bench.tables.matching import FLAW_TOLERANCE
 
 NO_DIAL = 2  # values that a dial needs at least to be judged
+_AXES: tuple[Axis, ...] = ("tokens", "core", "net")  # the share of the layers moves with net
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def immovable(tables: Sequence[DialTable], metric: str) -> list[str]:
         sweeps = [points for points in table.seeds.values() if len({point.dial for point in points}) >= NO_DIAL]
         if not sweeps or len(sweeps) < len(table.seeds):
             continue  # one dial value is no dial
-        known = [phase for phase in MATCH_PHASES if _known(sweeps, phase)]
+        known = [phase for phase in MATCH_PHASES if _is_known(sweeps, phase)]
         unmoved = [phase for phase in known if _saves_the_same(sweeps, phase)]
         if unmoved and unmoved == known:
             still.setdefault("all", []).append(table.name)
@@ -157,10 +158,8 @@ def _everywhere(points: Sequence[DialPoint], metric: str) -> str:
     return f", namely {values.pop():.4g}" if len(values) == 1 else ""
 
 
-def _known(sweeps: Sequence[Sequence[DialPoint]], phase: MatchPhase) -> list[str]:
-    """Savings of a phase that all points know."""
-    names = [saving_name(axis, phase) for axis in COUNTED]
-    return [name for name in names if all(name in point.saved for points in sweeps for point in points)]
+def _is_known(sweeps: Sequence[Sequence[DialPoint]], phase: MatchPhase) -> bool:
+    return all(saving_name(axis, phase) in point.saved for axis in _AXES for points in sweeps for point in points)
 
 
 def _saves_the_same(sweeps: Sequence[Sequence[DialPoint]], phase: MatchPhase) -> bool:
@@ -168,8 +167,8 @@ def _saves_the_same(sweeps: Sequence[Sequence[DialPoint]], phase: MatchPhase) ->
     return all(
         max(values) - min(values) <= FLAW_TOLERANCE
         for points in sweeps
-        for name in _known(sweeps, phase)
-        for values in [[point.saved[name] for point in points]]
+        for axis in _AXES
+        for values in [[point.saved[saving_name(axis, phase)] for point in points]]
     )
 
 

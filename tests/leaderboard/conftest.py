@@ -3,15 +3,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from board_page import browser, opened, site
+from board_page import browser
 from small_runs import run_config
-from swept_board import board_maker
 
-from adaptive_bench.leaderboard.frame import Board
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.runs import run
 
-__all__ = ["board", "browser", "make_row", "opened", "site"]
+__all__ = ["browser", "make_row"]
 MakeRow = Callable[..., dict[str, Any]]
 ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0", "paper": "https://example.org/paper"}
 
@@ -51,9 +49,3 @@ def make_row() -> MakeRow:
         return row | changes
 
     return make
-
-
-@pytest.fixture
-def board(make_row: MakeRow) -> Callable[..., Board]:
-    """`board(curves, axis, rows)`, see `board_maker`."""
-    return board_maker(make_row)

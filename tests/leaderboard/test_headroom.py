@@ -5,7 +5,7 @@ import json
 import pytest
 
 from adaptive_bench.cli.headroom import verdict
-from adaptive_bench.cli.leaderboard import findings
+from adaptive_bench.leaderboard.findings import findings
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.headroom import for_entry, headroom
 from adaptive_bench.leaderboard.row import Rejected, checked

@@ -1,4 +1,4 @@
-"""Page, Markdown, CSV, JSON and Parquet say the same."""
+"""Page, Markdown, CSV, JSON, Parquet, points and drawings say the same, and what cannot be read is left out aloud."""
 
 import csv
 import gzip
@@ -6,110 +6,108 @@ import html
 import io
 import json
 import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from statistics import fmean
 
 import pandas
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
+from swept_board import board_with, line_of, right, standing_of
 
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.leaderboard import markdown, svg
+from adaptive_bench.leaderboard.answers import read_answers
 from adaptive_bench.leaderboard.frame import board_of, read_board
-from adaptive_bench.leaderboard.numbers import number
-from adaptive_bench.leaderboard.page import render
-from adaptive_bench.leaderboard.plain import markdown
-from adaptive_bench.leaderboard.row import checked
-from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, as_json, as_markdown, build
-from adaptive_bench.leaderboard.texts import NONE
+from adaptive_bench.leaderboard.groups import groups_of
+from adaptive_bench.leaderboard.headline import headline
+from adaptive_bench.leaderboard.page import files_of
+from adaptive_bench.leaderboard.plain import markdown as shown
+from adaptive_bench.leaderboard.row import Rejected, checked
+from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, as_json, build
+from adaptive_bench.leaderboard.standing import standings
+from adaptive_bench.leaderboard.texts import long, short
 from adaptive_bench.source import code_of
 from adaptive_bench.store.results import write_run
 
-METHODS = ("dense", "base", "random_skip", "gateskip", "gateskip@paper", "mod[capacity=0.5]")
+METHODS = ("dense", "base", "random_skip", "static_depth", "gateskip@paper", "mod[capacity=0.5]")
 SHARE = st.floats(0, 1)
 
 
 @st.composite
 def some_rows(draw):
-    places = st.tuples(
-        st.sampled_from(METHODS),
-        st.sampled_from(("nano_math", "text")),
-        st.sampled_from(("net", "tokens")),
-        st.sampled_from((0.0, 0.05, 0.15, 0.25)),
-    )
+    places = st.tuples(st.sampled_from(METHODS), st.sampled_from(("nano_math", "text")), st.sampled_from((0.05, 0.15)))
     rows = []
-    for method, task, axis, level in draw(st.lists(places, max_size=14, unique=True)):
+    for method, task, level in draw(st.lists(places, max_size=14, unique=True)):
         score = draw(st.none() | SHARE)
         ends = sorted(draw(st.tuples(SHARE, SHARE))) if score is not None else [None, None]
         about = {"method": method.removesuffix("@paper"), "semantics": "paper" if "@" in method else "bench"}
-        about |= {"task": task, "axis": axis, "level": level, "score": score, "low": ends[0], "high": ends[1]}
-        about |= {"metric": "acc,none" if task == "nano_math" else "bits_per_byte,none"}
-        about |= {"status": "outside" if score is None else draw(st.sampled_from(("ok", "partial", "inert")))}
+        about |= {"task": task, "axis": "net", "level": level, "score": score, "low": ends[0], "high": ends[1]}
+        about |= {"metric": "acc,none" if task == "nano_math" else "bits_per_byte,none", "saved": draw(SHARE)}
+        about |= {
+            "status": "missing" if score is None else draw(st.sampled_from(("ok", "nearest", "partial", "inert")))
+        }
         rows.append(checked(about))
     return rows
 
 
-def _data(page):
-    """What the page knows, with the tables and methods of all its parts."""
-    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
-    data["tables"] = [table for part in data["parts"].values() for table in part.get("tables", ())]
-    data["methods"] = [method for board in data["boards"] for method in board["methods"]]
-    return data
-
-
-def _cells(page):
-    """Numbers of the tables that are in the page before any script runs."""
-    board = page.partition('<main id="board"')[2].partition("</main>")[0]
-    return re.findall(r"<b>(.*?)</b>", html.unescape(board))
+def cells(page):
+    """Texts of the lines of all ranked lists of a page."""
+    tables = re.findall(r'<table class="ranked">(.*?)</table>', page, re.DOTALL)
+    lines = [re.findall(r"<tr[^>]*>(.*?)</tr>", table, re.DOTALL)[1:] for table in tables]
+    return [
+        [html.unescape(re.sub(r"<[^>]+>", "", cell)) for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", line)]
+        for table in lines
+        for line in table
+    ]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(some_rows())
-def test_html_markdown_and_csv_carry_equal_numbers_for_every_subset_of_rows(rows):
+def test_every_face_carries_the_numbers_of_the_rows(rows):
     board = board_of(rows)
-    page, text = render(board, "net"), as_markdown(board, "net")
-    found = list(csv.DictReader(io.StringIO(as_csv(board))))
-    assert len(found) == len(rows) == len(json.loads(as_json(board))["rows"])
-    by_place = {(one["label"], one["task"], one["axis"], float(one["level"])): one for one in found}
-    shown = {}
-    for table in _data(page)["tables"]:
-        for row in table["rows"]:
-            for level, cell in zip(table["levels"], row["cells"], strict=True):
-                if cell is not None:
-                    shown[row["method"], table["task"], table["axis"], float(level) / 100] = table["metric"], cell
-    assert {(one[0], one[1], one[2], round(one[3], 6)) for one in shown} == set(by_place)
-    for place, (metric, cell) in shown.items():
-        line = by_place[place[0], place[1], place[2], round(place[3], 6)]
-        for key, written in zip(("score", "low", "high"), cell[:3], strict=True):
-            assert written == (number(metric, float(line[key])) if line[key] else "–")
-        kept = f"{100 * float(line['kept']):.1f}" if line["kept"] else "–"
-        assert cell[3] == kept
-    first = [(cell[0], cell[1], cell[2]) for place, (_, cell) in shown.items() if place[2] == "net" and cell[0] != "–"]
-    assert sorted(_cells(page)) == sorted(score for score, _, _ in first)
-    for one in [one for part in _data(page)["parts"].values() for one in part.get("ranked", ())]:
-        for line in one["lines"]:
-            for task, cell in zip(one["tasks"], line["cells"], strict=True):
-                place = (line["label"], task, one["axis"], round(float(line["at"]) / 100, 6))
-                there = by_place.get(place, {}).get("score")
-                assert bool(there) == (cell is not None)
-                assert cell is None or (cell[:3], cell[3]) == (shown[place][1][:3], shown[place][1][3])
-        assert markdown(one["said"]) in text or one["axis"] != "net" or one["level"] != "15"
-    scores = "\n".join(part.partition("Saved there")[0] for part in text.split("\n## ")[1:])
-    for score, low, high in first:
-        assert re.search(rf"(?<![\d.]){re.escape(score)}[*†‡≈⚠]* \[{re.escape(low)}, {re.escape(high)}\]", scores)
+    page, text = files_of(board, one_file=True)["index.html"], markdown.written(board)
+    lines = list(csv.DictReader(io.StringIO(as_csv(board))))
+    assert len(lines) == len(rows) == len(json.loads(as_json(board))["rows"])
+    for row, line in zip(board.rows, lines, strict=True):
+        values = [float(line[key]) if line[key] else None for key in ("level", "score", "low", "high", "saved")]
+        assert values == [row.level, row.score, row.low, row.high, row.saved] and line["label"] == row.label
+    found = cells(page)
+    written = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.splitlines()]
+    for standing in standings(board):
+        _, body = long(standing)
+        assert all(texts in found for texts in body)
+        assert all([shown(one) for one in texts] in written for texts in body)
+        assert html.escape(headline(standing)) in page and shown(headline(standing)) in text
+        for line in standing.lines:
+            for (task, _), row in zip(standing.tasks, line.rows, strict=True):
+                there = [
+                    one for one in board.rows if (one.label, one.task, one.level) == (line.label, task, standing.level)
+                ]
+                assert (row is None) == (not there or there[0].score is None)
+
+
+def write(folder, rows, answers=None):
+    """A run's folder; its table."""
+    folder.mkdir(parents=True)
+    (folder / "table.json").write_text(json.dumps(rows))
+    if answers is not None:
+        (folder / "answers.json").write_text(answers)
+    write_run(folder, {})
+    return folder / "table.json"
 
 
 def test_what_is_written_is_complete_small_and_asks_for_nothing(tmp_path, make_row):
-    run = tmp_path / "run"
-    run.mkdir()
     rows = [make_row(method=method, level=level) for method in ("dense", "random_skip", "mod") for level in (0.0, 0.1)]
-    (run / "table.json").write_text(json.dumps(rows))
-    write_run(run, {})
-    build([run / "table.json"], tmp_path / "site")
-    written = {path.name for path in (tmp_path / "site").iterdir()} - {"figures"}
-    assert written == {"index.html", "data", "methods", "rows", "board.md", "board.json"}
+    build([write(tmp_path / "run", rows)], tmp_path / "site")
+    written = {path.name for path in (tmp_path / "site").iterdir()}
+    assert written == {"index.html", "methods", "rows", "board.md", "board.json", "points.csv.gz"}
     page = (tmp_path / "site" / "index.html").read_text()
     assert len(page.encode()) < LARGEST_PAGE_BYTES
-    assert not re.search(r"(src|href)=[\"']?(https?:)?//|@import|url\(|fetch\(|XMLHttpRequest", page)
-    assert "default-src 'none'" in page
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//|@import|url\(|<script", page)
+    assert "default-src 'none'; style-src 'sha256-" in page and "script-src" not in page
     (listed,) = json.loads((tmp_path / "site" / "board.json").read_text())["files"]
     place = tmp_path / "site" / listed["name"]
     frame = pandas.read_parquet(f"{place}.parquet")
@@ -120,114 +118,189 @@ def test_what_is_written_is_complete_small_and_asks_for_nothing(tmp_path, make_r
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path, make_row):
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "table.json").write_text(json.dumps([make_row(), make_row(method="dense")]))
-    write_run(run, {})
+    pytest.importorskip("matplotlib")
+    rows = [make_row(level=0.15, score=0.5), make_row(method="dense", level=0.15), make_row(method="base", score=0.1)]
+    table = write(tmp_path / "run", rows)
     for name in ("one", "other"):
-        build([run / "table.json"], tmp_path / name)
-    for path in (path for path in (tmp_path / "one").rglob("*") if path.is_file()):
+        build([table], tmp_path / name, figures=True)
+    paths = [path for path in (tmp_path / "one").rglob("*") if path.is_file()]
+    assert {path.suffix for path in paths} >= {".svg", ".pdf", ".html", ".md", ".json", ".gz", ".parquet"}
+    for path in paths:
         assert path.read_bytes() == (tmp_path / "other" / path.relative_to(tmp_path / "one")).read_bytes()
 
 
-@pytest.mark.parametrize(("axis", "phase"), [("time", None), ("net", "decode")])
-def test_a_view_that_does_not_exist_is_refused(tmp_path, make_row, axis, phase):
-    from adaptive_bench.errors import UsageError
+def test_every_score_is_that_of_the_documents_of_an_entry(small_entry, tmp_path):
+    """Read with nothing of the product: each seed at the point whose saving is nearest, and the mean of its documents."""
+    points = parquet.read_table(small_entry / "points.parquet").to_pandas()
+    documents = parquet.read_table(small_entry / "documents.parquet").to_pandas()
+    (metric,) = [name for name in documents.columns if name.startswith("exact_match,strict")]
+    points["score"] = documents.groupby("point")[metric].mean()
+    points = points[(points["split"] == "test") & (points["variant"] == "")]
+    build([small_entry / "table.json"], tmp_path / "site")
+    (file,) = (tmp_path / "site" / "rows").glob("*.csv.gz")
+    rows = pandas.read_csv(file)
+    rows = rows[rows["metric"] == metric]
+    assert set(rows["label"]) == {"dense", "random_skip", "gateskip"} and len(rows) > 3
+    for row in rows.itertuples():
+        near = []
+        for _, sweep in points[points["method"] == row.label].groupby("seed"):
+            away = (sweep["saved_net"] - row.level).abs().round(9)
+            near.append(sweep[away == away.min()].sort_values("saved_net").iloc[-1])
+        assert row.score == pytest.approx(fmean(one["score"] for one in near)), (row.label, row.level)
+        assert row.saved == pytest.approx(fmean(one["saved_net"] for one in near))
+    found = pandas.read_csv(tmp_path / "site" / "points.csv.gz")
+    assert sorted(found[metric]) == pytest.approx(sorted(points["score"])) and len(found) == len(points)
+    assert sorted(found["saved_net"]) == pytest.approx(sorted(points["saved_net"]))
+    low, high = found[f"{metric} low"], found[f"{metric} high"]
+    assert ((low <= found[metric]) & (found[metric] <= high)).all()
 
-    (tmp_path / "table.json").write_text(json.dumps([make_row()]))
-    write_run(tmp_path, {})
-    with pytest.raises(UsageError, match="There is net"):
-        build([tmp_path / "table.json"], tmp_path / "site", axis, phase)
+
+GOOD = {"method": "gateskip[gate=scalar]", "task": "nano_math", "metric": "acc,none", "axis": "net", "level": 0.1,
+        "score": 0.75, "low": 0.5, "high": 0.9, "seeds": 3}  # fmt: skip
 
 
-def test_methods_measured_with_other_code_are_marked(tmp_path, make_row):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    code = {"gateskip": code_of("gateskip"), "mod": "0" * 16, "calm": None, "gone": "0" * 16}
-    facts = {name: {"code": digest} for name, digest in code.items()}
-    (folder / "methods.json").write_text(json.dumps({"schema": 1, "methods": facts}))
-    write_run(folder, {})
-    rows = [checked(make_row(method=name, axis="net")) for name in code]
-    page = render(board_of(rows, [folder]), "net")
-    known = {method["label"]: method for method in _data(page)["methods"]}
-    assert [name for name, method in known.items() if method["stale"]] == ["mod"]  # of one that is gone nobody knows
-    assert "code" in _data(page)["facts"]
-    assert [known[name]["facts"]["code"] for name in code] == [
-        "this version",
-        "another version",
-        "–",
-        "a plugin, which is not here",
-    ]
-    shown = page.partition('<main id="board"')[2].partition("</main>")[0]
-    assert shown.count('<abbr class="stale"') == 1
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"method": "../x"}, "A method spec has the form"),
+        ({"score": "0.9"}, "score"),
+        ({"score": True}, "score"),
+        ({"low": float("inf")}, "low"),
+        ({"level": None}, "level"),
+        ({"axis": "nett"}, "axis"),
+        ({"seeds": 2.5}, "seeds"),
+        ({"task": "a\x1b[31mred"}, "task is a line"),
+        ({"task": "<script>alert(1)</script>"}, "task is a line of .* without markup"),
+        ({"timing": "[x](javascript:alert(1))"}, "timing is a line of .* without markup"),
+        ({"recipe": "x" * 2000}, "recipe is a line of at most 1000"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_and_said_in_a_line(wrong, why, tmp_path):
+    with pytest.raises(Rejected, match=why) as error:
+        checked(GOOD | wrong)
+    assert str(error.value).isprintable() and len(str(error.value)) < 250
+    board = read_board([write(tmp_path / "run", [GOOD, GOOD | wrong])])
+    assert len(board.rows) == 1 and board.refused == [f"Row 1 of run/table.json is left out: {error.value}."]
+
+
+@pytest.mark.parametrize("row", [None, 3, "row", [], {}])
+def test_what_is_no_row_is_refused(row):
+    with pytest.raises(Rejected):
+        checked(row)
+
+
+def test_columns_that_nobody_knows_are_left_out():
+    row = checked(GOOD | {"evil": "<b>", "status": "ok"})
+    assert {key: row[key] for key in GOOD} == GOOD and row["phase"] == "all" and "evil" not in row
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"sweeps": 3}', '{"sweeps": [{}]}'])
+def test_damaged_answers_are_left_out_and_the_build_goes_on(tmp_path, make_row, text):
+    table = write(tmp_path / "run", [make_row()], text)
+    with pytest.raises(Rejected):
+        read_answers(tmp_path / "run")
+    said = build([table], tmp_path / "site")
+    assert len(said) == 1 and "Paired tests of run are left out" in said[0]
+    page = (tmp_path / "site" / "index.html").read_text()
+    assert "1 left out of this board" in page and "Paired tests of run are left out" in page
+    with pytest.raises(EnvironmentProblem, match="1 of them are refused"):
+        build([table], tmp_path / "site", strict=True)
+
+
+def test_answers_of_another_score_or_other_conditions_are_not_taken_for_a_row_s(make_row):
+    scores = {"dense": right(1), "base": right(0), "mod": right(0.5), "calm": right(0.3)}
+    board = board_with(make_row, {"a": scores})
+    rows = [row.but(score=0.9) if row.label == "mod" else row for row in board.rows]
+    (standing,) = standings(type(board)(rows, answers=board.answers))
+    known = {line.label: line.scores is not None for line in standing.lines}
+    assert known == {"dense": True, "base": True, "mod": False, "calm": True}
+    (standing,) = standings(type(board)(board.rows, answers=board.answers, measured={"run": []}))
+    assert not any(line.scores for line in standing.lines)
+
+
+def test_models_and_recipes_never_share_a_list_and_the_sandbox_comes_last(make_row):
+    about = {"level": 0.15, "documents": 100, "seeds": 3}
+    good = [make_row(method=name, model="good", backbone="g", **about) for name in ("dense", "mod", "calm")]
+    junk = [make_row(method="free", model="junk", backbone="j", **(about | {"documents": 4, "seeds": 1}))]
+    other = [make_row(method="calm", model="good", backbone="g", recipe="steps 2", **about)]
+    board = board_of(map(checked, [*junk, *good, *other]))
+    found = groups_of(board)
+    assert [(one.name, one.featured) for one in found] == [
+        ("good (of an earlier version)", True), ("junk", False), ("good (steps 2)", False),
+    ]  # fmt: skip
+    assert [[row.label for row in one.board.rows] for one in found] == [["dense", "mod", "calm"], ["free"], ["calm"]]
+    page = files_of(board, one_file=True)["index.html"]
+    assert page.index("<h2>good (of") < page.index("<h2>junk") and page.count("sandbox ·") == 2
 
 
 def test_a_method_that_runs_disagree_on_stands_there_once_for_each_run(tmp_path, make_row):
+    tables = []
     for name, score in (("nano-mod-seed1-aaaa", 0.5), ("nano-mod-seed1-bbbb", 0.6)):
-        (tmp_path / name).mkdir()
         rows = [make_row(semantics="paper", score=score, low=None, high=None), make_row(method="dense")]
-        (tmp_path / name / "table.json").write_text(json.dumps(rows))
-        write_run(tmp_path / name, {})
-    board = read_board(sorted(tmp_path.glob("*/table.json")))
-    assert {row.method for row in board.rows} == {"gateskip", "dense"}
-    labels = {row.label: (row.spec, row.run) for row in board.rows}
-    assert labels["dense"] == ("dense", None)
-    assert labels["gateskip@paper (seed1-bbbb)"] == ("gateskip@paper", "seed1-bbbb")
-    named = {method["label"]: method["spec"] for method in _data(render(board, "net"))["methods"]}
-    assert named == {label: spec for label, (spec, _) in labels.items()}
+        tables.append(write(tmp_path / name, rows))
+    board = read_board(tables)
+    assert {row.label: (row.spec, row.run) for row in board.rows} == {
+        "gateskip@paper (seed1-aaaa)": ("gateskip@paper", "seed1-aaaa"),
+        "gateskip@paper (seed1-bbbb)": ("gateskip@paper", "seed1-bbbb"),
+        "dense": ("dense", None),
+    }
+    (standing,) = standings(board)
+    assert sorted(line.label for line in standing.lines) == sorted({row.label for row in board.rows})
 
 
-def test_the_ranked_table_has_the_numbers_of_the_rows(make_row):
-    scores = {"dense": (0.0, 0.95), "mod": (0.15, 0.9), "calm": (0.15, 0.4), "random_skip": (0.15, 0.2)}
-    rows = [
-        make_row(method=method, task=task, level=level, score=score, low=score - 0.05, high=score + 0.05, phase="all")
-        for task in ("nano_math", "nano_qa")
-        for method, (level, score) in scores.items()
-    ]
-    board = board_of(map(checked, rows))
-    page = render(board, "net")
-    (found,) = _data(page)["parts"]["1-model-not-recorded-net"]["ranked"]
-    kept = {row.label: row.kept for row in board.rows}  # the scale's own 0 is 0 here: no base, and a guess has 0
-    for line in found["lines"]:
-        # Without the scores of documents nobody knows how a mean over tasks varies.
-        assert line["overall"] == [f"{100 * kept[line['label']]:.1f}", NONE, NONE]
-        score = scores[line["label"]][1]
-        texts = [number(rows[0]["metric"], one) for one in (score, score - 0.05, score + 0.05)]
-        assert [cell[:3] for cell in line["cells"]] == [texts, texts]
-    assert [(line["label"], line["rank"]) for line in found["lines"]] == [
-        ("mod", "1–2"), ("calm", "1–2"), ("dense", ""), ("random_skip", ""),  # no test without documents
-    ]  # fmt: skip
-    top = html.unescape(page.partition('id="standing"')[2].partition("</section>")[0])
-    shown = [text for line in found["lines"] for text in (line["overall"][0], *(cell[0] for cell in line["cells"]))]
-    assert re.findall(r"<b>(.*?)</b>", top) == shown
-    assert f'id="answer">{html.escape(found["said"])}<' in page
+def test_methods_measured_with_other_code_are_said(tmp_path, make_row):
+    code = {"gateskip": code_of("gateskip"), "mod": "0" * 16, "calm": None, "gone": "0" * 16}
+    table = write(tmp_path / "run", [make_row(method=name) for name in code])
+    facts = {name: {"code": digest} for name, digest in code.items()}
+    (tmp_path / "run" / "methods.json").write_text(json.dumps({"schema": 1, "methods": facts}))
+    page = files_of(read_board([table]), one_file=True)["index.html"]
+    assert "Measured by an earlier version of the method, or of what executes it: `mod`." in page
 
 
-def test_models_and_recipes_never_share_a_table_and_the_sandbox_comes_last(make_row):
-    about = {"level": 0.1, "documents": 100, "seeds": 3}
-    good = [make_row(method=name, model="good", **about) for name in ("dense", "mod", "calm")]
-    junk = [make_row(method="free", model="junk", **(about | {"documents": 4, "seeds": 1, "score": 0.95}))]
-    data = _data(render(board_of(map(checked, [*junk, *good])), "net"))
-    assert [(one["name"], one["featured"]) for one in data["boards"]] == [("good", True), ("junk", False)]
-    assert data["board"] == data["boards"][0]["key"] and data["boards"][1]["meta"].startswith("sandbox")
-    for name, part in data["parts"].items():
-        methods = {row["method"] for table in part.get("tables", ()) for row in table["rows"]}
-        assert methods <= ({"free"} if "junk" in name else {"dense", "mod", "calm"})
-    more = [make_row(method="router_tuned_mod", model="good", **(about | {"seeds": 1}))]  # does not put it there
-    assert _data(render(board_of(map(checked, [*good, *more])), "net"))["boards"][0]["featured"]
+def test_failures_of_a_run_come_first(make_row, tmp_path):
+    table = write(tmp_path / "run", [make_row()])
+    write_run(tmp_path / "run", {"failures": ["mod: out of <b>memory</b>"]})
+    page = files_of(read_board([table]), one_file=True)["index.html"]
+    assert page.index("Failed: mod: out of &lt;b&gt;memory&lt;/b&gt;") < page.index("<h2>")
+    text = markdown.render([table], ["mod: out of\n memory"])
+    assert text.startswith("# Leaderboard\n\n**Incomplete.**") and "* mod: out of memory" in text
 
 
-def test_data_lies_beside_the_page_or_in_it(tmp_path, make_row):
-    (tmp_path / "table.json").write_text(json.dumps([make_row(axis=axis, model="m") for axis in ("net", "core")]))
-    write_run(tmp_path, {})
-    build([tmp_path / "table.json"], tmp_path / "site")
-    build([tmp_path / "table.json"], tmp_path / "alone", one_file=True)
-    assert sorted(path.name for path in (tmp_path / "site" / "data").iterdir()) == ["1-m-core.js", "1-m-runs.js"]
-    assert not (tmp_path / "alone" / "data").exists()
-    page, alone = ((tmp_path / name / "index.html").read_text() for name in ("site", "alone"))
-    assert "'self'" in page and "'self'" not in alone
-    inside = _data(alone)["parts"]
-    beside = (tmp_path / "site" / "data" / "1-m-core.js").read_text()
-    name, _, part = beside.removeprefix("arrived(").removesuffix(");\n").partition(", ")
-    assert json.loads(name) == "1-m-core" and json.loads(part) == inside["1-m-core"]
-    assert set(_data(page)["parts"]) == {"1-m-net"} and set(inside) == {"1-m-net", "1-m-core", "1-m-runs"}
+def numbers_of(text, tag):
+    root = ElementTree.fromstring(text)
+    return [element for element in root.iter() if element.tag.endswith(tag)]
+
+
+def test_the_chart_has_every_curve_and_its_texts_stay_texts():
+    def at(saved, *scores):
+        names = ("mod", "gateskip[shape=<scalar>]", "static_depth")
+        lines = [line_of(name, score, saved) for name, score in zip(names, scores, strict=True)]
+        return standing_of(line_of("dense", 1.0), line_of("base", 0.0), *lines, level=saved)
+
+    found = [at(0.05, 0.9, 0.8, 0.7), at(0.15, 0.6, 0.6, 0.6), at(0.25, 0.2, -0.3, 0.5)]
+    text = svg.chart(found)
+    names = ["".join(element.itertext()) for element in numbers_of(text, "text")]
+    assert {"dense", "mod", "gateskip[shape=<scalar>]", "static_depth", "base"} <= set(names)
+    lines = [[tuple(map(float, point.split(","))) for point in line.get("points").split()]
+             for line in numbers_of(text, "polyline")]  # fmt: skip
+    assert [len(line) for line in lines] == [3, 3, 3]
+    for line, scores in zip(lines, ((0.9, 0.6, 0.2), (0.8, 0.6, -0.3), (0.7, 0.6, 0.5)), strict=True):
+        assert [y for _, y in line] == pytest.approx([16 + 260 * (1 - one) / 1.5 for one in scores], abs=0.06)
+    for line in lines:
+        assert [x for x, _ in line] == sorted(x for x, _ in line)
+    ticks = [name for name in names if re.fullmatch(r"-?\d+", name)]
+    assert sorted(ticks, key=int) == ["-50", "-25", "0", "0", "5", "10", "15", "20", "25", "25", "50", "75", "100"]
+    assert text.count("http") == 1 and text == svg.chart(found), "the name space is no address"
+
+
+def test_one_score_alone_is_drawn_and_nothing_is_an_empty_drawing():
+    ElementTree.fromstring(svg.chart([standing_of(line_of("mod", 0.5))]))
+    assert "Nothing was measured" in svg.chart([]) and "Nothing was measured" in svg.render([])
+
+
+def test_the_short_list_of_the_page_is_that_of_the_terminal(make_row):
+    scores = {"dense": right(1), "base": right(0), "static_depth": right(0.6), "mod": right(0.8)}
+    board = board_with(make_row, {"nano_math": scores})
+    (standing,) = standings(board)
+    found = cells(files_of(board, one_file=True)["index.html"])
+    assert found[: len(scores)] == short(standing, standing.lines)[1]
