@@ -76,7 +76,8 @@ def test_the_page_begins_with_how_many_orders_are_those_of_the_paper():
                 counts[kind][int((one[1] > other[1]) != (one[3] > other[4]))] += 1
     first = re.sub(r"\s+", " ", PAGE.partition("\n\n")[2].partition("\n\n")[0])
     assert first == (
-        "Of the pairs of values in the paper's Table 1 that both sides decide, here measured within a point of the level, on the generative tasks {} are in the "
+        "Of the pairs of values in the paper's Table 1 that both sides decide, here measured within a point of the "
+        "level, on the generative tasks {} are in the "
         "same order here and {} in the inverse one, on the log-likelihood tasks {} and {}."
     ).format(*counts["written"], *counts["likelihood"])
 
