@@ -58,9 +58,8 @@ def tune(
     objective: Annotated[
         str | None,
         typer.Option(
-            metavar="area|score@0.15|score@target|largest@0.9",
-            help="Mean score over the levels (the default); score at a saving, or at the one trained towards; or the "
-            "largest saving that keeps a share of dense.",
+            metavar="area|score@0.15|score@target",
+            help="Mean score over the levels (the default), or score at a saving, or at the one trained towards.",
         ),
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials of each method, its defaults included.")] = 12,

@@ -266,19 +266,6 @@ class Ledger:
         counts = self.counts()
         return Report({**saved_shares(counts), **totals(counts), "counts": counts})
 
-    def saved_net(self) -> dict[str, float | None]:
-        """The net saving of `all` phases together and of each, alone of what a report says; `None` where there are no
-        tokens.
-        """
-        macs = {phase: self.macs(phase).sum(axis=0) for phase in PHASES}
-        dense = {phase: self.dense_macs(phase).sum() for phase in PHASES}
-        parts: dict[str, tuple[Phase, ...]] = {"all": PHASES, **{phase: (phase,) for phase in PHASES}}
-        found: dict[str, float | None] = {}
-        for name, phases in parts.items():
-            total = np.sum([macs[phase] for phase in phases], axis=0)
-            found[name] = _saved_share(total[_CORE].sum() + total[_OVERHEAD].sum(), sum(dense[one] for one in phases))
-        return found
-
 
 def saved_shares(counts: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     """What raw sums (`Ledger.counts`) come to: under `saved` the shares saved in both phases together, and under each

@@ -75,8 +75,7 @@ class GenerationSettings:
         return settings
 
     def _are_values(self) -> bool:
-        most = self.max_new_tokens
-        texts = all(isinstance(text, str) for text in self.until)
+        most, texts = self.max_new_tokens, all(isinstance(text, str) for text in self.until)
         return texts and type(most) is int and most > 0 and 0 < self.temperature < math.inf and 0 < self.top_p <= 1
 
     def within(self, room: int) -> GenerationSettings:

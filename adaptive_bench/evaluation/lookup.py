@@ -90,7 +90,8 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
         PluginFault: The registration of a plugin's task contradicts its YAML file.
     """
     stock = task.name.partition(":")[0] not in registry.names("tasks")
-    found = _load(*_asked(task, data_dir))
+    root = data_root(data_dir)
+    found = _load(task.harness_name or task.name, task.folder, root, task.argument, _stamps(task, root))
     if num_fewshot and stock and found.task.config.num_fewshot == 0:
         raise UsageError(
             f"lm-eval defines the task {task.name!r} without worked examples, got --num-fewshot {num_fewshot}. "
@@ -116,11 +117,6 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     if shots:
         keep_apart(loaded, shown_split(found.task))
     return loaded
-
-
-def _asked(task: Task, data_dir: Path | None) -> tuple[str, Path, Path | None, str, tuple[tuple[str, str], ...]]:
-    root = data_root(data_dir)
-    return task.harness_name or task.name, task.folder, root, task.argument, _stamps(task, root)
 
 
 def _validation_split(task: Task, loaded: HarnessTask, missing: MissingData | None) -> str:

@@ -54,7 +54,8 @@ def stock_tasks() -> dict[str, Stock]:
     """Every name that lm-eval knows."""
     root = _root()
     stamp = f"{_SCHEMA} {version('lm_eval')} {root} {root.stat().st_mtime_ns}"
-    kept = _cache_file()
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    kept = home / "adaptive-bench" / "lm_eval_tasks.json"
     if (known := _read(kept, stamp)) is not None:
         return known
     found = _scan(root)
@@ -87,11 +88,6 @@ def _root() -> Path:
             "Tasks need the package lm-eval, which is not installed. Install adaptive-bench again."
         )
     return Path(next(iter(spec.submodule_search_locations))) / "tasks"
-
-
-def _cache_file() -> Path:
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "adaptive-bench" / "lm_eval_tasks.json"
 
 
 def _read(file: Path, stamp: str) -> dict[str, Stock] | None:

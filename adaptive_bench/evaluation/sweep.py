@@ -9,7 +9,7 @@ dial where nothing is skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from adaptive_bench.store.evaluations import Point
@@ -45,12 +45,11 @@ class _Search:
     def slope_at(self, asked: float) -> float:
         """How fast the value grows there: to the nearest value on the other side, else to any."""
         value = self.known[asked]
-        others = [(abs(found - value), other) for other, found in self.known.items() if other != asked]
-        across = [one for one in others if (self.known[one[1]] > self.level) != (value > self.level)]
-        if not others:
-            slope = value / asked if asked > 0 else 1.0
-        else:
-            other = min(across or others)[1]
+        # Those of the other side come first.
+        others = [((v > self.level) == (value > self.level), abs(v - value), at) for at, v in self.known.items()]
+        slope = value / asked if asked > 0 else 1.0
+        if len(others) > 1:
+            other = min(one for one in others if one[2] != asked)[2]
             slope = (value - self.known[other]) / (asked - other)
         return min(max(slope, _SLOPES[0]), _SLOPES[1])
 
@@ -141,18 +140,12 @@ def sweep(
         if level <= 0 or maximum <= 0:
             saved(0.0)
             continue
-        search = _Search(level, maximum, known=_on(measured, axis))
-        looked, first = probed(probe, level, maximum, closeness * _PROBED_CLOSELY), round(min(level, maximum), 6)
-        most = REFINEMENTS
+        search = _Search(level, maximum, known={at: one.at(axis) for at, one in measured.items() if one.on(axis)})
+        looked = probed(probe, level, maximum, closeness * _PROBED_CLOSELY)
+        first, most = looked.nearest if looked.known else round(min(level, maximum), 6), REFINEMENTS
         if looked.known:
-            first = looked.nearest
-            search.slope = looked.slope_at(first)
-            found = saved(first)
+            search.slope, found = looked.slope_at(first), saved(first)
             if looked.has_gap and found is not None and abs(found - looked.known[first]) <= closeness:
                 most = 0
         search.run(saved, first, closeness, most)
     return measured
-
-
-def _on(measured: Mapping[float, Point], axis: str) -> dict[float, float]:
-    return {asked: point.at(axis) for asked, point in measured.items() if point.on(axis)}

@@ -12,27 +12,27 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.metric import metric_of
 from adaptive_bench.store.evaluations import Point
+from adaptive_bench.tables import matching
 
 REACHED = 0.02  # a saving smaller by more than this is not the one that was asked for
 
 
 @dataclass(frozen=True)
 class Objective:
-    """One of four numbers, all better when larger: scores of which lower ones are better have a minus sign. A saving
+    """One of three numbers, all better when larger: scores of which lower ones are better have a minus sign. A saving
     that is not reached counts as score 0, of those as minus infinity.
 
     Attributes:
         kind: `area`: mean score over the levels of the run. `score`: the score at the saving `at`, and `target`: at the
-            one that a method is trained towards. `largest`: the largest measured saving that keeps the share `at` of
-            the dense model's score.
+            one that a method is trained towards.
     """
 
-    kind: Literal["area", "score", "target", "largest"]
+    kind: Literal["area", "score", "target"]
     at: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Objective:
-        """Read `area`, `score@0.15`, `score@target` or `largest@0.9`.
+        """Read `area`, `score@0.15` or `score@target`.
 
         Raises:
             UsageError: The text has another form.
@@ -45,22 +45,14 @@ class Objective:
                 return cls("area")
             if kind == "score" and 0 <= float(number) < 1:
                 return cls("score", float(number))
-            if kind == "largest" and 0 < float(number) <= 1:
-                return cls("largest", float(number))
         except ValueError:
             pass
         raise UsageError(
-            f"The objective is area, score@SAVING (score@0.15: the score at 15 % saved), score@target or "
-            f"largest@SHARE (largest@0.9: the largest saving that keeps 90 % of the dense score), got {text!r}."
+            f"The objective is area, score@SAVING (score@0.15: the score at 15 % saved) or score@target, got {text!r}."
         )
 
     def __str__(self) -> str:
         return {"area": "area", "target": "score@target"}.get(self.kind) or f"{self.kind}@{self.at:g}"
-
-    @property
-    def needs_dense(self) -> bool:
-        """Whether it compares with the dense model, trained alike."""
-        return self.kind == "largest"
 
     def config(self, config: RunConfig) -> RunConfig:
         """The run with the levels that trials are compared at."""
@@ -77,16 +69,14 @@ class Objective:
             UsageError: It is not known of one which scores are better, or they differ in it.
         """
         better = {metric: metric_of(metric).better for metric in metrics}
-        if "unknown" in better.values() or (len(set(better.values())) > 1 and not self.needs_dense):
+        if "unknown" in better.values() or len(set(better.values())) > 1:
             told = ", ".join(f"{metric}: {which}" for metric, which in better.items())
             raise UsageError(
                 f"The objective is a mean over tasks, whose first metrics have to be better in one direction, got "
                 f"{told}. Leave out the tasks of one of them."
             )
 
-    def value(
-        self, points: Sequence[Point], levels: Sequence[float], name: str, metric: str, dense: float | None = None
-    ) -> float:
+    def value(self, points: Sequence[Point], levels: Sequence[float], name: str, metric: str) -> float:
         """The number for one sweep.
 
         Args:
@@ -94,23 +84,13 @@ class Objective:
             levels: Of the sweep.
             name: The saving that is matched on, see `saving_name`.
             metric: Headline metric of the task.
-            dense: Score of the dense model, where it is needed.
         """
         sign, worst = (-1.0, -math.inf) if metric_of(metric).better == "lower" else (1.0, 0.0)
-        if self.kind != "largest":
-            found = [nearest(points, level, name) for level in levels]
-            return fmean(worst if place is None else sign * points[place].score for place in found)
-        assert dense is not None
-        kept = (
-            point.at(name)
-            for point in points
-            if point.on(name) and (metric_of(metric).retention(point.score, dense) or 0.0) >= self.at
-        )
-        return max((0.0, *kept))
+        found = [nearest(points, level, name) for level in levels]
+        return fmean(worst if place is None else sign * points[place].score for place in found)
 
 
 def nearest(points: Sequence[Point], level: float, name: str) -> int | None:
     """Place of the measured point nearest to a level; `None` where even that saves less than was asked for."""
-    known = [(abs(point.at(name) - level), place) for place, point in enumerate(points) if point.on(name)]
-    place = min(known, default=(0.0, None))[1]
+    place = matching.nearest([point.saved.get(name) for point in points], level)
     return None if place is None or 0 < level > points[place].at(name) + REACHED else place

@@ -194,7 +194,6 @@ class Measuring:
         self.objective, self.config, self.reporter, self.jobs = objective, objective.config(config), reporter, jobs
         self.levels: dict[Search, dict[float, float]] = {}
         self._of_run = levels_of(config)
-        self._dense: dict[tuple[int, str], float] = {}
 
     def do(self, trials: Sequence[Trial]) -> None:
         """Train and measure trials and tell their searches how they ended. Where a search prunes, seed by seed.
@@ -286,18 +285,7 @@ class Measuring:
         return moved
 
     def _value(self, sweep: DialEvaluation) -> float:
-        dense = self._dense_score(sweep) if self.objective.needs_dense else None
-        return self.objective.value(points_of(sweep), sweep.levels, _axis(sweep), sweep.metric, dense)
-
-    def _dense_score(self, sweep: DialEvaluation) -> float:
-        """Score of the dense model that was trained with the same recipe and seed."""
-        if not self._dense:
-            whole = plan(self.config.model_copy(update={"methods": ("dense",)}), splits=("validation",))
-            failures = self._carry_out([(whole, whole.sweeps)])
-            if failures:
-                raise EnvironmentProblem(f"Trials are compared with the dense model, but {failures[0]}")
-            self._dense = {(one.training.seed, one.task): points_of(one)[0].score for one in whole.sweeps}
-        return self._dense[sweep.training.seed, sweep.task]
+        return self.objective.value(points_of(sweep), sweep.levels, _axis(sweep), sweep.metric)
 
     def _end(self, trial: Trial, value: float, pruned: str = "") -> None:
         if not isfinite(value):  # of scores of which lower ones are better

@@ -11,16 +11,13 @@ POINTS = [Point(1.0, 0.8, {"net": 0.0}), Point(0.8, 0.6, {"net": 0.2})]
 METRIC = "exact_match,none"
 
 
-def value(text, levels=(0.0, 0.1, 0.2), dense=None):
-    return Objective.parse(text).value(POINTS, levels, "net", METRIC, dense)
+def value(text, levels):
+    return Objective.parse(text).value(POINTS, levels, "net", METRIC)
 
 
 def test_the_objectives_are_of_measured_points():
     assert value("score@0.2", (0.2,)) == value("score@target", (0.19,)) == 0.6
     assert value("area", (0.0, 0.2)) == pytest.approx(0.7)
-    assert value("largest@0.9", dense=0.8) == 0.0
-    assert value("largest@0.7", dense=0.8) == 0.2
-    assert value("largest@1", dense=0.9) == 0.0
 
 
 def test_a_saving_that_is_not_reached_counts_as_nothing():
@@ -36,7 +33,7 @@ def test_trials_have_the_levels_they_are_compared_at():
     assert Objective.parse("score@target").config(config).levels == (0.2,)
 
 
-@pytest.mark.parametrize("text", ["area@0.1", "score", "score@1", "largest@0", "loss"])
+@pytest.mark.parametrize("text", ["area@0.1", "score", "score@1", "largest@0.9", "loss"])
 def test_another_objective_is_refused(text):
     with pytest.raises(UsageError, match="objective is"):
         Objective.parse(text)
@@ -45,7 +42,6 @@ def test_another_objective_is_refused(text):
 def test_the_scores_of_all_tasks_are_better_in_one_direction():
     lower, higher = "word_perplexity,none", METRIC
     Objective.parse("area").check([lower])
-    Objective.parse("largest@0.9").check([lower, higher])
     with pytest.raises(UsageError, match="one direction"):
         Objective.parse("area").check([lower, higher])
 

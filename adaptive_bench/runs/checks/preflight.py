@@ -110,7 +110,7 @@ def preflight(
     assert facts is not None
     with findings.checking():
         whole = plan(config, reporter, measures=measures)
-    if whole is not None and not findings.errors and not _left(whole):
+    if whole is not None and not (findings.errors or whole.untrained or any(one.points_left() for one in whole.sweeps)):
         return Preflight(whole)
     tokenizer, traits = None, {}
     with reporter.task("check", total=2 + len(config.tasks)) as task:
@@ -193,10 +193,6 @@ def raise_all_missing(config: RunConfig, error: OutOfReach) -> NoReturn:
             task.examples(ExampleRequest("train", 1, config.seeds[0], config.data_dir))
     findings.raise_errors()
     raise error
-
-
-def _left(whole: Plan) -> bool:
-    return bool(whole.untrained) or any(sweep.points_left() for sweep in whole.sweeps)
 
 
 def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bool]) -> int:
