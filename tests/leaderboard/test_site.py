@@ -79,7 +79,7 @@ def test_every_face_carries_the_numbers_of_the_rows(rows):
     for standing in standings(board):
         _, body = long(standing)
         assert all(texts in found for texts in body)
-        assert all([shown(one) for one in texts] in written for texts in body)
+        assert [texts for texts in body if [shown(one) for one in texts] not in written] == []
         assert html.escape(headline(standing)) in page and shown(headline(standing)) in text
         for line in standing.lines:
             for (task, _), row in zip(standing.tasks, line.rows, strict=True):
@@ -133,7 +133,7 @@ def test_every_score_is_that_of_the_documents_of_an_entry(small_entry, tmp_path)
     """Read with nothing of the product: each seed at the point whose saving is nearest, and the mean of its documents."""
     points = parquet.read_table(small_entry / "points.parquet").to_pandas()
     documents = parquet.read_table(small_entry / "documents.parquet").to_pandas()
-    (metric,) = [name for name in documents.columns if name.startswith("exact_match,strict")]
+    metric = "acc,none"
     points["score"] = documents.groupby("point")[metric].mean()
     points = points[(points["split"] == "test") & (points["variant"] == "")]
     build([small_entry / "table.json"], tmp_path / "site")
