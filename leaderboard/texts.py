@@ -40,6 +40,12 @@ def short(standing: Standing, lines: Sequence[Line]) -> tuple[list[str], list[li
     return [*header, *(["saved"] if elsewhere else [])], body
 
 
+def by_task(standing: Standing) -> tuple[list[str], list[list[str]]]:
+    """Header and texts of scores as they are, for a list without a scale."""
+    body = [[line.label, *(NONE if row is None else cell(row) for row in line.rows)] for line in standing.lines]
+    return ["method", *(task for task, _ in standing.tasks)], body
+
+
 def long(standing: Standing) -> tuple[list[str], list[list[str]]]:
     """Header and texts of all lines with everything that is known of them."""
     header = ["rank", "method", "chooses", "score", "vs static", *(task for task, _ in standing.tasks)]

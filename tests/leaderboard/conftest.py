@@ -27,7 +27,7 @@ def small_entry(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return submit(small_run, tmp_path_factory.mktemp("entries"), about=ABOUT)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_row() -> MakeRow:
     def make(**changes: Any) -> dict[str, Any]:
         row: dict[str, Any] = {

@@ -41,7 +41,7 @@ TIED = line_of("calm", 0.75, rank=(1, 2), over=difference(0.15, True))
         (
             [line_of("static_depth", 0.96, saved=0.125, rank=None, status="nearest"),
              line_of("static_depth[unit=branch]", 0.7, saved=0.22, rank=None, status="nearest"), BEST, TIED],
-            "mod keeps most (80 of 100); leaving out layers keeps 96 at 12.5 %.",
+            "mod keeps most (80 of 100), level with 1 other; leaving out layers keeps 96 at 12.5 %.",
         ),
         (
             [line_of("mod", 0.9, saved=0.2, rank=None, status="nearest")],

@@ -20,7 +20,15 @@ def rows_of(make_row, method, scores, task="nano_math", metric=EXACT, **changes)
     """A run with a point for each share of saved tokens, and a row that was read off the first of them."""
     seconds = changes.pop("seconds", None)
     level, score = next(iter(scores.items()))
-    about = {"method": method, "task": task, "metric": metric, "axis": "tokens", "model": "nano", "seeds": 1}
+    about = {
+        "method": method,
+        "task": task,
+        "metric": metric,
+        "axis": "tokens",
+        "phase": "all",
+        "model": "nano",
+        "seeds": 1,
+    }
     row = Row.of(make_row(**about | changes | {"level": level, "score": score}))
     points = tuple(
         AnsweredPoint(0.5, saved, {"tokens": saved}, {}, {metric: np.array([one, one])}, seconds)

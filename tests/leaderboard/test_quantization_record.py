@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 from adaptive_bench.leaderboard.paper import form_of, paper_tables
-from adaptive_bench.leaderboard.row import Row
-from adaptive_bench.leaderboard.row import checked
+from adaptive_bench.leaderboard.row import Row, checked
 
 ROOT = Path(__file__).parents[2]
 TASKS, FORMS, LEVELS = ("nano_math", "nano_qa", "nano_qa_ll"), ("", "int8", "int4", "nf4"), (0.0, 0.15, 0.25)

@@ -130,7 +130,7 @@ def test_the_same_rows_give_the_same_bytes(tmp_path, make_row):
 
 
 def test_every_score_is_that_of_the_documents_of_an_entry(small_entry, tmp_path):
-    """Read with nothing of the product: each seed at the point whose saving is nearest, and the mean of its documents."""
+    """Read with nothing of the product: each seed at its nearest point, and the mean of its documents there."""
     points = parquet.read_table(small_entry / "points.parquet").to_pandas()
     documents = parquet.read_table(small_entry / "documents.parquet").to_pandas()
     metric = "acc,none"
@@ -144,10 +144,11 @@ def test_every_score_is_that_of_the_documents_of_an_entry(small_entry, tmp_path)
     for row in rows.itertuples():
         near = []
         for _, sweep in points[points["method"] == row.label].groupby("seed"):
-            away = (sweep["saved_net"] - row.level).abs().round(9)
-            near.append(sweep[away == away.min()].sort_values("saved_net").iloc[-1])
+            axis = f"saved_{row.axis}"
+            away = (sweep[axis] - row.level).abs().round(9)
+            near.append(sweep[away == away.min()].sort_values(axis).iloc[-1])
         assert row.score == pytest.approx(fmean(one["score"] for one in near)), (row.label, row.level)
-        assert row.saved == pytest.approx(fmean(one["saved_net"] for one in near))
+        assert row.saved == pytest.approx(fmean(one[axis] for one in near))
     found = pandas.read_csv(tmp_path / "site" / "points.csv.gz")
     assert sorted(found[metric]) == pytest.approx(sorted(points["score"])) and len(found) == len(points)
     assert sorted(found["saved_net"]) == pytest.approx(sorted(points["saved_net"]))
