@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from board_page import watched
 from swept_board import board_with, right
 
 from adaptive_bench.leaderboard.site import build
@@ -32,7 +31,7 @@ def site(tmp_path_factory, request):
 
 
 @pytest.fixture
-def opened(browser):
+def opened(browser, watched):
     with watched(browser) as open_file:
         yield lambda path, width, scheme="light": open_file(path, "file:", "", width, scheme)
 

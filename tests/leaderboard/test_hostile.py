@@ -10,7 +10,6 @@ import shutil
 import pyarrow
 import pytest
 import yaml
-from board_page import watched
 from pyarrow import parquet
 
 from adaptive_bench.leaderboard.entry import sums_of
@@ -123,7 +122,7 @@ def _harmless(site):
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_hostile_string_does_not_act(changed, browser, tmp_path, text):
+def test_a_hostile_string_does_not_act(changed, browser, watched, tmp_path, text):
     folder = changed(free_texts(text))
     site = tmp_path / "site"
     assert build([folder / "table.json"], site) == []

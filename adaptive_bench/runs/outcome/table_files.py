@@ -68,4 +68,3 @@ def write_table(
     if "svg" in registry.names("leaderboards"):
         atomic.update_text(folder / "leaderboard.svg", registry.get("leaderboards", "svg")(table))
     return plain, warnings
-
