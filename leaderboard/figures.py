@@ -70,5 +70,6 @@ def _draw(found: Sequence[Standing]) -> Any:
     axes.set_xlabel(f"measured saving, % {AXES.get(found[0].axis, found[0].axis)}")
     axes.set_ylabel("score (base 0, dense 100)")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure

@@ -10,6 +10,7 @@ from typing import Any
 
 from adaptive_bench.store.runs import is_entry
 from adaptive_bench.tables.comparable import Conditions, conditions_of
+from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.finished import joined, made_by_other_rules, short_names
 
 from .answers import Answers, answers_of, read_answers
@@ -42,6 +43,14 @@ class Board:
     measured: Measured | None = None
     refused: Sequence[str] = field(default=())
     entries: Mapping[Path, Entry] = field(default_factory=dict)
+
+    def behind(self, row: Row) -> tuple[Answers, DocumentScores] | None:
+        """The answers behind a row and their scores; of several runs those that give its score."""
+        for run, some in self.answers.items():
+            here = self.measured is None or (row.task, row.conditions) in self.measured.get(run, ())
+            if here and (found := some.scores(row)) is not None:
+                return some, found
+        return None
 
     @cached_property  # of thousands of rows, and three files are made of them
     def lines(self) -> list[dict[str, Any]]:

@@ -36,7 +36,8 @@ def headline(standing: Standing) -> str:
         return f"{at}, nothing is ranked: no method was measured within a point of this saving on every task."
     best = ranked[0]
     tied = sum(line.rank is not None and line.rank[0] == 1 for line in ranked) - 1
-    keeps = f"{best.label} keeps most ({_points(best)} of 100)"
+    keeps = f"{best.label} keeps most" if len(ranked) > 1 else f"only {best.label} was measured"
+    keeps = f"{keeps} ({_points(best)} of 100)"
     if best.chooses in ("never", "by chance"):
         others = any(line.chooses not in ("never", "by chance") for line in ranked)
         beats = "leaving out layers" if best.is_static else "it"
@@ -53,12 +54,11 @@ def headline(standing: Standing) -> str:
 
 def _elsewhere(standing: Standing) -> str:
     """What leaving out layers keeps at the saving that is nearest to a level it does not meet."""
-    known = [(abs(line.saved - standing.level), line.saved, line)
-             for line in standing.lines if line.is_static and line.score is not None and line.saved is not None]  # fmt: skip
+    known = [line for line in standing.lines if line.is_static and line.score is not None and line.saved is not None]
     if not known:
         return "was not measured here"
-    _, saved, line = min(known, key=lambda one: one[0])
-    return f"keeps {_points(line)} at {100 * saved:.3g} %"
+    line = min(known, key=lambda one: (round(abs((one.saved or 0.0) - standing.level), 3), -(one.score or 0.0)))
+    return f"keeps {_points(line)} at {100 * (line.saved or 0.0):.3g} %"
 
 
 def is_real(standing: Standing) -> str:

@@ -17,7 +17,6 @@ from typing import Any
 
 from adaptive_bench.errors import UsageError
 
-from .answers import Answers
 from .frame import Board, read_board
 from .numbers import number
 from .provenance import variants_of
@@ -95,8 +94,8 @@ def beside(board: Board, table: int, variants: Mapping[str, str]) -> list[dict[s
     pools = theirs["model"] is None or theirs.get("across_models", False)  # a table over models takes them all
     for row in board.rows:
         by_model.setdefault(None if pools else row.conditions.model, []).append(row)
-    found = [_Join(theirs, some, variants, board.answers).table(model) for model, some in by_model.items()]
-    return found or [_Join(theirs, [], {}, {}).table(None)]
+    found = [_Join(theirs, some, variants, board).table(model) for model, some in by_model.items()]
+    return found or [_Join(theirs, [], {}, board).table(None)]
 
 
 def form_of(row: Row) -> str:
@@ -125,9 +124,9 @@ class _Join:
         table: Mapping[str, Any],
         rows: Sequence[Row],
         variants: Mapping[str, str],
-        answers: Mapping[str, Answers],
+        board: Board,
     ) -> None:
-        self._table, self._rows, self._variants, self._answers = table, rows, variants, answers
+        self._table, self._rows, self._variants, self._board = table, rows, variants, board
         self._first = first_metrics(rows)
         self._stand_ins: dict[str, str] = {}
         self._means: dict[str, list[str]] = {}
@@ -235,10 +234,8 @@ class _Join:
 
     def _between(self, row: Row, level: float) -> tuple[float | None, float | None]:
         """Score and seconds of a method at a share of skipped tokens."""
-        for some in self._answers.values():
-            if some.scores(row) is not None:
-                return some.between(row.but(level=level), level, AXIS)
-        return None, None
+        behind = self._board.behind(row)
+        return (None, None) if behind is None else behind[0].between(row.but(level=level), level, AXIS)
 
     def _task(self, name: str) -> str | None:
         """The task itself, or what stands in for it here."""

@@ -34,7 +34,7 @@ def ranks(after: Sequence[Path], before: Sequence[Path] | None = None) -> str:
         then = None if old is None else preferred(standings(old.board))
         if now is not None and (before is None or then is None or short(now, now.lines) != short(then, then.lines)):
             parts += _table(group, now, then, compare=before is not None)
-    if len(parts) == 2:
+    if not any(part.startswith("### ") for part in parts):
         parts.append("No list changes.")
     return "\n\n".join(parts) + "\n"
 

@@ -162,28 +162,28 @@ def _line(board: Board, label: str, rows: Sequence[Row | None]) -> Line:
     line = Line(label, chooses(label), reached)
     if not some:
         return line
+    behind = [board.behind(row) for row in some]
     line = replace(
         line,
         saved=_mean([row.saved for row in some]),
         skipped=_mean([row.saved_tokens for row in some]),
         net=_mean([row.saved_net for row in some]),
         projected=_mean([row.projected_net for row in some]),
-        times=_times(board, some),
+        times=_times([{} if one is None else one[0].times(row) for one, row in zip(behind, some, strict=True)]),
         eligible=" or ".join(dict.fromkeys(row.eligible for row in some if row.eligible not in (None, "", "none"))),
     )
-    whole = [row for row in some if row.is_scaled]
-    if len(whole) < len(rows):
+    if len(some) < len(rows) or not all(row.is_scaled for row in some):
         return line
-    scores = _joint([_documents(board, row) for row in whole], whole)
+    scores = _joint([None if one is None else one[1] for one in behind], some)
     lost = [
-        row.scaled(row.reached()) - row.scaled(row.shuffled_score) for row in whole if row.shuffled_score is not None
+        row.scaled(row.reached()) - row.scaled(row.shuffled_score) for row in some if row.shuffled_score is not None
     ]
     return replace(
         line,
-        score=fmean(row.scaled(row.reached()) for row in whole),
-        interval=_interval(whole, scores),
+        score=fmean(row.scaled(row.reached()) for row in some),
+        interval=_interval(some, scores),
         scores=scores,
-        lost=fmean(lost) if len(lost) == len(whole) else None,
+        lost=fmean(lost) if len(lost) == len(some) else None,
     )
 
 
@@ -198,15 +198,6 @@ def chooses(label: str) -> str:
     if not getattr(found, "adapts", True):
         return "never"
     return "per prompt" if getattr(found, "once_per_prompt", False) else "per token"
-
-
-def _documents(board: Board, row: Row) -> DocumentScores | None:
-    """The answers behind a row; of several runs those that give its score."""
-    for run, some in board.answers.items():
-        here = board.measured is None or (row.task, row.conditions) in board.measured.get(run, ())
-        if here and (found := some.scores(row)) is not None:
-            return found
-    return None
 
 
 def _joint(known: Sequence[DocumentScores | None], rows: Sequence[Row]) -> DocumentScores | None:
@@ -239,12 +230,8 @@ def _interval(rows: Sequence[Row], scores: DocumentScores | None) -> Interval | 
     return None if found is None or found.low is None or found.high is None else (found.low, found.high)
 
 
-def _times(board: Board, rows: Sequence[Row]) -> dict[str, float] | None:
+def _times(found: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
     """By setting the time saved where the scores were measured, of settings that all the tasks have."""
-    found = []
-    for row in rows:
-        times = [some.times(row) for some in board.answers.values() if some.scores(row) is not None]
-        found.append(times[0] if times else {})
     settings = [name for name in found[0] if all(name in one for one in found)]
     return {name: fmean(one[name] for one in found) for name in settings} or None
 

@@ -11,7 +11,7 @@ from .frame import read_board
 from .groups import groups_of
 from .headline import headline, is_real
 from .standing import Standing, preferred, standings
-from .texts import COLUMNS, MOST_LINES, cell, first_lines, level_text, long, notes_of, short
+from .texts import COLUMNS, MOST_LINES, by_task, first_lines, level_text, long, notes_of, short
 
 WIDTH = 80
 _NARROWEST = 12  # column of methods' names
@@ -70,11 +70,9 @@ def _title(standing: Standing, name: str) -> str:
 
 def _by_task(standing: Standing) -> list[str]:
     """Scores as they are, where there is no scale."""
-    tasks = [task for task, _ in standing.tasks]
-    lines = standing.lines[:MOST_LINES]
-    body = [[line.label, *("" if row is None else cell(row) for row in line.rows)] for line in lines]
-    header, body = _fitting(["method", *tasks], body, tasks[:0:-1])
-    hidden = len(header) <= len(tasks) or len(lines) < len(standing.lines)
+    every, lines = by_task(standing)
+    header, body = _fitting(every, lines[:MOST_LINES], every[:1:-1])
+    hidden = header != every or len(body) < len(lines)
     return [_table(header, body), *(["More rows or tasks: --all."] if hidden else [])]
 
 

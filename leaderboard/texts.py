@@ -10,6 +10,7 @@ from .row import Row
 from .standing import RULE, Line, Standing
 
 NONE = "–"
+_MOST_NAMED = 4
 MOST_LINES = 12  # of a list, before a reader asks for all
 
 
@@ -37,6 +38,12 @@ def short(standing: Standing, lines: Sequence[Line]) -> tuple[list[str], list[li
         texts += [NONE if line.is_reference else whole_percent(one) for one in (line.skipped, time_of(line))]
         body.append([*texts, *([saved(line)] if elsewhere else [])])
     return [*header, *(["saved"] if elsewhere else [])], body
+
+
+def by_task(standing: Standing) -> tuple[list[str], list[list[str]]]:
+    """Header and texts of scores as they are, for a list without a scale."""
+    body = [[line.label, *(NONE if row is None else cell(row) for row in line.rows)] for line in standing.lines]
+    return ["method", *(task for task, _ in standing.tasks)], body
 
 
 def long(standing: Standing) -> tuple[list[str], list[list[str]]]:
@@ -73,12 +80,12 @@ def notes_of(standing: Standing) -> list[str]:
     if standing.seeds == 1:
         notes.append("One seed: intervals know nothing of another training.")
     if others := [line.label for line in standing.lines if line.score is not None and _is_elsewhere(line)]:
-        notes.append(f"Without a rank, as not measured within a point of the level: {', '.join(others)}.")
+        notes.append(f"Without a rank, as not measured within a point of the level: {_some(others)}.")
     rows = [row for line in standing.lines for row in line.rows if row is not None]
     if partial := sorted({row.label for row in rows if row.status == "partial"}):
-        notes.append(f"Some seeds are missing of: {', '.join(partial)}.")
+        notes.append(f"Some seeds are missing of: {_some(partial)}.")
     if inert := sorted({row.label for row in rows if row.status == "inert"}):
-        notes.append(f"Without a rank, as the dial moves nothing: {', '.join(inert)}.")
+        notes.append(f"Without a rank, as the dial moves nothing: {_some(inert)}.")
     targets = {row.target for row in rows if row.target is not None and abs(row.target - row.level) > 0.01}
     if targets:
         told = " or ".join(f"{100 * target:.3g} %" for target in sorted(targets))
@@ -88,11 +95,16 @@ def notes_of(standing: Standing) -> list[str]:
         if line.eligible and line.chooses in ("per token", "per prompt"):
             by_sites.setdefault(line.eligible, []).append(line.label)
     if len(by_sites) > 1:
-        told = "; ".join(f"{', '.join(some)}: {sites}" for sites, some in by_sites.items())
+        told = "; ".join(f"{_some(some)}: {sites}" for sites, some in by_sites.items())
         notes.append(f"Tokens may skip at different sites ({told}).")
     if standing.left_out:
         notes.append(f"Left out, as dense is not above base or a guess there: {', '.join(standing.left_out)}.")
     return notes
+
+
+def _some(names: Sequence[str]) -> str:
+    left = len(names) - _MOST_NAMED
+    return ", ".join(names) if left < 2 else f"{', '.join(names[:_MOST_NAMED])} and {left} more"
 
 
 def _is_elsewhere(line: Line) -> bool:

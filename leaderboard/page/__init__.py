@@ -25,7 +25,7 @@ from ..paper import beside_board, paper_tables
 from ..provenance import fitting, measured_earlier, runs_of
 from ..standing import Standing, preferred, standings
 from ..svg import chart
-from ..texts import COLUMNS, first_lines, level_text, long, notes_of, short
+from ..texts import COLUMNS, by_task, first_lines, level_text, long, notes_of, short
 from .methods import method_pages, page_of
 
 ROWS = "rows"  # beside the page: the same rows for other programs
@@ -85,7 +85,8 @@ def _shown(part: Part, *, pages: bool) -> dict[str, Any]:
     levels = []
     for standing in part.standings:
         lines = first_lines(standing)
-        header, body = short(standing, lines)
+        header, body = short(standing, lines) if lines else by_task(standing)
+        lines = lines or list(standing.lines)
         names = [page_of(line.label) if pages else "" for line in lines]
         levels.append(
             {
@@ -94,7 +95,7 @@ def _shown(part: Part, *, pages: bool) -> dict[str, Any]:
                 "header": header,
                 "lines": list(zip(body, names, [line.is_reference for line in lines], strict=True)),
                 "long": long(standing),
-                "more": sum(line.score is not None for line in standing.lines) - len(lines),
+                "more": max(0, sum(line.score is not None for line in standing.lines) - len(lines)),
                 "notes": notes_of(standing),
             }
         )

@@ -5,27 +5,26 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from adaptive_bench.leaderboard.entry import About
-from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluations import Evaluation, Point, Sample
+from adaptive_bench.store.evaluations import Axis, Evaluation, MatchPhase, Point, Sample
+from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.tables.comparison import Column, holm, paired_difference, rank_intervals
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.document_values import document_values
 from adaptive_bench.tables.intervals import UNBOUNDED, interval
 from adaptive_bench.tables.matching import flaws, largest_saving, match
-from adaptive_bench.tables.rows import dial_warnings, table_rows
-from adaptive_bench.tables.shuffled import SeedPoints, with_control
+from adaptive_bench.tables.outcome import rows_of
 
 METRIC, RATIO = "exact_match,strict-match", "bits_per_byte,none"
 _ASKED = (0.0, 0.1, 0.2, 0.3)
 _LEVELS = (0.0, 0.05, 0.1, 0.25, 0.45)
 _DOCUMENTS, _SEEDS = 30, (1, 2, 3)
-_SHOWN = (("tokens", "all"), ("net", "all"), ("core", "decode"))
+_SHOWN: tuple[tuple[Axis, MatchPhase], ...] = (("tokens", "all"), ("net", "all"), ("core", "decode"))
+_COST = {"tokens": 1000.0, "flops": 5e9, "parameters_added": 5.0}
 _SKILL = {"gateskip": 0.8, "mod": 0.7, "calm": 0.45}  # share of right answers where nothing is saved
 
 
@@ -37,20 +36,13 @@ def chance(*about: object) -> float:
 def of_tables() -> dict[str, Any]:
     """Rows, intervals and tests of three methods, of which one has a control."""
     found: dict[str, Any] = {}
-    made = {name: {seed: _seed_points(name, seed) for seed in _SEEDS} for name in (*_SKILL, "control")}
+    made = {name: {seed: _sweep(name, seed) for seed in _SEEDS} for name in (*_SKILL, "control")}
     for name in _SKILL:
-        points = made[name]
-        evaluations = {seed: one.evaluations for seed, one in points.items()}
-        samples = {seed: one.samples for seed, one in points.items()}
-        about = About(parameters_added=5, trained_for={"net": 0.2, "tokens": 0.3}, target_axis="net")
-        rows = table_rows(MethodSpec.parse(name), "made_up", [METRIC, RATIO], evaluations, _LEVELS, {}, about, samples)
-        if name == "gateskip":
-            rows = with_control(rows, points, made["control"])
-        shown = [
-            row for row in rows if (row.axis, row.phase) in (("tokens", "all"), ("net", "all"), ("core", "decode"))
-        ]
-        found[name] = [_told(row.to_json()) for row in shown]
-        found[f"{name}, warnings"] = dial_warnings(MethodSpec.parse(name), "made_up", METRIC, evaluations, "net")
+        sweeps = list(made[name].values())
+        controls = [replace(one, method=name, variant="shuffled") for one in made["control"].values()]
+        tables = [rows_of([*sweeps, *controls * (name == "gateskip")], *axis) for axis in _SHOWN]
+        found[name] = [_told(row.to_json()) for rows, _ in tables for row in rows]
+        found[f"{name}, warnings"] = tables[1][1]
     return found | {"tests": _tests(made), "intervals": _intervals(), "matching": _matching()}
 
 
@@ -60,7 +52,7 @@ def _told(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in left_out and value is not None}
 
 
-def _seed_points(name: str, seed: int) -> SeedPoints:
+def _sweep(name: str, seed: int) -> MeasuredSweep:
     done, said = [], []
     for asked in _ASKED:
         skill = _SKILL.get(name, 0.6) - asked * (1.5 if name != "calm" else 0.1) + 0.05 * chance(name, seed)
@@ -82,13 +74,16 @@ def _seed_points(name: str, seed: int) -> SeedPoints:
         report = {"saved": savings, "prefill": savings, "decode": {key: 1.1 * one for key, one in savings.items()}}
         known = {"claimed": asked}
         done.append(Evaluation("made_up", asked, scores, _DOCUMENTS, savings, report, 1.5, 30, 10, 8, 0, 1234, **known))
-        said.append(samples)
-    return SeedPoints(_ASKED, done, said)
+        said.append(Documents.of(samples))
+    points = [MeasuredPoint.of(asked, one, [METRIC, RATIO]) for asked, one in zip(_ASKED, done, strict=True)]
+    training = MeasuredTraining(name, name, seed, cost=_COST, target={"axis": "net", "saving": 0.2})
+    about = (name, "made_up", seed, training, None, "test", "", _LEVELS, {}, "torch 1", None, None)
+    return MeasuredSweep(*about, points, said)
 
 
-def _tests(made: Mapping[str, Mapping[int, SeedPoints]]) -> dict[str, Any]:
+def _tests(made: Mapping[str, Mapping[int, MeasuredSweep]]) -> dict[str, Any]:
     scores = {
-        name: DocumentScores.of({seed: document_values(METRIC, one.samples[1]) for seed, one in points.items()})
+        name: DocumentScores.of({seed: document_values(METRIC, one.documents[1]) for seed, one in points.items()})
         for name, points in made.items()
     }
     names = list(scores)

@@ -22,42 +22,40 @@ _DIGITS = 9  # of a value in a digest: sums that are made in another order do no
 _DIGITS_TRAINED = 4
 
 
-def table_of(name: str, folder: Path) -> list[dict[str, Any]]:
-    """The rows of `table.json` of an entry, or of a run of `smoke` in a folder."""
+def table_of(name: str, folder: Path) -> Path:
+    """Where a board finds an entry, or the table of a run of `smoke` in a folder."""
     if name != "smoke":
-        from adaptive_bench.leaderboard.entry import read_entry
-
-        return [dict(row) for row in read_entry(ENTRIES / name).rows]
+        return ENTRIES / name / "table.json"
     from adaptive_bench.config_file import load_config
     from adaptive_bench.runs import run
 
-    finished = run(load_config("smoke", {"out": folder, "device": "cpu"}), jobs=1)
-    rows: list[dict[str, Any]] = json.loads((finished.folder / "table.json").read_text(encoding="utf-8"))
-    return rows
+    return run(load_config("smoke", {"out": folder, "device": "cpu"}), jobs=1).folder / "table.json"
 
 
 def published(name: str, folder: Path) -> dict[str, Any]:
-    """What is kept of a table: a digest of each column and of the Markdown, and the cells of each task's first metric
-    by saved net FLOPs, rounded as they are published.
+    """What is kept of a table: a digest of each column and of the Markdown, and the cells of each task's first metric,
+    rounded as they are published.
     """
-    from adaptive_bench.leaderboard.markdown import render
+    from adaptive_bench.leaderboard.frame import read_board
+    from adaptive_bench.leaderboard.markdown import written
 
-    rows = table_of(name, folder)
+    table = table_of(name, folder)
+    board = read_board([table])
+    rows: Sequence[Mapping[str, Any]] = (
+        json.loads(table.read_text(encoding="utf-8")) if name == "smoke" else board.entries[table.parent].rows
+    )
     columns: dict[str, list[str]] = {}
     cells: dict[str, dict[str, list[str]]] = {}
     first: dict[str, str] = {}
     for row in rows:
         columns.setdefault(" ".join(row[part] for part in _COLUMN), []).append(_line(row, name == "smoke"))
-        if first.setdefault(row["task"], row["metric"]) == row["metric"] and (row["axis"], row["phase"]) == (
-            "net",
-            "all",
-        ):
+        if first.setdefault(row["task"], row["metric"]) == row["metric"]:
             spec = row["method"] if row["semantics"] == "bench" else f"{row['method']}@{row['semantics']}"
             cells.setdefault(row["task"], {}).setdefault(spec, []).append(_cell(row))
     return {
         "rows": len(rows),
         "columns": {column: _digest(lines) for column, lines in columns.items()},
-        "markdown": _digest(render(rows).splitlines()),
+        "markdown": _digest(written(board).splitlines()),
         "cells": cells,
     }
 
@@ -70,7 +68,7 @@ def _line(row: Mapping[str, Any], trained: bool) -> str:
 
 
 def _cell(row: Mapping[str, Any]) -> str:
-    numbers = ["n/a" if row[key] is None else f"{row[key]:.3f}" for key in ("score", "low", "high", "saved_net")]
+    numbers = ["n/a" if row[key] is None else f"{row[key]:.3f}" for key in ("score", "low", "high", "saved")]
     return f"{row['level']:g}: {numbers[0]} [{numbers[1]}, {numbers[2]}] saved {numbers[3]} {row['status']}"
 
 

@@ -1,16 +1,17 @@
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
-from board_page import browser
 from small_runs import run_config
 
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.runs import run
 
-__all__ = ["browser", "make_row"]
 MakeRow = Callable[..., dict[str, Any]]
+CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
 ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0", "paper": "https://example.org/paper"}
 
 
@@ -27,7 +28,7 @@ def small_entry(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return submit(small_run, tmp_path_factory.mktemp("entries"), about=ABOUT)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_row() -> MakeRow:
     def make(**changes: Any) -> dict[str, Any]:
         row: dict[str, Any] = {
@@ -49,3 +50,39 @@ def make_row() -> MakeRow:
         return row | changes
 
     return make
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install '.[browser]'")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium (Debian: apt install chromium)")
+    with playwright.sync_playwright() as running:
+        started = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def watched():
+    return _watched
+
+
+@contextmanager
+def _watched(browser):
+    """Open files in pages; afterwards nothing but addresses that begin so was asked for, and no script failed."""
+    pages, wrong = [], []
+
+    def open_file(path, asked, fragment, width, scheme):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("request", lambda request: request.url.startswith(asked) or wrong.append(request.url))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda line: line.type in ("error", "warning") and wrong.append(line.text))
+        page.goto(f"{path.as_uri()}{fragment}")
+        pages.append(page)
+        return page
+
+    yield open_file
+    for page in pages:
+        page.close()
+    assert wrong == []

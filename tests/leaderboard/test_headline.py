@@ -17,6 +17,8 @@ TIED = line_of("calm", 0.75, rank=(1, 2), over=difference(0.15, True))
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
+        ([line_of("static_depth", 0.9)], "only static_depth was measured (90 of 100)."),
+        ([BEST], "only mod was measured (80 of 100); leaving out layers was not measured here."),
         ([STATIC, CHANCE, BEST], "mod keeps most (80 of 100), and beats leaving out layers (60)."),
         (
             [STATIC, BEST, TIED],
@@ -38,8 +40,8 @@ TIED = line_of("calm", 0.75, rank=(1, 2), over=difference(0.15, True))
         ([CHANCE, BEST], "mod keeps most (80 of 100); leaving out layers was not measured here."),
         (
             [line_of("static_depth", 0.96, saved=0.125, rank=None, status="nearest"),
-             line_of("static_depth[unit=branch]", 0.7, saved=0.22, rank=None, status="nearest"), BEST],
-            "mod keeps most (80 of 100); leaving out layers keeps 96 at 12.5 %.",
+             line_of("static_depth[unit=branch]", 0.7, saved=0.22, rank=None, status="nearest"), BEST, TIED],
+            "mod keeps most (80 of 100), level with 1 other; leaving out layers keeps 96 at 12.5 %.",
         ),
         (
             [line_of("mod", 0.9, saved=0.2, rank=None, status="nearest")],

@@ -1,13 +1,13 @@
 """What findings say of a task with nothing to decide, and of records that nobody should believe."""
 
+import html
 import json
 
 import pytest
 
-from adaptive_bench.cli.headroom import verdict
-from adaptive_bench.leaderboard.findings import findings
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.headroom import for_entry, headroom
+from adaptive_bench.leaderboard.page import files_of
 from adaptive_bench.leaderboard.row import Rejected, checked
 
 WITHOUT = {"holds_0": True}
@@ -62,13 +62,12 @@ def test_a_record_that_is_none_is_left_out_aloud(tmp_path):
     assert text.startswith("Left out: headroom.json is not what `headroom --output` writes")
 
 
-def test_findings_and_verdict_say_it(said, tmp_path, make_row):
-    said((0.1, WITHOUT, WITHOUT))
-    rows = [make_row(method=method, level=0.15, phase="all") for method in ("random_skip", "mod")]
-    board = board_of(map(checked, rows), [tmp_path])
-    assert "**nano\\_math**: On nano\\_math, leaving layers out of this model as it is" in findings(board)
-    assert verdict(board, "net").endswith("Methods that train the model to skip are not bounded by this.")
-    assert "attainable oracle" not in findings(board_of(map(checked, rows)))
+def test_the_page_says_it(said, tmp_path, make_row):
+    (text,) = said((0.1, WITHOUT, WITHOUT))
+    rows = [checked(make_row(level=0.15))]
+    page = files_of(board_of(rows, [tmp_path]), one_file=True)["index.html"]
+    assert html.escape(text) in page and "Whether there is anything to decide" in page
+    assert "anything to decide" not in files_of(board_of(rows), one_file=True)["index.html"]
 
 
 def test_an_entry_takes_the_record_along_without_the_machine(said, tmp_path):

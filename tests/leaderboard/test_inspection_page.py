@@ -6,7 +6,6 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from board_page import watched
 
 from adaptive_bench.inspection.decisions import Inspection, Point, Reading, record_of
 from adaptive_bench.leaderboard.inspection import render
@@ -55,7 +54,7 @@ def file(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def opened(browser, file):
+def opened(browser, watched, file):
     """Open the page; afterwards nothing was asked of a network and no script failed."""
     with watched(browser) as open_file:
         yield lambda fragment="", width=1300, scheme="light", path=file: open_file(

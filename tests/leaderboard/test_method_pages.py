@@ -1,7 +1,6 @@
 """A page for each method: what its file says, where it stands, and what its records hold."""
 
 import html
-import json
 import re
 
 import pytest
@@ -16,6 +15,8 @@ from adaptive_bench.leaderboard.page import files_of
 from adaptive_bench.leaderboard.row import checked
 from adaptive_bench.leaderboard.samples import of_entry
 from adaptive_bench.leaderboard.site import build
+from adaptive_bench.leaderboard.standing import standings
+from adaptive_bench.leaderboard.texts import long
 
 
 @pytest.fixture(scope="module")
@@ -65,26 +66,24 @@ def test_numbers_of_a_page_are_those_of_the_board(make_row):
         make_row(method=method, task=task, level=level, score=score, low=score - 0.01, high=score + 0.01, model="m")
         for task in ("nano_math", "nano_qa")
         for method, level, score in (
-            ("dense", 0.0, 0.9), ("mod", 0.0, 0.88), ("mod", 0.15, 0.7512), ("mod[capacity=0.5]", 0.15, 0.61),
+            ("dense", 0.15, 0.9), ("mod", 0.15, 0.7512), ("mod[capacity=0.5]", 0.15, 0.61),
             ("calm", 0.15, 0.333),
         )
     ]  # fmt: skip
-    files = files_of(board_of(map(checked, rows)), "net")
-    page = files["methods/mod.html"]
-    data = json.loads(re.search(r'id="data">(.*?)</script>', files["index.html"], re.DOTALL)[1])
-    (part,) = [one for name, one in data["parts"].items() if "runs" not in name]
-    (ranked,) = [one for one in part["ranked"] if one["level"] == "15"]
-    mine = [line for line in ranked["lines"] if line["label"].startswith("mod")]
-    shown = [text for line in mine for text in (line["overall"][0], *(cell[0] for cell in line["cells"]))]
-    cells = [row for table in part["tables"] for row in table["rows"] if row["method"].startswith("mod")]
-    shown += [cell[0] for row in cells for cell in row["cells"] if cell is not None]
-    assert re.findall(r"<b>(.*?)</b>", page) == [text for text in shown if text != "–"]
+    board = board_of(map(checked, rows))
+    page = files_of(board)["methods/mod.html"]
+    (found,) = [one for one in standings(board) if one.level == 0.15]
+    own = [texts for line, texts in zip(found.lines, long(found)[1], strict=True) if line.label.startswith("mod")]
+    assert len(own) == 2 and own[0][5:7] == ["75.1 [74.1, 76.1]"] * 2
+    shown = [html.unescape(one) for one in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", page)]
+    places = [(shown.index(texts[1]) - 1, texts) for texts in own]
+    assert all(shown[at : at + len(texts)] == texts for at, texts in places)
     assert "33.3" not in page  # another method's
 
 
 def test_hostile_texts_stay_texts(make_row):
     rows = [checked(make_row(method="not_here", level=0.1, model="m"))]
-    page = files_of(board_of(rows), "net")["methods/not_here.html"]
+    page = files_of(board_of(rows))["methods/not_here.html"]
     assert "plugin that is not installed" in page and "<script" not in page
     text = "Title <b>\n\nIdea: one `<img src=x>` idea. Two.\n\nPaper: see https://evil.org/<x> and javascript:x.\n"
     about = _of_docstring(text, "x.py", own=False)
@@ -100,7 +99,7 @@ def test_every_method_of_this_package_says_its_idea():
 
 
 def test_a_board_in_one_file_has_no_pages_and_no_links_to_them(make_row):
-    files = files_of(board_of([checked(make_row())]), "net", one_file=True)
+    files = files_of(board_of([checked(make_row())]), one_file=True)
     assert set(files) == {"index.html"} and 'href="methods/' not in files["index.html"]
 
 
@@ -110,7 +109,7 @@ def test_addresses_are_checked_and_lead_away_only_from_links(make_row):
     with pytest.raises(UsageError, match="ADAPTIVE_BENCH_REPOSITORY"):
         links_of(repository="git@example.org:x")
     links = links_of("https://docs.example.org", "https://example.org/repository/")
-    page = files_of(board_of([checked(make_row())]), "net", links=links)["index.html"]
+    page = files_of(board_of([checked(make_row())]), links=links)["index.html"]
     away = re.findall(r"<(\w+)[^>]*(?:href|src)=[\"']?(?:https?:)?//", page)
     assert away == ["a", "a"] and 'href="https://example.org/repository"' in page
     assert "@software{adaptive_bench," in page and 'property="og:title"' in page

@@ -13,8 +13,12 @@ from small_runs import run_config
 
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.groups import groups_of
+from adaptive_bench.leaderboard.headline import headline
+from adaptive_bench.leaderboard.plain import markdown
 from adaptive_bench.leaderboard.ranks import MARKER, ranks
+from adaptive_bench.leaderboard.standing import preferred, standings
 from adaptive_bench.leaderboard.submission import submit
+from adaptive_bench.leaderboard.texts import short
 from adaptive_bench.runs import run
 
 pytestmark = pytest.mark.slow
@@ -57,7 +61,7 @@ def test_a_second_person_s_entry_joins_the_board_and_moves_no_number_of_the_firs
 
     def values(board, label):
         return {
-            (row.axis, row.phase, row.task, row.metric, row.level): (row.score, row.low, row.high, row.kept)
+            (row.axis, row.phase, row.task, row.metric, row.level): (row.score, row.low, row.high, row.saved)
             for row in board.rows
             if row.label == label
         }
@@ -72,21 +76,21 @@ def test_a_second_person_s_entry_joins_the_board_and_moves_no_number_of_the_firs
 def test_the_ranks_stand_beside_those_of_before(entries):
     text = ranks(tables(*entries), tables(entries[0]))
     assert text.startswith(MARKER)
-    lines = {line.split("|")[3].strip(): line for line in text.splitlines() if line.startswith("| ")}
-    assert lines["gateskip"].split("|")[2].strip() == "new"
-    assert lines["random\\_skip"].split("|")[2].strip() == "control"
-    assert "No ranked table changes." in ranks(tables(*entries), tables(*entries))
-    assert "before" not in ranks(tables(*entries))
-    board = read_board(tables(*entries))
-    scores = {(row.label, row.level): row.score for row in board.rows if row.axis == "net" and row.phase == "all"}
-    shown = re.findall(r"(\d+\.\d)", lines["gateskip"].split("|")[5])
-    assert not shown or any(f"{100 * score:.1f}" == shown[0] for score in scores.values() if score is not None)
+    lines = {line.split("|")[3].strip(): line.split("|") for line in text.splitlines() if line.startswith("| ")}
+    assert lines["gateskip"][1].strip() == "new" and lines["random\\_skip"][1].strip() != "new"
+    assert "No list changes." in ranks(tables(*entries), tables(*entries))
+    assert "before" not in ranks(tables(*entries)).partition("\n\n### ")[2]
+    (group,) = groups_of(read_board(tables(*entries)))
+    now = preferred(standings(group.board))
+    assert markdown(headline(now)) in text
+    for line, texts in zip(now.lines, short(now, now.lines)[1], strict=True):
+        assert [one.strip() for one in lines[markdown(line.label)][2:-1]] == [markdown(one) for one in texts]
 
 
 def test_what_is_refused_comes_first(entries, tmp_path):
     text = ranks(tables(entries[0], forged(entries[1], tmp_path / "forged")), tables(entries[0]))
     assert "**Refused: 1.**" in text and "forged is left out" in text and "about.yaml: status" in text
-    assert "proven" in text and text.index("Refused") < text.index("No ranked table")
+    assert "proven" in text and text.index("Refused") < text.index("No list changes")
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_a_score_is_the_mean_over_tasks_with_base_at_0_and_dense_at_100(make_row
     nothing = pd.Series({"csqa_ll": 0.2, "bits": frame["bits"]["base"]})
     expected = ((frame - nothing) / (frame.loc["dense"] - nothing)).mean(axis=1)
     assert {name: line.score for name, line in lines.items()} == pytest.approx(expected.to_dict())
-    assert expected["dense"] == 1 and expected["base"] < 0 and list(lines)[0] == "dense"
+    assert expected["dense"] == 1 and expected["base"] < 0 and next(iter(lines)) == "dense"
     by_seed = pd.DataFrame({task: some["mod"].mean(axis=1) for task, some in scores.items()})
     by_seed = ((by_seed - nothing) / (frame.loc["dense"] - nothing)).mean(axis=1)
     mod = lines["mod"]

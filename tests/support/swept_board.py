@@ -83,8 +83,15 @@ def difference(by, apart):
 
 def line_of(label, score=0.5, saved=0.15, rank=(1, 1), over=None, status="ok", **about):
     """A line of a list of one task."""
-    row = Row(method=label.partition(" ")[0], semantics="bench", task="nano_math", metric=METRIC, axis="net", phase="all",
-              level=0.15, score=score, saved=saved, status=status, seeds=3)  # fmt: skip
+    about_row = {
+        "method": label.partition(" ")[0],
+        "task": "nano_math",
+        "metric": METRIC,
+        "axis": "net",
+        "phase": "all",
+    }
+    about_row |= {"semantics": "bench", "level": 0.15, "score": score, "saved": saved, "status": status, "seeds": 3}
+    row = Row(**about_row)
     usual = {"interval": (score - 0.1, score + 0.1), "net": saved, "skipped": 0.2}
     if chooses(label) == "":
         rank, saved = None, 0.0
