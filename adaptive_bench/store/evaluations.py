@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 Axis = Literal["tokens", "core", "net", "layers", "claimed", "projected", "bytes", "time"]
 COUNTED: tuple[Axis, ...] = ("tokens", "core", "net", "layers")  # what the ledger counts, in every phase
@@ -256,6 +257,8 @@ def token_bytes(counts: Mapping[str, Any], stored: Mapping[str, Any] | None = No
         `None` where no token was decoded, and where sizes do not follow: older records without counts, layers that
         differ, or a branch that nobody executed anywhere.
     """
+    import numpy as np  # a help or a list is soon there without it
+
     if not counts or any("work" not in counts.get(phase, {}) for phase in ("prefill", "decode")):
         return None
     part, tokens = counts["decode"], counts["decode"]["tokens"]
@@ -285,6 +288,8 @@ def token_bytes(counts: Mapping[str, Any], stored: Mapping[str, Any] | None = No
 
 def _sizes(counts: Mapping[str, Any]) -> tuple[float, float, float, float] | None:
     """MACs of q and o, of k and v, of one (query, key) pair and of the MLP, for one token of any layer."""
+    import numpy as np
+
     layers = len(counts["decode"]["work"])  # the last row of MACs is the head's
 
     def both(name: str) -> np.ndarray:
@@ -305,4 +310,4 @@ def _sizes(counts: Mapping[str, Any]) -> tuple[float, float, float, float] | Non
 def _one(macs: np.ndarray, times: np.ndarray) -> float | None:
     """What one costs, where it is the same in every layer that tells."""
     known = macs[times > 0] / times[times > 0]
-    return float(known[0]) if known.size and np.ptp(known) <= _SAME * known[0] else None
+    return float(known[0]) if known.size and known.max() - known.min() <= _SAME * known[0] else None

@@ -13,7 +13,6 @@ WRITERS = {
     "export as Parquet": ("export", "few", "--format", "parquet", "-o"),
     "check": ("check", "static_depth@bench", "--family", "llama", "-o"),
     "capabilities": ("check", "static_depth@bench", "--family", "llama", "--capabilities"),
-    "findings": ("leaderboard", "findings", "few", "-o"),
     "ranks": ("leaderboard", "ranks", "few", "-o"),
 }
 

@@ -16,11 +16,12 @@ from adaptive_bench.tables.finished import QUICK_NOTE
 ROW = {"method": "gateskip", "semantics": "bench", "task": "nano_math", "metric": "exact_match,strict-match"}
 ROW |= {"phase": "all", "level": 0.1, "score": 0.9, "low": None, "high": None, "seeds": 1, "status": "ok"}
 ROW |= {"axis": "net", "saved_tokens": 0.2, "saved_core": 0.15, "saved_net": 0.1}
+ROWS = [ROW, ROW | {"method": "dense", "score": 1.0}]
 TRAINED = "static_depth[trained=true]"
 
 
 class Runs:
-    """Stands for `adaptive_bench.runs`: keeps the config it gets and answers with one row per axis."""
+    """Stands for `adaptive_bench.runs`: keeps the config it gets and leaves a table."""
 
     config = None
     error: BaseException | None = None
@@ -43,14 +44,13 @@ class Runs:
         reporter.line("training gateskip")
         if self.error:
             raise self.error
-        changes = (
-            {"axis": "layers"},
-            {"axis": "tokens", "score": 0.7},
-            {"axis": "layers", "phase": "decode", "score": 0.5},
-        )
+        folder = config.out / "first"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "table.json").write_text(json.dumps(ROWS))
+        write_run(folder, {})
         return SimpleNamespace(
-            rows=[ROW | change for change in changes],
-            folder=config.out / "first",
+            rows=ROWS,
+            folder=folder,
             warnings=["the dial of mod moves nothing"],
             failures=self.failures,
             exit_code=1 if self.failures else 0,
@@ -140,33 +140,30 @@ def test_a_quick_table_says_that_it_is_not_to_be_quoted(command, runs):
     assert "Quick" not in command("run").stdout and notes_on([], runs.config) == []
 
 
-def test_the_end_shows_the_matched_axis_and_phase_the_warnings_and_the_place(command, runs):
+def test_the_end_is_the_list_the_warnings_the_commands_and_the_place(command, runs):
     result = command("run --out there")
-    assert "90.0" in result.stdout and "70.0" not in result.stdout and "kept" not in result.stdout
-    assert "Note: the dial of mod moves nothing" in result.stdout
+    assert ["1", "gateskip", "90"] in [line.split()[:3] for line in result.stdout.splitlines()]
+    assert "Note: the dial of mod moves nothing" in result.stdout and "chooses" not in result.stdout
     assert result.stdout.rstrip().endswith("Written to there/first") and "training gateskip" in result.stderr
-    text = command("run --phase decode --wide").stdout
-    assert "50.0" in text and "90.0" not in text and "kept" in text
+    assert "What each model wrote:\n  adaptive-bench samples there/first" in result.stdout
+    assert "chooses" in command("run --all").stdout
 
 
 def test_the_end_names_the_page_and_open_builds_and_shows_it(command, runs, tmp_path, monkeypatch):
     shown = []
     monkeypatch.setattr("typer.launch", shown.append)
-    folder = tmp_path / "there" / "first"
-    folder.mkdir(parents=True)
-    (folder / "table.json").write_text(json.dumps([ROW]))
-    write_run(folder, {})
     told = command("run --out there").stdout
     assert "The page:\n  adaptive-bench leaderboard build there/first --open" in told and not shown
     assert "The page is there/first/site/index.html" in command("run --out there --open").stdout
-    assert shown == [str(folder / "site" / "index.html")] and (folder / "site" / "index.html").is_file()
+    page = tmp_path / "there" / "first" / "site" / "index.html"
+    assert shown == [str(page)] and page.is_file()
 
 
 def test_work_that_failed_is_told_beside_the_table(command, runs):
     cause = ("the loss became NaN.", "Training diverged", Path("there/log.txt"), "Traceback")
     runs.failures = tuple(Failure(f"train {name}, seed 1", *cause) for name in ("mod", "calm"))
     result = command("run")
-    assert result.exit_code == 1 and "90.0" in result.stdout and "Traceback" not in result.said
+    assert result.exit_code == 1 and "gateskip" in result.stdout and "Traceback" not in result.said
     told = "Failed: train mod, seed 1, train calm, seed 1: Training diverged: the loss became NaN. Log: there/log"
     assert told in result.said and result.said.count("the loss became NaN") == 1
     assert "Traceback" in command("run --debug").stderr
