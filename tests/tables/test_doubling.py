@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_bench.metric import metric_of
@@ -96,6 +96,7 @@ def test_enough_is_the_least_at_which_no_task_reverses() -> None:
 SHARES = st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0]), min_size=2, max_size=6)
 
 
+@settings(deadline=None)
 @given(st.tuples(SHARES, SHARES))
 def test_an_order_reverses_alike_in_both_directions(shares) -> None:
     count = min(map(len, shares))
