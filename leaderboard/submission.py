@@ -17,7 +17,7 @@ from adaptive_bench.runs.outcome.trained import work_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import atomic, entry
 from adaptive_bench.store.results import ending_of
-from adaptive_bench.store.runs import is_entry, is_run, plugins_in, read_json
+from adaptive_bench.store.runs import is_run, plugins_in, read_json, refuse_entry
 from adaptive_bench.strict_yaml import read_mapping
 
 from .entry import ABOUT, CONFIG, METHODS, SELF_REPORTED, SUMS, About, read_entry, sums_of
@@ -42,10 +42,10 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
         UsageError: It is no run, there is such an entry already, or `about` lacks something.
         EnvironmentProblem: The run is not finished or not complete, or a board would refuse the entry.
     """
-    if not is_run(run) or is_entry(run):
-        what = "an entry already" if is_entry(run) else "none"
+    refuse_entry(run)
+    if not is_run(run):
         raise UsageError(
-            f"An entry is made of a run, but {str(run)!r} is {what}. `adaptive-bench list runs` shows the runs."
+            f"An entry is made of a run, but {str(run)!r} is none. `adaptive-bench list runs` shows the runs."
         )
     target = entries / run.resolve().name
     if target.exists():

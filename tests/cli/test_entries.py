@@ -29,7 +29,7 @@ def test_verify_prints_the_table_and_trains_a_method_again_with_a_fresh_seed(com
     pairs = json.loads(command(*again, "random_skip", "--json").stdout)
     assert [(one["entry"]["level"], one["entry"]["seeds"], one["rerun"]["seeds"]) for one in pairs] == [
         (0.0, 2, 1),
-        (0.1, 2, 1),
+        (0.3, 2, 1),
     ]
     (config,) = entry.parents[1].glob("again/runs/*/config.yaml")
     assert "seeds:\n- 3\n" in config.read_text()

@@ -1,5 +1,6 @@
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ ROW |= {"saved_tokens": 0.2, "saved_core": 0.15, "saved_net": 0.1}
 
 @pytest.fixture
 def board(command, tmp_path):
-    """`board("--full")`: the command, in a folder in which `board.write` puts runs."""
+    """`board("--all")`: the command, in a folder in which `board.write` puts runs."""
 
     def given(arguments=""):
         return command(f"leaderboard {arguments}")
@@ -68,7 +69,8 @@ def test_without_a_folder_the_newest_run_is_shown(board, tmp_path):
 def test_runs_are_joined_and_only_a_disagreement_shows_where_a_score_comes_from(board):
     def methods(arguments):
         lines = [line.split("|") for line in board(f"{arguments} --format markdown").stdout.splitlines()]
-        return sorted(line[2].strip() for line in lines if len(line) > 2 and "--" not in line[2])[:-1]
+        found = [line[2].strip() for line in lines if len(line) > 2 and "--" not in line[2]]
+        return sorted(name for name in found if name != "method")
 
     board.write("a", ROW, ROW | {"method": "dense", "score": 1.0})
     board.write("b", ROW | {"score": 0.5}, *(ROW | {"method": name, "score": 1.0} for name in ("dense", "gateskip")))
@@ -120,12 +122,11 @@ def test_a_table_of_the_paper_alone_and_beside_a_run(board):
     assert "paper_ablations" in board("paper").stdout.replace("\n", "")
     alone = board("paper 12").stdout
     assert "0.57" in alone and "not measured here" in alone and "here: " not in alone
-    row = ROW | {"task": "nano_math", "axis": "tokens", "phase": "all", "level": 0.15, "score": 0.42, "model": "nano"}
-    board.write("one", row | {"low": 0.4, "high": 0.5})
-    beside = board("paper 1 one").stdout
-    assert "3.96 ± 1.67" in beside and "42.0" in beside
-    assert "| here: `mod`" in board("paper 1 one --format markdown").stdout
-    plain = json.loads(board("paper 1 one --format json").stdout)
-    assert [one["label"] for one in plain[0]["rows"] if one["label"]] == ["mod"]
+    entry = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano-qwen3"
+    beside = board(f"paper 1 {entry}").stdout
+    assert "3.96 ± 1.67" in beside and "by saved tokens: nano_qwen3" in beside
+    assert "| here: `mod`" in board(f"paper 1 {entry} --format markdown").stdout
+    plain = json.loads(board(f"paper 1 {entry} --format json").stdout)
+    assert "mod" in [one["label"] for one in plain[0]["rows"]]
     wrong = board("paper 77")
     assert wrong.exit_code == 2 and "got 77" in wrong.stderr

@@ -169,7 +169,7 @@ def test_who_made_an_entry_is_asked_for(small_run, tmp_path, about, why):
 def test_an_entry_is_of_a_run_that_is_done_and_is_never_overwritten(small_run, small_entry, tmp_path):
     with pytest.raises(UsageError, match="never changed"):
         submit(small_run, small_entry.parent, about=ABOUT)
-    with pytest.raises(UsageError, match="an entry already"):
+    with pytest.raises(UsageError, match="is an entry of a board"):
         submit(small_entry, tmp_path / "entries", about=ABOUT)
     with pytest.raises(UsageError, match="is none"):
         submit(tmp_path, tmp_path / "entries", about=ABOUT)

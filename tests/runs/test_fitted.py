@@ -26,7 +26,7 @@ def speed(monkeypatch):
 
 @pytest.fixture
 def config(config_of):
-    """Two trainings of 40 steps of 8, and 1 + 2 + 2 dial values of 30 documents: 640 and 150 s, and calibration."""
+    """Two trainings of 40 steps of 8, and 1 + 3 + 3 dial values of 30 documents: 640 and 210 s, and calibration."""
     evaluation = {"limit": 30, "calibration_examples": 20}
     return config_of(METHODS, train={"steps": 40, "batch_size": 8, "warmup_steps": 4}, evaluation=evaluation)
 
@@ -37,7 +37,7 @@ def test_what_fits_stays_as_it_is(config):
 
 def test_sequences_of_a_step_go_before_steps(config):
     small, text = fitted(config, {}, Limit(400, steps=5, documents=4))
-    assert (small.train.batch_size, small.train.steps, small.train.warmup_steps) == (4, 39, 4)
+    assert (small.train.batch_size, small.train.steps, small.train.warmup_steps) == (4, 36, 4)
     assert small.evaluation.limit < 30 and "4 sequences a step instead of 8" in text
     smaller, text = fitted(config, {}, Limit(200, steps=5, documents=4))
     assert smaller.train.batch_size == 4 and 5 < smaller.train.steps < 25 and "steps instead of 40" in text

@@ -43,22 +43,10 @@ COMMANDS = {
     "export as Parquet": ("export", "{run}", "-o", "{out}/rows.parquet"),
     "leaderboard": ("leaderboard", "{run}"),
     "leaderboard build": ("leaderboard", "build", "{run}", "-o", "{out}/site"),
-    "leaderboard findings": (
-        "leaderboard",
-        "findings",
-        "{run}",
-        "--axis",
-        "tokens",
-        "--level",
-        "0",
-        "-o",
-        "{out}/f.md",
-    ),
     "list runs": ("list", "runs", "--out", "{out}"),
     "list configs": ("list", "configs"),
     "list models": ("list", "models"),
     "list methods": ("list", "methods"),
-    "list families": ("list", "families"),
 }
 MOST_S = 2.0  # of processor time: none takes one second on an idle machine
 

@@ -18,6 +18,7 @@ from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.cost.estimate import describe
 from adaptive_bench.runs.work import evaluation
 from adaptive_bench.runs.work import training as training_work
+from adaptive_bench.tables.matching import meets
 from adaptive_bench.tables.rows import Row
 from adaptive_bench.task import TaskGroup
 
@@ -72,25 +73,22 @@ def test_a_run_leaves_a_table_and_complete_records(config_of):
     outcome = run(config)
     table = json.loads((outcome.folder / "table.json").read_text())
     assert table == outcome.rows and all(list(row) == ROW_KEYS for row in table)
-    counted = {(axis, phase) for axis in ("tokens", "core", "net", "layers") for phase in ("all", "prefill")}
     assert {(row["method"], row["axis"], row["phase"], row["level"]) for row in table} == {
-        (method, *table, level)
-        for method in ("dense", "gateskip")
-        for table in counted | {("claimed", "all"), ("projected", "all")}
-        for level in (0.0, 0.3)
+        (method, "tokens", "all", level) for method in ("dense", "gateskip") for level in (0.0, 0.3)
     }
     (under,) = {tuple(row[key] for key in ("model", "documents", "shots", "recipe")) for row in table}
     assert under[:3] == (config.model.rpartition("/")[2], 3, 0)
     assert (
         under[3].startswith("steps 3, batch_size 2,") and "target each level tokens, trained_on nano_qa_ll," in under[3]
     )
-    by_key = {(row["method"], row["axis"], row["level"]): row for row in table if row["phase"] == "all"}
-    assert by_key["gateskip", "claimed", 0.3]["status"] == "ok"
-    assert by_key["gateskip", "tokens", 0.3]["projected_shape"] == "llama-3.2-1b"
-    assert by_key["dense", "tokens", 0.0]["projected_net"] == by_key["dense", "tokens", 0.0]["claimed"] == 0.0
-    assert by_key["dense", "tokens", 0.3]["status"] == "outside" and by_key["dense", "tokens", 0.3]["score"] is None
-    assert by_key["gateskip", "tokens", 0.3]["status"] == "ok"
-    spread = by_key["gateskip", "tokens", 0.3]
+    by_key = {(row["method"], row["level"]): row for row in table}
+    assert by_key["gateskip", 0.3]["projected_shape"] == "llama-3.2-1b"
+    assert by_key["dense", 0.0]["projected_net"] == by_key["dense", 0.0]["claimed"] == 0.0
+    far = by_key["dense", 0.3]
+    assert (far["status"], far["saved"], far["score"]) == ("nearest", 0.0, by_key["dense", 0.0]["score"])
+    spread = by_key["gateskip", 0.3]
+    assert spread["status"] == ("ok" if meets(spread["saved"], 0.3) else "nearest")
+    assert spread["saved"] == spread["saved_tokens"] > 0
     assert (spread["interval"], spread["documents"]) == ("documents", 3) and 0 <= spread["low"] < spread["high"] <= 1
     assert outcome.exit_code == 0 and set(states(config)) == {"done"}
     assert "gateskip" in (outcome.folder / "leaderboard.md").read_text()
@@ -120,15 +118,21 @@ def test_a_phase_and_a_claim_can_be_matched_on_with_the_same_points(config_of, n
     nothing_may_be_computed()
     assert without_floor(run(config_of("random_skip", match_on="claimed")).warnings) == []
     outcome = run(config_of("random_skip", match_on="net", match_phase="prefill"))
-    assert {row["level"] for row in outcome.rows if (row["axis"], row["phase"]) == ("net", "prefill")} == {0.0, 0.3}
-    assert "of prefill" in (outcome.folder / "leaderboard.md").read_text()
+    assert {(row["axis"], row["phase"], row["level"]) for row in outcome.rows} == {
+        ("net", "prefill", level) for level in (0.0, 0.3)
+    }
+    assert "saved in prefill" in (outcome.folder / "leaderboard.md").read_text()
 
 
 def test_a_task_that_writes_nothing_has_no_table_by_decode(config_of):
     tasks = ("nano_qa_ll", "nano_math")
     outcome = run(config_of("random_skip", tasks=tasks, train_on=tasks[:1], match_phase="decode"))
     assert outcome.exit_code == 0
-    assert [text for text in outcome.warnings if text.startswith("nano_qa_ll") and "no table by decode" in text]
+    assert [
+        text
+        for text in outcome.warnings
+        if text.startswith("nano_qa_ll") and "nothing is known of tokens in decode" in text
+    ]
     assert {row["task"] for row in outcome.rows if row["phase"] == "decode"} == {"nano_math"}
 
 
