@@ -80,13 +80,13 @@ def _fitting(
     header: Sequence[str], body: Sequence[Sequence[str]], less_needed: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
     """The table without as many of its less needed columns as leave room for methods' names."""
-    header, body = list(header), [list(line) for line in body]
+    names, lines = list(header), [list(line) for line in body]
     for name in less_needed:
-        if WIDTH - sum(one + 2 for one in _widths(header, body)) >= _NARROWEST:
+        if WIDTH - sum(one + 2 for one in _widths(names, lines)) >= _NARROWEST:
             break
-        place = header.index(name)
-        header, body = _without(header, place), [_without(line, place) for line in body]
-    return header, body
+        place = names.index(name)
+        names, lines = _without(names, place), [_without(line, place) for line in lines]
+    return names, lines
 
 
 def _without(texts: Sequence[str], place: int) -> list[str]:

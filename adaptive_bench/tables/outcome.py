@@ -11,7 +11,7 @@ import numpy as np
 
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.measured import KNOWN, NAMES, MeasuredPoint, MeasuredSweep, MeasuredTraining
+from adaptive_bench.store.measured import KNOWN, NAMES, Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.savings import Axis, MatchPhase, saving_name
 from adaptive_bench.store.schema import SCHEMA
 from adaptive_bench.tables.comparable import Conditions
@@ -161,7 +161,7 @@ class _Cell:
         """What the decisions are worth: the same model, dial values, seeds and documents, with those of other tokens.
         Nothing where the control of a seed is missing.
         """
-        found = {}
+        found: dict[int, tuple[MeasuredPoint, Documents]] = {}
         for sweep in self.controls:
             if (own := self.points.get(sweep.seed)) is not None:
                 there = [place for place, one in enumerate(sweep.points) if one.asked == own.asked]
