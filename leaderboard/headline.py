@@ -36,7 +36,7 @@ def headline(standing: Standing) -> str:
         return f"{at}, nothing is ranked: no method was measured within a point of this saving on every task."
     best = ranked[0]
     tied = sum(line.rank is not None and line.rank[0] == 1 for line in ranked) - 1
-    keeps = f"{best.label} keeps most" if len(ranked) > 1 else f"only {best.label} was measured"
+    keeps = f"{best.label} keeps most" if len(ranked) > 1 else f"only {best.label} meets this saving"
     keeps = f"{keeps} ({_points(best)} of 100)"
     if best.chooses in ("never", "by chance"):
         others = any(line.chooses not in ("never", "by chance") for line in ranked)

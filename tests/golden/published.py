@@ -1,4 +1,4 @@
-"""Tables and Markdown of the published entries, and of a fresh `smoke` run, in digests and the cells that are read.
+"""Tables and ranked lists of the published entries, and of a fresh `smoke` run, in digests and the cells that are read.
 
 `python tests/golden/published.py` writes `published.json`.
 """
@@ -33,11 +33,10 @@ def table_of(name: str, folder: Path) -> Path:
 
 
 def published(name: str, folder: Path) -> dict[str, Any]:
-    """What is kept of a table: a digest of each column and of the Markdown, and the cells of each task's first metric,
+    """What is kept of a table: a digest of each column, the ranked lists, and the cells of each task's first metric,
     rounded as they are published.
     """
     from adaptive_bench.leaderboard.frame import read_board
-    from adaptive_bench.leaderboard.markdown import written
 
     table = table_of(name, folder)
     board = read_board([table])
@@ -55,8 +54,23 @@ def published(name: str, folder: Path) -> dict[str, Any]:
     return {
         "rows": len(rows),
         "columns": {column: _digest(lines) for column, lines in columns.items()},
-        "markdown": _digest(written(board).splitlines()),
+        "lists": _lists(board),
         "cells": cells,
+    }
+
+
+def _lists(board: Any) -> dict[str, list[str]]:
+    """By model and level the ranked list: rank, method, score and how much it scores above the static control."""
+    from adaptive_bench.leaderboard.groups import groups_of
+    from adaptive_bench.leaderboard.standing import standings
+    from adaptive_bench.leaderboard.texts import level_text, over_static, rank, score
+
+    return {
+        f"{group.name}: {level_text(one)}": [
+            f"{rank(line)} {line.label}: {score(line)} {over_static(line, one)}" for line in one.lines
+        ]
+        for group in groups_of(board)
+        for one in standings(group.board)
     }
 
 

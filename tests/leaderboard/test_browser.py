@@ -6,6 +6,7 @@ import pytest
 from swept_board import board_with, right
 
 from adaptive_bench.leaderboard.site import build
+from adaptive_bench.source import TABLES
 from adaptive_bench.store.results import write_run
 
 pytestmark = pytest.mark.browser
@@ -25,7 +26,7 @@ def site(tmp_path_factory, request):
     run = root / "run"
     run.mkdir()
     (run / "table.json").write_text(json.dumps(rows))
-    write_run(run, {"warnings": ["a warning " + "without_any_place_to_break" * 20]})
+    write_run(run, {"tables": TABLES, "warnings": ["a warning " + "without_any_place_to_break" * 20]})
     build([run / "table.json"], root / "site")
     return root / "site"
 

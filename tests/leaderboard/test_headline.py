@@ -17,8 +17,8 @@ TIED = line_of("calm", 0.75, rank=(1, 2), over=difference(0.15, True))
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([line_of("static_depth", 0.9)], "only static_depth was measured (90 of 100)."),
-        ([BEST], "only mod was measured (80 of 100); leaving out layers was not measured here."),
+        ([line_of("static_depth", 0.9)], "only static_depth meets this saving (90 of 100)."),
+        ([BEST], "only mod meets this saving (80 of 100); leaving out layers was not measured here."),
         ([STATIC, CHANCE, BEST], "mod keeps most (80 of 100), and beats leaving out layers (60)."),
         (
             [STATIC, BEST, TIED],

@@ -29,7 +29,7 @@ from adaptive_bench.leaderboard.row import Rejected, checked
 from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, as_json, build
 from adaptive_bench.leaderboard.standing import standings
 from adaptive_bench.leaderboard.texts import long, short
-from adaptive_bench.source import code_of
+from adaptive_bench.source import TABLES, code_of
 from adaptive_bench.store.results import write_run
 
 METHODS = ("dense", "base", "random_skip", "static_depth", "gateskip@paper", "mod[capacity=0.5]")
@@ -95,7 +95,7 @@ def write(folder, rows, answers=None):
     (folder / "table.json").write_text(json.dumps(rows))
     if answers is not None:
         (folder / "answers.json").write_text(answers)
-    write_run(folder, {})
+    write_run(folder, {"tables": TABLES})
     return folder / "table.json"
 
 
@@ -260,7 +260,7 @@ def test_methods_measured_with_other_code_are_said(tmp_path, make_row):
 
 def test_failures_of_a_run_come_first(make_row, tmp_path):
     table = write(tmp_path / "run", [make_row()])
-    write_run(tmp_path / "run", {"failures": ["mod: out of <b>memory</b>"]})
+    write_run(tmp_path / "run", {"tables": TABLES, "failures": ["mod: out of <b>memory</b>"]})
     page = files_of(read_board([table]), one_file=True)["index.html"]
     assert page.index("Failed: mod: out of &lt;b&gt;memory&lt;/b&gt;") < page.index("<h2>")
     text = markdown.render([table], ["mod: out of\n memory"])

@@ -11,6 +11,7 @@ from adaptive_bench.leaderboard import terminal
 from adaptive_bench.leaderboard.standing import Line
 from adaptive_bench.leaderboard.terminal import broken, render
 from adaptive_bench.leaderboard.texts import MOST_LINES, first_lines, long, notes_of, over_static, rank, score, short
+from adaptive_bench.source import TABLES
 from adaptive_bench.store.results import write_run
 
 
@@ -109,7 +110,7 @@ def table_of(tmp_path):
         folder.mkdir()
         rows = [{key: value for key, value in row.plain().items() if value is not None} for row in board.rows]
         (folder / "table.json").write_text(json.dumps(rows))
-        write_run(folder, {})
+        write_run(folder, {"tables": TABLES})
         return folder / "table.json"
 
     return write
