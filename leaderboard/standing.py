@@ -138,7 +138,8 @@ def _standing(board: Board, axis: str, phase: str, level: float, rows: Sequence[
         if row.level == level:
             by_task.setdefault(row.task, {})[row.label] = row
     counted = {task: found for task, found in by_task.items() if any(row.is_scaled for row in found.values())}
-    left_out = tuple(task for task in by_task if task not in counted)
+    scored = [task for task, found in by_task.items() if any(row.score is not None for row in found.values())]
+    left_out = tuple(task for task in scored if task not in counted)
     counted = counted or by_task  # then no line has a score of its own
     labels = dict.fromkeys(label for found in by_task.values() for label in found)
     lines = [_line(board, label, [found.get(label) for found in counted.values()]) for label in labels]

@@ -20,7 +20,8 @@ from adaptive_bench.cli import entries
 from adaptive_bench.cli.options import DEFAULT_OUT, Command, Out, Plugins, Runs, find_run, tables_of
 from adaptive_bench.cli.terminal_text import READING_TABLES, in_parts, listed, paragraph, plain_table, waiting
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.runs import tables, tables_below
+from adaptive_bench.store.results import read_table
+from adaptive_bench.store.runs import is_entry, tables, tables_below
 from adaptive_bench.tables.finished import not_to_be_quoted
 
 
@@ -60,6 +61,9 @@ def show(
     chosen = tables_of(runs, out)
     for note in not_to_be_quoted(path.parent for path in chosen):
         typer.echo(f"Note: {note}", err=True)
+    for path in chosen:
+        if not is_entry(path.parent):
+            read_table(path)  # one that is damaged is told with what repairs it, rather than left out
     typer.echo(render(chosen, wide=everything) if style == "terminal" else render(chosen))
 
 

@@ -48,6 +48,14 @@ def test_it_shows_what_the_run_was_matched_on(board):
     assert board().stdout.startswith("10 % token-branches skipped in decode: gsm8k")
 
 
+def test_a_task_of_which_the_axis_knows_nothing_is_not_judged(board):
+    dense = ROW | {"method": "dense", "score": 1.0}
+    silent = {"task": "csqa", "score": None, "saved": None, "status": "missing", "seeds": 0}
+    board.write("runs", *(row | more for more in ({}, silent) for row in (dense, ROW)))
+    text = board().stdout
+    assert text.startswith("10 % net FLOPs saved: gsm8k (exact_match)") and "csqa" not in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [("--format markdwn", "'markdown'"), ("--all --format markdown", "--format terminal"), ("--axis net", "--axis")],

@@ -70,8 +70,8 @@ def test_a_run_is_timed_at_its_end_at_every_batch_size_and_its_entry_has_it(comm
     assert all(f"batch {batch}," in listed for batch in (1, 8, 32))
     board = command("leaderboard build timed -o site")
     assert board.exit_code == 0
-    (text,) = [gzip.decompress(path.read_bytes()).decode() for path in (tmp_path / "site").glob("dials.csv.gz")]
-    assert sum(name.startswith("ms_per_token, batch ") for name in next(csv.reader([text.splitlines()[0]]))) == 3
+    (text,) = [gzip.decompress(path.read_bytes()).decode() for path in (tmp_path / "site").glob("points.csv.gz")]
+    assert sum(name.startswith("saved_time, batch ") for name in next(csv.reader([text.splitlines()[0]]))) == 3
 
 
 @pytest.mark.parametrize("more", ["--table-only", "--shard 1/2", "--launcher slurm"])

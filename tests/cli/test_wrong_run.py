@@ -10,9 +10,8 @@ _ENTRY = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano"
 _MORE = {"generate": "Hi --method mod", "export-model": "--method mod -o new", "leaderboard submit": "-o entries"}
 _TAKE_ENTRIES = ("show", "leaderboard show", "leaderboard build", "leaderboard paper", "leaderboard ranks")
 _TAKE_MODELS = ("inspect", "speculate", "headroom")  # not to be here is a problem of the surroundings
-# A board and a list leave out what is damaged and say so; a run is removed and shown whatever it is.
-_GO_ON = ("leaderboard build", "leaderboard paper", "leaderboard ranks", "leaderboard show", "leaderboard submit")
-_GO_ON += ("rm", "show")
+# A board leaves out what is damaged and says so; a run is removed and shown whatever it is.
+_GO_ON = ("leaderboard build", "leaderboard paper", "leaderboard ranks", "leaderboard submit", "rm", "show")
 _TAKERS = {
     " ".join(path)
     for path, command in every_command()

@@ -28,7 +28,8 @@ def test_a_run_is_matched_on_bytes(config_of):
     # Answers at different dial values differ in length, and so in the keys that a token sees.
     assert skipping["bytes_per_token"] == pytest.approx(0.9 * dense["bytes_per_token"], rel=0.02)
     assert skipping["saved_tokens"] > 0.1, "head and K,V of skipped tokens are read all the same"
-    assert not at(outcome.rows, axis="bytes", task="nano_qa_ll"), "which writes no tokens"
+    silent = {row["status"] for row in at(outcome.rows, task="nano_qa_ll")}
+    assert silent == {"missing"}, "nothing is written there"
     assert render([outcome.folder / "table.json"]).startswith("10 % bytes saved: nano_math")
 
 
@@ -37,8 +38,8 @@ def test_a_quantized_dense_model_saves_bytes_and_no_flops(config_of):
     changes = {"tasks": ("nano_math",), "levels": (0.0, 0.2), "train": {"steps": 0}, "evaluation": {"quantize": "int8"}}
     outcome = run(config_of("dense", **changes))
     by_bytes = run(config_of("dense", match_on="bytes", **changes)).rows
-    assert {row["status"] for row in by_bytes} == {"nearest"}, "what is saved with nothing skipped lies beyond 20 %"
-    assert all(row["saved"] > 0.2 and row["saved_tokens"] == 0 for row in by_bytes)
+    assert all(row["saved"] > 0.15 and row["saved_tokens"] == 0 for row in by_bytes)
+    assert {row["status"] for row in at(by_bytes, level=0.0)} == {"nearest"}, "nothing is skipped, and bytes are saved"
     (row,) = at(outcome.rows, level=0.0, metric="exact_match,strict-match")
     assert row["status"] == "ok" and row["saved_net"] == pytest.approx(0, abs=1e-12)
     plain = run(config_of("dense", **changes | {"evaluation": {}}))
