@@ -90,7 +90,7 @@ def copy(tmp_path_factory):
 
 def test_comments_renamings_and_moves_change_nothing(copy):
     copy.edit("training/memory.py", r"\Z", "\n# A comment.\n")
-    copy.edit("engine/masked.py", r'\A"""', '"""Other words: ')
+    copy.edit("engine/executors.py", r'\A"""', '"""Other words: ')
     copy.everywhere(r"\badd_update\b", "add_the_update")
     order = copy.code / "adaptive_bench" / "training" / "order.py"
     order.rename(order.with_name("order_of_data.py"))
@@ -109,6 +109,6 @@ def test_comments_renamings_and_moves_change_nothing(copy):
 
 
 def test_a_line_that_moves_numbers_is_caught_by_golden_outputs(copy):
-    copy.edit("engine/masked.py", r"return hidden \+ update$", "return hidden + 1.1 * update")
+    copy.edit("engine/executors.py", r"return hidden \+ update$", "return hidden + 1.1 * update")
     golden = copy.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "gateskip", str(GOLDEN))
     assert golden.returncode == 1 and "raise VERSION in its file, or that of a floor below it" in golden.stdout

@@ -21,7 +21,7 @@ def test_a_new_method_runs_beside_the_others(config_of, tmp_path, jobs):
     registry.load_plugin(tmp_path / "mine" / "mine.py")
     outcome = run(config_of("mine,gateskip"), jobs=jobs)
     assert not outcome.failures
-    reached = {row["method"] for row in outcome.rows if row["level"] == 0.3 and row["status"] == "ok"}
+    reached = {row["method"] for row in outcome.rows if row["level"] == 0.3 and row["saved"] > 0.1}
     assert reached == {"mine", "gateskip"}
 
 
