@@ -29,9 +29,7 @@ from adaptive_bench.store.runs import (
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # characters of a curve
 _SHOWN = 3  # evaluations that lack something
-_DIAL_SAVINGS = {
-    "tokens": "tokens", "layers": "layers", "net": "net", "prefill": "prefill_net", "decode": "decode_net",
-}  # fmt: skip
+_DIAL_SAVINGS = {one: one for one in ("tokens", "layers", "net")} | {"prefill": "prefill_net", "decode": "decode_net"}
 _SETTINGS = ("model", "methods", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "data_dir")
 
 
