@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from adaptive_bench.source import TABLES
 from adaptive_bench.store.results import write_run
 from adaptive_bench.tables.finished import QUICK_NOTE
 
@@ -20,10 +21,9 @@ def board(command, tmp_path):
         return command(f"leaderboard {arguments}")
 
     def write(name, *rows, **about):
-        folder = tmp_path / name
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder := tmp_path / name).mkdir(parents=True, exist_ok=True)
         (folder / "table.json").write_text(json.dumps(rows))
-        write_run(folder, about)
+        write_run(folder, {"tables": TABLES} | about)
 
     given.write = write
     return given

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.source import TABLES
 from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry
 from adaptive_bench.store.results import write_run
 from adaptive_bench.store.runs import find_run, run_command, run_name, tables
@@ -32,7 +33,7 @@ def folders(tmp_path, monkeypatch):
         (folder / "table.json").write_text(json.dumps([ROW | {"seeds": seed}]))
         (folder / "answers.json").write_text('{"schema": 1, "sweeps": []}')
         (folder / "methods.json").write_text('{"schema": 1, "methods": {}}')
-        write_run(folder, CONFIG | {"seeds": [seed], "state": "done"})
+        write_run(folder, CONFIG | {"seeds": [seed], "state": "done", "tables": TABLES})
         found.append(folder)
     return found
 

@@ -22,7 +22,6 @@ from adaptive_bench.tasks.gsm8k_long.task import GSM8K_LONG
 
 SHARED = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "data"
 real_files = pytest.mark.skipif(not SHARED.is_dir(), reason="the real data files are not beside the repository")
-PERFECT = dict(zip(GSM8K.metrics, (1.0, 1.0, 0.0, 0.0), strict=True))
 TASKS = pytest.mark.parametrize("task", [GSM8K, CSQA, CSQA_LL], ids=lambda task: task.name)
 
 GSM8K_ROW = {"question": "Half of 1,000 eggs?", "answer": "It is 1000/2 = <<1000/2=500>>500 eggs.\n#### 500"}

@@ -66,10 +66,10 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
     def measure(saving: float) -> Evaluation:
         if (known := record.point(saving)) is not None:
             return known
-        trained.calibrate([saving], reporter)
+        probes = record.read("probes") or {"saved": {}}
+        trained.calibrate([*map(float, probes["saved"]), saving], reporter)  # a checkpoint keeps them, resumed or not
         asked.append(saving)
-        calibration = trained.calibration(asked, record.read("calibration"))
-        record.write("calibration", calibration)
+        record.write("calibration", trained.calibration(asked, record.read("calibration")))
         model.dial = model.method.checked_dial(saving)
         trained.store(saving)
         start_s = time.perf_counter()
