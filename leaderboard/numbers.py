@@ -16,14 +16,6 @@ def number(metric: str, score: float) -> str:
     return f"{score:.0f}" if 1000 <= abs(score) < _LONGEST else f"{score:#.4g}".rstrip(".")
 
 
-def amount(value: float) -> str:
-    """A cost with three digits and an SI prefix: `1.24 G`."""
-    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= factor:
-            return f"{value / factor:#.3g}".rstrip(".") + f" {prefix}"
-    return f"{value:#.3g}".rstrip(".")
-
-
 def percent(share: float) -> str:
     """A share in percent with one decimal; what rounds to nothing has no sign."""
     return f"{100 * share:.1f}".replace("-0.0", "0.0") if abs(share) < 0.0005 else f"{100 * share:.1f}"

@@ -20,7 +20,6 @@ FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 CLASS = "drawing"
 _TASK = "nano_math"
 _LEVEL = 0.15  # that headroom is shown at
-_CHARACTER = 6.2  # px that a character of a name takes at most, at size 11
 _Spot = tuple[float, float]
 
 

@@ -7,7 +7,7 @@ same, or where every document scores the same at all of them: then no level of s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -45,14 +45,12 @@ class DialTable:
         method: Its spec with its semantics.
         target: The saving it was trained towards, where there were several.
         seeds: By seed its measured points.
-        plain_ms: By setting milliseconds of the plain model for a new token, where the method was timed.
     """
 
     method: str
     task: str
     target: float | None
     seeds: Mapping[int, Sequence[DialPoint]]
-    plain_ms: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
