@@ -170,6 +170,7 @@ def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
 
     def takes_them() -> None: ...
 
+    # Typer reads the options off it; functions may have one, which their type does not say.
     takes_them.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False)
     app.command()(takes_them)

@@ -52,6 +52,7 @@ class Source:
         module, name = self.place.split(":")
         text = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
         if name == "app":
+            # Every group's file has one; a test reads the help of all commands.
             return re.search(r'^app = .*?help="(.*?)"', text, re.MULTILINE | re.DOTALL)[1]  # type: ignore[index]
         of_function = re.search(rf'^def {name}\(.*?"""(.*?)(?:\n\n|""")', text, re.MULTILINE | re.DOTALL)
         return " ".join(of_function[1].split()) if of_function else ""

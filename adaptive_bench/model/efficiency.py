@@ -262,6 +262,7 @@ def time_model(
     reports = {name: drive.ledger.report() for name, drive in drives.items() if drive.ledger is not None}
     part = tokens[:, : prompt + min(new, _MEMORY_STEPS)]
     memory = {
+        # The default binds this round's driver; mypy infers no type for such a lambda.
         name: peak_memory(lambda drive=drive: [*_forwards(drive, part, prompt)], device)  # type: ignore[misc]
         for name, drive in drives.items()
     }

@@ -304,6 +304,7 @@ def _sizes(counts: Mapping[str, Any]) -> tuple[float, float, float, float] | Non
         _one(columns["attn_mix"], work[:, Work.SEEN]),
         _one(columns["mlp"], work[:, Work.MLP_KEPT]),
     )
+    # `in` narrows no tuple: none of the four is missing here.
     return None if None in found else found  # type: ignore[return-value]
 
 
