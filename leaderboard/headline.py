@@ -26,7 +26,8 @@ def headline(standing: Standing) -> str:
 
     A method is named if its score is the highest. It beats leaving out layers where a test says so, corrected for all
     comparisons with the best static control; where the best is such a control, nothing beats it. Where the ranks of
-    others hold the first, it is level with them. Where no number of layers meets the level, the nearest one is told.
+    others hold the first, it is level with them. Where the best scores nothing, nobody is named. Where no number of
+    layers meets the level, the nearest one is told.
     """
     at = f"At {100 * standing.level:.3g} %"
     if standing.left_out and not any(line.score is not None for line in standing.lines):
@@ -35,14 +36,14 @@ def headline(standing: Standing) -> str:
     if not ranked:
         return f"{at}, nothing is ranked: no method was measured within a point of this saving on every task."
     best = ranked[0]
+    if float(_points(best)) <= 0:
+        return f"{at}, nothing is kept: no row scores above the model before training, or a guess."
     tied = sum(line.rank is not None and line.rank[0] == 1 for line in ranked) - 1
-    keeps = f"{best.label} keeps most" if len(ranked) > 1 else f"only {best.label} meets this saving"
-    keeps = f"{keeps} ({_points(best)} of 100)"
+    keeps = f"{best.label} {'keeps most' if len(ranked) > 1 else 'alone meets this saving'} ({_points(best)} of 100)"
     if best.chooses in ("never", "by chance"):
         others = any(line.chooses not in ("never", "by chance") for line in ranked)
         beats = "leaving out layers" if best.is_static else "it"
-        said = f"{at}, {keeps}"
-        return f"{said}: nothing that chooses tokens beats {beats}." if others else f"{said}."
+        return f"{at}, {keeps}" + (f": nothing that chooses tokens beats {beats}." if others else ".")
     static = next((line for line in ranked if line.label == standing.static), None)
     level = f", level with {tied} other{'s' if tied > 1 else ''}" if tied else ""
     if static is None:
@@ -64,7 +65,7 @@ def _elsewhere(standing: Standing) -> str:
 def is_real(standing: Standing) -> str:
     """Whether the best method's saving is real, in at most 25 words; empty where nothing is ranked."""
     best = next(iter(standing.ranked), None)
-    if best is None:
+    if best is None or float(_points(best)) <= 0:
         return ""
     known = [(name, value) for name, value in savings_of(best) if value is not None]
     told = ", ".join(f"{name} {100 * value:.0f} %" for name, value in known)
