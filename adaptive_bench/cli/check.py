@@ -277,5 +277,4 @@ def _writable(out: Path) -> _Finding:
         with tempfile.TemporaryFile(dir=existing):
             return "output", True, f"{out.absolute()} can be written"
     except OSError as error:
-        why = f"{existing} cannot be written ({error.strerror}): choose another folder with --out"
-        return "output", False, why
+        return "output", False, f"{existing} cannot be written ({error.strerror}): choose another folder with --out"

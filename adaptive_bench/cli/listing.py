@@ -257,8 +257,7 @@ def _overheads(model_name: str, specs: str | None) -> list[dict[str, Any]]:
         except UsageError as error:
             if specs is not None:
                 raise
-            none = dict.fromkeys(_ADDED)
-            rows.append({"method": str(spec), **none, "problem": f"not on this model: {error}"})
+            rows.append({"method": str(spec), **dict.fromkeys(_ADDED), "problem": f"not on this model: {error}"})
             continue
         shares = found.parameters / found.backbone_parameters, found.decision_macs / found.dense_macs
         values = found.parameters, shares[0], found.parameter_bytes, found.decision_macs, shares[1], found.adapter_macs
