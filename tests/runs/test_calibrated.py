@@ -27,6 +27,17 @@ def test_each_task_has_text_of_its_own(config_of):
     assert all(about["per"] == "task" and about["text"] == "gold" for about in found.values())
 
 
+def test_no_more_is_asked_for_than_the_end_of_the_dial_skips(config_of):
+    """Prompts never exit, so that the last values of calm's dial would all be one."""
+    config = config_of("calm", levels=[0.3])
+    assert run(config).exit_code == 0
+    (sweep,) = plan(config).sweeps
+    model, end = Calibrated(sweep).model, sweep.record.max_saved_tokens
+    assert 0 < end < model.method.max_saving and max(sweep.finished()) <= end
+    (last,) = [one for one in sweep.record.read("calibration")["dials"] if one["saving"] == max(sweep.finished())]
+    assert last["realised"] == pytest.approx(last["requested"], abs=0.05)
+
+
 def test_pooled_text_is_the_same_for_all(config_of):
     config = config_of("gateskip", tasks=TASKS, evaluation={"calibration": "pooled"})
     assert run(config).exit_code == 0

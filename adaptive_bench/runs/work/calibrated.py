@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -142,6 +143,14 @@ class Calibrated:
                 )
                 reporter.emit(DialCalibrated(str(self._sweep.folder)))
                 task.advance(1)
+
+    def reached(self, end: float, reporter: Reporter) -> float:
+        """Share of tokens that the end of the dial skips of the text. An exit that leaves prompts alone never has all
+        of them, and whatever more is asked for is the same dial value.
+        """
+        self.calibrate([end], reporter)
+        found = self._dials.get(end, [])
+        return min([end, *(math.floor(1e6 * dial["realised"]) / 1e6 for dial in found)])
 
     def collect_decisions(self, reporter: Reporter) -> DecisionBank:
         """The decisions of every token of the calibration text, with the dial as it stands.

@@ -50,11 +50,12 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
     end, eligible = model.method.max_saving, described(model.method.skippable_sites)
     eligible += ", but no first token" if model.method.keep_first else ""
-    record.write("dial", about | {"max_saved_tokens": end, "eligible": eligible})
     if trained.has_text and not sweep.variant:
+        end = trained.reached(end, reporter)
         compared = sorted({round(min(level, end), 6) for level in sweep.levels})  # where probing begins
         trained.calibrate(compared, reporter)
         record.write("behaviour", {"sha256": trained.behaviour(compared)})
+    record.write("dial", about | {"max_saved_tokens": end, "eligible": eligible})
     asked: list[float] = []
 
     def probe(saving: float) -> dict[str, float | None]:
