@@ -34,7 +34,7 @@ def pages() -> dict[str, str]:
     legend = "\n".join(f"- **{capability.title}**: {capability.meaning}" for capability in CAPABILITIES)
     index = [{"method": f"[`{name}`]({name}.md)", "what it is": _first_line(found)} for name, found in methods.items()]
     return {f"{name}.md": method_page(name, found) for name, found in methods.items()} | {
-        "README.md": f"{_HEAD}# Methods\n\n{_table(index)}\n\n{_LEFT_OUT}\n\n## What the columns mean\n\n{legend}\n"
+        "README.md": f"{_HEAD}# Methods\n\n{_table(index)}\n\n{_LEFT_OUT}\n\n## What the words mean\n\n{legend}\n"
     }
 
 
@@ -115,19 +115,25 @@ def _scaling(name: str, method: type[Method]) -> str:
 
 
 def _capabilities(name: str) -> str:
-    """What was found out about it, specs that do not differ in a row together."""
+    """What was found out about its first spec, and where others differ from it; equal specs stand together."""
     specs: dict[tuple[str, ...], list[str]] = {}
     for spec, row in stored_matrix(name).items():
         found = tuple(row.get(capability.key, "-") for capability in CAPABILITIES)
         specs.setdefault(found, []).append(f"`{spec}`")
     if not specs:
         return ""
+    said = "Found out by `adaptive-bench check`, not declared; [what the words mean](README.md#what-the-words-mean)."
     titles = [capability.title for capability in CAPABILITIES]
-    rows = [{"spec": ", ".join(some)} | dict(zip(titles, found, strict=True)) for found, some in specs.items()]
-    said = (
-        "Found out by `adaptive-bench check`, not declared; [what the columns mean](README.md#what-the-columns-mean)."
-    )
-    return f"## What it can do\n\n{said}\n\n{_table(rows)}"
+    (first, (leader, *_)), *_ = specs.items()
+    lines = []
+    for found, some in specs.items():
+        told = "; ".join(
+            f"{title} {value}"
+            for title, value, usual in zip(titles, found, first, strict=True)
+            if found is first or value != usual
+        )
+        lines.append(f"- {', '.join(some)}: {told if found is first else f'as {leader}, but {told}'}")
+    return f"## What it can do\n\n{said}\n\n" + "\n".join(lines)
 
 
 def _prose(text: str) -> str:
