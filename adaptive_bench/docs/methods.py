@@ -31,10 +31,15 @@ def pages() -> dict[str, str]:
         for name in registry.names("methods")
         if not registry.is_foreign("methods", name)
     }
-    legend = "\n".join(f"- **{capability.title}**: {capability.meaning}" for capability in CAPABILITIES)
+    words = "\n".join(f"- **{capability.title}**: {capability.meaning}" for capability in CAPABILITIES)
+    families = ", ".join(f"`{family}`" for family in registry.names("families") if find_family(family).norm_after)
+    scale = (
+        "A scale multiplies what a branch or layer adds to the residual stream. On families that normalise a branch's "
+        f"output before it is added ({families}), that is after this norm, which would take a common factor out again."
+    )
     index = [{"method": f"[`{name}`]({name}.md)", "what it is": _first_line(found)} for name, found in methods.items()]
     return {f"{name}.md": method_page(name, found) for name, found in methods.items()} | {
-        "README.md": f"{_HEAD}# Methods\n\n{_table(index)}\n\n{_LEFT_OUT}\n\n## What the words mean\n\n{legend}\n"
+        "README.md": f"{_HEAD}# Methods\n\n{_table(index)}\n\n{_LEFT_OUT}\n\n## What the words mean\n\n{words}\n\n{scale}\n"
     }
 
 
@@ -47,7 +52,6 @@ def method_page(name: str, method: type[Method]) -> str:
         f"## Before training\n\n{_start(method)}",
         f"## Dial\n\n{_first_line(method)} {_escaped(inspect.getdoc(method.dial) or '')}",
         f"## Parameters\n\n{_parameters(name, method)}",
-        _scaling(name, method),
         _capabilities(name),
     ]
     return "\n\n".join(section.strip() for section in sections if section.strip()) + "\n"
@@ -87,7 +91,7 @@ def _value(value: object) -> str:
 def _start(method: type[Method]) -> str:
     change = method.initial_change(method.Config())
     if change is None:
-        return "Attached to a pretrained model it changes nothing, until it is trained or told to skip."
+        return "It changes nothing in a pretrained model until it is trained or told to skip."
     changes = (
         "Attached to a pretrained model it changes the model even where nothing is skipped"
         if change.bound
@@ -99,19 +103,6 @@ def _start(method: type[Method]) -> str:
     if change.skipped:
         amounts += [f"The first training step leaves out up to {change.skipped:.0%} of what may skip."]
     return " ".join([f"{changes}: {_escaped(change.reason)}.", *amounts])
-
-
-def _scaling(name: str, method: type[Method]) -> str:
-    """Where the engine applies a scale, for methods whose decisions carry one."""
-    if all(row.get("identity") == "exact" for row in stored_matrix(name).values()):
-        return ""
-    families = ", ".join(f"`{family}`" for family in registry.names("families") if find_family(family).norm_after)
-    what = "a branch adds" if method.unit == "branch" else "a layer adds, attention and MLP together,"
-    return (
-        f"## What it scales\n\nThe scale multiplies what {what} to the residual stream. On families that normalise a "
-        f"branch's output before it is added ({families}), that is after this norm: before it, a common factor would "
-        "be taken out again."
-    )
 
 
 def _capabilities(name: str) -> str:
@@ -127,12 +118,16 @@ def _capabilities(name: str) -> str:
     (first, (leader, *_)), *_ = specs.items()
     lines = []
     for found, some in specs.items():
-        told = "; ".join(
-            f"{title} {value}"
+        new = {
+            title: value
             for title, value, usual in zip(titles, found, first, strict=True)
             if found is first or value != usual
-        )
-        lines.append(f"- {', '.join(some)}: {told if found is first else f'as {leader}, but {told}'}")
+        }
+        told = [f"{title} {value}" for title, value in new.items() if value not in ("yes", "no")]
+        for answer in ("yes", "no"):
+            alike = [title for title, value in new.items() if value == answer]
+            told += [f"{answer}: {', '.join(alike)}"] if alike else []
+        lines.append(f"- {', '.join(some)}: {'' if found is first else f'as {leader}, but '}{'; '.join(told)}")
     return f"## What it can do\n\n{said}\n\n" + "\n".join(lines)
 
 
