@@ -27,8 +27,8 @@ generates the first answer token; log-likelihoods are scored by teacher-forced e
 its own confidence. Tokens in a batch exit one by one. The output of the probe at which a token exits is its final
 logits. `decay` is off by default, so that one threshold means one thing; `min_exit` spares the first layers, whose
 heads are overconfident. Tokens that may exit are probed at every dial value, even where none exits: there the saving is
-negative, and `dense` is the model without probes. The threshold that the paper's own calibration chooses (Learn then
-Test, section 4) is left out: boards compare at equal savings.
+negative. The paper's own calibration of the threshold (Learn then Test, section 4) is left out: boards compare at equal
+savings.
 """
 
 from __future__ import annotations

@@ -31,15 +31,16 @@ def pages() -> dict[str, str]:
         for name in registry.names("methods")
         if not registry.is_foreign("methods", name)
     }
-    words = "\n".join(f"- **{capability.title}**: {capability.meaning}" for capability in CAPABILITIES)
+    words = "".join(f"- **{capability.title}**: {capability.meaning}\n" for capability in CAPABILITIES)
     families = ", ".join(f"`{family}`" for family in registry.names("families") if find_family(family).norm_after)
     scale = (
-        "A scale multiplies what a branch or layer adds to the residual stream. On families that normalise a branch's "
-        f"output before it is added ({families}), that is after this norm, which would take a common factor out again."
+        "A scale multiplies what a branch or layer adds to the residual stream, on families that normalise a branch's "
+        f"output ({families}) after that norm."
     )
     index = [{"method": f"[`{name}`]({name}.md)", "what it is": _first_line(found)} for name, found in methods.items()]
+    told = [f"{_HEAD}# Methods", _table(index), _LEFT_OUT, "## What the words mean", f"{words}\n{scale}\n"]
     return {f"{name}.md": method_page(name, found) for name, found in methods.items()} | {
-        "README.md": f"{_HEAD}# Methods\n\n{_table(index)}\n\n{_LEFT_OUT}\n\n## What the words mean\n\n{words}\n\n{scale}\n"
+        "README.md": "\n\n".join(told)
     }
 
 
@@ -50,7 +51,7 @@ def method_page(name: str, method: type[Method]) -> str:
         f"{_HEAD}# `{name}`\n\n{_escaped(title)}",
         _prose(text),
         f"## Before training\n\n{_start(method)}",
-        f"## Dial\n\n{_first_line(method)} {_escaped(inspect.getdoc(method.dial) or '')}",
+        f"## Dial\n\n{_escaped(inspect.getdoc(method.dial) or _first_line(method))}",
         f"## Parameters\n\n{_parameters(name, method)}",
         _capabilities(name),
     ]
@@ -71,7 +72,7 @@ def _parameters(name: str, method: type[Method]) -> str:
     if not rows:
         return "None."
     told = [f"{key}={_value(one['default'])}" for key, one in properties.items() if one.get("default") is not None]
-    example = f"In a method spec, for example: `{name}[{told[0]}]`.\n\n" if told else ""
+    example = f"For example `{name}[{told[0]}]`.\n\n" if told else ""
     return example + _table(rows)
 
 
@@ -113,7 +114,7 @@ def _capabilities(name: str) -> str:
         specs.setdefault(found, []).append(f"`{spec}`")
     if not specs:
         return ""
-    said = "Found out by `adaptive-bench check`, not declared; [what the words mean](README.md#what-the-words-mean)."
+    said = "Measured by `adaptive-bench check`; [what the words mean](README.md#what-the-words-mean)."
     titles = [capability.title for capability in CAPABILITIES]
     (first, (leader, *_)), *_ = specs.items()
     lines = []
