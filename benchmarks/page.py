@@ -220,12 +220,19 @@ The numbers are under `growth` in `benchmarks/results.json`."""
 
 
 def _setups(results: Results) -> str:
+    hidden = ("decode_parts", "host_reads")  # which are not on the page
+    setups = {name: setup for name, setup in results.get("setups", {}).items() if name not in hidden}
+    shown = {name: {key: _flat(value) for key, value in setup.items()} for name, setup in setups.items()}
+    alike = dict.fromkeys(item for item in next(iter(shown.values()), {}).items())
+    alike = {key: value for key, value in alike if all(setup.get(key) == value for setup in shown.values())}
     rows = [
-        {"benchmark": name, "setup": ", ".join(f"{key} {_flat(value)}" for key, value in setup.items())}
-        for name, setup in results.get("setups", {}).items()
-        if name not in ("decode_parts", "host_reads")  # which are not on the page
+        {"benchmark": name, "setup": ", ".join(f"{key} {text}" for key, text in setup.items() if key not in alike)}
+        for name, setup in shown.items()
     ]
-    return f"## Where it was measured\n\n{_table(rows)}" if rows else ""
+    everywhere = ", ".join(f"{key} {text}" for key, text in alike.items())
+    return (
+        f"## Where it was measured\n\nAll of them: {everywhere or 'nothing alike'}.\n\n{_table(rows)}" if rows else ""
+    )
 
 
 def _flat(value: Any) -> str:
