@@ -27,8 +27,7 @@ Three rules decide who skips:
 With `gateskip[rule=exact_share]@paper` exactly floor(q n) of a call's n tokens skip, ties broken by position, with K,V
 copied from the layer below, and training is that of `bench`.
 
-`compensate=scale` is ours: in place of a skipped branch, tokens get what multiplies their state by $s$, with the
-least-squares $s$ of each gated branch on held-out text with everything executed (DASH's factor, arXiv 2505.17420).
+`compensate=scale` is ours: that of `static_depth`, for gated branches.
 
 Deviations: in `bench` semantics K,V of skipped tokens are recomputed from the state they carry, and training drops what
 the thresholds will drop, exactly floor(q n) of a batch's n prompt tokens and of its answer tokens, ties broken by

@@ -11,9 +11,7 @@ Source: the random-skipping baseline of GateSkip (arXiv 2510.13876, section 4.2)
 tokens, uniformly at random". `trained=true` trains with GateSkip's schedule (skip share 0 -> 0.2), the fair control:
 the paper's baseline never skipped in training.
 
-With `compensate=scale`, in place of a skipped branch, tokens get what multiplies their state by $s$, with the
-least-squares $s$ of each branch on held-out text with everything executed (DASH's factor, arXiv 2505.17420; H
-multiply-accumulates).
+`compensate=scale` is that of `static_depth`, for branches.
 
 Deviations: Bernoulli draws per token instead of an exact share per call, which a causal rule cannot guarantee.
 """
