@@ -129,8 +129,9 @@ def page(tables: int, boards: int) -> str:
     parts += [table(["true difference (pairs)", *compared], ranking.power(boards)), CONTROL_TEXT]
     families = [f"{what}, {count}" for count in ranking.SEEDS for what in ("all pairs", "control")]
     parts += [table(["", *families], ranking.against_control(boards))]
-    told, wrong = (", ".join(row[column] for row in ranking.choices(boards)) for column in (1, 9))
-    parts += ["## Ranking: the common variance", CHOICE_TEXT.format(boards=boards, told=told, wrong=wrong)]
+    chosen = [[row[column] for column in (0, 1, 9)] for row in ranking.choices(boards)]
+    parts += ["## Ranking: the common variance", CHOICE_TEXT.format(boards=boards)]
+    parts += [table(["limit", "told apart", "error"], chosen)]
     parts += ["## Ranking: all intervals at once", AT_ONCE_TEXT.format(boards=boards)]
     parts += [table(["methods", *(f"seeds: {count}" for count in ranking.SEEDS)], ranking.at_once(boards))]
     return "\n\n".join(parts) + "\n"
@@ -243,8 +244,8 @@ Comparisons with one control at 95.6 %, corrected among all pairs and as a famil
 CHOICE_TEXT = """\
 Three seeds of one method say little of how much its seeds differ. So a test draws each method's variance towards the
 one that all methods have in common, which counts for one and a half degrees of freedom for each of the method's own, at
-most four. At most 0, 2, 4, 50, and as used: with 3 seeds {told} % of the board's pairs are told apart, and
-{wrong} % of {boards} boards tell equal methods apart where one of them has twelve times the spread."""
+most four. By that limit, in percent with 3 seeds and {boards} boards: pairs of the board told apart, and boards with an
+error where one of equal methods has twelve times the spread."""
 
 AT_ONCE_TEXT = """\
 How often all 78 intervals of a board hold their true differences at once, in percent of {boards} boards. Holm's
