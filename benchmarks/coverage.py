@@ -129,10 +129,9 @@ def page(tables: int, boards: int) -> str:
     parts += [table(["true difference (pairs)", *compared], ranking.power(boards)), CONTROL_TEXT]
     families = [f"{what}, {count}" for count in ranking.SEEDS for what in ("all pairs", "control")]
     parts += [table(["", *families], ranking.against_control(boards))]
-    parts += ["## Ranking: what the common variance counts for", CHOICE_TEXT.format(boards=boards)]
-    names = ("power", "equal", "board's case", "twelvefold", "one less steady")
-    columns = [f"{name}, {count}" for name in names for count in (3, 5)]
-    parts += [table(["prior", *columns], ranking.choices(boards))]
+    chosen = [[row[column] for column in (0, 1, 9)] for row in ranking.choices(boards)]
+    parts += ["## Ranking: the common variance", CHOICE_TEXT.format(boards=boards)]
+    parts += [table(["limit", "told apart", "error"], chosen)]
     parts += ["## Ranking: all intervals at once", AT_ONCE_TEXT.format(boards=boards)]
     parts += [table(["methods", *(f"seeds: {count}" for count in ranking.SEEDS)], ranking.at_once(boards))]
     return "\n\n".join(parts) + "\n"
@@ -144,7 +143,7 @@ TEXT = """\
 # Statistics
 
 What the intervals, tests and ranks of a list mean, and how often they are right in simulations. All seeds of a method
-answer the same test documents, at one measured point each; an interval allows for other seeds and other documents.
+answer the same test documents. An interval says where the score would lie with other seeds and other documents.
 
 ## An example
 
@@ -179,9 +178,9 @@ $$\\frac{{\\sigma_\\alpha^2}}{{S}} + \\frac{{\\sigma_\\beta^2}}{{D}} + \\frac{{\
 | bits per byte | a ratio of sums: each document counts with its linearised term (Cochran, 1977, chapter 6) |
 | overall score | mean over tasks, each from base (or a guess) = 0 to dense = 100; both ends count as known |
 
-A seed's scores on several tasks stay together in the overall score: a seed that is poor on all tasks counts once. In
-simulated boards (three tasks of 128 documents, 3 or 5 seeds, six equal methods) 92 to 97 % of the intervals hold the
-true overall score, and at most 4 % of the boards tell any two methods apart.
+A seed that is poor on all tasks counts once in the overall score, not once for each task. In simulated boards (three
+tasks of 128 documents, 3 or 5 seeds, six equal methods) 92 to 97 % of the intervals hold the true overall score, and at
+most 4 % of the boards tell any two methods apart.
 
 ## Tests and ranks
 
@@ -197,8 +196,8 @@ true overall score, and at most 4 % of the boards tell any two methods apart.
 | families | all pairs of a list; the differences to the best static control are a family of their own |
 | ranks | from just behind all methods that are certainly better to just ahead of all that are certainly worse |
 
-With 95 % confidence, all rank intervals of a list contain the true ranks. A method whose seeds differ a lot has a wider
-one than its neighbours. Every row that was measured within a point of the level takes part, controls included.
+With 95 % confidence, all rank intervals of a list contain the true ranks. Every row that was measured within a point
+of the level takes part, controls included.
 
 ![Left, scores of six methods with their intervals, best first. Right, the ranks that are left open to each:
 methods that no test tells apart share a range of ranks.](figures/ranks.svg)
@@ -217,9 +216,8 @@ SIZES_TEXT = """\
 Pooled scores are bits per byte over documents of log-normal size (standard deviation 0.6), longer ones being harder;
 with few documents the ratio itself is slightly biased.
 
-Coverage of right-or-wrong scores, smallest and largest over worlds and means. Few documents near the ends of the range
-allow few values of a score, so exact coverage is impossible; intervals then err on the wide side. A single seed is
-checked against its own mean over documents."""
+Coverage of right-or-wrong scores, smallest and largest over worlds and means. With few documents, intervals err on the
+wide side. A single seed is checked against its own mean over documents."""
 
 PAIRED_TEXT = """\
 Two methods with these true means, each with seeds of its own; {tables} tables per setting. Cells: smallest and largest
@@ -228,7 +226,7 @@ coverage over 30, 100 and 500 documents and spreads between seeds of 0, 0.2 and 
 COLLAPSING_TEXT = """\
 Here a share of the seeds fails altogether: it scores 5 %, the others 95 %, on 100 documents ({tables} tables per
 setting; the difference is from a method at 95 % that never fails). No interval allows for a failure that has not
-happened yet. Where the seeds of a method lie this far apart, look at each, and train more."""
+happened yet. Where seeds lie this far apart, look at each, and train more."""
 
 ERRORS_TEXT = """\
 Family-wise error: how often at least one pair of equal methods is told apart, in percent of {boards} boards with 13
@@ -244,9 +242,10 @@ CONTROL_TEXT = """\
 Comparisons with one control at 95.6 %, corrected among all pairs and as a family of their own:"""
 
 CHOICE_TEXT = """\
-The common estimate of the variance between seeds counts for one and a half degrees of freedom for each of a method's
-own, and at most four. More would raise the errors: power on the board and errors in four of the cases above, in percent
-of {boards} boards, with 3 and 5 seeds, by the most it may count for (0 is Welch's test)."""
+Three seeds of one method say little of how much its seeds differ. So a test draws each method's variance towards the
+one that all methods have in common, which counts for one and a half degrees of freedom for each of the method's own, at
+most four. By that limit, in percent with 3 seeds and {boards} boards: pairs of the board told apart, and boards with an
+error where one of equal methods has twelve times the spread."""
 
 AT_ONCE_TEXT = """\
 How often all 78 intervals of a board hold their true differences at once, in percent of {boards} boards. Holm's

@@ -51,7 +51,6 @@ def render(results: Results) -> dict[str, str]:
     ]
     sections += [
         _growth(results),
-        _host_reads(results),
         gpu_page.section(results["gpu"]) if "gpu" in results else "",
         _setups(results),
     ]
@@ -82,16 +81,16 @@ def _intro() -> str:
 
 # Benchmarks
 
-Speed of the engine against plain Hugging Face on the same weights, variants taken in turn in one process, every ratio
-taken within a round, medians over rounds. *Speed-up* is plain time over ours: above 1 we are faster. *Net* is the share
-of FLOPs saved after the method's own costs, as the ledger counts it. *Felt share* is saved time over net FLOPs
-saved: 1 means the whole saving is felt.
+How fast the engine is beside plain Hugging Face with the same weights.
 
-`make bench` measures everything again and writes this page; `make gpu` measures on an NVIDIA GPU, with PyTorch and
-transformers as they are found and nothing installed, and adds what it found. `adaptive-bench time` measures methods
-on your model and device in the same way; its records give tables by saved time. Weights are random here and methods
-untrained: the time depends on which tokens are kept, not on how good the weights are. Real keep patterns are less
-even than random ones."""
+*Speed-up* is plain time over ours: above 1 we are faster. *Net* is the share of FLOPs saved after the method's own
+costs. *Felt share* is saved time over net FLOPs saved. Variants take turns in one process; each ratio is of one round,
+and the median over rounds is shown.
+
+`make bench` measures everything again and writes this page; `make gpu` adds an NVIDIA GPU, with the PyTorch and
+transformers that are there. `adaptive-bench time` measures methods on your model and device in the same way. Weights
+are random here and methods untrained: time depends on which tokens are kept. Real keep patterns are less even than
+random ones."""
 
 
 def _smollm2(results: Results) -> str:
@@ -147,13 +146,16 @@ def _prefill(results: Results) -> str:
         }
         for share in sorted({*ours, *theirs})
     ]
+    half, net = results["packed_50_speedup"], results.get("packed_50_net")
     return f"""## Prefill
+
+Where half of the tokens skip each branch, {_share(net)} of the net FLOPs are saved and a prompt is read
+{half:.2f} times as fast.
 
 {_table(rows)}
 
 The dense wrapper takes {results["dense_over_plain"]:.2f} times as long as the plain model. The authors' figures:
 {authors["what"][0].lower()}{authors["what"][1:]} ({authors["setting"]}; {authors["source"]}). {authors["remark"]}
-Ours count against plain Hugging Face, so that what the wrapper costs is inside.
 
 ![Speed-up of prefill over tokens skipped]({PICTURES}/prefill.svg)"""
 
@@ -179,34 +181,8 @@ Speed-up of one more token per row, and net FLOPs saved over prompt and new toke
 
 {_table(rows)}
 
-A step of the plain model takes {plain}.{_decode_parts(results)}"""
-
-
-def _decode_parts(results: Results) -> str:
-    """What of a step are products: how fast a variant could be if nothing else took time."""
-    found = {(row["batch"], row["variant"]): row for row in results.get("decode_parts", ())}
-    if not found:
-        return ""
-    rows = []
-    for (batch, variant), row in found.items():
-        beside, plain = row["step_ms"] - row["products_ms"], found[batch, "plain"]
-        rows.append(
-            {
-                "batch": f"{batch}",
-                "variant": _VARIANTS.get(variant, variant),
-                "products (ms)": _number(row["products_ms"], 1),
-                "beside them (ms)": _number(beside, 1),
-                "plain products over these": _number(plain["products_ms"] / row["products_ms"]),
-                "plain step over these": _number(plain["step_ms"] / row["products_ms"]),
-            }
-        )
-    return f"""
-
-What a step spends in products with weights (linear maps and the head), in a run of its own. The fifth column is what
-skipping gains in products alone; the last is the speed-up if everything beside them took no time at all, which no
-engine reaches.
-
-{_table(rows)}"""
+A step of the plain model takes {plain}. How much of a step are products with weights
+is under `decode_parts` in `benchmarks/results.json`."""
 
 
 def _training(results: Results) -> str:
@@ -243,36 +219,20 @@ Half of the token-branches skipped at random; one size changes at a time, the ot
 The numbers are under `growth` in `benchmarks/results.json`."""
 
 
-def _host_reads(results: Results) -> str:
-    if "host_reads" not in results:
-        return ""
-    rows = [
-        {"method": row["method"]} | {phase: _both(row[phase]) for phase in ("prefill", "step", "training")}
-        for row in results["host_reads"]
-    ]
-    return f"""## How often Python waits for an accelerator
-
-Values read from the device in one call, counted on one that is pretended: a prompt, one more token of each text, a
-training step; of models with {results["setups"]["host_reads"]["layers"]} layers, where the count depends on it.
-Writing reads what was chosen besides, once a step, and training the length of its gradient: within the two a step that
-both are allowed. A prompt has no such bound: how many of its rows a branch keeps decides the shapes that follow, and is
-read branch by branch; confidence is computed for rows that have not left, and which those are is read as well.
-
-{_table(rows)}"""
-
-
-def _both(counts: Sequence[int] | None) -> str:
-    """One number where depth changes nothing."""
-    return "" if counts is None else " and ".join(map(str, dict.fromkeys(counts)))
-
-
 def _setups(results: Results) -> str:
-    setups = results.get("setups", {})
+    hidden = ("decode_parts", "host_reads")  # which are not on the page
+    setups = {name: setup for name, setup in results.get("setups", {}).items() if name not in hidden}
+    shown = {name: {key: _flat(value) for key, value in setup.items()} for name, setup in setups.items()}
+    alike = dict.fromkeys(item for item in next(iter(shown.values()), {}).items())
+    alike = {key: value for key, value in alike if all(setup.get(key) == value for setup in shown.values())}
     rows = [
-        {"benchmark": name, "setup": ", ".join(f"{key} {_flat(value)}" for key, value in setup.items())}
-        for name, setup in setups.items()
+        {"benchmark": name, "setup": ", ".join(f"{key} {text}" for key, text in setup.items() if key not in alike)}
+        for name, setup in shown.items()
     ]
-    return f"## Where it was measured\n\n{_table(rows)}" if rows else ""
+    everywhere = ", ".join(f"{key} {text}" for key, text in alike.items())
+    return (
+        f"## Where it was measured\n\nAll of them: {everywhere or 'nothing alike'}.\n\n{_table(rows)}" if rows else ""
+    )
 
 
 def _flat(value: Any) -> str:

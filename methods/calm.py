@@ -17,18 +17,18 @@ multiply-accumulates, respectively.
 `confidence=convergence` is how TIDE (arXiv 2603.21365) tells that a state has stopped changing: one router per layer,
 $\sigma(u \, \mathrm{silu}(D \, n(h_l)))$ with $D$ of 128 rows, no biases, and $n$ the final norm, is trained afterwards
 with the rest frozen, by plain cross entropy on $\cos(h_l, h_L) > 0.98$. In TIDE's released code every layer runs for
-every token and the routers choose which layer's output is used, so nothing is saved; here a token that exits skips the
-layers above. TIDE's code probes every fourth layer (`exit_interval=4`) at a threshold of 0.85, takes $h_L$ after the
-final norm, trains its routers without $n$ but runs them with it, and lets the rows of a batch exit together; here both
-states are residual streams, and each token exits on its own.
+every token, so nothing is saved; here a token that exits skips the layers above. TIDE's code probes every fourth layer
+(`exit_interval=4`) at a threshold of 0.85, takes $h_L$ after the final norm, trains its routers without $n$ but runs
+them with it, and lets the rows of a batch exit together; here both states are residual streams, and each token exits on
+its own.
 
 Deviations: decoder-only. Unless `exit_prompt` is set, prompts run at full depth except for their last position, which
 generates the first answer token; log-likelihoods are scored by teacher-forced exit, where each answer token exits on
 its own confidence. Tokens in a batch exit one by one. The output of the probe at which a token exits is its final
 logits. `decay` is off by default, so that one threshold means one thing; `min_exit` spares the first layers, whose
 heads are overconfident. Tokens that may exit are probed at every dial value, even where none exits: there the saving is
-negative, and `dense` is the model without probes. The threshold that the paper's own calibration chooses (Learn then
-Test, section 4) is left out: boards compare at equal savings.
+negative. The paper's own calibration of the threshold (Learn then Test, section 4) is left out: boards compare at equal
+savings.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ gets its gradient through the layer's output alone, not through the keys that it
 wide as the states, so that on a small model it does not cost as much as a layer. Omega defaults to what the run's
 target saving asks for (released script: 0.5). The dial, an offset on the execute logit at inference, is ours. For
 prompts, the released code computes everything and masks it, and its cache exposes entries of earlier requests; here
-nothing that is dropped is computed. The raw residual stream stays what routers read: the norm inside them takes its
-length out again, so that an untrained model skips nothing on real models either (it does in training, which samples).
+nothing that is dropped is computed.
 """
 
 from __future__ import annotations

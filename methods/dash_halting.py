@@ -20,8 +20,7 @@ its $\Delta$ is below the rho-quantile of the prompts of held-out training text:
 what precedes it.
 
 Deviations: a prompt's last token, which predicts the first answer token, is always active and one of the K. A text
-without a prompt is given a prompt of one token, so that nothing is halted. This method saves only in prompts: what it
-saves of a whole text depends on the prompt's share of it.
+without a prompt is given a prompt of one token, so that nothing is halted. This method saves only in prompts.
 """
 
 from __future__ import annotations

@@ -15,14 +15,12 @@ spaced teacher layers downwards, each takes the closest student layer strictly b
 exit where top-1 minus top-2 probability exceeds the threshold (section 3.3); adaptive threshold from a mixture of two
 Beta distributions (section 3.4, `adaptive_threshold`).
 
-Deviations: decoder-only; prompts run at full depth, and distillation covers the tokens that generate the answer (theirs
-covers the decoder's tokens, which are the same: there the prompt belongs to the encoder). `confidence=state` (cosine of
-neighbouring states) is not in the paper, although other comparisons call it FREE. The exit is probed at every dial
-value, even where no token exits. The threshold is the dial. The paper's adaptive threshold is a value of it, which
-`adaptive_threshold` fits to held-out text: theirs is refitted during generation to what the deep layers said of all
-earlier texts, so that the result for a text depends on the others. No board shows it, because boards compare at equal
-savings. Their optional rollback of exits that the deep layers disagree with, and their map between the distilled states
-(off in their scripts), are left out.
+Deviations: decoder-only; prompts run at full depth, and distillation covers the tokens that generate the answer
+(theirs: the decoder's tokens). `confidence=state` (cosine of neighbouring states) is not in the paper, although other
+comparisons call it FREE. The exit is probed at every dial value, even where no token exits. The threshold is the dial.
+The paper's adaptive threshold is a value of it, which `adaptive_threshold` fits to held-out text; theirs is refitted
+during generation to all earlier texts. Their optional rollback of exits that the deep layers disagree with, and their
+map between the distilled states (off in their scripts), are left out.
 """
 
 from __future__ import annotations

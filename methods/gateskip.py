@@ -15,8 +15,8 @@ Three rules decide who skips:
   that a decision is causal and independent of the batch.
 * `@paper` is what the released code (`Thiggel/GateSkip`) does: $\tau$ is `torch.quantile` of all scores of a call at
   q = 1 - budget, interpolated linearly, and a token skips where its score is at most $\tau$; nobody skips at q = 0, in
-  a call of one token, or where all scores are 1. So one of n tokens skips at least: of 2 rows that are being written
-  one, at q = 0.05 too. Training sorts the scores of all n real tokens of a batch, prompts and answers together, and
+  a call of one token, or where all scores are 1. Of 2 rows that are being written one skips, even at q = 0.05. Training
+  sorts the scores of all n real tokens of a batch, prompts and answers together, and
   skips those up to the one at place floor(q n), which are floor(q n) + 1, one at a budget of 1. Its penalty is a mean
   over padding as well. K,V of skipped tokens are recomputed: the code means to copy those below, but its copy never
   reaches the cache.
@@ -24,24 +24,21 @@ Three rules decide who skips:
   of 1, and all tokens where scores are equal or n = 1, and so cannot generate answers. K,V are copied from the layer
   below. With `loss=l1` its penalty is that of the text as well.
 
-`gateskip[rule=exact_share]@paper` is what `@paper` was before these rules: exactly floor(q n) of a call's n tokens,
-ties broken by position, with K,V copied from the layer below, and trained as in `bench`.
+With `gateskip[rule=exact_share]@paper` exactly floor(q n) of a call's n tokens skip, ties broken by position, with K,V
+copied from the layer below, and training is that of `bench`.
 
-`compensate=scale` is ours: in place of a skipped branch, tokens get what multiplies their state by $s$, with the
-least-squares $s$ of each gated branch on held-out text with everything executed (DASH's factor, arXiv 2505.17420).
+`compensate=scale` is ours: that of `static_depth`, for gated branches.
 
 Deviations: in `bench` semantics K,V of skipped tokens are recomputed from the state they carry, and training drops what
 the thresholds will drop, exactly floor(q n) of a batch's n prompt tokens and of its answer tokens, ties broken by
 position. In all: the budget stays at its final value from 70 % of the training on (released code: a plateau too); the
 gate reads the pre-normed input and its gradient stops there, as in the released code (`input`, `detach`). Real tokens
 are those of the attention mask (released code: all but the ids of padding and end), and padding runs no branch. On
-Gemma 2, which normalises a branch's output, the gate multiplies the normalised output, since that is what re-enters the
-residual stream (eq. 2). The released code gates before that norm, which removes a gate's mean, and so all of a scalar
-gate.
+Gemma 2, which normalises a branch's output, the gate multiplies the normalised output; the released code gates before
+that norm, which removes a scalar gate altogether.
 
-Penalty and lambda are a pair; the default is the released code's, the mean of g^2 with lambda 1 (the paper's norm of a
-scalar channel is an L1, with lambda 0.1: `loss=l1`). In a short training of the nano model it retained more than the
-paper's pair and than g^2 with 0.1.
+Penalty and lambda are a pair; the default is the released code's, the mean of g^2 with lambda 1 (the paper's: an L1,
+with lambda 0.1, `loss=l1`).
 """
 
 from __future__ import annotations
@@ -188,7 +185,7 @@ class GateSkip(Method):
 
     @property
     def dial(self) -> DialSpec:
-        """Keep budget."""
+        """Keep budget: the share of tokens that execute a branch."""
         return DialSpec("budget", 0.05, 1.0, 1.0)
 
     @property

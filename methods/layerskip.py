@@ -2,7 +2,7 @@ r"""LayerSkip: layer dropout that rises with depth plus an early-exit loss make 
 
 Idea: during training, deeper layers are dropped more often and every layer learns to predict through the shared head.
 At inference all tokens exit at one layer E, through the final norm and the head. (Self-speculation, the paper's other
-use, is exact and belongs on a latency axis, not on this dial: `adaptive-bench speculate`.)
+use: `adaptive-bench speculate`.)
 
 Paper: "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding", https://arxiv.org/abs/2404.16710.
 Equations: dropout $p_l = p_{\max} (\exp(l \ln 2 / (L-1)) - 1)$, per sample (section 4.1); loss

@@ -29,12 +29,9 @@ Deviations, all but the first because a pretrained model is fine-tuned instead o
   because tokens are ranked by it (by r - 1, to all its digits): top-k would order equal scores by position, and no
   threshold separates them. The gradient of w is that at w = 0, and Adam's first step outgrows the random order.
 
-How ports initialise the router (the authors released no code): `astramind-ai/Mixture-of-depths` and
-`sramshetty/mixture-of-depths` keep PyTorch's initialisation and multiply by r (the former the block with its residual)
-or by its sigmoid (the latter the MLP alone); MoD in GateSkip's code has b = 1, w drawn from N(0, 0.01^2) and a sigmoid
-on the block with its residual. None of them keeps a pretrained model intact, and with a fixed standard deviation of w,
-that of w x grows with the square root of the width. p-MoD, made for pretrained models, starts at 1:
-r = 1 + 0.2 tanh(w x + b) with w = b = 0. Here r is the paper's, unbounded.
+The authors released no code. Ports (`astramind-ai/Mixture-of-depths`, `sramshetty/mixture-of-depths`, MoD in GateSkip's
+code) start routers at random and so change a pretrained model; p-MoD, made for pretrained models, starts at 1 as here,
+with r = 1 + 0.2 tanh(w x + b).
 """
 
 from __future__ import annotations

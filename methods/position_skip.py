@@ -1,10 +1,9 @@
 r"""Skipping by position: which tokens skip depends on where they stand and on nothing they say. The floor of a loss.
 
-Idea: a model trained with a pattern of skipping may get used to it and lose when the pattern is exchanged, whatever
-made it. What a method loses with the decisions of other tokens is therefore no proof that its choice of tokens is a
-good one. Here nothing is chosen: the pattern is fixed before any text is read, and is the same in every document,
-training step, seed and batch. With `trained`, the model is trained with it on the schedule of all methods, and what it
-loses with the decisions of other tokens is what habit alone can cost.
+Idea: a model trained with a pattern of skipping gets used to it and loses when the pattern is exchanged. Here nothing
+is chosen: the pattern is the same in every document, training step, seed and batch. With `trained`, the model is
+trained with it on the schedule of all methods, and what it loses with the decisions of other tokens is what habit alone
+can cost.
 
 Equations: at site $s$ the token at position $t$ skips where
 $\mathrm{frac}(1/2 + t (\sqrt 5 - 1)/2 + s (\sqrt 2 - 1)) < q$, both counted from 0. Multiples of the golden ratio fill

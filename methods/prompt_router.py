@@ -22,12 +22,11 @@ a model fine-tuned along with it (its abstract says no more, and no code was fou
 linear router, the sampling, the penalty (SkipGPT's, with its weight), and the dial, an offset on the execute logit.
 
 Deviations: tokens enter the mean with one length (Dr.LLM averages the raw stream; of FiRST it is not known). On real
-models the raw mean is that of the first token, whose norm is about 150 times the others': it says nothing of the
-prompt, and a router that starts small closes layers at random. The backbone is trained as a whole instead of with LoRA,
-as for all methods here. Routers start biased towards execute (+5), and the target falls from 1 to 1 - s on the schedule
-all methods share. The target is a share of answers, since prompts run in full: over a whole text less is saved, and a
-saving larger than answers can give is not reached. A text without a prompt is decided on by its first token. Where a
-text is scored, its context is the prompt.
+models the raw mean is that of the first token, whose norm is about 150 times the others'. The backbone is trained as a
+whole instead of with LoRA, as for all methods here. Routers start biased towards execute (+5), and the target falls
+from 1 to 1 - s on the schedule all methods share. The target is a share of answers, since prompts run in full: over a
+whole text less is saved, and a saving larger than answers can give is not reached. A text without a prompt is decided
+on by its first token. Where a text is scored, its context is the prompt.
 
 Deviations of `labels=search`: prompts run in full (in Dr.LLM they follow the path as well). Labels are searched for on
 each step's training batch, not once beforehand; an answer is right where each of its tokens is the most likely one,

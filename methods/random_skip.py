@@ -3,17 +3,15 @@ r"""Random skipping: a token is dropped from a branch with a fixed probability. 
 Idea: each (token, branch) pair draws independently, attention and MLP separately, prefill and decode alike. The draw is
 counter-based: a 64-bit mix of (seed, document, prefix of the token, site) instead of a stream, so the same token of the
 same document gets the same decision with or without a cache and in any batch, and later text cannot change it.
-Documents draw independently of each other even where they share a template or worked examples: the harness and the
-training loop say which document a text belongs to. A call that names none (`model.generate`, `pipeline`, lm-eval's `hf`
-model) draws from the text alone, so texts with a common beginning share its draws.
+Documents draw independently of each other even where they share a template or worked examples. A call that names no
+document (`model.generate`, `pipeline`, lm-eval's `hf` model) draws from the text alone, so texts with a common
+beginning share its draws.
 
 Source: the random-skipping baseline of GateSkip (arXiv 2510.13876, section 4.2), which says "a fixed fraction of
 tokens, uniformly at random". `trained=true` trains with GateSkip's schedule (skip share 0 -> 0.2), the fair control:
 the paper's baseline never skipped in training.
 
-With `compensate=scale`, in place of a skipped branch, tokens get what multiplies their state by $s$, with the
-least-squares $s$ of each branch on held-out text with everything executed (DASH's factor, arXiv 2505.17420; H
-multiply-accumulates).
+`compensate=scale` is that of `static_depth`, for branches.
 
 Deviations: Bernoulli draws per token instead of an exact share per call, which a causal rule cannot guarantee.
 """

@@ -16,8 +16,8 @@ router does not see what attention added (`mlp_reads=branch_input` lets it). Pad
 (the code includes it).
 
 Deviations: the released code gives routers the raw residual stream; here each token of it is divided by its root mean
-square. On real models norms differ a thousandfold from token to token (SmolLM2-135M: 23,600 at the first, 150 at the
-others), and routers on the raw stream skip a tenth of everything before any training. Stage 1 only (routers on a frozen
+square (on SmolLM2-135M norms are 23,600 at the first token and 150 at the others, and routers on the raw stream skip a
+tenth of everything before any training). Stage 1 only (routers on a frozen
 model); the LoRA stage after it, which leaves the routers as they are, is not included. The model starts from the
 fine-tuned dense one, routers start biased towards execute (+5), and the target falls from 1 to 1 - s on the schedule
 all methods share (the code: constant, or in steps as a variant). The dial, an offset on the execute logit at inference,

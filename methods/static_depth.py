@@ -28,8 +28,8 @@ With `trained`, the layers are left out during training as well: more and more o
 saving. A rule then chooses once, on the model before that training.
 Deviations: nothing is stored for a layer that never runs. `bi` is measured on the stream alone (the released code
 takes the last state after the final norm); `ppl` deletes greedily, where Shortened LLaMA measures each layer once in
-the whole model, and does not spare the layers at the ends. The other papers leave out whole layers. Losses are
-measured on at most 64 texts. Nothing is healed with adapters: `trained` trains as every method does.
+the whole model, and does not spare the layers at the ends. Losses are measured on at most 64 texts. Nothing is healed
+with adapters.
 """
 
 from __future__ import annotations

@@ -31,10 +31,16 @@ def pages() -> dict[str, str]:
         for name in registry.names("methods")
         if not registry.is_foreign("methods", name)
     }
-    legend = "\n".join(f"- **{capability.title}**: {capability.meaning}" for capability in CAPABILITIES)
+    words = "".join(f"- **{capability.title}**: {capability.meaning}\n" for capability in CAPABILITIES)
+    families = ", ".join(f"`{family}`" for family in registry.names("families") if find_family(family).norm_after)
+    scale = (
+        "A scale multiplies what a branch or layer adds to the residual stream, on families that normalise a branch's "
+        f"output ({families}) after that norm."
+    )
     index = [{"method": f"[`{name}`]({name}.md)", "what it is": _first_line(found)} for name, found in methods.items()]
+    told = [f"{_HEAD}# Methods", _table(index), _LEFT_OUT, "## What the words mean", f"{words}\n{scale}\n"]
     return {f"{name}.md": method_page(name, found) for name, found in methods.items()} | {
-        "README.md": f"{_HEAD}# Methods\n\n{_table(index)}\n\n{_LEFT_OUT}\n\n## What the columns mean\n\n{legend}\n"
+        "README.md": "\n\n".join(told)
     }
 
 
@@ -45,9 +51,8 @@ def method_page(name: str, method: type[Method]) -> str:
         f"{_HEAD}# `{name}`\n\n{_escaped(title)}",
         _prose(text),
         f"## Before training\n\n{_start(method)}",
-        f"## Dial\n\n{_first_line(method)} {_escaped(inspect.getdoc(method.dial) or '')}",
+        f"## Dial\n\n{_escaped(inspect.getdoc(method.dial) or _first_line(method))}",
         f"## Parameters\n\n{_parameters(name, method)}",
-        _scaling(name, method),
         _capabilities(name),
     ]
     return "\n\n".join(section.strip() for section in sections if section.strip()) + "\n"
@@ -67,7 +72,7 @@ def _parameters(name: str, method: type[Method]) -> str:
     if not rows:
         return "None."
     told = [f"{key}={_value(one['default'])}" for key, one in properties.items() if one.get("default") is not None]
-    example = f"In a method spec, for example: `{name}[{told[0]}]`.\n\n" if told else ""
+    example = f"For example `{name}[{told[0]}]`.\n\n" if told else ""
     return example + _table(rows)
 
 
@@ -87,7 +92,7 @@ def _value(value: object) -> str:
 def _start(method: type[Method]) -> str:
     change = method.initial_change(method.Config())
     if change is None:
-        return "Attached to a pretrained model it changes nothing, until it is trained or told to skip."
+        return "It changes nothing in a pretrained model until it is trained or told to skip."
     changes = (
         "Attached to a pretrained model it changes the model even where nothing is skipped"
         if change.bound
@@ -101,33 +106,30 @@ def _start(method: type[Method]) -> str:
     return " ".join([f"{changes}: {_escaped(change.reason)}.", *amounts])
 
 
-def _scaling(name: str, method: type[Method]) -> str:
-    """Where the engine applies a scale, for methods whose decisions carry one."""
-    if all(row.get("identity") == "exact" for row in stored_matrix(name).values()):
-        return ""
-    families = ", ".join(f"`{family}`" for family in registry.names("families") if find_family(family).norm_after)
-    what = "a branch adds" if method.unit == "branch" else "a layer adds, attention and MLP together,"
-    return (
-        f"## What it scales\n\nThe scale multiplies what {what} to the residual stream. On families that normalise a "
-        f"branch's output before it is added ({families}), that is after this norm: before it, a common factor would "
-        "be taken out again."
-    )
-
-
 def _capabilities(name: str) -> str:
-    """What was found out about it, specs that do not differ in a row together."""
+    """What was found out about its first spec, and where others differ from it; equal specs stand together."""
     specs: dict[tuple[str, ...], list[str]] = {}
     for spec, row in stored_matrix(name).items():
         found = tuple(row.get(capability.key, "-") for capability in CAPABILITIES)
         specs.setdefault(found, []).append(f"`{spec}`")
     if not specs:
         return ""
+    said = "Measured by `adaptive-bench check`; [what the words mean](README.md#what-the-words-mean)."
     titles = [capability.title for capability in CAPABILITIES]
-    rows = [{"spec": ", ".join(some)} | dict(zip(titles, found, strict=True)) for found, some in specs.items()]
-    said = (
-        "Found out by `adaptive-bench check`, not declared; [what the columns mean](README.md#what-the-columns-mean)."
-    )
-    return f"## What it can do\n\n{said}\n\n{_table(rows)}"
+    (first, (leader, *_)), *_ = specs.items()
+    lines = []
+    for found, some in specs.items():
+        new = {
+            title: value
+            for title, value, usual in zip(titles, found, first, strict=True)
+            if found is first or value != usual
+        }
+        told = [f"{title} {value}" for title, value in new.items() if value not in ("yes", "no")]
+        for answer in ("yes", "no"):
+            alike = [title for title, value in new.items() if value == answer]
+            told += [f"{answer}: {', '.join(alike)}"] if alike else []
+        lines.append(f"- {', '.join(some)}: {'' if found is first else f'as {leader}, but '}{'; '.join(told)}")
+    return f"## What it can do\n\n{said}\n\n" + "\n".join(lines)
 
 
 def _prose(text: str) -> str:
