@@ -29,7 +29,7 @@ _HOMES = {
     "MethodSpec": "adaptive_bench.spec",
     "RunConfig": "adaptive_bench.config",
     "check_specs": "adaptive_bench.testing",
-    "find_backbone": "adaptive_bench.runs.planning.backbones",
+    "find_backbone": "adaptive_bench.runs.backbone_source",
     "load_config": "adaptive_bench.config_file",
     "load_plugin": "adaptive_bench.registry",
     "load_results": "adaptive_bench.store.results",

@@ -31,7 +31,7 @@ from adaptive_bench.model.hardware import environment
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.model.speculative_decoding import Part, Round, Speculation, self_speculate
 from adaptive_bench.progress import Reporter
-from adaptive_bench.runs.outcome.trained import find_checkpoint
+from adaptive_bench.runs.trained import find_checkpoint
 from adaptive_bench.spec import MethodSpec
 
 VERSION = 2

@@ -39,7 +39,7 @@ from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.backbone_source import find_backbone
 
 RESULTS = Path(__file__).with_name("results.json")
 SIZES = {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 4, "num_attention_heads": 8}

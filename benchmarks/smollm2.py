@@ -35,7 +35,7 @@ from transformers import LlamaForCausalLM
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.efficiency import decode_in_turns, in_turns, prefill_in_turns
-from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.backbone_source import find_backbone
 
 SHAPE = {"hidden": 576, "layers": 30, "inner": 1536, "vocabulary": 49_152, "heads": 9, "kv_heads": 3}
 BATCH, LENGTH, THREADS = 4, 256, 2

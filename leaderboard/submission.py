@@ -12,8 +12,8 @@ import yaml
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.runs.outcome.measured import measured_run
-from adaptive_bench.runs.outcome.trained import work_of
+from adaptive_bench.runs.run_table import measured_run
+from adaptive_bench.runs.trained import work_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import atomic, entry
 from adaptive_bench.store.results import ending_of

@@ -15,7 +15,7 @@ import torch
 
 from adaptive_bench import registry
 from adaptive_bench.method import method_class
-from adaptive_bench.runs.planning.shapes import SHAPES
+from adaptive_bench.runs.shapes import SHAPES
 from adaptive_bench.spec import MethodSpec
 
 pytestmark = pytest.mark.slow

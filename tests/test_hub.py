@@ -14,8 +14,8 @@ from adaptive_bench import hub
 from adaptive_bench.data import Source, read_rows
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.hub import HubAnswer, Needed, OutOfReach, ask, hub_or_cache, raise_together
-from adaptive_bench.runs.checks.findings import Findings
-from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.backbone_source import find_backbone
+from adaptive_bench.runs.model_checks import Findings
 
 OFF = HubAnswer("https://mirror", False, "switched off by HF_HUB_OFFLINE", is_off=True)
 AWAY = HubAnswer("https://mirror", False, "no answer within 3 s")

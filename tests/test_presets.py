@@ -10,7 +10,7 @@ from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import method_class
-from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.spec import MethodSpec
 
 SHARED = Path(os.environ["ADAPTIVE_BENCH_SHARED"])

@@ -16,7 +16,7 @@ from adaptive_bench.leaderboard.standing import RULE, Standing
 from adaptive_bench.leaderboard.terminal import WIDTH
 from adaptive_bench.leaderboard.texts import short
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs.planning.shard import Shard
+from adaptive_bench.runs.run_plan import Shard
 from adaptive_bench.spec import MethodSpec
 
 pytestmark = pytest.mark.slow

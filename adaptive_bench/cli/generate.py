@@ -94,8 +94,8 @@ def generate(
     from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.saving import load_tokenizer
     from adaptive_bench.model.tokenization import conversation
-    from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing, quantized_as
-    from adaptive_bench.runs.planning.backbones import find_device
+    from adaptive_bench.runs.backbone_source import find_device
+    from adaptive_bench.runs.trained import check_has_dials, find_checkpoint, find_sparing, quantized_as
 
     with naming_plugins(checkpoint):
         folder = find_checkpoint(checkpoint, method)
@@ -246,8 +246,8 @@ def export_model(
     from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.hub_models import Pretrained, model_card
     from adaptive_bench.model.saving import load_tokenizer
-    from adaptive_bench.runs.outcome.trained import config_of, find_checkpoint, find_sparing, quantized_as
-    from adaptive_bench.runs.planning.backbones import find_backbone
+    from adaptive_bench.runs.backbone_source import find_backbone
+    from adaptive_bench.runs.trained import config_of, find_checkpoint, find_sparing, quantized_as
     from adaptive_bench.spec import MethodSpec
 
     if to.exists():

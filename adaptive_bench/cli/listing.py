@@ -248,7 +248,7 @@ def _overheads(model_name: str, specs: str | None) -> list[dict[str, Any]]:
     """
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.model.efficiency import measure_overhead
-    from adaptive_bench.runs.planning.backbones import find_backbone
+    from adaptive_bench.runs.backbone_source import find_backbone
 
     backbone, rows = find_backbone(model_name).load_model().eval(), []
     for spec in parse_specs(specs) if specs else [MethodSpec(name) for name in registry.names("methods")]:

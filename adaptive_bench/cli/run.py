@@ -31,7 +31,7 @@ _QUICK_STEPS, _QUICK_LIMIT, _QUICK_EXAMPLES = 20, 16, 16
 
 
 class Overwriting(StrEnum):
-    """Names of `adaptive_bench.runs.work.overwrite`, which is too heavy to be imported for `--help`."""
+    """Names of `adaptive_bench.runs.work_jobs`, which is too heavy to be imported for `--help`."""
 
     only_missing = "only-missing"
     always = "always"
@@ -156,8 +156,7 @@ def run(
     preset = config or preset_naming(model)
     if preset is None:  # the size of a model is known to heavy libraries
         load_libraries()
-        from adaptive_bench.runs.checks.preflight import raise_all_missing
-        from adaptive_bench.runs.checks.recipes import preset_by_size
+        from adaptive_bench.runs.run_checks import preset_by_size, raise_all_missing
 
         try:
             preset = preset_by_size(str(model))
@@ -247,7 +246,7 @@ def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
 def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool) -> RunConfig:
     """The config made smaller to what this machine does in the time that a user has, which is said."""
     from adaptive_bench.live_display import open_reporter
-    from adaptive_bench.runs.cost.fitted import NIGHT, QUICK, fitted
+    from adaptive_bench.runs.fitted_recipe import NIGHT, QUICK, fitted
 
     with open_reporter() as reporter:
         config, text = fitted(config, overrides.values, QUICK if quick else NIGHT, reporter)
@@ -268,7 +267,7 @@ def retry(run: Run, plugin: Plugins = None, out: Out = DEFAULT_OUT, debug: Debug
     # One that is gone may be one that nothing needs; if something does, the error names it.
     registry.load_plugins(plugin or [path for path in plugins_in(folder) if path.is_file()])
     load_libraries()
-    from adaptive_bench.runs.outcome.trained import config_of
+    from adaptive_bench.runs.trained import config_of
 
     config = config_of(folder)
     with naming_plugins(folder):

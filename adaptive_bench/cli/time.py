@@ -63,8 +63,8 @@ def time(
     import torch
 
     from adaptive_bench.live_display import open_reporter
-    from adaptive_bench.runs.outcome.trained import config_of
     from adaptive_bench.runs.timing import TimingRequest, time_specs
+    from adaptive_bench.runs.trained import config_of
     from adaptive_bench.spec import parse_specs
 
     config = None if run is None else config_of(options.find_run(run, out))

@@ -34,7 +34,7 @@ from adaptive_bench.method import KVPolicy
 from adaptive_bench.metric import Metric
 from adaptive_bench.model.interventions import SHARE, SiteCosts, site_costs, static_model
 from adaptive_bench.progress import Reporter
-from adaptive_bench.runs.planning.task_inputs import asked_since, task_inputs
+from adaptive_bench.runs.training_text import asked_since, task_inputs
 from adaptive_bench.source import FLOORS
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of

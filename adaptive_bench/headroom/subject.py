@@ -16,8 +16,8 @@ from adaptive_bench.model import AdaptiveModel, stored_calibration
 from adaptive_bench.model.hardware import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
-from adaptive_bench.runs.outcome.trained import check_has_dials, find_checkpoint, find_sparing
-from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.backbone_source import find_backbone
+from adaptive_bench.runs.trained import check_has_dials, find_checkpoint, find_sparing
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
 from adaptive_bench.store.keys import folder_digest

@@ -2,18 +2,205 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from adaptive_bench import registry, stopping
+import torch
+
+from adaptive_bench import processes, registry, stopping
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import Interrupted, ToBeContinued
-from adaptive_bench.jobs.launchers import LaunchRequest, LaunchResult
-from adaptive_bench.progress import Reporter
-from adaptive_bench.runs.planning.plan import Plan
-from adaptive_bench.runs.work.waiting import wait_for_others
-from adaptive_bench.store.runs import run_command
+from adaptive_bench.errors import Interrupted, ToBeContinued, UsageError
+from adaptive_bench.jobs.job import Failure, needs_own_process
+from adaptive_bench.jobs.launchers import LaunchRequest, LaunchResult, PendingJob
+from adaptive_bench.jobs.pool import run_groups
+from adaptive_bench.jobs.watchdog import Limits
+from adaptive_bench.progress import Reporter, duration
+from adaptive_bench.runs.backbone_source import find_backbone, find_device
+from adaptive_bench.runs.estimate import Estimator
+from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard
+from adaptive_bench.runs.work_jobs import Overwrite, allowed, groups_left
+from adaptive_bench.runs.work_units import TrainingRun
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import lock
+from adaptive_bench.store.records import Record
+from adaptive_bench.store.runs import retry_command, run_command
+
+# A larger backbone keeps all cores busy by itself.
+_SMALL_BACKBONE_BYTES = 100_000_000
+_MOST_PROCESSES = 8
+_WORTH_S = 10.0  # of work that is done sooner in this process than others load the libraries: about 5 s each
+
+
+def limits_of(config: RunConfig) -> Limits:
+    """What each job of a run may take.
+
+    Raises:
+        UsageError: A time limit, and several processes that share every job.
+    """
+    if config.cell_timeout is not None and not processes.world().is_single:
+        raise UsageError(
+            "--cell-timeout ends the process of a job, but torchrun's processes do all of them together. Leave it out "
+            "and let the scheduler's own time limit end the command."
+        )
+    return Limits(config.cell_timeout and 60 * config.cell_timeout, 60 * config.stall_warning or None)
+
+
+def useful_processes(config: RunConfig, seconds: float = math.inf) -> int:
+    """One core for each small backbone; a large one, or a GPU, is not shared.
+
+    Args:
+        seconds: What the work takes in one process.
+    """
+    if seconds < _WORTH_S and not any(needs_own_process(MethodSpec.parse(text).name) for text in config.methods):
+        return 1
+    size_bytes = find_backbone(config.model).weight_bytes
+    if find_device(config.device).type != "cpu" or size_bytes is None or size_bytes > _SMALL_BACKBONE_BYTES:
+        return 1
+    return min(torch.get_num_threads(), _MOST_PROCESSES)
+
+
+def left(plan: Plan, run: Path) -> list[Failure]:
+    """What a plan still lacks, and why as far as the records know.
+
+    Args:
+        run: Folder of the run whose plan it is.
+    """
+    untrained = plan.untrained
+    failures = [_why(str(training), training.record, run) for training in untrained]
+    missing = {training.folder for training in untrained}
+    for sweep in plan.sweeps:
+        if sweep.training.folder not in missing and not sweep.is_complete:
+            failures.append(_why(str(sweep), sweep.record, run))
+    return failures
+
+
+def _why(work: str, record: Record, run: Path) -> Failure:
+    state = record.state
+    if state == "failed":
+        return Failure(work, record.reason, "Failed before", record.folder / "log.txt")
+    about = {"planned": "it was not begun", "running": f"{record.owner} is running it"}
+    reason = about.get(state, "its process has ended before it was done")
+    return Failure(work, f"{reason}. `{retry_command(run)}` does it.", "Not finished")
+
+
+def settle(plan: Plan) -> None:
+    """Say of finished work that it is done where a killed process could not."""
+    for training in plan.trainings:
+        if training.finished:
+            training.record.mark_done()
+    for sweep in plan.sweeps:
+        if sweep.is_complete:
+            sweep.record.mark_done()
+
+
+def carry_out(
+    plan: Plan,
+    reporter: Reporter,
+    workers: int | None = None,
+    estimator: Estimator | None = None,
+    shard: Shard = WHOLE,
+    overwrite: Overwrite = Overwrite.only_missing,
+) -> list[Failure]:
+    """Do everything of a plan, or of a shard of it, that is not on disk yet and that `overwrite` allows; gives back
+    what was not done.
+
+    Args:
+        workers: Processes to use at once (`run_groups`); `None` decides by the size of the backbone and the number of
+            cores.
+        estimator: Knows how long each part will take; by default from the records alone.
+    """
+    limits = limits_of(plan.config)
+    settle(plan)
+    groups, left_out = allowed(groups_left(plan, estimator or Estimator(plan.config.out), shard), overwrite)
+    if not groups:
+        return left_out
+    jobs = [job for group in groups for job in group.jobs]
+    seconds = sum(job.estimate.seconds for job in jobs)
+    workers = min(workers or useful_processes(plan.config, seconds), len(jobs))
+    failures = run_groups(groups, reporter, workers, limits)
+    settle(plan)  # a worker may have been killed right before it could say so
+    return left_out + failures
+
+
+def launch_request(
+    plan: Plan,
+    folder: Path,
+    reporter: Reporter,
+    workers: int | None = None,
+    estimator: Estimator | None = None,
+    shard: Shard = WHOLE,
+    overwrite: Overwrite = Overwrite.only_missing,
+    resources: Path | None = None,
+) -> LaunchRequest:
+    """The arguments of `carry_out` for a launcher, which may do it here or give it to other machines.
+
+    Args:
+        folder: Of the run.
+        resources: YAML file for the launcher.
+    """
+    estimator = estimator or Estimator(plan.config.out)
+    pending = partial(cells_left, plan, estimator, shard, overwrite)
+    run_here = partial(carry_out, plan, reporter, workers, estimator, shard, overwrite)
+    return LaunchRequest(folder, pending, run_here, resources)
+
+
+def cells_left(plan: Plan, estimator: Estimator, shard: Shard, overwrite: Overwrite) -> list[PendingJob]:
+    """The trainings of a shard with work left that may be done, each after the one it starts from."""
+    wanted = {training.folder for training in shard.of(plan)}
+    groups, _ = allowed(groups_left(plan, estimator, shard), overwrite)
+    trainings = [group.jobs[0].training for group in groups]
+    pending = [
+        PendingJob(training.folder.name, _depth(training)) for training in trainings if training.folder in wanted
+    ]
+    return sorted(pending, key=lambda job: job.depth)
+
+
+def _depth(training: TrainingRun) -> int:
+    """How many unfinished trainings must come before this one's."""
+    return 0 if training.base is None or training.base.finished else 1 + _depth(training.base)
+
+
+_LOOK_S = 10.0  # between two looks at the records
+_STEP_S = 0.5  # between two looks whether this process was asked to stop
+
+
+def wait_for_others(
+    plan: Plan, run: Path, reporter: Reporter, quiet_s: float, now_s: Callable[[], float] = time.monotonic
+) -> None:
+    """Wait until everything of a plan is done, or until nobody has been at any of it for `quiet_s`: then what is left
+    was given up, or is not done by anybody.
+
+    What has failed is waited for as well: whoever is in charge may try it again.
+
+    Raises:
+        Stopped: This process was asked to end.
+    """
+    watches: dict[Path, lock.Watch] = {}
+    last_s, told = now_s(), False
+    while missing := left(plan, run):
+        if any(lock.is_held(one, watches.setdefault(one, lock.Watch(one))) for one in _folders(plan)):
+            last_s = now_s()
+        elif now_s() - last_s >= quiet_s:
+            reporter.line(f"Nobody has been at what is left for {duration(quiet_s)}: {missing[0]}")
+            return
+        if not told:
+            reporter.line(f"Waiting for {len(missing)} pieces of work that others do, among them {missing[0].work}")
+            told = True
+        end_s = now_s() + min(_LOOK_S, quiet_s)
+        while now_s() < end_s:
+            stopping.check()
+            time.sleep(min(_STEP_S, quiet_s))
+
+
+def _folders(plan: Plan) -> list[Path]:
+    """Records of what is not done."""
+    trainings = [training.folder for training in plan.trainings if not training.finished]
+    return trainings + [sweep.folder for sweep in plan.sweeps if not sweep.is_complete]
+
 
 Launcher = Callable[[LaunchRequest], LaunchResult]
 

@@ -2,22 +2,60 @@
 
 from __future__ import annotations
 
-from contextlib import redirect_stdout
+import time
+from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from adaptive_bench import processes, spawn
+from adaptive_bench import processes, registry, spawn
 from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.jobs.job import Failure
 from adaptive_bench.jobs.worker import StdoutForwarder
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.registry import check_name
-from adaptive_bench.runs.computation import compute
-from adaptive_bench.runs.outcome.naming import run_folder
-from adaptive_bench.runs.outcome.run_outcome import RunOutcome
-from adaptive_bench.runs.planning.plan import checked_config, without_groups
-from adaptive_bench.runs.planning.shard import WHOLE, Shard
-from adaptive_bench.runs.tabulation import finished_elsewhere, tabulate
-from adaptive_bench.runs.work.overwrite import Overwrite
-from adaptive_bench.runs.work.worker import work_as_worker
+from adaptive_bench.runs.backbone_source import find_backbone
+from adaptive_bench.runs.conditions import run_folder, write_beginning
+from adaptive_bench.runs.eligible import measured_sites
+from adaptive_bench.runs.launching import launch, launch_request, left, wait
+from adaptive_bench.runs.run_checks import Preflight, preflight
+from adaptive_bench.runs.run_plan import WHOLE, Shard, checked_config, manifest_of, plan, plan_on_disk, without_groups
+from adaptive_bench.runs.table_files import write_table
+from adaptive_bench.runs.work_jobs import Overwrite, remove_results, work_as_worker
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic
+from adaptive_bench.store.keys import run_key
+from adaptive_bench.store.manifest import read
+from adaptive_bench.store.results import ending_of, read_table
+from adaptive_bench.store.runs import KEY_DIGITS
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """What a run gives back.
+
+    Attributes:
+        rows: The table, as in `table.json`.
+        folder: Where the table is.
+        warnings: What a reader of the table should know.
+        failures: Work that could not be done; empty if the run is complete.
+        is_main_process: Whether this is the main process; only that one has a table.
+        elsewhere: Where the rest of the work is done, if it is; there is no table before it ends.
+    """
+
+    rows: list[dict[str, Any]]
+    folder: Path
+    warnings: list[str]
+    failures: list[Failure]
+    elsewhere: str = ""
+    is_main_process: bool = True
+
+    @property
+    def exit_code(self) -> int:
+        """0 if everything was done, else 1."""
+        return 1 if self.failures else 0
 
 
 def run(
@@ -41,7 +79,7 @@ def run(
         resources: YAML file for the launcher.
         table_only: Do nothing that is left; write the table of what is there, with what is missing as failures. The
             same as to overwrite `only-cache`.
-        overwrite: What becomes of results that are on disk (see `runs.work.overwrite`).
+        overwrite: What becomes of results that are on disk (see `runs.work_jobs`).
         wait_s: With `table_only`: wait until others have done everything, or nobody has been at any of it for so long.
 
     Raises:
@@ -69,3 +107,158 @@ def run(
             return compute(config, folder, reporter, jobs, shard, launcher, resources, overwrite)
     finally:
         world.shutdown()
+
+
+def compute(
+    config: RunConfig,
+    folder: Path,
+    reporter: Reporter,
+    jobs: int | None,
+    shard: Shard,
+    launcher: str,
+    resources: Path | None,
+    overwrite: Overwrite,
+) -> RunOutcome:
+    """Do what is left of a run, and write its table once nothing is left to others. Arguments as for `run`."""
+    start_s, launch_with = time.perf_counter(), registry.get("launchers", launcher)
+    with atomic.writable(config.out):
+        config.out.mkdir(parents=True, exist_ok=True)
+    known = prepare(config, reporter, folder, jobs, shard, overwrite)
+    how = (jobs, known.estimator, shard, overwrite, resources)
+    launched = launch(launch_with, launch_request(known.plan, folder, reporter, *how), config)
+    failures, elsewhere = list(launched.failures), launched.submitted
+    if not elsewhere and not shard.is_whole and (others := left(known.plan, folder)):
+        elsewhere = f"{len(others)} pieces of work are left to other shares of the run, among them {others[0].work}."
+    if elsewhere:
+        return RunOutcome([], folder, known.notes, failures, elsewhere)
+    return write_outcome(known, folder, failures, start_s)
+
+
+def prepare(
+    config: RunConfig,
+    reporter: Reporter,
+    folder: Path,
+    jobs: int | None,
+    shard: Shard,
+    overwrite: Overwrite,
+) -> Preflight:
+    """Check everything that a run will need; what is to be made anew is removed."""
+    if overwrite is Overwrite.always:
+        with suppress(EnvironmentProblem, UsageError):  # what is wrong is told below
+            measured_sites(without_groups(config), find_backbone(config.model), reporter)
+        # What is refused is refused before anything is gone; no record is asked, as it may be what is damaged.
+        preflight(config.model_copy(update={"out": config.out / "overwritten"}), reporter, jobs, timed=False)
+        remove_results(plan(config), shard)
+    known = preflight(config, reporter, jobs, timed=shard.is_whole)
+    return _begun(folder, config, reporter, known, overwrite)
+
+
+def prepare_table(config: RunConfig, reporter: Reporter, folder: Path, *, from_manifest: bool) -> Preflight:
+    """What there is to make a table of. Where results are does not depend on what is here to compute others.
+
+    Args:
+        from_manifest: Whether the run's own list of its records is asked before anything is planned.
+    """
+    known = plan_on_disk(folder, config, reporter) if from_manifest else None
+    return _begun(folder, config, reporter, Preflight(known or plan(config, reporter)), Overwrite.only_cache)
+
+
+def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight, overwrite: Overwrite) -> Preflight:
+    """Write down what the run is; the list of a finished run stays until there is another whole table."""
+    for note in known.notes:
+        reporter.line(f"Note: {note}")
+    write_beginning(folder, config, computes=overwrite is not Overwrite.only_cache)
+    if not (holds_finished_table(folder) and _has_list(folder, reporter)):
+        manifest_of(known.plan).write(folder)
+    return known
+
+
+def _has_list(folder: Path, reporter: Reporter) -> bool:
+    try:
+        return read(folder) is not None
+    except EnvironmentProblem as problem:
+        reporter.line(f"{message_of(problem)} That is done now.")
+        return False
+
+
+def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float | None) -> RunOutcome:
+    """Write the table of what is there, with what is missing as failures. Arguments as for `run`.
+
+    Raises:
+        EnvironmentProblem: It would replace a finished table by a poorer one.
+    """
+    start_s = time.perf_counter()
+    with atomic.writable(config.out):
+        config.out.mkdir(parents=True, exist_ok=True)
+    if wait_s is not None:
+        known = prepare_table(config, reporter, folder, from_manifest=False)
+        wait(known.plan, folder, reporter, wait_s)
+        return _tabulated(known, folder, start_s)
+    return _tabulated(prepare_table(config, reporter, folder, from_manifest=True), folder, start_s)
+
+
+def _tabulated(known: Preflight, folder: Path, start_s: float) -> RunOutcome:
+    failures = left(known.plan, folder)
+    if (kept := kept_table(folder, failures)) is not None:
+        raise EnvironmentProblem(
+            f"{kept} Put the records back, or give the command without --table-only: it computes what is missing."
+        )
+    return write_outcome(known, folder, failures, start_s)
+
+
+def finished_elsewhere(config: RunConfig) -> RunOutcome | None:
+    """What a finished run ended with, where a plugin of it is not here: its table. `None` where every plugin is here,
+    which makes the table of the records.
+
+    Raises:
+        UsageError: The plugin is needed: there is no such finished run.
+        EnvironmentProblem: The table cannot be read.
+    """
+    parsed = [MethodSpec.parse(text).name for text in config.methods]
+    missing = [name for name in parsed if name not in registry.names("methods")]
+    if not missing:
+        return None
+    key = run_key(config.model_dump(mode="json"))
+    folder = next((config.out / "runs").glob(f"*-{key[:KEY_DIGITS]}"), None)
+    about = {} if folder is None else ending_of(folder)
+    if about.get("state") != "done":
+        registry.check_name("methods", missing[0])
+    assert folder is not None
+    kept = f"The plugin of {missing[0]!r} is not here: the table stays as it is."
+    return RunOutcome(read_table(folder / "table.json"), folder, [*about["warnings"], kept], [])
+
+
+def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start_s: float) -> RunOutcome:
+    """Write the table of a run whose work is over, as far as it will be; a finished one stays in its place."""
+    notes = known.notes if known.facts is not None else notes_before(folder)
+    if (kept := kept_table(folder, failures)) is not None:
+        return RunOutcome([], folder, [*notes, kept], failures)
+    rows, warnings = write_table(known.plan, folder, failures, notes, start_s)
+    return RunOutcome(rows, folder, warnings, failures)
+
+
+def holds_finished_table(folder: Path) -> bool:
+    """Whether the table on disk is of a run that was done, or nobody can tell any more."""
+    try:
+        about = ending_of(folder)
+    except EnvironmentProblem:
+        return True
+    return about.get("state") == "done" or (not about and (folder / "table.json").is_file())
+
+
+def kept_table(folder: Path, failures: Sequence[Failure]) -> str | None:
+    """Why a table that lacks what the one on disk has is not written; `None` where it may be."""
+    if not failures or not holds_finished_table(folder):
+        return None
+    return (
+        f"A finished table is not replaced by a poorer one, but of the table in {str(folder)!r} {len(failures)} "
+        f"piece(s) of work are missing by now, the first: {failures[0].work}. The table stays as it is."
+    )
+
+
+def notes_before(folder: Path) -> list[str]:
+    """What was noted before a run whose work is all on disk by now: nothing was looked at again."""
+    try:
+        return list(ending_of(folder).get("notes", []))
+    except EnvironmentProblem:  # it is written again now
+        return []

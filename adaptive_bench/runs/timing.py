@@ -24,10 +24,10 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel, hardware
 from adaptive_bench.model.efficiency import time_model
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.backbones import find_backbone, find_device
-from adaptive_bench.runs.planning.plan import plan
-from adaptive_bench.runs.planning.training_text import draw_calibration
-from adaptive_bench.runs.planning.works import DialEvaluation, TrainingRun
+from adaptive_bench.runs.backbone_source import find_backbone, find_device
+from adaptive_bench.runs.run_plan import plan
+from adaptive_bench.runs.training_text import draw_calibration
+from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import timings

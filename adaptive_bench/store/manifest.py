@@ -2,7 +2,7 @@
 
 Whoever looks for a result asks this list and no key: where a result is does not depend on the code, the model and the
 data that are here now. Whether it may be used again does, and that only a run that computes asks
-(`runs.planning.plan`).
+(`runs.run_plan`).
 """
 
 from __future__ import annotations

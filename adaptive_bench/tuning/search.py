@@ -23,10 +23,10 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.progress import Reporter
-from adaptive_bench.runs.planning.plan import Plan, plan
-from adaptive_bench.runs.planning.training_targets import levels_of
-from adaptive_bench.runs.planning.works import DialEvaluation
-from adaptive_bench.runs.work.carry_out import carry_out
+from adaptive_bench.runs.launching import carry_out
+from adaptive_bench.runs.run_plan import Plan, plan
+from adaptive_bench.runs.training_targets import levels_of
+from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.store.evaluations import Point, saving_name
 from adaptive_bench.tables.points import point_of
 from adaptive_bench.tuning.objective import REACHED, Objective, nearest

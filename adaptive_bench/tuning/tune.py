@@ -19,7 +19,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.planning.training_targets import levels_of
+from adaptive_bench.runs.training_targets import levels_of
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of

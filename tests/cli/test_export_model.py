@@ -9,7 +9,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.methods.gateskip import GateSkip
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.saving import load_tokenizer
-from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.backbone_source import find_backbone
 
 
 @pytest.mark.parametrize("spec", ["gateskip", "gateskip@paper"])
@@ -46,7 +46,7 @@ def test_without_some_layers_it_is_a_plain_model_that_a_run_takes(command, smoke
 
 
 def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(command, smoke_run, tmp_path, monkeypatch):
-    from adaptive_bench.runs.planning import backbones
+    from adaptive_bench.runs import backbone_source as backbones
 
     here = backbones.find_backbone("nano")
     hub = replace(here, name="owner/nano", location="owner/nano", revision="0" * 40)

@@ -13,7 +13,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.backbone_source import find_backbone
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def ours(model: str, task: str, shots: int, documents: int, data: Path) -> tuple
     from adaptive_bench.evaluation.evaluate import evaluate
     from adaptive_bench.evaluation.lookup import find_task, load_task
     from adaptive_bench.model import AdaptiveModel
-    from adaptive_bench.runs.planning.backbones import find_backbone
+    from adaptive_bench.runs.backbone_source import find_backbone
 
     source = find_backbone(model)
     adaptive = AdaptiveModel.build(source.load_model(), "dense").eval()

@@ -16,7 +16,7 @@ from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.evaluation.sweep import sweep
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.store.evaluations import Point
 from adaptive_bench.task import Example
 from adaptive_bench.testing.backbones import write_model_folder

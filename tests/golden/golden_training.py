@@ -12,7 +12,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.efficiency import measure_overhead
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
-from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.records import Record
 from adaptive_bench.task import Example

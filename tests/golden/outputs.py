@@ -144,7 +144,7 @@ def of_evaluation(folder: Path) -> dict[str, Any]:
     """Scores and savings of a tiny model on tasks of both kinds."""
     from adaptive_bench.evaluation.evaluate import evaluate
     from adaptive_bench.model import AdaptiveModel
-    from adaptive_bench.runs.planning.backbones import find_backbone
+    from adaptive_bench.runs.backbone_source import find_backbone
     from adaptive_bench.testing.backbones import write_model_folder
 
     write_model_folder(folder / "model")

@@ -15,8 +15,8 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.jobs.launchers import kubernetes
 from adaptive_bench.jobs.launchers.kubernetes import PodResources, job_prefix
 from adaptive_bench.runs import plan
-from adaptive_bench.runs.outcome.naming import run_name
-from adaptive_bench.runs.work.request import launch_request
+from adaptive_bench.runs.conditions import run_name
+from adaptive_bench.runs.launching import launch_request
 
 pytestmark = pytest.mark.slow
 

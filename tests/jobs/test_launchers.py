@@ -11,11 +11,10 @@ import yaml
 from adaptive_bench import registry, stopping
 from adaptive_bench.errors import EnvironmentProblem, ToBeContinued, UsageError
 from adaptive_bench.jobs.launchers import LaunchResult, kubernetes, slurm
-from adaptive_bench.runs import Shard, plan, run
-from adaptive_bench.runs.cost.estimate import Estimator, steps_left
-from adaptive_bench.runs.work import training as training_work
-from adaptive_bench.runs.work.groups import groups_left
-from adaptive_bench.runs.work.request import launch_request
+from adaptive_bench.runs import Shard, plan, run, training_work
+from adaptive_bench.runs.estimate import Estimator, steps_left
+from adaptive_bench.runs.launching import launch_request
+from adaptive_bench.runs.work_jobs import groups_left
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.runs import run_name
 from adaptive_bench.training import checkpoint

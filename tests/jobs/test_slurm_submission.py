@@ -12,7 +12,7 @@ import yaml
 
 from adaptive_bench.jobs.launchers import slurm
 from adaptive_bench.runs import plan
-from adaptive_bench.runs.work.request import launch_request
+from adaptive_bench.runs.launching import launch_request
 
 METHODS = "dense,router_tuned_mod,gateskip"  # the second starts from the first
 RESOURCES = {"partition": "low", "at_once": 4, "gpus": "a100:1", "setup": ["module load cuda"]}
@@ -166,7 +166,7 @@ from adaptive_bench.config_file import load_config
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.jobs.launchers import slurm
 from adaptive_bench.runs import plan
-from adaptive_bench.runs.work.request import launch_request
+from adaptive_bench.runs.launching import launch_request
 config = load_config({str(tmp_path / "config.yaml")!r})
 request = launch_request(
     plan(config), Path({str(folder)!r}), SilentReporter(), resources=Path({str(tmp_path / "hold.yaml")!r})

@@ -9,9 +9,10 @@ import pytest
 from adaptive_bench.errors import ToBeContinued, UsageError
 from adaptive_bench.jobs import pool, watchdog
 from adaptive_bench.jobs.watchdog import Limits, Watch, watched
+from adaptive_bench.runs import launching as carry_out
+from adaptive_bench.runs import launching as resources
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.outcome.naming import run_name
-from adaptive_bench.runs.work import carry_out, resources
+from adaptive_bench.runs.conditions import run_name
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import generate_queue, new_tokens
 from adaptive_bench.model.interventions import collect_decisions, standing_between
 from adaptive_bench.model.text_decisions import recorded_decisions
-from adaptive_bench.runs.planning.shuffled import VERSION
+from adaptive_bench.runs.training_targets import VERSION
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, Subject
@@ -298,7 +298,7 @@ def test_a_kind_the_text_has_none_of_draws_from_the_next_best(turned, text):
 
 
 def test_the_draws_stay_those_that_records_were_made_with(make_backbone, text, keys):
-    """Whoever moves them raises VERSION in adaptive_bench/runs/planning/shuffled.py."""
+    """Whoever moves them raises VERSION in adaptive_bench/runs/training_targets.py."""
     backbone = make_backbone("llama")
     skipped = torch.arange(backbone.config.vocab_size) % 3 == 0
     model = AdaptiveModel(backbone, ByWord(backbone, skipped), MethodSpec("by_word")).eval()

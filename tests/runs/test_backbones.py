@@ -10,8 +10,8 @@ from huggingface_hub.errors import GatedRepoError
 from adaptive_bench import registry
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault
 from adaptive_bench.hub import HubAnswer
-from adaptive_bench.runs.checks.model import model_facts
-from adaptive_bench.runs.planning.backbones import empty_model, find_backbone, find_device
+from adaptive_bench.runs.backbone_source import empty_model, find_backbone, find_device
+from adaptive_bench.runs.model_checks import model_facts
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
 from adaptive_bench.runs import about, preflight
-from adaptive_bench.runs.checks.model import model_facts
-from adaptive_bench.runs.cost.budget import Prices, Workload, budget, count_work, empty_model
-from adaptive_bench.runs.cost.estimate import steps_left
+from adaptive_bench.runs.budget import Prices, Workload, budget, count_work, empty_model
+from adaptive_bench.runs.estimate import steps_left
+from adaptive_bench.runs.model_checks import model_facts
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.cost import FlopCount
 

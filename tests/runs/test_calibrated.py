@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.outcome.table import _calibration_warnings
-from adaptive_bench.runs.work.calibrated import Calibrated
+from adaptive_bench.runs.evaluation_work import Calibrated
+from adaptive_bench.runs.run_table import _calibration_warnings
 from adaptive_bench.training.generated_text import generated_text
 
 TASKS = ("nano_math", "nano_qa_ll")

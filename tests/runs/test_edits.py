@@ -13,8 +13,7 @@ import pytest
 from edited_world import World, other_weights
 
 from adaptive_bench.errors import AdaptiveBenchError
-from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.work import training as training_work
+from adaptive_bench.runs import plan, run, training_work
 
 Change = dict[str, Any] | None
 # What is made anew: trainings and what hangs on them, all of them or those of one method; or sweeps alone.

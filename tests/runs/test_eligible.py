@@ -8,8 +8,7 @@ from adaptive_bench.backbone import Site
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.headroom.subject import find_subjects
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs import about, plan, preflight, run
-from adaptive_bench.runs.planning import eligible
+from adaptive_bench.runs import about, eligible, plan, preflight, run
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.manifest import sparing
 from adaptive_bench.testing.backbones import write_model_folder

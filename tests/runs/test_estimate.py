@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.checks import preflight
-from adaptive_bench.runs.cost.estimate import Estimator, Trait, describe
-from adaptive_bench.runs.cost.speed import Speed, measure_rates
-from adaptive_bench.runs.planning.backbones import BackboneSource
+from adaptive_bench.runs import run_checks as preflight
+from adaptive_bench.runs.backbone_source import BackboneSource
+from adaptive_bench.runs.estimate import Estimator, Speed, Trait, describe, measure_rates
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.records import Record
 

@@ -6,8 +6,8 @@ import pytest
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.progress import Line, Reporter, TaskAdvanced, TaskStarted
+from adaptive_bench.runs import evaluation_work as evaluation
 from adaptive_bench.runs import run
-from adaptive_bench.runs.work import evaluation
 
 TASKS = ("nano_qa_ll", "nano_text", "nano_math", "nano_qa")
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from adaptive_bench.runs.cost import fitted as module
-from adaptive_bench.runs.cost.fitted import Limit, fitted
-from adaptive_bench.runs.cost.speed import Speed
+from adaptive_bench.runs import fitted_recipe as module
+from adaptive_bench.runs.estimate import Speed
+from adaptive_bench.runs.fitted_recipe import Limit, fitted
 from adaptive_bench.spec import MethodSpec
 
 METHODS = "dense,gateskip,random_skip"

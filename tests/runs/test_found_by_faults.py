@@ -13,10 +13,10 @@ from safetensors import SafetensorError
 from adaptive_bench.data import Source, read_rows
 from adaptive_bench.errors import EnvironmentProblem, Interrupted
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.runs import evaluation_work as evaluation
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.checks.model import model_facts
-from adaptive_bench.runs.planning.backbones import find_backbone
-from adaptive_bench.runs.work import evaluation
+from adaptive_bench.runs.backbone_source import find_backbone
+from adaptive_bench.runs.model_checks import model_facts
 from adaptive_bench.store import atomic
 from adaptive_bench.store.inventory import pieces
 from adaptive_bench.training import checkpoint, loop

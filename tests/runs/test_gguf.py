@@ -10,8 +10,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs.checks.preflight import preflight
-from adaptive_bench.runs.planning.backbones import empty_model, find_backbone, planned_backbone
+from adaptive_bench.runs.backbone_source import empty_model, find_backbone, planned_backbone
+from adaptive_bench.runs.run_checks import preflight
 
 gguf = pytest.importorskip("gguf", reason="the package gguf is not installed: pip install 'adaptive-bench[gguf]'")
 # The reader adds <|endoftext|> where a vocabulary of bytes lacks it; those of SmolLM2 and Qwen have it.

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench import registry
-from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.store.keys import canonical, examples_fingerprint, files_fingerprint, key_of
 from adaptive_bench.task import Example
 from adaptive_bench.tasks.nano.task import NANO_QA_LL

@@ -9,8 +9,8 @@ from adaptive_bench import source
 from adaptive_bench.cli.samples import compared, documents
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.outcome.trained import find_checkpoint, work_of
-from adaptive_bench.runs.work import training
+from adaptive_bench.runs import training_work as training
+from adaptive_bench.runs.trained import find_checkpoint, work_of
 from adaptive_bench.store import manifest
 
 

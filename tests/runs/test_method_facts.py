@@ -2,8 +2,8 @@
 
 import pytest
 
-from adaptive_bench.runs.outcome.method_facts import method_facts
-from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.run_plan import plan
+from adaptive_bench.runs.table_files import method_facts
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adaptive_bench.runs.outcome.naming import run_name, write_beginning
+from adaptive_bench.runs.conditions import run_name, write_beginning
 
 
 def test_a_name_says_model_methods_and_seeds(config_of):

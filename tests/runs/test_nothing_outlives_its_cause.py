@@ -8,8 +8,8 @@ from finished_run import change
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.runs import evaluation_work as evaluation
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.work import evaluation
 from adaptive_bench.task import Task
 
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ def write_documents(folder, gold):
 
 def test_one_table_compares_the_same_documents_only(config_of, own_task, monkeypatch):
     """Where keys do not know (the hub gives another revision), the records themselves are compared."""
-    monkeypatch.setattr("adaptive_bench.runs.planning.plan.task_inputs", lambda *_: {})
+    monkeypatch.setattr("adaptive_bench.runs.run_plan.task_inputs", lambda *_: {})
     monkeypatch.setattr(evaluation, "check_inputs", lambda *_: None)
     config = config_of("dense", tasks=("mine",), train={"steps": 0})
     run(config)

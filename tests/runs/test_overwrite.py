@@ -4,8 +4,9 @@ import pytest
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
 from adaptive_bench.progress import SilentReporter
+from adaptive_bench.runs import evaluation_work as evaluation
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.work import evaluation, training
+from adaptive_bench.runs import training_work as training
 from adaptive_bench.store import lock
 from adaptive_bench.store.records import Record
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from adaptive_bench.config_file import load_config
-from adaptive_bench.runs import about, plan, preflight, run
-from adaptive_bench.runs.planning import precision
+from adaptive_bench.runs import about, plan, precision, preflight, run
 from adaptive_bench.tuning import tune
 
 AUTO = {"train": {"precision": "auto"}}

@@ -18,10 +18,10 @@ from adaptive_bench.hub import OutOfReach
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.recipe import EvalRecipe, ForModels
 from adaptive_bench.runs import about, plan, preflight, run
-from adaptive_bench.runs.checks import memory
-from adaptive_bench.runs.checks.findings import Findings
-from adaptive_bench.runs.checks.recipes import preset_by_size
-from adaptive_bench.runs.checks.tasks import _check_length
+from adaptive_bench.runs import run_checks as memory
+from adaptive_bench.runs.model_checks import Findings
+from adaptive_bench.runs.run_checks import preset_by_size
+from adaptive_bench.runs.task_checks import _check_length
 from adaptive_bench.task import Task
 
 
@@ -248,7 +248,7 @@ def test_a_model_gets_the_preset_of_its_size(model_folder):
 
 
 def test_a_model_no_preset_takes_is_left_to_the_user(model_folder, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.runs.checks.recipes.default_presets", lambda: {})
+    monkeypatch.setattr("adaptive_bench.runs.run_checks.default_presets", lambda: {})
     with pytest.raises(UsageError, match="no preset is for"):
         preset_by_size(str(model_folder))
 

@@ -8,8 +8,8 @@ import torch
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 from adaptive_bench.methods.gateskip import GateSkip
-from adaptive_bench.runs.outcome.projection import Projection, priced, projected
-from adaptive_bench.runs.planning.shapes import SHAPES, find_shape
+from adaptive_bench.runs.projection import Projection, priced, projected
+from adaptive_bench.runs.shapes import SHAPES, find_shape
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluations import Evaluation
 

@@ -14,10 +14,9 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.methods.random_skip import RandomSkip as Random
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.cost.estimate import describe
-from adaptive_bench.runs.work import evaluation
-from adaptive_bench.runs.work import training as training_work
+from adaptive_bench.runs import evaluation_work as evaluation
+from adaptive_bench.runs import plan, run, training_work
+from adaptive_bench.runs.estimate import describe
 from adaptive_bench.tables.matching import meets
 from adaptive_bench.tables.rows import Row
 from adaptive_bench.task import TaskGroup
@@ -333,7 +332,7 @@ def test_no_steps_evaluate_the_model_as_it_is(config_of, model_folder, lines):
 
 def test_no_steps_need_no_training_text(config_of, monkeypatch):
     without = replace(find_task("nano_qa_ll"), training=None)
-    monkeypatch.setattr("adaptive_bench.runs.planning.training_text.find_task", lambda name: without)
+    monkeypatch.setattr("adaptive_bench.runs.training_text.find_task", lambda name: without)
     assert run(config_of(("dense", "random_skip"), train={"steps": 0})).exit_code == 0
     outcome = run(config_of("gateskip", train={"steps": 0}))
     assert outcome.exit_code == 1

@@ -10,11 +10,11 @@ from share_dial import ShareDial
 from adaptive_bench.cli.samples import compared, documents
 from adaptive_bench.leaderboard.samples import samples_of
 from adaptive_bench.method import Decision
+from adaptive_bench.runs import evaluation_work as evaluation
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.outcome.naming import run_name
-from adaptive_bench.runs.outcome.table import outcome_of
-from adaptive_bench.runs.outcome.trained import work_of
-from adaptive_bench.runs.work import evaluation
+from adaptive_bench.runs.conditions import run_name
+from adaptive_bench.runs.run_table import outcome_of
+from adaptive_bench.runs.trained import work_of
 from adaptive_bench.store import manifest
 from adaptive_bench.store.inventory import pieces
 from adaptive_bench.store.keys import USUAL, key_of
@@ -149,6 +149,6 @@ def test_without_training_text_there_is_nothing_to_draw_from(config_of, register
             return Decision(keep=view.call.positions % 10 >= 10 * self.value)
 
     registered("every_third", EveryThird)
-    monkeypatch.setattr("adaptive_bench.runs.work.calibrated.Calibrated.has_text", False)
+    monkeypatch.setattr("adaptive_bench.runs.evaluation_work.Calibrated.has_text", False)
     (failure,) = run(config_of("every_third", shuffled=True), jobs=1).failures
     assert "Shuffled decisions are drawn from those of held-out training text" in failure.reason

@@ -13,7 +13,7 @@ from adaptive_bench.evaluation.documents import answer_of
 from adaptive_bench.evaluation.harness_data import files_of
 from adaptive_bench.evaluation.lookup import find_task, load_task, setting_up
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.runs.checks.preflight import preflight as look_at
+from adaptive_bench.runs.run_checks import preflight as look_at
 
 
 def test_runs_beside_the_files_of_a_task_are_none_of_them(tmp_path):

@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import preflight
-from adaptive_bench.runs.checks.model import model_facts
-from adaptive_bench.runs.planning.backbones import find_backbone
+from adaptive_bench.runs.backbone_source import find_backbone
+from adaptive_bench.runs.model_checks import model_facts
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.runs import preflight, run
-from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.runs.timing import TimingRequest, time_specs
 from adaptive_bench.spec import parse_specs
 

@@ -11,8 +11,8 @@ from adaptive_bench.cli.time import table
 from adaptive_bench.errors import UsageError
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs import run
-from adaptive_bench.runs.planning.backbones import find_backbone
-from adaptive_bench.runs.planning.plan import plan
+from adaptive_bench.runs.backbone_source import find_backbone
+from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.runs.timing import TimingRequest, time_specs
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import parse_specs

@@ -4,7 +4,7 @@ import pytest
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.outcome.naming import run_name
+from adaptive_bench.runs.conditions import run_name
 from adaptive_bench.training import tracking
 
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.outcome.trained import find_checkpoint
+from adaptive_bench.runs.trained import find_checkpoint
 
 FRESH = """
 import json, sys

@@ -4,8 +4,8 @@ import pytest
 
 from adaptive_bench.method import DEFAULT_TARGET
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.planning.training_targets import auto_level
-from adaptive_bench.runs.work import target as pricing
+from adaptive_bench.runs import training_work as pricing
+from adaptive_bench.runs.training_targets import auto_level
 
 GATESKIP, MOD, STATIC = "gateskip", "mod[every=1]", "static_depth[trained=true]"
 

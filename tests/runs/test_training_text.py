@@ -2,7 +2,7 @@ import pytest
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation import lookup
-from adaptive_bench.runs.planning import training_text
+from adaptive_bench.runs import training_text
 from adaptive_bench.task import Example
 
 

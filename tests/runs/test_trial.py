@@ -8,7 +8,7 @@ import torch
 from adaptive_bench import registry
 from adaptive_bench.errors import PluginFault
 from adaptive_bench.method import Decision, DialSpec, Method, MethodConfig, MethodSpec
-from adaptive_bench.runs.checks.trial import try_method
+from adaptive_bench.runs.model_checks import try_method
 
 
 class Mine(Method):

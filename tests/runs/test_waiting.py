@@ -8,8 +8,8 @@ import pytest
 from adaptive_bench import stopping
 from adaptive_bench.errors import ToBeContinued
 from adaptive_bench.runs import Shard, plan, run
-from adaptive_bench.runs.work import waiting
-from adaptive_bench.runs.work.waiting import wait_for_others
+from adaptive_bench.runs import launching as waiting
+from adaptive_bench.runs.launching import wait_for_others
 from adaptive_bench.store.lock import exclusive
 
 

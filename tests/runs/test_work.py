@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.runs.cost.estimate import steps_left
-from adaptive_bench.runs.planning.plan import plan
-from adaptive_bench.runs.work import carry_out
-from adaptive_bench.runs.work.training import carry_out_training
+from adaptive_bench.runs import launching as carry_out
+from adaptive_bench.runs.estimate import steps_left
+from adaptive_bench.runs.run_plan import plan
+from adaptive_bench.runs.training_work import carry_out_training
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.training import checkpoint
 

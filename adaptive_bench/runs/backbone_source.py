@@ -1,0 +1,257 @@
+"""Finds the backbone a run asks for: a registered model, a folder in Hugging Face layout, a GGUF file, or a hub id."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from adaptive_bench import registry
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, message_of, one_line
+from adaptive_bench.faults import explained, place
+from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
+from adaptive_bench.model.hardware import find_device as find_device
+from adaptive_bench.runs.model_files import (
+    SUFFIX,
+    alone,
+    as_plain,
+    check_config,
+    check_folder,
+    check_loaded,
+    files_of,
+    read_facts,
+)
+from adaptive_bench.store.keys import files_fingerprint
+from adaptive_bench.training.memory import ran_out_of_memory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class BackboneSource:
+    """Where a backbone comes from.
+
+    Attributes:
+        name: As the user wrote it.
+        location: Folder, GGUF file, or hub id.
+        revision: Commit of the hub id, `None` for a folder or a file.
+        fingerprint: Digest of the files of a folder, or of the file, or hub id and commit.
+        weight_bytes: Size of the weights, of a GGUF file in fp32; `None` for a hub id, which is not downloaded to be
+            weighed.
+        forms: Types of the weights in a GGUF file; `None` for any other model.
+    """
+
+    name: str
+    location: str
+    revision: str | None
+    fingerprint: str
+    weight_bytes: int | None
+    forms: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its files lie here."""
+        return self.revision is None
+
+    def load_model(self) -> PreTrainedModel:
+        """The model in fp32 on the CPU.
+
+        Raises:
+            EnvironmentProblem: Its files cannot be reached, are damaged, or do not fit each other.
+        """
+        from transformers import AutoModelForCausalLM
+
+        options: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True}
+        options |= {} if self.forms is not None else {"use_safetensors": True}
+        # Other shapes are refused below, by name.
+        model, found = self.load(AutoModelForCausalLM, "weights", ignore_mismatched_sizes=True, **options)
+        check_loaded(self.name, model, found)
+        as_plain(model)
+        return model
+
+    def load_tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer, as the model's folder defines it.
+
+        Raises:
+            EnvironmentProblem: Its files cannot be reached or are damaged.
+        """
+        from transformers import AutoTokenizer
+
+        return self.load(AutoTokenizer, "tokenizer")
+
+    def load(self, loader: Any, part: str, **options: Any) -> Any:
+        """What an auto class of transformers makes of the model's files.
+
+        Raises:
+            EnvironmentProblem: They cannot be reached, are damaged, or are others than when the model was located;
+                `part` says what was to be read.
+        """
+        try:
+            if self.forms is not None:
+                with alone(Path(self.location)) as place:
+                    found = loader.from_pretrained(**place, trust_remote_code=False, **options)
+            else:
+                with nullcontext() if self.is_local else hub_or_cache(Needed("model", self.name)):
+                    found = loader.from_pretrained(
+                        self.location, revision=self.revision or "main", trust_remote_code=False, **options
+                    )
+        except OutOfReach:
+            raise
+        except Exception as error:  # reading foreign files may raise anything
+            if isinstance(error, MemoryError) or ran_out_of_memory(error):
+                raise
+            if not self.is_local:
+                raise EnvironmentProblem(_unreachable(self.name, error)) from error
+            where = "folder" if self.forms is None else "file"
+            raise EnvironmentProblem(
+                f"The {part} in the model {where} {self.location!r} cannot be read: {type(error).__name__}: "
+                f"{message_of(error)[:300]}. Copy or save the model again, or name another folder."
+            ) from error
+        if self.is_local and (now := _fingerprint(Path(self.location))) != self.fingerprint:
+            raise _changed(replace(self, fingerprint=now), self.fingerprint)
+        return found
+
+
+def find_backbone(name: str | Path) -> BackboneSource:
+    """Locate a model without loading it.
+
+    Raises:
+        EnvironmentProblem: Neither a registered name nor a folder nor a hub id that can be reached or is in the cache.
+    """
+    name = str(name)  # as it was written: `./nano` is a folder
+    if name in registry.names("models"):
+        folder = _registered(name)
+        return _from_folder(name, folder, _fingerprint(folder))
+    if Path(name).expanduser().is_dir():
+        folder = Path(name).expanduser().resolve()
+        return _from_folder(name, folder, _fingerprint(folder))
+    if (file := Path(name).expanduser()).exists() and file.suffix.lower() == SUFFIX:
+        return _from_gguf(name, file.absolute(), _fingerprint(file))
+    if Path(name).expanduser().exists():
+        raise EnvironmentProblem(
+            f"A model is a registered name, a folder in Hugging Face layout, a GGUF file, or a hub id, got the file "
+            f"{name!r}. Name its folder: --model {Path(name).parent}."
+        )
+    if not is_hub_id(name):
+        raise EnvironmentProblem(
+            f"A model is a registered name, a folder in Hugging Face layout, a GGUF file, or a hub id like owner/name, "
+            f"got {name!r}, which is no folder. {registry.did_you_mean(name, registry.names('models'))}"
+        )
+    return _from_hub(name)
+
+
+@lru_cache(maxsize=4)
+def empty_model(source: BackboneSource) -> PreTrainedModel:
+    """The model with tensors that have shapes but no values.
+
+    Raises:
+        EnvironmentProblem: Its config.json cannot be read, or describes no model.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = source.load(AutoConfig, "description (config.json)")
+    try:
+        with torch.device("meta"):
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    except Exception as error:  # what transformers makes of a foreign config.json may raise anything
+        if isinstance(error, MemoryError) or ran_out_of_memory(error) or place(error) is not None:
+            raise explained(error) from error
+        # A KeyError says no more than the value that no table has.
+        described = config.to_dict().items() if isinstance(error, KeyError) else ()
+        entries = "".join(f" ({entry})" for entry, value in described if (value,) == error.args)
+        raise EnvironmentProblem(
+            f"A config.json describes a model that transformers can build, but that of {source.name!r} does not: "
+            f"{type(error).__name__}: {message_of(error)[:300]}{entries}. Correct the file, or name another model."
+        ) from error
+    return model
+
+
+def planned_backbone(name: str, fingerprint: str) -> BackboneSource:
+    """The model that some work was planned with.
+
+    Raises:
+        EnvironmentProblem: Its files are others by now.
+    """
+    found = find_backbone(name)
+    if found.fingerprint != fingerprint:
+        raise _changed(found, fingerprint)
+    return found
+
+
+def _changed(source: BackboneSource, fingerprint: str) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"A run measures the weights and the tokenizer that it planned with, but files in {source.location!r} changed "
+        f"since (planned {fingerprint[-8:]}, now {source.fingerprint[-8:]}). Put them back, or give the same command "
+        f"again: it plans with what is there now."
+    )
+
+
+def _fingerprint(place: Path) -> str:
+    return files_fingerprint(files_of(place) if place.is_dir() else [place])
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name can only be one of the hub."""
+    found = name in registry.names("models") or Path(name).expanduser().is_dir()
+    return not found and "/" in name.strip("/") and not name.startswith(("/", ".", "~")) and name.count("/") == 1
+
+
+def _registered(name: str) -> Path:
+    folder = registry.get("models", name)()
+    if not isinstance(folder, str | Path) or not Path(folder).is_dir():
+        raise PluginFault(
+            f"What is registered as a model is a function without arguments that gives the path of a folder, got "
+            f"{one_line(repr(folder), 100)} from {name!r} ({registry.origin('models', name)}). Correct the plugin."
+        )
+    return Path(folder)
+
+
+@lru_cache(maxsize=4)  # for files that stay as they are
+def _from_folder(name: str, folder: Path, fingerprint: str) -> BackboneSource:
+    check_folder(folder)
+    weight_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    return BackboneSource(name, str(folder), None, fingerprint, weight_bytes)
+
+
+@lru_cache(maxsize=4)
+def _from_gguf(name: str, file: Path, fingerprint: str) -> BackboneSource:
+    facts = read_facts(file)
+    return BackboneSource(name, str(file), None, fingerprint, 4 * facts.values, facts.forms)
+
+
+@lru_cache(maxsize=4)
+def _from_hub(name: str) -> BackboneSource:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        with hub_or_cache(Needed("model", name)):
+            config = Path(hf_hub_download(name, "config.json"))
+    except (OSError, ValueError, HfHubHTTPError, HFValidationError) as error:
+        raise EnvironmentProblem(_unreachable(name, error)) from error
+    check_config(config, name)
+    # The cache keeps files at snapshots/<commit>/config.json.
+    revision = config.parent.name
+    return BackboneSource(name, name, revision, f"{name}@{revision}", None)
+
+
+def _unreachable(name: str, error: Exception) -> str:
+    from huggingface_hub.errors import GatedRepoError
+
+    if isinstance(error, GatedRepoError) or "gated repo" in str(error):
+        return (
+            f"The model {name!r} is gated: the hub gives it to accounts that accepted its terms, and refused this one. "
+            f"Accept them on its page and set HF_TOKEN to a token of that account, or name a folder in "
+            f"Hugging Face layout."
+        )
+    reason = message_of(error).split(". ")[0][:300]
+    return (
+        f"The model {name!r} must be in the hub's cache, on the hub, or in a folder, but it cannot be loaded: "
+        f"{reason}. Name a folder in Hugging Face layout, or another hub id (HF_TOKEN gives access to "
+        f"gated and private models)."
+    )

@@ -1,0 +1,321 @@
+"""Sweeps a method's dial on tasks; what is on disk of it is picked up."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adaptive_bench import processes
+from adaptive_bench.engine.shuffling import DecisionBank
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.method import described
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.compression import quantize
+from adaptive_bench.model.interventions import collect_decisions, standing_between
+from adaptive_bench.model.saving import add_tokenizer
+from adaptive_bench.model.stored_calibration import POOLED
+from adaptive_bench.model.text_decisions import behaviour
+from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, SilentReporter
+from adaptive_bench.runs.backbone_source import find_device, planned_backbone
+from adaptive_bench.runs.training_text import as_planned, check_inputs, draw_calibration
+from adaptive_bench.runs.training_work import recorded
+from adaptive_bench.runs.work_units import DialEvaluation
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.store.lock import exclusive
+from adaptive_bench.store.manifest import sparing
+from adaptive_bench.training import calibration_batches, encode_examples
+from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
+from adaptive_bench.training.generated_text import generated_text
+from adaptive_bench.training.memory import find_batch_size
+
+_TWIN_TEXTS = 8  # held-out examples on which specs are compared
+_PROBED_TOKENS = 4_000  # of held-out text, on which a dial is looked for
+
+
+class Calibrated:
+    """A trained training under one method spec, calibrated for one task at a time; loaded when it is first needed."""
+
+    def __init__(self, sweep: DialEvaluation) -> None:
+        self._sweep = sweep
+        self.training, self.spec, self.config = sweep.training, sweep.spec, sweep.config
+        self._texts: dict[str, list[EncodedExample]] = {}
+        self._calibrated_on: str | None = None
+        self._dials: dict[float, list[dict[str, Any]]] = {}
+        self._batch_size = self.config.evaluation.batch_size
+
+    @cached_property
+    def device(self) -> torch.device:
+        return find_device(self.config.device)
+
+    @cached_property
+    def model(self) -> AdaptiveModel:
+        # What is stored beside the weights depends on earlier sweeps; a record must not.
+        how = sparing(self._sweep.content)
+        model = AdaptiveModel.from_pretrained(self.training.checkpoint, self.spec, calibration=None, **how)
+        return quantize(model.to(self.device), self.config.evaluation.quantize)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        return planned_backbone(self.config.model, self.training.content["backbone"]).load_tokenizer()
+
+    def set_sweep(self, sweep: DialEvaluation) -> None:
+        """From now on calibrate for this sweep."""
+        self._sweep = sweep
+
+    @property
+    def _text(self) -> list[EncodedExample]:
+        """Held-out training text of the sweep; the same object for sweeps that share it."""
+        key = str(self._sweep.content["calibration_sha256"])
+        if key not in self._texts:
+            max_length = min(self.config.train.max_length, self.model.backbone.context_length)
+            gold = as_planned(draw_calibration(self.config, self.training.seed, self._sweep.task), key)
+            chat = self.config.chat_template
+            text = encode_examples(gold, self.tokenizer, max_length, SilentReporter(), chat_template=chat)
+            if text and self.config.evaluation.calibration_text == "written":
+                text = generated_text(self.model, text, self.tokenizer, self._batch_size)
+            self._texts[key] = text
+        return self._texts[key]
+
+    def calibration(self, savings: Iterable[float], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """What thresholds rest on: size of the text, and for each saving the requested and the realised share.
+
+        Args:
+            savings: Those of one sweep; others may be calibrated for another one.
+            before: What an earlier process wrote of the same sweep; it keeps what this one had no need of.
+        """
+        recipe = self.config.evaluation
+        about = {"text": recipe.calibration_text, "per": recipe.calibration}
+        size = {"examples": len(self._text), "tokens": sum(len(example.token_ids) - 1 for example in self._text)}
+        dials = {saving: self._dials[saving] for saving in savings if saving in self._dials}
+        earlier = [] if before is None else [entry for entry in before["dials"] if "saving" in entry]
+        entries = [
+            *({"saving": saving, **dial} for saving, found in dials.items() for dial in found),
+            *(entry for entry in earlier if entry["saving"] not in dials),
+        ]
+        return about | size | {"dials": sorted(entries, key=lambda entry: entry["saving"])}
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is held-out training text; runs that train nothing may have none."""
+        return bool(self._text)
+
+    def behaviour(self, savings: Sequence[float]) -> str:
+        """Digest of what the model does with some held-out text at some savings, each calibrated before."""
+        batch = calibration_batch(self._text[:_TWIN_TEXTS], padding_id(self.tokenizer), self.device)
+        return behaviour(self.model, batch, [self.model.method.checked_dial(saving) for saving in savings])
+
+    def probe(self, saving: float, reporter: Reporter) -> dict[str, float | None]:
+        """What is saved of some held-out text where so much is asked for, by axis."""
+        self.calibrate([saving], reporter)
+        size = sum(len(one.token_ids) for one in self._text)
+        some = self._text[:: -(-size // _PROBED_TOKENS)]
+        self.model.dial = self.model.method.checked_dial(saving)
+        self.model.reset_ledger()
+        with torch.no_grad():
+            for batch in calibration_batches(some, padding_id(self.tokenizer), self._batch_size, self.device):
+                self.model(**batch, logits_to_keep=1, phase="decode")
+        saved: dict[str, float | None] = self.model.compute_report()["saved"]
+        self.model.reset_ledger()
+        return saved
+
+    def calibrate(self, savings: Sequence[float], reporter: Reporter) -> None:
+        """Make the dial values of some savings ready for the sweep's task, each once."""
+        if not self.model.needs_calibration:
+            return
+        if self._calibrated_on != (text := str(self._sweep.content["calibration_sha256"])):
+            self.model.forget_calibration()
+            self._calibrated_on, self._dials = text, {}
+        missing = [saving for saving in savings if saving not in self._dials]
+        if not missing:
+            return
+        if not self.has_text:
+            raise UsageError(
+                f"Calibrating {self.spec} needs held-out training text, but {', '.join(self.config.tasks)} has none. "
+                f"Name a task that has with --train-on, for example --train-on nano_math."
+            )
+        with reporter.task(f"calibrate {self.spec}", total=len(missing)) as task:
+            for saving in missing:
+                self._dials[saving], self._batch_size = find_batch_size(
+                    partial(self._calibrate, saving),
+                    self._batch_size,
+                    lambda size: reporter.line(
+                        f"calibrate {self.spec}: out of memory; now {size} sequence(s) at a time"
+                    ),
+                )
+                reporter.emit(DialCalibrated(str(self._sweep.folder)))
+                task.advance(1)
+
+    def reached(self, end: float, reporter: Reporter) -> float:
+        """Share of tokens that the end of the dial skips of the text. An exit that leaves prompts alone never has all
+        of them, and whatever more is asked for is the same dial value.
+        """
+        self.calibrate([end], reporter)
+        found = self._dials.get(end, [])
+        return min([end, *(math.floor(1e6 * dial["realised"]) / 1e6 for dial in found)])
+
+    def collect_decisions(self, reporter: Reporter) -> DecisionBank:
+        """The decisions of every token of the calibration text, with the dial as it stands.
+
+        Raises:
+            UsageError: There is no such text.
+        """
+        if not self.has_text:
+            raise UsageError(
+                f"Shuffled decisions are drawn from those of held-out training text, but "
+                f"{', '.join(self.config.tasks)} has none. Name a task that has with --train-on, for example "
+                f"--train-on nano_math."
+            )
+
+        def at(batch_size: int) -> DecisionBank:
+            batches = calibration_batches(self._text, padding_id(self.tokenizer), batch_size, self.device)
+            return collect_decisions(self.model, batches)
+
+        bank, self._batch_size = find_batch_size(
+            at,
+            self._batch_size,
+            lambda size: reporter.line(f"shuffle {self.spec}: out of memory; now {size} sequence(s) at a time"),
+        )
+        return bank
+
+    def store(self, saving: float) -> None:
+        """Make the checkpoint a model that skips as soon as it is loaded: `AdaptiveModel.from_pretrained` of it gets
+        what is calibrated, the dial value chosen for a saving, and the tokenizer.
+        """
+        add_tokenizer(self.training.checkpoint, self.tokenizer)  # of a training by an earlier version
+        recipe = self.config.evaluation
+        if (
+            self.model.needs_calibration and recipe.quantize == "none"
+        ):  # else it is of other weights than those beside it
+            name = self._sweep.task if recipe.calibration == "task" else POOLED
+            text = f"{recipe.calibration_text} {self._sweep.content['calibration_sha256']}"
+            self.model.store_calibration(self.training.checkpoint, name, {saving: self.model.dial}, text)
+
+    def _calibrate(self, saving: float, batch_size: int) -> list[dict[str, Any]]:
+        """The report of one saving."""
+        batches = calibration_batches(self._text, padding_id(self.tokenizer), batch_size, self.device)
+        return list(self.model.calibrate(batches, [saving])["dials"])
+
+
+def evaluate_sweeps(
+    sweeps: Sequence[DialEvaluation],
+    reporter: Reporter,
+    attempting: Callable[[DialEvaluation], AbstractContextManager[None]],
+) -> None:
+    """Measure what is missing of some sweeps that share a method spec and a training; one model serves them all.
+
+    Args:
+        attempting: Entered for each sweep; where it takes an error for itself, the next sweep goes on.
+    """
+    trained = Calibrated(sweeps[0])
+    for sweep in sweeps:
+        trained.set_sweep(sweep)
+        with attempting(sweep), exclusive(sweep.folder, str(sweep), reporter):
+            if sweep.finished() is None:
+                with recorded(sweep, sweep.config, reporter) as said:
+                    _measure(sweep, trained, said)
+
+
+def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> None:
+    model, record = trained.model, sweep.record
+    dial = model.method.dial
+    about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
+    end, eligible = model.method.max_saving, described(model.method.skippable_sites)
+    eligible += ", but no first token" if model.method.keep_first else ""
+    if trained.has_text and not sweep.variant:
+        end = trained.reached(end, reporter)
+        compared = sorted({round(min(level, end), 6) for level in sweep.levels})  # where probing begins
+        trained.calibrate(compared, reporter)
+        record.write("behaviour", {"sha256": trained.behaviour(compared)})
+    record.write("dial", about | {"max_saved_tokens": end, "eligible": eligible})
+    asked: list[float] = []
+
+    def probe(saving: float) -> dict[str, float | None]:
+        if (known := record.probe(saving)) is not None:
+            return known
+        record.add_probe(saving, trained.probe(saving, reporter) if trained.has_text else None)
+        return probe(saving)
+
+    def measure(saving: float) -> Evaluation:
+        if (known := record.point(saving)) is not None:
+            return known
+        probes = record.read("probes") or {"saved": {}}
+        trained.calibrate([*map(float, probes["saved"]), saving], reporter)  # a checkpoint keeps them, resumed or not
+        asked.append(saving)
+        record.write("calibration", trained.calibration(asked, record.read("calibration")))
+        model.dial = model.method.checked_dial(saving)
+        trained.store(saving)
+        start_s = time.perf_counter()
+        thresholds = None if model.method.thresholds is None else model.method.thresholds.state()
+        fitted = None if model.method.fitted is None else model.method.fitted.state()
+        bank = trained.collect_decisions(reporter) if sweep.variant == "shuffled" else None
+        with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds, fitted, bank):
+            evaluation, samples = _ask(sweep, trained, bank, reporter)
+        check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
+        record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s)
+        reporter.emit(PointMeasured(str(sweep.folder)))
+        return evaluation
+
+    if sweep.walk(measure, probe, end) is None:
+        raise EnvironmentProblem(
+            f"Shuffled decisions are measured where the method itself was, but `{sweep.own}` is not finished. Give the "
+            f"run's command again once it is."
+        )
+
+
+def _ask(
+    sweep: DialEvaluation, trained: Calibrated, bank: DecisionBank | None, reporter: Reporter
+) -> tuple[Evaluation, list[Sample]]:
+    """The model's answers as its dial stands, with its own decisions or those of a bank."""
+    recipe = sweep.config.evaluation
+    with standing_between(trained.model, bank):
+        return evaluate(
+            trained.model,
+            trained.tokenizer,
+            sweep.task,
+            data_dir=sweep.config.data_dir,
+            split=sweep.split,
+            limit=recipe.limit,
+            chat_template=sweep.config.chat_template,
+            **recipe.asking,
+            progress=reporter,
+        )
+
+
+class EvaluationWorker:
+    """Takes part in evaluations that the main process has begun."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Path, MethodSpec], Calibrated] = {}
+
+    def __call__(
+        self,
+        sweep: DialEvaluation,
+        dial: float,
+        thresholds: dict[str, Tensor] | None,
+        fitted: dict[str, Tensor] | None,
+        bank: DecisionBank | None,
+    ) -> None:
+        """Evaluate at one dial value, as calibrated by the main process."""
+        key = sweep.training.folder, sweep.spec
+        if key not in self._known:
+            self._known.clear()  # one model at a time
+            self._known[key] = Calibrated(sweep)
+        trained = self._known[key]
+        if thresholds:
+            assert trained.model.method.thresholds is not None
+            trained.model.method.thresholds.load(thresholds)
+        if fitted:
+            assert trained.model.method.fitted is not None
+            trained.model.method.fitted.load(fitted)
+        trained.model.dial = dial
+        _ask(sweep, trained, bank, SilentReporter())

@@ -1,0 +1,197 @@
+"""A recipe made smaller until the forecast says that this machine does it in the time there is: a night, or a while.
+
+Of a training first the sequences of a step are fewer, then its steps; of the evaluation documents and calibration
+examples are. What was chosen is kept beside the records: the same command finds the same run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.jobs.job import needs_own_process
+from adaptive_bench.method import takes_target, training_spec
+from adaptive_bench.progress import Reporter, SilentReporter, duration
+from adaptive_bench.runs.backbone_source import empty_model, find_backbone, find_device
+from adaptive_bench.runs.budget import Workload, count_work
+from adaptive_bench.runs.estimate import CALIBRATION_PASSES, Speed, forecast
+from adaptive_bench.runs.precision import kept
+from adaptive_bench.runs.run_plan import without_groups
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.keys import key_of, run_key
+
+FOLDER = "fitted"
+_LEAST_BATCH = 4
+_LEAST_TASKS, _LEAST_METHODS = 2, 6
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How long a run may take, and what is kept of it at least.
+
+    Attributes:
+        seconds: By the forecast.
+        steps, documents: Of each training, of each task.
+        answer_tokens: Most tokens of an answer; by default the task's own.
+        drops: Methods and tasks that the user did not name may be left out.
+    """
+
+    seconds: float
+    steps: int
+    documents: int
+    answer_tokens: int | None = None
+    drops: bool = False
+
+
+NIGHT = Limit(8 * 3600, steps=100, documents=32)
+QUICK = Limit(20 * 60, steps=10, documents=8, answer_tokens=128, drops=True)
+
+
+def fitted(
+    config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter: Reporter | None = None
+) -> tuple[RunConfig, str]:
+    """The config, smaller where it would take longer than a limit, and a sentence that says in what; else an empty one.
+
+    Args:
+        given: Values of the command line, nested like a config: they stay.
+    """
+    try:
+        whole = without_groups(config)
+        about = {"run": run_key(whole.model_dump(mode="json")), "seconds": limit.seconds}
+        about |= {"device": find_device(config.device).type}
+        file = config.out / FOLDER / f"{key_of(about)}.json"
+        said = kept(file, lambda: about | _chosen(whole, given, limit, reporter or SilentReporter()))
+    except Exception:  # noqa: BLE001 - what is wrong is told by the checks and in the work, with all else
+        return config, ""
+    if not said["text"]:
+        return config, ""
+    values = config.model_dump(mode="json")
+    for part, changed in said["changed"].items():
+        values[part] = {**values[part], **changed} if isinstance(changed, dict) else changed
+    return RunConfig.model_validate(values).with_controls_of(config), str(said["text"])
+
+
+class _Forecast:
+    """What a run and its smaller forms take here from nothing, in seconds. The code of plugins does not run beforehand:
+    their methods count like the mean of the others.
+    """
+
+    def __init__(self, config: RunConfig, reporter: Reporter) -> None:
+        config = _without_plugins(config)
+        source = find_backbone(config.model)
+        self._empty = empty_model(source)
+        work = Workload(config, self._empty, source.load_tokenizer())
+        trained = dict.fromkeys(spec for spec, steps in count_work(config, self._empty)[0] if steps)
+        with reporter.task("forecast", total=len(trained) + 2) as task:
+            self._speed: Speed = forecast(work, trained, 1, task)
+
+    def __call__(self, whole: RunConfig) -> float:
+        config = _without_plugins(whole)
+        steps, _ = count_work(config, self._empty)
+        sequence_s, evaluation = self._speed.sequence_s, config.evaluation
+        taken_s = sum(count * config.train.batch_size * sequence_s[spec] for spec, count in steps if count)
+        for text in config.methods:
+            spec = MethodSpec.parse(text)
+            alone = config.model_copy(update={"methods": (text,)})
+            trained = training_spec(spec)
+            calibrated_s = CALIBRATION_PASSES * evaluation.calibration_examples * sequence_s.get(trained, 0.0)
+            for task, values in count_work(alone, self._empty)[1].items():
+                documents = min(evaluation.limit or self._speed.documents[task], self._speed.documents[task])
+                one_s = documents * self._speed.document_s[task] + (calibrated_s if takes_target(trained) else 0.0)
+                taken_s += values * one_s
+        return taken_s * len(whole.methods) / len(config.methods)
+
+
+def _without_plugins(config: RunConfig) -> RunConfig:
+    own = [text for text in config.methods if not needs_own_process(MethodSpec.parse(text).name)]
+    return config.model_copy(update={"methods": tuple(own)})
+
+
+def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter: Reporter) -> dict[str, Any]:
+    """What changes, by part of the config, and the sentence that says so."""
+    time_of = _Forecast(config, reporter)
+    before_s = time_of(config)
+    if before_s <= limit.seconds:
+        return {"changed": {}, "text": ""}
+    train, measured = dict(given.get("train", {})), dict(given.get("evaluation", {}))
+    small = config
+    if limit.answer_tokens and not measured.get("max_new_tokens"):
+        shorter = _with(config, "evaluation", {"max_new_tokens": limit.answer_tokens})
+        if (time_of_shorter := _Forecast(shorter, reporter))(shorter) < before_s:
+            small, time_of = shorter, time_of_shorter
+    share = min(1.0, limit.seconds / time_of(small))
+    if not {"batch_size", "steps"} <= train.keys():
+        small = _with(small, "train", _fewer(small, train, share, limit))
+    wanted = {"limit": limit.documents, "calibration_examples": limit.documents}
+    documents = {
+        name: max(min(least, before), int(before * share))
+        for name, least in wanted.items()
+        if name not in measured and (before := getattr(small.evaluation, name)) is not None
+    }
+    small = _with(small, "evaluation", documents)
+    while limit.drops and time_of(small) > limit.seconds:
+        if "tasks" not in given and len(small.tasks) > _LEAST_TASKS:
+            small = small.model_copy(update={"tasks": small.tasks[:-1]})
+        elif "methods" not in given and len(small.methods) > _LEAST_METHODS:
+            small = small.model_copy(update={"methods": small.methods[:-1]})
+        else:
+            break
+    return {"changed": _changes(config, small), "text": _said(config, small, before_s, time_of(small))}
+
+
+def _fewer(config: RunConfig, named: Mapping[str, Any], share: float, limit: Limit) -> dict[str, int]:
+    """Sequences of a step and steps, together that share of what they are."""
+    train = config.train
+    batch, steps = train.batch_size, train.steps
+    if "batch_size" not in named:
+        least = max(min(_LEAST_BATCH, batch), train.accumulation)
+        batch = max(least, int(batch * share)) // train.accumulation * train.accumulation
+    if "steps" not in named:
+        left = share * train.batch_size * train.steps / batch
+        steps = max(min(limit.steps, train.steps), min(train.steps, int(left)))
+    warmup = round(train.warmup_steps * steps / train.steps)
+    return {"batch_size": batch, "steps": steps} | ({} if "warmup_steps" in named else {"warmup_steps": warmup})
+
+
+def _with(config: RunConfig, part: str, values: Mapping[str, Any]) -> RunConfig:
+    return config.model_copy(update={part: getattr(config, part).model_copy(update=values)})
+
+
+def _changes(before: RunConfig, after: RunConfig) -> dict[str, Any]:
+    changed: dict[str, Any] = {name: list(getattr(after, name)) for name in ("methods", "tasks")}
+    changed = {name: left for name, left in changed.items() if len(left) < len(getattr(before, name))}
+    for part in ("train", "evaluation"):
+        old, new = getattr(before, part).model_dump(mode="json"), getattr(after, part).model_dump(mode="json")
+        if differs := {name: value for name, value in new.items() if value != old[name]}:
+            changed[part] = differs
+    return changed
+
+
+_WORDS = {
+    "batch_size": "sequences a step",
+    "steps": "steps",
+    "limit": "documents a task",
+    "calibration_examples": "calibration examples",
+    "max_new_tokens": "tokens an answer at most",
+}
+
+
+def _said(before: RunConfig, after: RunConfig, before_s: float, after_s: float) -> str:
+    """`Made smaller ...`, with what is left out."""
+    parts = [
+        f"{getattr(new, name)} {words}" + (f" instead of {was}" if (was := getattr(old, name)) is not None else "")
+        for name, words in _WORDS.items()
+        for old, new in ((before.train, after.train), (before.evaluation, after.evaluation))
+        if getattr(old, name, None) != getattr(new, name, None)
+    ]
+    for kind in ("tasks", "methods"):
+        if left_out := getattr(before, kind)[len(getattr(after, kind)) :]:
+            parts.append(f"without the {kind} {', '.join(left_out)}")
+    if not parts:
+        return ""
+    return (
+        f"Made smaller for this machine, to take {duration(after_s)} instead of {duration(before_s)} by the forecast: "
+        f"{'; '.join(parts)}. What the command line names stays."
+    )

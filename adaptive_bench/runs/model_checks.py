@@ -1,0 +1,323 @@
+"""Checks of the model: its family, its tokenizer, its recipe, and the methods that are to work on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from adaptive_bench import registry
+from adaptive_bench.backbone import Backbone, weights
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, one_line
+from adaptive_bench.faults import explained, in_plugin
+from adaptive_bench.hub import raise_together
+from adaptive_bench.jobs.job import named_plugins
+from adaptive_bench.method import Method, config_of, method_of, training_spec
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.adapters import check_installed, check_targets
+from adaptive_bench.runs.backbone_source import BackboneSource, empty_model, find_backbone
+from adaptive_bench.runs.estimate import Trait
+from adaptive_bench.runs.model_files import AGAIN, check_heads
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.training.tracking import check_trackers
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class Findings:
+    """Collects what is found, each thing once.
+
+    Attributes:
+        errors: What stands in the way.
+        notes: What does not, but should be known.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[AdaptiveBenchError] = []
+        self.notes: list[str] = []
+
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        """Go on with the next check where this one meets an error."""
+        try:
+            yield
+        except AdaptiveBenchError as error:
+            self.stop(error)
+
+    def stop(self, error: AdaptiveBenchError) -> None:
+        """Keep an error."""
+        error = explained(error)  # while it is known where it was raised
+        if str(error) not in map(str, self.errors):
+            self.errors.append(error)
+
+    def note(self, text: str) -> None:
+        """Keep a note."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def raise_errors(self) -> None:
+        """End here if anything stands in the way.
+
+        Raises:
+            AdaptiveBenchError: The one error, or several as one.
+        """
+        raise_together(self.errors)
+
+
+_TINY = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+_TINY |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
+_TOKENS = 24
+
+
+def try_method(spec: MethodSpec, family: str, layers: int) -> AdaptiveBenchError | None:
+    """A step of training, a pass with skipping and a token after it on a tiny random model; what goes wrong."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            tiny = AutoModelForCausalLM.from_config(
+                AutoConfig.for_model(family, num_hidden_layers=layers, **_TINY), dtype=torch.float32
+            )
+            _try(AdaptiveModel.build(tiny, spec))
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        return explained(error, named_plugins([spec.name]))
+    return None
+
+
+def _try(model: AdaptiveModel) -> None:
+    method = model.method
+    model.train()
+    ids = torch.randint(1, _TINY["vocab_size"], (2, _TOKENS))
+    batch: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    later = torch.arange(_TOKENS).expand_as(ids) >= _TOKENS // 2
+    model.prepare_training([batch | {"continuation_mask": later}])
+    model.begin_step(1, 1)
+    loss = model(**batch, labels=ids).loss
+    if not torch.isfinite(loss.detach()):
+        terms = ", ".join(f"{name} {float(value):g}" for name, value in model.raw_loss_terms.items())
+        raise PluginFault(
+            f"The loss of a first step of training is finite, but {in_plugin(type(method))} makes it {loss.item():g} "
+            f"on a small random model ({terms}). Correct its losses and main_loss_weight."
+        )
+    if loss.requires_grad:
+        loss.backward()
+    model.eval()
+    saving = min(0.2, float(method.max_saving))
+    model.calibrate([batch | {"continuation_mask": later}], [saving])
+    model.dial = method.checked_dial(saving)
+    with torch.no_grad():
+        cache = model(**batch, continuation_mask=later, use_cache=True).past_key_values
+        model(input_ids=ids[:, :1], past_key_values=cache)
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a model's description says, without its weights.
+
+    Attributes:
+        empty: The model with tensors that have shapes but no values.
+        unused: Names of tensors in its folder that stand beside the decoder and its head.
+    """
+
+    source: BackboneSource
+    empty: PreTrainedModel
+    unused: tuple[str, ...] = ()
+
+    @property
+    def family(self) -> str:
+        """Its `model_type`."""
+        return str(self.empty.config.model_type)
+
+    @property
+    def parameters(self) -> int:
+        """How many it has, shared ones once."""
+        return sum(parameter.numel() for parameter in self.empty.parameters())
+
+    @property
+    def context(self) -> int:
+        """Longest sequence in tokens."""
+        return int(self.empty.config.max_position_embeddings)
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens it has embeddings for."""
+        return int(self.empty.config.vocab_size)
+
+    def __str__(self) -> str:
+        return f"{self.source.name} ({self.family}, {size(self.parameters)} parameters, context {self.context:,})"
+
+
+def model_facts(name: str) -> ModelFacts:
+    """Describe a model. No weights are read but their heads.
+
+    Raises:
+        EnvironmentProblem: It cannot be reached, or is damaged.
+        UsageError: Its family is not supported.
+    """
+    return _facts(find_backbone(name))
+
+
+@lru_cache(maxsize=4)
+def _facts(source: BackboneSource) -> ModelFacts:
+    empty = empty_model(source)
+    Backbone(empty)
+    facts = ModelFacts(source, empty)
+    if source.weight_bytes and facts.parameters > source.weight_bytes:  # before anybody makes room for them
+        raise EnvironmentProblem(
+            f"The weights of a model have every parameter of its config.json, but that of {source.name!r} describes "
+            f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. {AGAIN}"
+        )
+    if source.is_local and source.forms is None:  # of a GGUF file transformers looks at names when it reads weights
+        return replace(facts, unused=tuple(check_heads(source.name, Path(source.location), empty)))
+    return facts
+
+
+def note_weights(facts: ModelFacts, findings: Findings) -> None:
+    """Tell of weights that were rounded before, and of tensors that are no part of what is measured."""
+    if facts.source.forms is not None:
+        findings.note(
+            f"The weights of {facts.source.name!r} are dequantised from GGUF ({facts.source.forms}) to fp32: they "
+            f"keep the rounding of the file, while memory, time and training are those of an fp32 model."
+        )
+    if facts.unused:
+        count = f"{len(facts.unused)} tensor{'s' if len(facts.unused) > 1 else ''}"
+        findings.note(
+            f"The weights of {facts.source.name!r} have {count} beside the language model (the "
+            f"first: {one_line(facts.unused[0], 200)}): no part of what is measured."
+        )
+
+
+def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> None:
+    """Whether the recipe is one for this model.
+
+    Raises:
+        UsageError: It is meant for others, a tracker is not installed, or the model has other maps than are to be
+            trained or quantized.
+        EnvironmentProblem: It needs a package that is not installed.
+    """
+    check_trackers(config.track)
+    weights.check_installed(config.evaluation.quantize)
+    Backbone(facts.empty).check_quantizable(config.evaluation.quantize)
+    train = config.train
+    if not train.steps:
+        return
+    if train.lora is not None:
+        check_installed()
+        check_targets(facts.empty, train.lora)
+        if facts.source.forms is not None:
+            raise UsageError(
+                f"With train.lora a checkpoint holds adapters alone, for a model in Hugging Face layout, got the GGUF "
+                f"file {facts.source.name!r}. Leave train.lora out, or save the model with save_pretrained first."
+            )
+    meant = config.for_models
+    if meant is not None and not meant.fit(config.model, facts.family, facts.parameters):
+        raise UsageError(
+            f"The recipe of {config.preset or 'this config'} (rate {train.learning_rate:g}, length "
+            f"{train.max_length}) is "
+            f"for {meant}, got the model {facts}. Leave --config out for the recipe of a model of this size, name a "
+            f"preset of `list configs` or a file of your own, or say --any-model to use it all the same."
+        )
+    if train.warmup_steps >= train.steps:
+        findings.note(
+            f"The rate is warmed up over {train.warmup_steps} steps, but there are {train.steps}: it never reaches its "
+            f"peak. Set train.warmup_steps lower."
+        )
+    if train.max_length > facts.context:
+        findings.note(
+            f"Sequences of the training are cut at the model's context of {facts.context} tokens (train.max_length is "
+            f"{train.max_length})."
+        )
+
+
+def load_tokenizer(facts: ModelFacts) -> PreTrainedTokenizerBase:
+    """The tokenizer, if it is one for this model.
+
+    Raises:
+        EnvironmentProblem: There is none, it belongs to another model, or it cannot end a text.
+    """
+    tokenizer = facts.source.load_tokenizer()
+    where = f"the tokenizer of {facts.source.name!r}"
+    if len(tokenizer) == 0:
+        raise EnvironmentProblem(f"A model needs a tokenizer, but {where} is empty. Put its files beside config.json.")
+    largest = max(tokenizer.get_vocab().values(), default=0)
+    if largest >= facts.vocabulary:
+        raise EnvironmentProblem(
+            f"A tokenizer's ids are rows of the model's embedding, but {where} goes up to {largest:,} and the model "
+            f"has {facts.vocabulary:,} rows. It belongs to another model: put the right one beside config.json."
+        )
+    if tokenizer.eos_token_id is None:
+        raise EnvironmentProblem(
+            f"Texts end with an end-of-sequence token, but {where} has none. Set eos_token in tokenizer_config.json, "
+            "or choose another --model."
+        )
+    return tokenizer
+
+
+def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> dict[str, Trait]:
+    """Whether each method can be put on this model; those of plugins are also tried on a tiny one.
+
+    Returns:
+        By spec what could be learned of it.
+    """
+    broken: dict[str, AdaptiveBenchError] = {}
+    traits: dict[str, Trait] = {}
+    for text in config.methods:
+        spec = MethodSpec.parse(text)
+        with findings.checking():
+            trait, fault = examine(spec, facts)
+            if trait is not None:
+                traits[str(spec)] = trait
+            if fault is not None:
+                broken[text] = fault
+    if broken and broken.keys() >= set(config.methods) - set(config.controls):
+        for fault in broken.values():
+            findings.stop(fault)
+    for fault in broken.values():
+        findings.note(f"{fault.kind}: {fault} The run goes on: its part fails where that happens again.")
+    return traits
+
+
+def examine(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, AdaptiveBenchError | None]:
+    """What can be learned of a method, and what is wrong with it.
+
+    Raises:
+        UsageError: It cannot be put on this model with these parameters.
+    """
+    trait = None
+    if (method := _put_on(facts, spec)) is not None:
+        calibrates = method.thresholds is not None or method.fitted is not None or method.solves_dial
+        trait = Trait(float(method.max_saved_tokens), calibrates)
+    _put_on(facts, training_spec(spec))
+    if not registry.is_foreign("methods", spec.name):
+        return trait, None
+    return trait, try_method(spec, facts.family, int(facts.empty.config.num_hidden_layers))
+
+
+def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:
+    config_of(spec)  # what is wrong with it is no matter of the model
+    try:
+        with torch.device("meta"):
+            return method_of(spec, Backbone(facts.empty))
+    except AdaptiveBenchError:
+        raise
+    except Exception as error:
+        # Without values some code cannot run; whether it can with them shows when the model is there.
+        if "meta" not in str(error):
+            raise explained(error, f"the method {spec}") from error
+    return None
+
+
+def size(count: float, billions: str = "B") -> str:
+    """`3,148,224` -> `3.1 M`; of bytes a billion is `G`."""
+    for unit, name in ((1e9, billions), (1e6, "M"), (1e3, "k")):
+        if count >= unit:
+            return f"{count / unit:.3g} {name}"
+    return f"{count:.0f}"

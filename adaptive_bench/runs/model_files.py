@@ -1,0 +1,288 @@
+"""Models in one GGUF file, as llama.cpp has them: read by transformers, whose weights are then plain fp32."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from adaptive_bench import registry
+from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+# What decides how a model computes and reads text; a README beside it does not.
+_FILES = ("*.safetensors", "*.json", "*.model", "*.txt", "*.jinja")
+AGAIN = "Copy or save the model again; after a clone with Git LFS call `git lfs pull` in its folder."
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files that a model is made of."""
+    return [file for pattern in _FILES for file in folder.glob(pattern) if file.is_file()]
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder of something else than a model that can be measured.
+
+    Raises:
+        EnvironmentProblem: With what it is.
+    """
+    if not (folder / "config.json").is_file():
+        raise EnvironmentProblem(
+            f"A model folder holds config.json, *.safetensors and a tokenizer, but there is no config.json in "
+            f"{str(folder)!r}. {_instead_of(folder)}"
+        )
+    check_config(folder / "config.json", str(folder))
+    if (folder / "adapter_config.json").is_file():  # transformers would freeze the model and load adapters onto it
+        raise EnvironmentProblem(
+            f"A model folder holds a whole model, but adapter_config.json in {str(folder)!r} says that this is an "
+            f"adapter of one. Remove that file where the adapter is merged into the weights, or merge it first and "
+            f"name the merged model."
+        )
+
+
+def _instead_of(folder: Path) -> str:
+    """What to name in place of a folder that has no config.json."""
+    if (folder / "adaptive.json").is_file():
+        return "It is a saved adaptive model; a run puts methods on a plain one: name the one that it was trained from."
+    # What transformers.Trainer writes, and the cache of the hub, whose folder lies above those of its models.
+    places = (place for pattern in ("*", "snapshots/*", "models--*/snapshots/*") for place in folder.glob(pattern))
+    models = [place for place in places if (place / "config.json").is_file() and any(place.glob("*.safetensors"))]
+    if not models:
+        return "Name another folder."
+    others = f", the newest of {len(models)} below it" if len(models) > 1 else ""
+    return f"Name {str(max(models, key=_age))!r}{others}."
+
+
+def _age(model: Path) -> tuple[int, float]:
+    """Larger is newer: by the number of a Trainer's checkpoint, which a copy keeps, else by the time of the folder."""
+    step = model.name.removeprefix("checkpoint-")
+    return int(step) if step.isdecimal() else -1, model.stat().st_mtime
+
+
+def check_config(file: Path, model: str) -> None:
+    """Refuse a config.json of what cannot be measured.
+
+    Args:
+        model: Whose it is, as the user knows it.
+
+    Raises:
+        EnvironmentProblem: It cannot be read, or describes no model that a run takes.
+    """
+    try:
+        config = dict(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise EnvironmentProblem(
+            f"The file {str(file)!r} must describe a model in JSON, but cannot be read: {message_of(error)}. {AGAIN}"
+        ) from error
+    family, known = config.get("model_type"), registry.names("families")
+    if family not in known:
+        raise EnvironmentProblem(
+            f"A model is of one of the families {', '.join(known)}, but {str(file)!r} says model_type {family!r}. "
+            f"Name another model, or register the family (see docs/models.md)."
+        )
+    # Beside plain weights too: by the entry alone transformers builds quantized maps, which cannot be trained.
+    if (quantized := config.get("quantization_config")) is not None:
+        raise EnvironmentProblem(
+            f"A backbone has unquantized weights, but the config.json of {model!r} has a quantization_config "
+            f"({one_line(str(quantized), 100)}). Dequantize the model and save it again, or remove that entry if its "
+            f"weights are plain; `--quantize` evaluates a plain model with quantized weights."
+        )
+
+
+def check_heads(name: str, folder: Path, empty: PreTrainedModel) -> list[str]:
+    """Compare names and shapes in the heads of a folder's weight files with the model.
+
+    Args:
+        name: The model's, as the user wrote it.
+        empty: The model that config.json describes, without values.
+
+    Returns:
+        Names of tensors that it leaves aside, see `check_loaded`.
+
+    Raises:
+        EnvironmentProblem: See `check_loaded`; or the weights cannot be read.
+    """
+    given: dict[str, list[int]] = {}
+    try:
+        for file in _loaded_files(folder, getattr(empty.config, "transformers_weights", None)):
+            with safe_open(file, "pt") as tensors:
+                given |= {key: tensors.get_slice(key).get_shape() for key in tensors.keys()}  # noqa: SIM118 - no mapping
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
+        raise EnvironmentProblem(
+            f"The weights of a model are in model.safetensors, or in the files that model.safetensors.index.json "
+            f"lists, but in {str(folder)!r} they cannot be read: {type(error).__name__}: {message_of(error)}. {AGAIN} "
+            f"Weights in another format are converted by save_pretrained."
+        ) from error
+    # transformers decides what fits: it knows of tied weights, of names that earlier versions wrote, and of
+    # checkpoints without the prefix of the decoder.
+    loader: Any = type(empty)
+    _, found = loader.from_pretrained(
+        None,
+        config=copy.deepcopy(empty.config),
+        state_dict={key: torch.empty(shape, device="meta") for key, shape in given.items()},
+        dtype=torch.float32,
+        device_map="meta",
+        ignore_mismatched_sizes=True,
+        output_loading_info=True,
+    )
+    return check_loaded(name, empty, found)
+
+
+def _loaded_files(folder: Path, named: str | None) -> list[Path]:
+    """The weight files that transformers reads of a folder: it may hold others, in another layout.
+
+    Args:
+        named: The file that config.json names (`transformers_weights`), if it does.
+    """
+    single, index = (folder / (named or file) for file in ("model.safetensors", "model.safetensors.index.json"))
+    if index.is_file() and not (single.is_file() and single.suffix == ".safetensors"):
+        return sorted({folder / file for file in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
+    return [single]
+
+
+def check_loaded(name: str, model: PreTrainedModel, found: Mapping[str, Any]) -> list[str]:
+    """Refuse a model whose files hold other tensors than it has.
+
+    Args:
+        name: The model's, as the user wrote it.
+        found: What transformers says of loading it.
+
+    Returns:
+        Names of tensors that stand beside the decoder and its head: those of a classifier (`score`), a value head or an
+        image tower. A language model of text computes the same without them.
+
+    Raises:
+        EnvironmentProblem: Tensors are missing, have other shapes, or are parts of the decoder that it does not have.
+    """
+    missing, unused = sorted(found["missing_keys"]), sorted(found["unexpected_keys"])
+    if missing:
+        others = f", and have {len(unused)} others (the first: {one_line(unused[0], 200)})" if unused else ""
+        raise EnvironmentProblem(
+            f"The weights of a model have every tensor that its config.json asks for, but those of {name!r} "
+            f"lack {len(missing)} (the first: {missing[0]}){others}. Correct config.json, or copy or save the model "
+            f"again."
+        )
+    for tensor, got, asked in sorted(found["mismatched_keys"]):
+        raise EnvironmentProblem(
+            f"The weights of a model have the shapes that its config.json asks for, but {tensor} of {name!r} has "
+            f"{list(got)} in place of {list(asked)}. Correct config.json, or copy or save the model again."
+        )
+    decoder = getattr(model, model.base_model_prefix, model)
+    # A checkpoint of the decoder alone has its names without the prefix.
+    parts = {part for module in (model, decoder) for part, _ in module.named_children()}
+    # With them the model computes something else: layers that config.json cuts off, biases that it denies, norms of
+    # another family, adapters that nobody merged.
+    if inside := [key for key in unused if key.partition(".")[0] in parts]:
+        raise EnvironmentProblem(
+            f"The weights of a decoder are all used, but a {type(model).__name__} with the config.json of {name!r} "
+            f"({model.config.num_hidden_layers} layers) has no place for {len(inside)} of them (the first: "
+            f"{one_line(inside[0], 200)}). Correct config.json, merge adapters into the weights, or save the model "
+            f"again without what does not belong to it."
+        )
+    return unused
+
+
+SUFFIX = ".gguf"
+# What transformers passes over although the model computes something else without it, and which architectures it reads
+# it for.
+_SETTINGS = {
+    "rope.scaling.type": (),
+    "attention.scale": (),
+    "attention.sliding_window": ("gemma2", "gemma3"),
+}
+_TENSORS = ("rope_freqs.", "rope_factors_")
+
+
+@dataclass(frozen=True)
+class GGUFFacts:
+    """What the head of a file says.
+
+    Attributes:
+        values: How many weights there are.
+        forms: Their types, the most frequent first, such as `Q4_K, Q6_K, F32`.
+    """
+
+    values: int
+    forms: str
+
+
+def read_facts(file: Path) -> GGUFFacts:
+    """Look at the head of a file; no weights are read.
+
+    Raises:
+        EnvironmentProblem: The package gguf is not installed, the file is damaged or one of several, or transformers
+            would make another model of it.
+    """
+    if importlib.util.find_spec("gguf") is None:
+        raise EnvironmentProblem(
+            f"Reading the model file {str(file)!r} needs the package gguf, which is not installed. Install it with "
+            f"`pip install 'adaptive-bench[gguf]'`, or name a folder in Hugging Face layout."
+        )
+    from gguf import GGUFReader
+
+    try:
+        reader: Any = GGUFReader(file)
+        values: dict[str, Any] = {key: field.contents() for key, field in reader.fields.items() if _is_small(field)}
+        weights: dict[str, int] = {}
+        for tensor in reader.tensors:
+            form = tensor.tensor_type.name
+            weights[form] = weights.get(form, 0) + int(tensor.n_elements)
+    except Exception as error:  # reading a foreign file may raise anything
+        if isinstance(error, MemoryError):
+            raise
+        raise EnvironmentProblem(
+            f"The model file {str(file)!r} cannot be read as GGUF: {type(error).__name__}: {message_of(error)[:300]}. "
+            f"Copy it again, or name another model."
+        ) from error
+    _check_whole(file, values, [tensor.name for tensor in reader.tensors])
+    return GGUFFacts(sum(weights.values()), ", ".join(sorted(weights, key=lambda form: -weights[form])))
+
+
+def _is_small(field: Any) -> bool:
+    return len(field.data) == 1  # a vocabulary takes long and tells nothing here
+
+
+def _check_whole(file: Path, values: dict[str, Any], tensors: list[str]) -> None:
+    if int(values.get("split.count", 1)) > 1:
+        raise EnvironmentProblem(
+            f"A model in GGUF is one file, got the first of {values['split.count']} in {str(file)!r}. Join them with "
+            f"llama.cpp's llama-gguf-split --merge, or name a folder in Hugging Face layout."
+        )
+    family = str(values.get("general.architecture"))
+    left_out = [
+        f"{name} {one_line(repr(values[f'{family}.{name}']), 60)}"
+        for name, known in _SETTINGS.items()
+        if family not in known and values.get(f"{family}.{name}") not in (None, "none", 0)
+    ]
+    left_out += [f"the tensor {name}" for name in tensors if name.startswith(_TENSORS)]
+    if left_out:
+        raise EnvironmentProblem(
+            f"transformers reads a GGUF file as its architecture ({family}) without {', '.join(left_out)}, which "
+            f"{str(file)!r} asks for: it would be another model. Name the original model in Hugging Face layout."
+        )
+
+
+@contextmanager
+def alone(file: Path) -> Iterator[dict[str, str]]:
+    """What `from_pretrained` is given for a file: a folder with nothing else, whose files it would read as well."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / file.name).symlink_to(file)
+        yield {"pretrained_model_name_or_path": folder, "gguf_file": file.name}
+
+
+def as_plain(model: Any) -> None:
+    """Take away the mark of a quantized model: its weights are plain."""
+    if (quantizer := getattr(model, "hf_quantizer", None)) is not None:
+        quantizer.remove_quantization_config(model)

@@ -1,0 +1,165 @@
+"""What the recorded decisions of a small model would save on a model of real sizes: a projection, never a measurement.
+
+A nano model is not priced like a real one: its vocabulary is small, so that a probe of the head is cheap, and its gates
+are a larger part of a layer. A record holds the counts behind its MACs (tokens per branch, repaired K,V, query-key
+pairs, runs of the head, of probes and of each linear map of the method), and these are priced again here:
+
+* every layer costs what a layer of the real model costs, and stands for as many of its layers as share its relative
+  depth: keep shares are those measured there;
+* the method's linear maps have the sizes they get when the method is built for the real widths (without memory), and
+  belong to layers: twice the layers, twice the gates;
+* the head and its probes cost what the real head costs, cosines of states what the real width costs. Probes are as
+  many as were made: exits lie at the same relative depths, so a deeper model has as many exits, farther apart
+  (`exit_interval`).
+
+Approximated, then: the keep pattern is taken over although a larger model would decide otherwise; texts keep their
+length in tokens, and with it the pairs of attention and the measured model's windows. Exact is the projection onto the
+model that was measured: it gives back its net saving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import astuple, replace
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, PretrainedConfig
+
+from adaptive_bench.backbone import Backbone, LayerCosts
+from adaptive_bench.engine.flop_counter import RESCALE
+from adaptive_bench.engine.ledger import BUCKETS, COSINE, NORM, PHASES, Ledger, cosine_macs
+from adaptive_bench.method import method_class, method_of
+from adaptive_bench.runs.shapes import find_shape
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluations import Evaluation
+
+_OWN_MAP = "method."
+_CORE = [place for place, name in enumerate(BUCKETS) if name.startswith("core.")]
+_OVERHEAD = [place for place, name in enumerate(BUCKETS) if name.startswith("overhead.")]
+
+
+class Projection:
+    """Prices the counts of one method on another model.
+
+    Args:
+        spec: The method.
+        backbone: The other model with as many layers as the measured one has.
+        depth: How many layers of the other model each of them stands for.
+    """
+
+    def __init__(self, spec: MethodSpec, backbone: Backbone, depth: float) -> None:
+        self.backbone = backbone
+        with torch.device("meta"):
+            method = method_of(spec, self.backbone)
+        self._map_macs = {
+            f"{_OWN_MAP}{name}": module.weight.numel()
+            for name, module in method.named_modules()
+            if isinstance(module, nn.Linear)
+        }
+        self._depth = depth
+        self._costs = [depth * costs for costs in astuple(self.backbone.costs)]
+
+    def net(self, reports: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None]]:
+        """Projected net savings by phase (`all`, `prefill`, `decode`); `None` for a phase without tokens.
+
+        Args:
+            reports: The raw sums of R compute reports. They are priced at once: a large run has thousands.
+        """
+        rows = self.backbone.num_layers + 1  # of each report: its layers, and one that costs nothing for its head
+        ledger = Ledger(LayerCosts(*(np.tile(np.append(costs, 0.0), len(reports)) for costs in self._costs)))
+        macs: dict[str, np.ndarray] = {}
+        dense: dict[str, np.ndarray] = {}
+        for phase in PHASES:
+            heads = np.zeros(len(reports))
+            for number, counts in enumerate(reports):
+                first, last = number * rows, number * rows + rows - 1
+                runs = dict(counts[phase]["runs"])
+                ledger.work[phase][first:last] += np.array(counts[phase]["work"])
+                heads[number] = runs.pop("head", 0.0) * self.backbone.head_macs
+                ledger.book(phase, last, "core.head", heads[number])
+                ledger.book(phase, first, "overhead.decision", runs.pop("probe", 0.0) * self.backbone.head_macs)
+                cosines = runs.pop(COSINE, 0.0) * cosine_macs(self.backbone.hidden_size)
+                ledger.book(phase, first, "overhead.decision", cosines)
+                norms = runs.pop(NORM, 0.0) * self.backbone.hidden_size
+                ledger.book(phase, first, "overhead.decision", norms)
+                rescaled = runs.pop(RESCALE, 0.0) * self.backbone.hidden_size
+                ledger.book(phase, first, "overhead.adapter", self._depth * rescaled)
+                own = sum(tokens * self._map_macs[name] for name, tokens in runs.items())
+                ledger.book(phase, first, "overhead.decision", self._depth * own)
+            macs[phase] = ledger.macs(phase)[:-1].reshape(len(reports), rows, -1).sum(axis=1)
+            by_layer = ledger.dense_macs(phase)[:-1].reshape(len(reports), rows)
+            by_layer[:, -1] = heads
+            dense[phase] = by_layer.sum(axis=1)
+        macs["all"], dense["all"] = macs["prefill"] + macs["decode"], dense["prefill"] + dense["decode"]
+        spent = {part: found[:, _CORE].sum(axis=1) + found[:, _OVERHEAD].sum(axis=1) for part, found in macs.items()}
+        return [
+            {
+                part: float(1 - spent[part][number] / dense[part][number]) if dense[part][number] else None
+                for part in ("all", *PHASES)
+            }
+            for number in range(len(reports))
+        ]
+
+
+def projected(
+    spec: MethodSpec, evaluations: Mapping[int, list[Evaluation]], shape: str
+) -> tuple[dict[int, list[Evaluation]], list[str]]:
+    """Evaluations of one method, by seed, with their net saving projected onto a shape; older ones, which lack the
+    counts, stay as they are.
+
+    A method that cannot be built at the shape's widths costs its projection, not its table: all its evaluations stay
+    as they are, and the second value says why.
+
+    Raises:
+        UsageError: No shape has that name.
+    """
+    find_shape(shape)
+
+    def counts(one: Evaluation) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = one.report.get("counts", {})
+        return found
+
+    known = [one for done in evaluations.values() for one in done]
+    known = [one for one in known if all("work" in counts(one).get(phase, {}) for phase in PHASES)]
+    if not known:
+        return dict(evaluations), []
+    try:
+        layers = len(counts(known[0])["prefill"]["work"])
+        projection = _projection(cast(Hashable, method_class(spec)), spec, layers, shape)
+        nets = dict(zip(map(id, known), projection.net([counts(one) for one in known]), strict=True))
+        return {
+            seed: [
+                replace(one, projected=nets[id(one)], projected_shape=shape) if id(one) in nets else one for one in done
+            ]
+            for seed, done in evaluations.items()
+        }, []
+    except Exception as error:  # noqa: BLE001 - a method is built here, and a plugin's may raise anything
+        reason = f"{type(error).__name__}: {error}"
+        return dict(evaluations), [
+            f"{spec}: no projection onto {shape}, for it cannot be built at its widths ({reason})."
+        ]
+
+
+# Seeds and targets of a spec share one. In a notebook a name may come to mean another class.
+@lru_cache(maxsize=1024)
+def _projection(registered: Hashable, spec: MethodSpec, layers: int, shape: str) -> Projection:
+    return Projection(spec, *_named(shape, layers))
+
+
+@lru_cache(maxsize=8)  # a run has many methods and few shapes
+def _named(shape: str, layers: int) -> tuple[Backbone, float]:
+    return priced(find_shape(shape), layers)
+
+
+def priced(shape: PretrainedConfig, layers: int) -> tuple[Backbone, float]:
+    """The same widths with another number of layers, in tensors that have no values; and for how many layers each of
+    them stands.
+    """
+    values = shape.to_dict() | {"num_hidden_layers": layers, "layer_types": None}
+    with torch.device("meta"):
+        backbone = Backbone(AutoModelForCausalLM.from_config(type(shape).from_dict(values)))
+    return backbone, shape.num_hidden_layers / layers

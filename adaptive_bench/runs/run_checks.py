@@ -1,0 +1,318 @@
+"""All checks in an order in which each can rely on what came before; one that cannot run is left out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from adaptive_bench.backbone import Backbone
+from adaptive_bench.config import RunConfig
+from adaptive_bench.config_file import default_presets
+from adaptive_bench.data import MissingData
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.free_memory import free_on
+from adaptive_bench.hub import OutOfReach
+from adaptive_bench.jobs.job import needs_own_process
+from adaptive_bench.model.adapters import adapter_parameters
+from adaptive_bench.model.tokenization import check_chat_template
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.recipe import TrainRecipe
+from adaptive_bench.runs.backbone_source import find_device
+from adaptive_bench.runs.budget import Workload
+from adaptive_bench.runs.estimate import Estimator, Speed, Trait, forecast, total
+from adaptive_bench.runs.launching import useful_processes
+from adaptive_bench.runs.model_checks import (
+    Findings,
+    ModelFacts,
+    check_methods,
+    check_recipe,
+    load_tokenizer,
+    model_facts,
+    note_weights,
+    size,
+)
+from adaptive_bench.runs.run_plan import Plan, plan, without_groups
+from adaptive_bench.runs.task_checks import check_overlap, check_task, check_training_text, note_idle
+from adaptive_bench.runs.training_targets import has_control
+from adaptive_bench.runs.training_text import read_calibration, training_tasks
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic
+from adaptive_bench.store.runs import check_home
+from adaptive_bench.task import ExampleRequest, Task
+from adaptive_bench.training.micro_batches import VALUE_BYTES, rough_footprint, trained_bytes
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def preset_by_size(model: str) -> str:
+    """Name of the preset that takes models of this size and kind.
+
+    Raises:
+        UsageError: No preset is for it by default; the user has to choose.
+        EnvironmentProblem: The model cannot be reached.
+    """
+    facts = model_facts(model)
+    meant = default_presets()
+    found = [name for name, models in meant.items() if models.fit(model, facts.family, facts.parameters)]
+    if len(found) != 1:
+        what = f"the presets {', '.join(found)} all are" if found else "no preset is"
+        raise UsageError(
+            f"Without --config a model gets a recipe by its size, but {what} for {facts}. Name one of `list "
+            f"configs`, or "
+            "a file of your own, with --config (and --any-model if it is meant for others)."
+        )
+    return found[0]
+
+
+def check_memory(work: Workload, trained: Iterable[MethodSpec], jobs: int) -> None:
+    """Hold what one process needs for one sequence against its part of what is free.
+
+    Raises:
+        EnvironmentProblem: It does not fit.
+    """
+    recipe, empty = work.config.train, work.prices.empty
+    free = free_on(find_device(work.config.device))
+    weights = VALUE_BYTES * sum(each.numel() for each in empty.parameters())
+    backbone = Backbone(empty)
+    at_most = rough_footprint(backbone, backbone.num_layers).of(1, work.longest, work.longest)
+    if free is None or 5 * weights + at_most < free / jobs:  # gradients and two moments of a model with more parameters
+        return
+    for spec in trained:
+        step = work.prices.step(
+            spec, recipe, work.longest, round(work.longest * work.labels / work.tokens), watched=True
+        )
+        if step is None:
+            continue
+        trainee = work.prices.trainee(spec, recipe)
+        needed = weights + trained_bytes(trainee) + step.peak_bytes
+        if needed > free / jobs:
+            raise EnvironmentProblem(
+                f"Training {spec} needs about {size(needed, 'G')}B with one sequence of {work.longest} tokens at a "
+                f"time, but {size(free / jobs, 'G')}B are free{f' for each of {jobs} processes' if jobs > 1 else ''}. "
+                f"{_helps(work, jobs)}"
+            )
+
+
+def _helps(work: Workload, jobs: int) -> str:
+    recipe = work.config.train
+    helps = {
+        "work with --jobs 1": jobs > 1,
+        "train adapters in place of the weights (train.lora)": recipe.lora is None,
+        "set train.gradient_checkpointing to true": not recipe.gradient_checkpointing,
+        f"lower train.max_length (now {recipe.max_length})": True,
+        "choose a smaller --model": True,
+    }
+    first, second, third, *_ = (text for text, there in helps.items() if there)
+    return f"{first[0].upper()}{first[1:]}, {second}, or {third}."
+
+
+def check_calibration_text(config: RunConfig, traits: Mapping[str, Trait]) -> None:
+    """Refuse methods that are calibrated on training text where that is not there.
+
+    Args:
+        traits: By spec what is known of it.
+
+    Raises:
+        EnvironmentProblem: Names the methods, what is missing and which options do without.
+    """
+    calibrated = [text for text, trait in traits.items() if trait.calibrates]
+    shuffled = [text for text in config.methods if has_control(MethodSpec.parse(text), config)]
+    if config.train.steps or not (calibrated or shuffled):
+        return
+    for task in config.tasks:
+        try:
+            read_calibration(config, config.seeds[0], task)
+        except MissingData as error:
+            parts = [f"dials of {', '.join(calibrated)} are calibrated"] if calibrated else []
+            parts += ["decisions of --shuffled are drawn"] if shuffled else []
+            ways = ["leave these methods out of --methods"] * bool(calibrated)
+            ways += ["leave --shuffled out"] * bool(shuffled)
+            ways += [
+                "calibrate on another task's text, as with --train-on nano_math --set evaluation.calibration=pooled"
+            ]
+            raise EnvironmentProblem(
+                f"Without training steps {task!r} needs training text where {' and '.join(parts)} on it, and there "
+                f"it is missing. {error} Or {', or '.join(ways)}."
+            ) from error
+
+
+# Of a training on disk: fp32 weights, and while it runs two checkpoints of weights and AdamW's two moments.
+_WEIGHT_BYTES, _RESUME_BYTES = 4, 2 * 3 * 4
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What is known before a run.
+
+    Attributes:
+        plan: The plan.
+        facts: The model; `None` where nothing is left to do and nothing was looked at.
+        notes: What a user should know, though it stands in nobody's way.
+        disk_bytes: Space the trainings that are left will need at most.
+        estimator: Knows how long each part will take; `None` where nothing is left to do.
+        jobs: Processes that will work at once.
+        work: The text of the run in numbers, if it was forecast.
+    """
+
+    plan: Plan
+    facts: ModelFacts | None = None
+    notes: list[str] = field(default_factory=list)
+    disk_bytes: int = 0
+    estimator: Estimator | None = None
+    jobs: int = 1
+    work: Workload | None = None
+
+
+def preflight(
+    config: RunConfig,
+    reporter: Reporter | None = None,
+    jobs: int | None = None,
+    *,
+    timed: bool = True,
+    measures: bool = True,
+) -> Preflight:
+    """Check everything a run will need, and plan it. Nothing is trained, nothing is written.
+
+    Args:
+        jobs: Processes that will be used; `None` decides as `run` does.
+        timed: Whether to forecast how long the work will take where no record knows.
+        measures: See `plan`.
+
+    Raises:
+        UsageError: The config names something that does not exist or does not fit together.
+        EnvironmentProblem: Model, data or machine are not as they must be.
+        PluginFault: A plugin cannot work.
+        SeveralProblems: More than one of these.
+    """
+    config, reporter = without_groups(config), reporter or SilentReporter()
+    findings = Findings()
+    facts, whole = None, None
+    with findings.checking():
+        check_home(config.out)
+    with findings.checking():
+        find_device(config.device)
+    with findings.checking():
+        facts = model_facts(config.model)
+        note_weights(facts, findings)
+        check_recipe(config, facts, findings)
+    if len(findings.errors) == 1 and isinstance(findings.errors[0], OutOfReach):
+        raise_all_missing(config, findings.errors[0])
+    findings.raise_errors()  # the rest takes seconds and rests on these
+    assert facts is not None
+    with findings.checking():
+        whole = plan(config, reporter, measures=measures)
+    if whole is not None and not (findings.errors or whole.untrained or any(one.points_left() for one in whole.sweeps)):
+        return Preflight(whole)
+    tokenizer, traits = None, {}
+    with reporter.task("check", total=2 + len(config.tasks)) as task:
+        with findings.checking():
+            tokenizer = load_tokenizer(facts)
+            if config.chat_template:
+                check_chat_template(tokenizer)
+                if config.evaluation.enable_thinking is not None and "enable_thinking" not in tokenizer.chat_template:
+                    findings.note("enable_thinking does nothing: the model's chat template does not ask for it.")
+        task.advance(1, of="tokenizer")
+        note_idle(config, findings)
+        traits = check_methods(config, facts, findings)
+        with findings.checking():
+            check_calibration_text(config, traits)
+        task.advance(1, of="methods")
+        for name in config.tasks:
+            with findings.checking():
+                check_task(name, config, tokenizer, facts.context, findings)
+            task.advance(1, of=name)
+        if tokenizer is not None and not findings.errors:
+            for trained_on in training_tasks(config):
+                with findings.checking():
+                    check_training_text(trained_on, config, tokenizer, facts.context, findings)
+            with findings.checking():
+                check_overlap(config, findings)
+    needed = 0
+    if whole is not None:
+        trained = [bool(training.steps and not training.base) for training in whole.untrained]
+        needed = disk_bytes(config.train, facts.empty, trained)
+        with findings.checking():
+            _check_disk(config.out, needed)
+    findings.raise_errors()
+    assert whole is not None and tokenizer is not None
+    most = jobs or useful_processes(config)
+    work = Workload(config, facts.empty, tokenizer)
+    if config.train.steps:
+        check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), most)
+    speed = _forecast(work, whole, most, reporter) if timed else None
+    estimator = Estimator(config.out, speed, traits)
+    jobs = jobs or useful_processes(config, total(whole, estimator).seconds)
+    return Preflight(whole, facts, findings.notes, needed, estimator, jobs, work)
+
+
+def _forecast(work: Workload, whole: Plan, jobs: int, reporter: Reporter) -> Speed | None:
+    """What the work will take, unless the records know."""
+    known = Estimator(whole.config.out)
+    if not any(known.training(training).rough for training in whole.trainings) and not any(
+        known.sweep(sweep).rough for sweep in whole.sweeps
+    ):
+        return None
+    # What plugins do takes place elsewhere; what their trainings take shows when they run.
+    trained = dict.fromkeys(
+        each.spec for each in whole.trainings if each.steps and not needs_own_process(each.spec.name)
+    )
+    try:
+        with reporter.task("forecast", total=len(trained) + 2) as task:
+            return forecast(work, trained, jobs, task)
+    except Exception as error:  # noqa: BLE001 - a forecast prevents no run: if this is in its way, its work says so
+        reporter.line(f"How long the run takes is not known: the forecast failed ({message_of(error)}).")
+        return None
+
+
+def raise_all_missing(config: RunConfig, error: OutOfReach) -> NoReturn:
+    """Tell of a model that is out of reach together with the data that is, so that all can be fetched at once.
+
+    Raises:
+        OutOfReach: Both.
+        SeveralProblems: Data is wrong in other ways besides.
+    """
+    findings = Findings()
+    findings.stop(error)
+    for name in config.tasks:
+        with findings.checking():
+            check_task(name, config, None, 0, findings)
+    trained_on: list[Task] = []
+    with findings.checking():
+        trained_on = training_tasks(config) if config.train.steps else []
+    for task in trained_on:
+        with findings.checking():
+            task.examples(ExampleRequest("train", 1, config.seeds[0], config.data_dir))
+    findings.raise_errors()
+    raise error
+
+
+def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bool]) -> int:
+    """Space for the checkpoints of trainings, and for what the one that is under way can go on from.
+
+    Args:
+        trained: For each training, whether adapters would be all it keeps.
+    """
+    whole = sum(parameter.numel() for parameter in empty.parameters())
+    learned = whole if recipe.lora is None else adapter_parameters(empty, recipe.lora)
+    running = _RESUME_BYTES * learned if recipe.steps and trained else 0
+    return running + _WEIGHT_BYTES * sum(learned if each else whole for each in trained)
+
+
+def _check_disk(out: Path, needed: int) -> None:
+    folder = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    if not folder.is_dir():
+        raise EnvironmentProblem(
+            f"The output folder must be a folder, got the file {str(folder)!r}. Choose another --out."
+        )
+    with atomic.writable(out):
+        free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise EnvironmentProblem(
+            f"The trainings of this run need up to {size(needed, 'G')}B of disk space, but {str(folder)!r} has "
+            f"{size(free, 'G')}B. "
+            "Free some space or choose another folder with --out."
+        )

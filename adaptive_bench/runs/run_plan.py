@@ -1,0 +1,354 @@
+"""The plan of a run: which trainings and which sweeps it consists of, and where each is on disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench.backbone import Backbone
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import UsageError, one_line
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task
+from adaptive_bench.method import method_class, starting_spec, takes_target, training_spec
+from adaptive_bench.model.interventions import SiteCosts
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.registry import did_you_mean
+from adaptive_bench.runs.backbone_source import empty_model, find_backbone
+from adaptive_bench.runs.eligible import SitesNotMeasured, key_entry, measured_sites
+from adaptive_bench.runs.precision import with_precision
+from adaptive_bench.runs.shapes import find_shape
+from adaptive_bench.runs.training_targets import SHUFFLED, Goal, TrainingTargets, has_control, levels_of, rate_of
+from adaptive_bench.runs.training_text import (
+    asked_since,
+    draw_calibration,
+    draw_flop_calibration_text,
+    draw_training,
+    task_inputs,
+    training_tasks,
+)
+from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun, timed
+from adaptive_bench.source import code_behind
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.keys import examples_fingerprint, key_of
+from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry, read
+from adaptive_bench.store.records import SCHEMA, Record
+from adaptive_bench.task import DocumentSplit, Task
+from adaptive_bench.validation import each_once, parts_of
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run consists of, in the order it is carried out; and what the sites of its model cost, where that
+    was measured, or whether that is left to be done.
+    """
+
+    config: RunConfig
+    trainings: tuple[TrainingRun, ...]
+    sweeps: tuple[DialEvaluation, ...]
+    sites: SiteCosts | None = None
+    sites_left: bool = False
+
+    @property
+    def untrained(self) -> list[TrainingRun]:
+        """Trainings that are left."""
+        return [training for training in self.trainings if not training.finished]
+
+
+def plan(
+    config: RunConfig,
+    reporter: Reporter | None = None,
+    splits: Sequence[DocumentSplit] = ("test",),
+    *,
+    measures: bool = True,
+) -> Plan:
+    """Work out the plan of a run. Nothing is loaded but text, nothing is written; but a pretrained model is, and what
+    its sites cost, where that decides who may skip where and was not measured before.
+
+    Args:
+        splits: Which documents are asked.
+        measures: Whether sites are measured where they were not before. Without, the plan is one without spared sites:
+            it names other records, but there is as much to do.
+
+    Raises:
+        UsageError: Unknown method, parameter, task or shape, nothing to train on, or no timing to match on.
+        EnvironmentProblem: Model or data cannot be reached.
+    """
+    config, reporter = without_groups(config), reporter or SilentReporter()
+    specs = [MethodSpec.parse(text) for text in config.methods]
+    trained = [training_spec(spec) for spec in specs]
+    tasks = [find_task(name) for name in config.tasks]
+    find_shape(config.project_onto)
+    backbone = find_backbone(config.model)
+    seeds = config.seeds if config.train.steps else ()  # nothing is trained towards a target without steps
+    pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in seeds}
+    levels = levels_of(config, Backbone(empty_model(backbone)).num_layers)
+    targets = TrainingTargets.of(config, levels, pricing)
+    questions = _Questions(config, tasks)
+    sites, sites_left = None, False
+    try:
+        sites = measured_sites(config, backbone, reporter, measures=measures)
+    except SitesNotMeasured:
+        sites_left = True
+    not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
+    recipe = config.train.model_dump(mode="json", exclude=not_in_key)
+    trainings: dict[Path, TrainingRun] = {}
+    sweeps: list[DialEvaluation] = []
+    for number, seed in enumerate(config.seeds):
+        text = draw_training(config, seed, reporter if not number else SilentReporter())
+        shared = {
+            "schema": SCHEMA,
+            "backbone": backbone.fingerprint,
+            "data": {
+                "tasks": [task.name for task in training_tasks(config)],
+                "sha256": examples_fingerprint(text),
+            },
+            "recipe": recipe,
+            "seed": seed,
+            **({"chat_template": True} if config.chat_template else {}),
+        }
+        for spec, as_trained in zip(specs, trained, strict=True):
+            eligible = key_entry(sites, spec, config)
+            found = _trainings(as_trained, shared | eligible, targets, config.out / "records", trainings)
+            for training, at in found:
+                sweeps += questions.to(spec, training, at, splits, eligible)
+    return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter)), sites, sites_left)
+
+
+class _Questions:
+    """What every trained model of a run is asked."""
+
+    def __init__(self, config: RunConfig, tasks: Iterable[Task]) -> None:
+        self.config = config
+        self.contents = {
+            task: config.evaluation.in_key(writes=task.kind == "generative")
+            | {
+                "task": task.name,
+                **task_inputs(task, config.data_dir),
+                **asked_since(task, config.evaluation.limit, config.evaluation.num_fewshot),
+            }
+            for task in tasks
+        }
+        self.calibration = {
+            (task, seed): examples_fingerprint(draw_calibration(config, seed, task.name))
+            for task in self.contents
+            for seed in config.seeds
+        }
+
+    def to(
+        self,
+        spec: MethodSpec,
+        training: TrainingRun,
+        levels: tuple[float, ...],
+        splits: Iterable[DocumentSplit],
+        eligible: Mapping[str, Any],
+    ) -> list[DialEvaluation]:
+        """The sweeps of one spec on one training at its levels, with what its evaluations depend on because of spared
+        sites.
+        """
+        about = {"cell": training.folder.name, "method": str(spec), "code": code_behind(spec.name, "evaluation")}
+        about |= eligible
+        sweeps = []
+        for task, common in self.contents.items():
+            name = task.name.replace("/", "_")
+            for split in splits:
+                content = common | about | {"calibration_sha256": self.calibration[task, training.seed]}
+                content |= {} if split == "test" else {"split": split}
+                folder = training.folder / "eval" / f"{name}-{key_of(content)}"
+                found = DialEvaluation(spec, task.name, task.metrics[0], levels, training, self.config, content, folder)
+                own = replace(found, split=split)
+                sweeps.append(own)
+                if split == "test" and has_control(spec, self.config):
+                    content = {**content, **SHUFFLED}
+                    folder = training.folder / "eval" / f"{name}-shuffled-{key_of(content)}"
+                    sweeps.append(replace(own, content=content, folder=folder, variant="shuffled", own=own))
+        return sweeps
+
+
+def checked_config(config: Any) -> RunConfig:
+    """A config as it is, with the precision that `auto` means here; what does not describe a run is refused.
+
+    Raises:
+        UsageError: It is no config.
+    """
+    if not isinstance(config, RunConfig):
+        raise UsageError(
+            f"A run is described by a RunConfig, got {config!r}. Read one: load_config('nano', {{'seeds': 3}})."
+        )
+    return with_precision(config)
+
+
+def without_groups(config: RunConfig) -> RunConfig:
+    """The config with every group of tasks replaced by its tasks."""
+    config = checked_config(config)
+    train_on = None if config.train_on is None else expand_tasks(config.train_on)
+    return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})
+
+
+def _trainings(
+    spec: MethodSpec, shared: Mapping[str, Any], targets: TrainingTargets, records: Path, known: dict[Path, TrainingRun]
+) -> list[tuple[TrainingRun, tuple[float, ...]]]:
+    """The trainings of a spec with the levels each is judged at: one for each target if it takes any. Before them in
+    `known` stands what they start from.
+    """
+    method_type = method_class(spec)
+    shared = shared if method_type.spares else {name: value for name, value in shared.items() if name != "eligible"}
+    recipe = shared["recipe"] if method_type.trains else shared["recipe"] | {"steps": 0}
+    content = dict(shared) | {
+        "recipe": recipe,
+        "method": str(spec),
+        "code": code_behind(spec.name, "training"),
+        "method_learning_rate": rate_of(spec, targets.rates),
+    }
+    start = starting_spec(spec)
+    base = None
+    if start is not None:
+        ((base, _),) = _trainings(start, shared, targets, records, known)
+        content["base"] = base.folder.name
+    aims = bool(recipe["steps"]) and takes_target(spec)
+    goals: Sequence[Goal] = targets.goals if aims else (targets.untrained,)
+    trainings = []
+    for goal in goals:
+        about = content | {"target": targets.describe(goal, shared["seed"])} if aims else content
+        folder = records / key_of(about)
+        training = TrainingRun(spec, shared["seed"], about, folder, base, goal.saving, len(goals) == 1)
+        trainings.append((known.setdefault(folder, training), goal.levels))
+    return trainings
+
+
+_FORM = re.compile(r"([1-9]\d*)/([1-9]\d*)")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A part of a plan. A cell belongs to it with all its evaluations.
+
+    The plan's order decides, so that several commands with the same config divide it in the same way without talking to
+    each other. A training that one of the cells starts from may belong to another part: the command that needs it first
+    trains it, the others wait for the result.
+
+    Attributes:
+        number, parts: `2/8` has every eighth cell, from the second on.
+        cells: Names of records; if any are given, those cells alone.
+    """
+
+    number: int = 1
+    parts: int = 1
+    cells: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, shard: str | None, cells: str | None) -> Shard:
+        """From `2/8`, or names of records with commas between them.
+
+        Raises:
+            UsageError: Neither form, or both.
+        """
+        if shard is not None and cells is not None:
+            raise UsageError("A command does a shard or named cells, got --shard and --cell. Leave one of them out.")
+        if cells is not None:
+            try:
+                named = each_once(parts_of(cells))
+            except ValueError as error:
+                raise UsageError(f"--cell is wrong: {error}, got {one_line(cells, 100)}.") from None
+            if not named:  # no cells at all would stand for every cell
+                raise UsageError(f"--cell names at least one cell, got {cells!r}. Give one, or leave it out.")
+            return cls(cells=named)
+        if shard is None:
+            return cls()
+        found = _FORM.fullmatch(shard.strip())
+        if found is None or int(found[1]) > int(found[2]):
+            raise UsageError(f"A shard is a part of several, such as --shard 2/8 (1/8 to 8/8), got {shard!r}.")
+        return cls(int(found[1]), int(found[2]))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the whole plan."""
+        return self.parts == 1 and not self.cells
+
+    def of(self, plan: Plan) -> tuple[TrainingRun, ...]:
+        """Its cells, in the order of the plan.
+
+        Raises:
+            UsageError: A named cell is not in the plan.
+        """
+        if not self.cells:
+            return plan.trainings[self.number - 1 :: self.parts]
+        known = {cell.folder.name: cell for cell in plan.trainings}
+        for name in self.cells:
+            if name not in known:
+                raise UsageError(
+                    f"A cell is named like its record, but the plan has none {name!r}: the name is wrong, or code, "
+                    f"data or recipe have changed since it was planned. {did_you_mean(name, known)}"
+                )
+        return tuple(cell for name, cell in known.items() if name in self.cells)
+
+
+WHOLE = Shard()
+
+
+def manifest_of(whole: Plan) -> Manifest:
+    """The list of a plan's records, with the points of those evaluations that are finished."""
+    trainings = (
+        TrainingEntry(
+            record=training.folder.name,
+            method=str(training.spec),
+            seed=training.seed,
+            target=training.target,
+            only_target=training.has_single_target,
+            base=None if training.base is None else training.base.folder.name,
+        )
+        for training in whole.trainings
+    )
+    evaluations = (
+        EvaluationEntry(
+            record=f"{sweep.training.folder.name}/eval/{sweep.folder.name}",
+            method=str(sweep.spec),
+            task=sweep.task,
+            split=sweep.split,
+            metric=sweep.metric,
+            levels=tuple(sweep.levels),
+            variant=sweep.variant,
+            asked=tuple(sorted(sweep.finished() or ())),
+        )
+        for sweep in whole.sweeps
+    )
+    return Manifest(whole.config.out, tuple(trainings), tuple(evaluations))
+
+
+def plan_on_disk(folder: Path, config: RunConfig, reporter: Reporter | None = None) -> Plan | None:
+    """The plan that a run's own manifest lists; `None` without one."""
+    written = read(folder)
+    return None if written is None else plan_of(config, written, reporter)
+
+
+def _with_own(sweeps: Sequence[DialEvaluation]) -> list[DialEvaluation]:
+    """The same, with each control told of the evaluation of its method on the same training, task and documents."""
+
+    def place(one: DialEvaluation) -> tuple[object, ...]:
+        return one.spec, one.task, one.training.folder, one.split
+
+    own = {place(one): one for one in sweeps if not one.variant}
+    return [replace(one, own=own.get(place(one))) if one.variant else one for one in sweeps]
+
+
+def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = None) -> Plan:
+    """The plan a manifest is of; its records are asked for what they depend on, and nothing is worked out again."""
+    config = without_groups(config)
+    records = config.out / "records"  # beside the run, or where the caller says
+    trainings: dict[str, TrainingRun] = {}
+    for one in manifest.trainings:
+        content = Record(records / one.record).read("config") or {}
+        base = None if one.base is None else trainings.get(one.base)
+        spec, folder = MethodSpec.parse(one.method), records / one.record
+        trainings[one.record] = TrainingRun(spec, one.seed, content, folder, base, one.target, one.only_target)
+    sweeps = []
+    for each in manifest.evaluations:
+        training, folder = trainings[each.training], records / each.record
+        content = Record(folder).read("config") or {}
+        spec = MethodSpec.parse(each.method)
+        found = DialEvaluation(spec, each.task, each.metric, each.levels, training, config, content, folder)
+        sweeps.append(replace(found, split=each.split, variant=each.variant))
+    sweeps = _with_own(sweeps)
+    return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter or SilentReporter())))

@@ -1,0 +1,350 @@
+"""How many of the documents that are asked stand in the training text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from copy import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lm_eval.api.task import Task as HarnessTask
+
+from adaptive_bench import faults
+from adaptive_bench.config import RunConfig
+from adaptive_bench.data.overlap import RUN, Standing, words_of
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.evaluation.documents import answer_of
+from adaptive_bench.evaluation.drawn import ask_only, drawn
+from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, set_writing
+from adaptive_bench.evaluation.generation_settings import GenerationSettings
+from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.shots import are_of_tested
+from adaptive_bench.model.tokenization import conversation
+from adaptive_bench.progress import SilentReporter
+from adaptive_bench.recipe import EvalRecipe
+from adaptive_bench.runs.model_checks import Findings
+from adaptive_bench.runs.training_text import draw_training
+from adaptive_bench.task import ExampleRequest, Task
+from adaptive_bench.training.encoding import encode_examples
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+_LONGEST = 8  # documents whose whole prompt is built and measured
+_TAIL = 32  # characters of a prompt that tokens of what follows may reach into
+_ANSWERS = 100  # answers that are written and read back
+_TRAINING = 64  # training examples that are encoded
+
+
+def check_task(
+    name: str, config: RunConfig, tokenizer: PreTrainedTokenizerBase | None, context: int, findings: Findings
+) -> None:
+    """Read a task's documents to the last, and hold the longest and some answers against the model.
+
+    Args:
+        tokenizer: The model's; `None` if it could not be loaded.
+        context: Of the model in tokens.
+
+    Raises:
+        UsageError: A prompt does not fit the context, or there are fewer worked examples than wanted.
+        EnvironmentProblem: The data cannot be read, or a document has no answer.
+    """
+    task = find_task(name)
+    how = config.evaluation
+    harness = copy(load_task(task, config.data_dir, how.num_fewshot))
+    set_writing(harness, how.temperature, how.stop_strings, how.max_new_tokens)
+    with quiet():
+        every = _documents(task, harness)
+        numbers = drawn(task, len(every), config.evaluation.limit)
+        documents = [every[number] for number in numbers]
+        answers = [
+            answer_of(harness, document, f"document {number + 1} of {len(every)} of {name!r}")
+            for number, document in zip(numbers, documents, strict=True)
+        ]
+        _check_shots(task, harness, config.evaluation.num_fewshot, findings)
+        if tokenizer is None:
+            return
+        thinking = how.enable_thinking
+        chat = partial(conversation, tokenizer, enable_thinking=thinking) if config.chat_template else None
+        closely = {*_longest(harness, documents, answers), *_without_tokens(task, harness, documents, tokenizer)}
+        asked = [numbers[place] for place in sorted(closely)]
+        _check_length(task, harness, asked, tokenizer, context, findings, chat, how)
+    if len(documents) == 1:
+        findings.note(
+            f"{task.name} is measured on one document: its scores have no interval over documents, and nothing can be "
+            f"told apart there. Give more documents in its data, or a higher --limit."
+        )
+    texts = [text for parts in answers[:_ANSWERS] for text in parts]
+    check_answers(task, texts, tokenizer, findings)
+
+
+def check_training_text(
+    task: Task, config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: int, findings: Findings
+) -> None:
+    """Whether the training text of a task fits the recipe's length, and can be written with these tokens."""
+    if task.training is None or not config.train.steps:
+        return
+    request = ExampleRequest("train", _TRAINING, config.seeds[0], config.data_dir)
+    examples = task.examples(request)
+    length = min(config.train.max_length, context)
+    chat = config.chat_template
+    encoded = encode_examples(examples, tokenizer, length, SilentReporter(), chat_template=chat)
+    cut = sum(example.truncated for example in encoded)
+    if cut > len(encoded) / 20:
+        findings.note(
+            f"{cut / len(encoded):.0%} of the training text of {task.name} (of {len(encoded)} looked at) is longer "
+            f"than {length} tokens and is cut: raise train.max_length or choose a model with a longer context."
+        )
+
+
+def check_answers(task: Task, texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, findings: Findings) -> None:
+    """Note answers that do not survive being encoded and decoded: the model cannot write them."""
+    lost: dict[str, str] = {}
+    for text in dict.fromkeys(texts):
+        back = _squeezed(
+            str(tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids, skip_special_tokens=True))
+        )
+        if back != _squeezed(text):
+            lost[text] = back
+    if not lost:
+        return
+    text, back = next(iter(lost.items()))
+    signs = "".join(sorted(set(_squeezed("".join(lost))) - set("".join(lost.values()))))
+    effect = (
+        "a strict match of such answers cannot succeed, whatever the method"
+        if task.kind == "generative"
+        else "they are scored as if they were something else"
+    )
+    findings.note(
+        f"The tokenizer cannot write {len(lost)} of {len(dict.fromkeys(texts))} answers of {task.name} looked at: "
+        f"{one_line(text[-60:], 60)!r} comes back as {one_line(back[-60:], 60)!r}"
+        + (f" (no token for {signs[:20]!r})" if signs else "")
+        + f"; {effect}. Choose another --model or other --tasks."
+    )
+
+
+def _documents(task: Task, harness: HarnessTask) -> list[Any]:
+    with _telling(f"The documents of {task.name!r} cannot be read", "Check the data."):
+        documents = list(harness.eval_docs)
+    if not documents:
+        raise EnvironmentProblem(f"The task {task.name!r} has no documents to be evaluated on. Check --data-dir.")
+    return documents
+
+
+def _check_shots(task: Task, harness: HarnessTask, asked: int | None, findings: Findings) -> None:
+    wanted = int(harness.config.num_fewshot or 0)
+    if not wanted:
+        return
+    if harness.OUTPUT_TYPE == "loglikelihood_rolling":
+        findings.note(f"--num-fewshot {wanted} does nothing on {task.name}: whole texts are scored there.")
+        return
+    try:
+        available = len(list(harness.fewshot_docs()))
+    except Exception:  # noqa: BLE001 - lm-eval draws from the evaluated split then
+        available = len(list(harness.eval_docs))
+    if wanted >= available:
+        who, mend = (
+            ("--num-fewshot", "Lower --num-fewshot") if asked is not None else ("the task itself", "Give --num-fewshot")
+        )
+        raise UsageError(
+            f"Worked examples are drawn without repetition, but {task.name!r} has {available} documents to draw from "
+            f"and {who} asks for {wanted}. {mend}: at most {available - 1}."
+        )
+    if are_of_tested(harness):
+        findings.note(
+            f"Worked examples of {task.name} are drawn from its split {harness.config.test_split!r}, which is the one "
+            f"tested: no document is among its own, but all are answers to other test documents."
+        )
+
+
+def _longest(harness: HarnessTask, documents: Sequence[Any], answers: Sequence[Sequence[str]]) -> list[int]:
+    """The documents with the longest prompts, and those with the longest answers."""
+    numbers = range(len(documents))
+    by_prompt = sorted(numbers, key=lambda number: -len(str(harness.doc_to_text(documents[number]))))
+    by_answer = sorted(numbers, key=lambda number: -max(map(len, answers[number]), default=0))
+    return sorted({*by_prompt[:_LONGEST], *by_answer[:_LONGEST]})
+
+
+def _without_tokens(
+    task: Task, harness: HarnessTask, documents: Sequence[Any], tokenizer: PreTrainedTokenizerBase
+) -> list[int]:
+    """The first documents with a continuation of no tokens, by the last characters of their prompts."""
+    if harness.OUTPUT_TYPE not in ("multiple_choice", "loglikelihood"):
+        return []
+    owners: dict[tuple[str, str], int] = {}
+    harness.set_fewshot_seed(FEWSHOT_SEED)
+    with _building(task):
+        for number, document in enumerate(documents):
+            asked = harness.fewshot_context(document, num_fewshot=0)
+            made = harness.construct_requests(document, asked, metadata=(task.name, number, 1))
+            for request in made if isinstance(made, list) else [made]:
+                if request.request_type == "loglikelihood":
+                    prompt, continuation = request.args
+                    owners.setdefault((prompt[-_TAIL:], continuation), number)
+    if not owners:
+        return []
+    alone = tokenizer([prompt.rstrip() for prompt, _ in owners]).input_ids  # lm-eval scores the spaces too
+    whole = tokenizer([prompt + continuation for prompt, continuation in owners]).input_ids
+    found = [number for number, one, both in zip(owners.values(), alone, whole, strict=True) if len(both) <= len(one)]
+    return found[:_LONGEST]
+
+
+@contextmanager
+def _telling(what: str, mend: str, most: int | None = None) -> Iterator[None]:
+    """Tell whose fault it is where a task's own code fails."""
+    try:
+        yield
+    except AdaptiveBenchError:
+        raise
+    except Exception as error:  # a task's own code
+        faults.blame(error, what)
+        raise EnvironmentProblem(f"{what}: {type(error).__name__}: {message_of(error)[:most]}. {mend}") from error
+
+
+def _building(task: Task) -> AbstractContextManager[None]:
+    return _telling(f"The prompts of {task.name!r} cannot be built", "Check the data and --num-fewshot.", 200)
+
+
+def _check_length(
+    task: Task,
+    harness: HarnessTask,
+    asked: list[int],
+    tokenizer: PreTrainedTokenizerBase,
+    context: int,
+    findings: Findings,
+    chat: Callable[..., str] | None,
+    how: EvalRecipe,
+) -> None:
+    harness.set_fewshot_seed(FEWSHOT_SEED)
+    ask_only(harness, asked)
+    with _building(task):
+        harness.build_all_requests(
+            system_instruction=how.system_prompt,
+            apply_chat_template=chat is not None,
+            fewshot_as_multiturn=chat is not None,
+            chat_template=chat,
+        )
+    shots = int(harness.config.num_fewshot or 0)
+    mend = f"{'Lower --num-fewshot or choose' if shots else 'Choose'} a model with a longer context"
+    left: tuple[int, int] | None = None
+    most, said = 0, ""  # of the longest; said at the end, as behind one that is cut may be one that has no room
+    for request in harness.instances:
+        number = request.doc_id + 1
+        if request.request_type == "generate_until":
+            tokens, room = _count(request.args[0], tokenizer), GenerationSettings.read(request.args[1]).max_new_tokens
+            if tokens >= context and how.skip_overlong:
+                left = number, tokens
+                continue
+            if tokens >= context:
+                raise UsageError(
+                    f"A prompt must leave room for an answer in the context of {context} tokens, but with {shots} "
+                    f"worked examples document {number} of {task.name!r} has {tokens}. {mend}, or leave "
+                    f"such documents out with --skip-overlong."
+                )
+            if tokens + room > context and tokens > most:
+                most = tokens
+                said = (
+                    f"The longest prompts of {task.name} ({tokens} tokens with {shots} worked examples) leave "
+                    f"{context - tokens} of {room} tokens for the answer: it is cut where the context of {context} "
+                    f"ends."
+                )
+        elif request.request_type == "loglikelihood":
+            tokens = _count("".join(request.args), tokenizer)
+            if tokens <= _count(request.args[0].rstrip(), tokenizer):
+                raise UsageError(
+                    f"A continuation must have between 1 and {context} tokens (the context), but the tokenizer makes 0 "
+                    f"of {one_line(repr(request.args[1]), 60)} in document {number} of {task.name!r} after "
+                    f"the prompt {one_line(repr(request.args[0][-60:]), 60)}. lm-eval's own models fail there too. "
+                    f"Leave the document out of the data, or choose another --model or other --tasks."
+                )
+            if tokens > context + 1 and how.skip_overlong:
+                left = number, tokens
+                continue
+            if _count(request.args[1], tokenizer) > context:
+                raise UsageError(
+                    f"A continuation must fit the context of {context} tokens, but document {number} of "
+                    f"{task.name!r} has a longer one. Choose a model with a longer context, or leave such documents "
+                    f"out with --skip-overlong."
+                )
+            if tokens > context + 1 and tokens > most:
+                most = tokens
+                said = (
+                    f"The longest prompts of {task.name} ({tokens} tokens with {shots} worked examples) lose their "
+                    f"beginning: the model's context has {context} tokens. {mend} to keep them whole."
+                )
+    if left:
+        findings.note(
+            f"Documents of {task.name} that are too long for the context of {context} tokens, such as document "
+            f"{left[0]} with {left[1]}, are left out for every method alike; they are counted once it was asked."
+        )
+    if said:
+        findings.note(said)
+
+
+def _count(text: str, tokenizer: PreTrainedTokenizerBase) -> int:
+    return len(tokenizer(text).input_ids)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def note_idle(config: RunConfig, findings: Findings) -> None:
+    """Note what reads no setting, or refuse a run of which nothing would be left."""
+    tasks = [find_task(name) for name in config.tasks]
+    scored = ", ".join(task.name for task in tasks if task.kind == "loglikelihood")
+    if not scored:
+        return
+    if config.evaluation.temperature is not None:
+        findings.note(f"A temperature does nothing on {scored}: given answers are scored there, and none is drawn.")
+    if config.match_phase != "decode":
+        return
+    if all(task.kind == "loglikelihood" for task in tasks):
+        findings.stop(
+            UsageError(
+                f"By decode methods are matched on tokens that are fed one by one, got --phase decode and {scored}, "
+                f"where none is. Leave --phase out, or add a task that writes."
+            )
+        )
+    else:
+        findings.note(f"By decode {scored} has no table: no token is fed one by one there.")
+
+
+def check_overlap(config: RunConfig, findings: Findings) -> None:
+    """Note for each task how many of the documents that are asked stand in the training text of a seed, by the rule of
+    `data.overlap`.
+    """
+    if not config.train.steps:
+        return
+    asked: dict[str, Standing] = {}
+    with quiet():
+        for task in map(find_task, config.tasks):
+            harness = load_task(task, config.data_dir, config.evaluation.num_fewshot)
+            every: Any = harness.eval_docs
+            numbers = drawn(task, len(every), config.evaluation.limit)
+            asked[task.name] = Standing([_asked(harness, every[number]) for number in numbers])
+    seen: set[int] = set()  # hashes: seeds draw many of the same examples
+    for seed in config.seeds:
+        for one in draw_training(config, seed, SilentReporter()):
+            if (known := hash(one)) not in seen:
+                seen.add(known)
+                words = words_of(one.prompt + one.completion)
+                for standing in asked.values():
+                    standing.look(one.prompt.strip() or one.completion, words)
+    for name, standing in asked.items():
+        if found := standing.found:
+            count = len(standing)
+            findings.note(
+                f"{found} of {count} test documents of {name} ({found / count:.1%}) stand in the training text, by "
+                f"{RUN} words in a row (docs/data.md): what they score may be remembered."
+            )
+
+
+def _asked(harness: HarnessTask, document: Any) -> str:
+    text = harness.doc_to_text(document)
+    if isinstance(text, int):  # the right one of several questions, all with one end
+        return f"{harness.doc_to_choice(document)[text]} {harness.doc_to_target(document)}"
+    return (text.strip() if isinstance(text, str) else "") or str(harness.doc_to_target(document)).strip()

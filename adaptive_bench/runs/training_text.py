@@ -1,0 +1,229 @@
+"""The text a run trains and calibrates on: equal shares of the tasks it trains on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import cycle, islice, zip_longest
+from pathlib import Path
+from typing import Any, Literal
+
+from adaptive_bench import registry
+from adaptive_bench.config import RunConfig
+from adaptive_bench.data import MissingData
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
+from adaptive_bench.evaluation.drawn import DRAW_SEED
+from adaptive_bench.evaluation.harness_data import files_named, files_of
+from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.progress import Reporter
+from adaptive_bench.source import FLOORS, plugin_digest
+from adaptive_bench.store.keys import examples_fingerprint, files_fingerprint
+from adaptive_bench.task import Example, ExampleRequest, Task
+
+Split = Literal["train", "calibration"]
+SITE_EXAMPLES = 8
+PRICING_EXAMPLES = 64  # costs of a method hardly differ from text to text
+
+
+def training_tasks(config: RunConfig) -> list[Task]:
+    """The tasks of `train_on`, or every selected task that has training text; none need have any where there are no
+    steps to train.
+
+    Raises:
+        UsageError: A task of `train_on` has none, or nothing would be left to train on.
+    """
+    tasks = [find_task(name) for name in config.train_on or config.tasks]
+    without = [task.name for task in tasks if task.training is None]
+    if without and (config.train_on or (config.train.steps and len(without) == len(tasks))):
+        raise UsageError(
+            f"Training needs tasks with training text, but {', '.join(without)} has none. Name one that has with "
+            f"--train-on, for example --train-on nano_math."
+        )
+    return [task for task in tasks if task.training is not None]
+
+
+def draw_training(config: RunConfig, seed: int, reporter: Reporter) -> list[Example]:
+    """Training text, as many examples as the training will see, the same number from every task.
+
+    No steps need none. A task with less text repeats it, said aloud. The tasks are not mixed yet: the seeded order of
+    training does that.
+
+    Raises:
+        EnvironmentProblem: The data of a task cannot be read or is empty.
+    """
+    wanted = config.train.steps * config.train.batch_size
+    if not wanted:
+        return []
+    examples: list[Example] = []
+    for task, task_examples, share in _draw(config, "train", wanted, seed):
+        if not task_examples[0].prompt:
+            examples += task_examples  # documents of a corpus: packed into sequences later
+            continue
+        if len(task_examples) < share:
+            reporter.line(f"{task.name} has {len(task_examples)} training examples, {share} are wanted: they repeat.")
+        examples += islice(cycle(task_examples), share)
+    return examples
+
+
+def draw_calibration(config: RunConfig, seed: int, task_name: str | None = None) -> list[Example]:
+    """Held-out training text for the thresholds a task is evaluated with; never trained on, never tested on.
+
+    It is the task's own where a task is given, it has text and the recipe says so; else equal shares of all that have.
+    There is none where no steps are trained and a folder of local data has nothing to train on: whether a method misses
+    it is seen before anything is computed (`checks.calibration`).
+
+    Raises:
+        EnvironmentProblem: The data of a task cannot be read or is empty.
+    """
+    try:
+        return read_calibration(config, seed, task_name)
+    except MissingData:
+        if config.train.steps or config.train_on:
+            raise
+        return []
+
+
+def read_calibration(config: RunConfig, seed: int, task_name: str | None = None) -> list[Example]:
+    """The same for whoever cannot do without.
+
+    Raises:
+        MissingData: A folder of local data has no such text.
+        EnvironmentProblem: The data of a task cannot be read or is empty.
+    """
+    task = find_task(task_name) if task_name and config.evaluation.calibration == "task" else None
+    own = [task] if task and task.training else None
+    drawn = _draw(config, "calibration", config.evaluation.calibration_examples, seed, own)
+    return [example for _, task_examples, _ in drawn for example in task_examples]
+
+
+def draw_flop_calibration_text(config: RunConfig, seed: int) -> list[Example]:
+    """Held-out training text, equal shares of all tasks, on which a target becomes the end of a method's schedule.
+
+    Raises:
+        EnvironmentProblem: The data of a task cannot be read or is empty.
+    """
+    drawn = _draw(config, "calibration", PRICING_EXAMPLES, seed)
+    return [example for _, task_examples, _ in drawn for example in task_examples]
+
+
+def draw_site_text(config: RunConfig) -> list[Example]:
+    """Held-out training text on which sites are measured: for all seeds the same, an example of each task in turn; none
+    where there is no such text.
+
+    Raises:
+        EnvironmentProblem: The data of a task cannot be read or is empty.
+    """
+    try:
+        drawn = [examples for _, examples, _ in _draw(config, "calibration", SITE_EXAMPLES, seed=1)]
+    except MissingData:
+        if config.train.steps or config.train_on:
+            raise
+        return []
+    return [example for some in zip_longest(*drawn) for example in some if example is not None]
+
+
+def as_planned(examples: list[Example], fingerprint: str) -> list[Example]:
+    """Text that was drawn again, if it is the text that a run was planned with.
+
+    Raises:
+        EnvironmentProblem: It is not.
+    """
+    if (now := examples_fingerprint(examples)) != fingerprint:
+        raise EnvironmentProblem(
+            f"A run trains and calibrates on the text that it planned with, but the data changed since (planned "
+            f"{fingerprint[-8:]}, now {now[-8:]}). Give the same command again: it plans with what is there now."
+        )
+    return examples
+
+
+def _draw(
+    config: RunConfig, split: Split, wanted: int, seed: int, tasks: list[Task] | None = None
+) -> Iterator[tuple[Task, list[Example], int]]:
+    tasks = training_tasks(config) if tasks is None else tasks
+    share = math.ceil(wanted / max(1, len(tasks)))
+    for task in tasks:
+        task_examples = task.examples(ExampleRequest(split, share, seed, config.data_dir, config.train.max_length))
+        if not task_examples:
+            if registry.is_foreign_task(task.name):
+                where = registry.origin("tasks", task.name.partition(":")[0])
+                raise PluginFault(
+                    f"A task with a training function gives examples of each split, but {task.name!r} ({where}) gave "
+                    f"none for {split!r}. Correct the plugin; a task without training text has training=None."
+                )
+            raise EnvironmentProblem(f"The task {task.name!r} gave no {split} text. Check --data-dir.")
+        yield task, task_examples, share
+
+
+DRAWN = "drawn"  # in what a record depends on: its documents were drawn
+
+
+def task_inputs(task: Task, data_dir: Path | None) -> dict[str, Any]:
+    """Digests of what a task is made of, as part of a key. What the hub gives stands in the records themselves."""
+    return {"task_code": _definition(task), "local_data": _local_data(task, data_dir)}
+
+
+def asked_since(task: Task, limit: int | None, num_fewshot: int | None) -> dict[str, Any]:
+    """What is asked otherwise than by the first records, as part of the key of those alone that it touches: a limit
+    draws documents, and no document is among its own worked examples.
+    """
+    shots = task.num_fewshot if num_fewshot is None else num_fewshot
+    limits = {DRAWN: DRAW_SEED} if limit is not None and not task.mixed else {}
+    return limits | ({"shots": "of others"} if shots else {})
+
+
+def check_inputs(task_name: str, data_dir: Path | None, planned: dict[str, Any]) -> None:
+    """Refuse to keep answers to a task that changed while it was asked.
+
+    Args:
+        planned: What a sweep was planned with (`DialEvaluation.content`).
+
+    Raises:
+        EnvironmentProblem: It did.
+    """
+    task = find_task(task_name)
+    now = task_inputs(task, data_dir)
+    if changed := [name for name, value in now.items() if planned[name] != value]:
+        newest = max(files_of(task.folder), key=lambda file: file.stat().st_mtime)
+        what = {"task_code": f"its files (the newest is {newest})", "local_data": f"its data in {str(data_dir)!r}"}
+        raise EnvironmentProblem(
+            f"A run asks the questions it planned with, but of the task {task_name!r} "
+            f"{' and '.join(what[name] for name in changed)} changed meanwhile. Give the same command again: it asks "
+            f"what is there now. What is written meanwhile belongs into another folder."
+        )
+
+
+def _local_data(task: Task, data_dir: Path | None) -> str | None:
+    """What stands for the local files a task reads: the digest of their content, or their place if unknown."""
+    if data_dir is None or task.data_folders == ():
+        return None
+    if task.data_folders is None:
+        return str(data_dir.resolve())
+    files = [file for name in task.data_folders for file in (data_dir / name).rglob("*") if file.is_file()]
+    return files_fingerprint(files, data_dir) if files else None
+
+
+def _definition(task: Task) -> dict[str, Any]:
+    """What says what a task asks and how it is scored: of a task of this distribution the versions of the floor and of
+    the task, else everything in its folder, data included, and the source that registered it.
+    """
+    name = task.name.partition(":")[0]
+    is_registered = name in registry.names("tasks")
+    if is_registered and not registry.is_foreign_task(name):
+        files = [file for file in task.other_files if file.suffix != ".py"]
+        return {"version": FLOORS["tasks"], "files": files_fingerprint(files)}
+    files = [*_files(task.folder, data=is_registered), *task.other_files]
+    registered = registry.file_of("tasks", name) if is_registered else None
+    code = {file for file in [registered, *files] if is_registered and file is not None and file.suffix == ".py"}
+    named = files_named(task.folder) - {file.resolve() for file in files} if is_registered else set()
+    return {
+        "files": files_fingerprint(files, task.folder),
+        "source": [plugin_digest(code)] if code else [],
+        **({"named": files_fingerprint(named)} if named else {}),
+    }
+
+
+def _files(folder: Path, *, data: bool) -> list[Path]:
+    """Files of a task's folder: its definition, and with `data` whatever else lies there and below."""
+    if not data:  # of lm-eval: data sets are not kept beside its YAML files
+        return [file for pattern in ("*.yaml", "*.py") for file in folder.glob(pattern)]
+    return files_of(folder)

@@ -1,1 +1,0 @@
-"""Doing the work of a plan, in one process or several; what is on disk is picked up."""

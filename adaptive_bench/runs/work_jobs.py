@@ -1,0 +1,296 @@
+"""The two kinds of jobs that a plan comes down to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from adaptive_bench import processes, stopping
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded, UsageError
+from adaptive_bench.jobs.job import Failure, Job, JobEstimate, JobGroup, caught
+from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, SilentReporter, TrainingStep, UnitDone
+from adaptive_bench.runs.estimate import Estimator, steps_left
+from adaptive_bench.runs.evaluation_work import EvaluationWorker, evaluate_sweeps
+from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard
+from adaptive_bench.runs.training_work import carry_out_training, train_as_worker
+from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic, lock
+from adaptive_bench.store.lock import exclusive
+from adaptive_bench.store.records import FILE, Record
+
+
+@dataclass(frozen=True)
+class TrainingJob(Job):
+    """A training to train.
+
+    Attributes:
+        seconds, step_s: What it is expected to take: in all, and for one step.
+    """
+
+    training: TrainingRun
+    config: RunConfig
+    seconds: float
+    step_s: float
+
+    def __str__(self) -> str:
+        return str(self.training)
+
+    @property
+    def folder(self) -> Path:
+        return self.training.folder
+
+    @property
+    def estimate(self) -> JobEstimate:
+        after = None if self.training.base is None else str(self.training.base.folder)
+        return JobEstimate(
+            str(self.folder), self.seconds, "train", {TrainingStep(str(self.folder)): self.step_s}, after
+        )
+
+    @property
+    def method(self) -> str:
+        return self.training.spec.name
+
+    @property
+    def methods(self) -> frozenset[str]:
+        return frozenset(one.spec.name for one in self.training.chain)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(self.config.tasks)
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        return (str(self),)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.training.base is None or self.training.base.finished
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether something of it is on disk."""
+        return self.training.record.state != "planned"
+
+    def do(self, reporter: Reporter) -> list[Failure]:
+        failures: list[Failure] = []
+        with caught(failures, str(self), self.method, self.tasks, partial(_log, self.training.record)):
+            carry_out_training(self.training, self.config, reporter)
+        return failures
+
+    def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
+        return _mark_failed(self.training.record, self.training.content, str(self), error, reporter)
+
+
+@dataclass(frozen=True)
+class EvaluationJob(Job):
+    """The unfinished sweeps of one method spec on one training.
+
+    Attributes:
+        seconds: What all of them are expected to take.
+        unit_s: See `JobEstimate`.
+    """
+
+    sweeps: tuple[DialEvaluation, ...]
+    seconds: float
+    unit_s: Mapping[UnitDone, float]
+
+    def __str__(self) -> str:
+        return f"evaluate {self.sweeps[0].spec}, seed {self.sweeps[0].training.seed}"
+
+    @property
+    def training(self) -> TrainingRun:
+        """The training that it evaluates."""
+        return self.sweeps[0].training
+
+    @property
+    def folder(self) -> Path:
+        """See `Job`: of the first sweep."""
+        return self.sweeps[0].folder
+
+    @property
+    def estimate(self) -> JobEstimate:
+        return JobEstimate(str(self.folder), self.seconds, "evaluate", self.unit_s, str(self.training.folder))
+
+    @property
+    def method(self) -> str:
+        return self.sweeps[0].spec.name
+
+    @property
+    def methods(self) -> frozenset[str]:
+        return frozenset({self.method, *(one.spec.name for one in self.training.chain)})
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(sweep.task for sweep in self.sweeps)
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        return tuple(str(sweep) for sweep in self.sweeps if not sweep.is_complete)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.training.finished
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether something of it is on disk."""
+        return any(sweep.record.state != "planned" for sweep in self.sweeps)
+
+    def do(self, reporter: Reporter) -> list[Failure]:
+        """See `Job`: one sweep that fails does not stop the others."""
+        failures: list[Failure] = []
+
+        def attempting(sweep: DialEvaluation) -> AbstractContextManager[None]:
+            return caught(failures, str(sweep), self.method, [sweep.task], partial(_log, sweep.record))
+
+        evaluate_sweeps(self.sweeps, reporter, attempting)
+        return failures
+
+    def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
+        sweep = next((sweep for sweep in self.sweeps if sweep.finished() is None), self.sweeps[-1])
+        return _mark_failed(sweep.record, sweep.content, str(self), error, reporter)
+
+
+RunJob = TrainingJob | EvaluationJob
+RunJobGroup = JobGroup[RunJob]  # what hangs on one training
+
+
+def _log(record: Record) -> Path | None:
+    """The log of a record, if it says why it failed."""
+    log = record.folder / "log.txt"
+    return log if record.state == "failed" and log.is_file() else None
+
+
+def _mark_failed(
+    record: Record,
+    content: Mapping[str, Any],
+    label: str,
+    error: AdaptiveBenchError,
+    reporter: Reporter,
+) -> Path | None:
+    try:
+        with exclusive(record.folder, label, reporter):
+            record.begin(content)
+            record.fail(error)
+    except (EnvironmentProblem, Superseded) as problem:  # no reason to give up the work of others
+        reporter.line(f"{label}: {problem}")
+    log = record.folder / "log.txt"
+    return log if log.is_file() else None
+
+
+def groups_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[RunJobGroup]:
+    """The work that is left, grouped by training.
+
+    A shard has the trainings its trainings start from as well, unless they have failed where they belong.
+    """
+    groups: list[RunJobGroup] = []
+    trainings = shard.of(plan)
+    mine = {training.folder for training in trainings}
+    untrained = {training.folder for training in plan.untrained}
+    bases = {
+        base.folder for training in trainings if training.folder in untrained for base in training.chain[1:]
+    } & untrained - mine
+    by_training: defaultdict[Path, list[DialEvaluation]] = defaultdict(list)
+    for sweep in plan.sweeps:
+        if sweep.training.folder in mine and sweep.points_left():
+            by_training[sweep.training.folder].append(sweep)
+    for training in plan.trainings:
+        if training.folder in bases and training.record.state != "failed":
+            groups.append(JobGroup(_training(training, plan.config, estimator)))
+        if training.folder not in mine:
+            continue
+        together: defaultdict[MethodSpec, list[DialEvaluation]] = defaultdict(list)
+        for sweep in by_training[training.folder]:
+            together[sweep.spec].append(sweep)
+        evaluations = tuple(_evaluation(tuple(sweeps), estimator) for sweeps in together.values())
+        job = _training(training, plan.config, estimator) if training.folder in untrained else None
+        if job or evaluations:
+            groups.append(JobGroup(job, evaluations))
+    return groups
+
+
+def _training(training: TrainingRun, config: RunConfig, estimator: Estimator) -> TrainingJob:
+    seconds = estimator.training(training).seconds
+    return TrainingJob(training, config, seconds, seconds / max(1, steps_left(training)))
+
+
+def _evaluation(sweeps: tuple[DialEvaluation, ...], estimator: Estimator) -> EvaluationJob:
+    unit_s: dict[UnitDone, float] = {}
+    for sweep in sweeps:
+        unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep).seconds
+        unit_s[PointMeasured(str(sweep.folder))] = estimator.point(sweep).seconds
+    return EvaluationJob(sweeps, sum(estimator.sweep(sweep).seconds for sweep in sweeps), unit_s)
+
+
+class Overwrite(StrEnum):
+    """See the module's text."""
+
+    only_missing = "only-missing"
+    always = "always"
+    never = "never"
+    only_cache = "only-cache"
+
+
+def remove_results(whole: Plan, shard: Shard) -> None:
+    """Remove everything that a run, or a shard of it, would compute. Evaluations of other runs stay.
+
+    Raises:
+        EnvironmentProblem: A process is at work there; then nothing is removed of that record.
+    """
+    trainings = shard.of(whole)
+    folders = {training.folder for training in trainings}
+    for sweep in whole.sweeps:
+        if sweep.training.folder in folders:
+            _remove(sweep, keep=())
+    for training in trainings:
+        _remove(training, keep=("eval",))
+
+
+def allowed(groups: Sequence[RunJobGroup], overwrite: Overwrite) -> tuple[list[RunJobGroup], list[Failure]]:
+    """The work that a run may do of what is left, and what it leaves undone."""
+    if overwrite is not Overwrite.never:
+        return list(groups), []
+    done: list[RunJobGroup] = []
+    refused: list[Failure] = []
+    for group in groups:
+        if group.first is not None and group.first.is_begun:
+            refused += [_refusal(str(job)) for job in group.jobs]
+            continue
+        kept = tuple(job for job in group.others if not job.is_begun)
+        refused += [_refusal(str(job)) for job in group.others if job.is_begun]
+        if group.first is not None or kept:
+            done.append(replace(group, others=kept))
+    return done, refused
+
+
+def _refusal(work: str) -> Failure:
+    return Failure(work, "what is on disk of it is incomplete, and --overwrite never leaves it so.", UsageError.kind)
+
+
+def _remove(work: TrainingRun | DialEvaluation, keep: Sequence[str]) -> None:
+    if not work.folder.is_dir():
+        return
+    if lock.is_held(work.folder):
+        raise EnvironmentProblem(
+            f"`--overwrite always` removes results that nobody is working at, but {work.record.owner} is running "
+            f"`{work}` ({work.folder}). Wait for it, or end it."
+        )
+    with lock.exclusive(work.folder, str(work), SilentReporter()):
+        # The record goes first: half removed, it is work that nothing was done of.
+        for path in sorted(work.folder.iterdir(), key=lambda path: path.name != FILE):
+            if path.name not in (*lock.FILES, *keep):
+                atomic.remove(path)
+
+
+def work_as_worker() -> None:
+    """Take part in what the main process broadcasts, until there is no more."""
+    with stopping.listening():  # the main process decides when to stop
+        processes.world().worker_loop({"train": train_as_worker, "evaluate": EvaluationWorker()})
