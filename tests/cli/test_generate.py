@@ -84,8 +84,6 @@ def test_sampling_depends_on_the_seed(command, folder):
         ("--system-prompt Brief.", "add --chat-template"),
         ("--chat-template", "has none"),
         ("--method gateskip", "random_skip"),
-        ("--calibration gsm8k", "gsm8k"),
-        ("--device tpu9", "tpu9"),
     ],
 )
 def test_mistakes(command, folder, arguments, said):

@@ -29,18 +29,6 @@ def test_exactly_k_tokens_per_sequence(capacity, kept, shared_model, random_text
         assert executed == pytest.approx(sum(kept) / 20 if layer in ROUTED else 1.0)
 
 
-@pytest.mark.parametrize("hidden", [64, 256, 2048])
-@pytest.mark.parametrize("spec", ["mod", "mod@paper"])
-@torch.no_grad()
-def test_an_untrained_model_is_the_pretrained_one(spec, hidden, shared_backbone, random_text):
-    """r = 1 for every token, whatever the width: with capacity 1 the logits are the backbone's, bit for bit."""
-    sizes = {"hidden_size": hidden, "head_dim": 8, "num_hidden_layers": 2, "initializer_range": 0.05}
-    base, ids = shared_backbone("llama", **sizes), random_text(2, 9)
-    model = AdaptiveModel.build(base, spec).eval()
-    for model.executor in ("packed", "masked"):
-        assert (model(ids).logits - base(ids).logits).abs().max() == 0
-
-
 @torch.no_grad()
 def test_an_untrained_router_tells_tokens_apart(shared_backbone, random_text):
     """Its order is none of position: below capacity 1 top-k and thresholds take a random choice of the tokens."""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import SiteView, document_key
+from adaptive_bench.method import document_key
 from adaptive_bench.model.generation import generate_queue, new_tokens
 from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.training.encoding import EncodedExample, training_batch
@@ -23,7 +23,7 @@ def draws(make_model, monkeypatch):
         model.dial = dial
         decide, masks = model.method.decide, []
 
-        def spy(view: SiteView):
+        def spy(view):
             decision = decide(view)
             masks.append(decision.keep)
             return decision

@@ -30,18 +30,6 @@ def _without(backbone, skipped):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("executor", ["masked", "packed"])
-@pytest.mark.parametrize(("family", "count"), [("llama", 0), ("llama", 1), ("llama", 2), ("gemma2", 1)])
-def test_it_is_the_model_without_those_layers(shared_model, random_text, family, count, executor):
-    """The logits are those of the Hugging Face model with the layers deleted, and the saving is their share."""
-    model, ids = shared_model("static_depth", family), random_text(3, 12)
-    model.executor, model.dial = executor, count
-    short = _without(model.backbone_model, model.method.skipped_layers())
-    torch.testing.assert_close(model(ids).logits, short(ids).logits, atol=1e-5, rtol=1e-5)
-    assert model.compute_report()["saved"]["tokens"] == pytest.approx(count / model.backbone.num_layers)
-
-
-@torch.no_grad()
 def test_named_layers(make_model, random_text):
     """The logits are those of the Hugging Face model with the named layers deleted, as many as the dial says."""
     model, ids = make_model("static_depth[layers=3+1]").eval(), random_text(3, 12)

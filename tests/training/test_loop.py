@@ -184,7 +184,3 @@ def test_the_cost_of_a_training_is_recorded(model_of, examples, tokenizer, recip
     model = model_of("gateskip")
     assert costs["dense"]["parameters_added"] == 0
     assert costs["gateskip"]["parameters_added"] == sum(p.numel() for p in model.method.parameters())
-    assert 1.0 < costs["gateskip"]["flops"] / costs["dense"]["flops"] < 2.0
-    # forward and backward passes of every linear map: 6 FLOPs a weight and token at least
-    weights = sum(p.numel() for name, p in model.backbone_model.named_parameters() if "proj" in name)
-    assert costs["dense"]["flops"] > 6 * weights * costs["dense"]["tokens"]
