@@ -152,21 +152,19 @@ def test_memory_that_runs_out_halves_the_batch_aloud_and_counts_nothing_twice(mo
     ]
 
 
-def test_memory_that_does_not_suffice_for_one_sequence_is_an_error(model, tokenizer, monkeypatch):
-    def never(*given, **named):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
+@pytest.mark.parametrize(
+    ("said", "kind", "told"),
+    [
+        ("DefaultCPUAllocator: can't allocate memory: you tried", OutOfMemory, r"1 sequence\(s\) at a time on cpu"),
+        ("shapes do not fit", RuntimeError, "shapes do not fit"),
+    ],
+)
+def test_lack_of_memory_for_one_sequence_is_told_from_other_errors(model, tokenizer, monkeypatch, said, kind, told):
+    def never(*_, **__):
+        raise RuntimeError(said)
 
     monkeypatch.setattr(model, "forward", never)
-    with pytest.raises(OutOfMemory, match=r"1 sequence\(s\) at a time on cpu"):
-        evaluate(model, tokenizer, "toy", batch_size=2)
-
-
-def test_other_errors_of_the_model_are_not_taken_for_lack_of_memory(model, tokenizer, monkeypatch):
-    def broken(*given, **named):
-        raise RuntimeError("shapes do not fit")
-
-    monkeypatch.setattr(model, "forward", broken)
-    with pytest.raises(RuntimeError, match="shapes do not fit"):
+    with pytest.raises(kind, match=told):
         evaluate(model, tokenizer, "toy", batch_size=2)
 
 

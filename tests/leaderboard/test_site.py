@@ -223,21 +223,6 @@ def test_models_and_recipes_never_share_a_list_and_the_sandbox_comes_last(make_r
     assert page.index("<h2>good (of") < page.index("<h2>junk") and page.count("sandbox ·") == 2
 
 
-def test_a_method_that_runs_disagree_on_stands_there_once_for_each_run(tmp_path, make_row):
-    tables = []
-    for name, score in (("nano-mod-seed1-aaaa", 0.5), ("nano-mod-seed1-bbbb", 0.6)):
-        rows = [make_row(semantics="paper", score=score, low=None, high=None), make_row(method="dense")]
-        tables.append(write(tmp_path / name, rows))
-    board = read_board(tables)
-    assert {row.label: (row.spec, row.run) for row in board.rows} == {
-        "gateskip@paper (seed1-aaaa)": ("gateskip@paper", "seed1-aaaa"),
-        "gateskip@paper (seed1-bbbb)": ("gateskip@paper", "seed1-bbbb"),
-        "dense": ("dense", None),
-    }
-    (standing,) = standings(board)
-    assert sorted(line.label for line in standing.lines) == sorted({row.label for row in board.rows})
-
-
 def test_methods_measured_with_other_code_are_said(tmp_path, make_row):
     code = {"gateskip": code_of("gateskip"), "mod": "0" * 16, "calm": None, "gone": "0" * 16}
     table = write(tmp_path / "run", [make_row(method=name) for name in code])

@@ -91,3 +91,12 @@ def truncated():
 def depth():
     """`depth(watched)`: [B, S] layers each token executed in the first call, for methods that decide per layer."""
     return lambda watched: torch.stack([masks[0] for masks in watched.keep.values()]).sum(0)
+
+
+@pytest.fixture
+def batch(random_text):
+    """Held-out text of several lengths, padded on the right."""
+    ids, lengths = random_text(6, 14, seed=7), torch.tensor([14, 9, 12, 14, 11, 14])
+    mask = torch.arange(14) < lengths[:, None]
+    later = (torch.arange(14) >= 6) & mask
+    return {"input_ids": ids, "attention_mask": mask.long(), "continuation_mask": later}

@@ -104,16 +104,6 @@ def test_dial_is_the_nearest_number_of_layers(shared_model):
     assert [method.dial_for(saving) for saving in (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)] == [0, 0, 1, 1, 2, 4]
 
 
-@pytest.fixture
-def batch(random_text):
-    """Held-out text of three lengths, padded on the right."""
-    ids, mask = random_text(6, LENGTH, seed=7), torch.ones(6, LENGTH, dtype=torch.long)
-    for row, length in enumerate((14, 9, 12, 14, 11, 14)):
-        mask[row, length:] = 0
-    later = (torch.arange(LENGTH) >= PROMPT).expand_as(ids) & mask.bool()
-    return {"input_ids": ids, "attention_mask": mask, "continuation_mask": later}
-
-
 def _padded_left(batch):
     """The same texts with their padding in front."""
     turned = {name: values.clone() for name, values in batch.items()}

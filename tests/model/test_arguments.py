@@ -17,24 +17,31 @@ IDS = torch.arange(3, 9).view(2, 3)
 ONES = torch.ones_like(IDS)
 NO_IDS = {"text": "text", "list": [[1, 2]], "flat": IDS[0], "deep": IDS[None], "tokens": IDS[:, :0]}
 NO_IDS |= {"beyond": IDS + VOCABULARY, "negative": IDS - 50}
-NO_MASK = {"wide": torch.ones(2, 5), "rows": torch.ones(3, 3), "deep": torch.ones(2, 1, 3, 3)}
+NO_MASK = {"wide": torch.ones(2, 5), "more rows": torch.ones(3, 3), "deep mask": torch.ones(2, 1, 3, 3)}
 
 
 def text(**changes):
     return {"input_ids": IDS, "attention_mask": ONES, "continuation_mask": ONES.bool()} | changes
 
 
-@pytest.mark.parametrize("ids", NO_IDS.values(), ids=NO_IDS)
-def test_what_is_no_text_is_refused_wherever_one_is_read(ids, shared_model):
+@pytest.mark.parametrize(
+    ("ids", "mask", "said"),
+    [
+        *((ids, None, "input_ids|Token ids") for ids in NO_IDS.values()),
+        *((IDS, mask, "attention_mask") for mask in NO_MASK.values()),
+    ],
+    ids=[*NO_IDS, *NO_MASK],
+)
+def test_what_is_no_text_is_refused_wherever_one_is_read(ids, mask, said, shared_model):
     model = shared_model("gateskip")
     calls = (
-        lambda: model(ids),
-        lambda: model.residual_stream(ids),
-        lambda: model.generate(ids, max_new_tokens=2),
-        lambda: new_tokens(model, ids, max_new_tokens=2),
+        lambda: model(ids, mask),
+        lambda: model.residual_stream(ids, mask),
+        lambda: model.generate(ids, attention_mask=mask, max_new_tokens=2),
+        lambda: new_tokens(model, ids, mask, max_new_tokens=2),
     )
     for call in calls:
-        with pytest.raises(UsageError, match=r"input_ids|Token ids"):
+        with pytest.raises(UsageError, match=said):
             call()
 
 
@@ -51,19 +58,6 @@ def test_what_cannot_be_continued_is_refused(make_model, random_text):
                 write(ids, attention_mask=mask, max_new_tokens=1)
     with pytest.raises(UsageError, match=r"eval\(\) first"):
         new_tokens(model.train(), IDS, max_new_tokens=1)
-
-
-@pytest.mark.parametrize("mask", NO_MASK.values(), ids=NO_MASK)
-def test_a_mask_is_one_of_the_same_tokens(mask, shared_model):
-    model = shared_model("gateskip")
-    calls = (
-        lambda: model(IDS, mask),
-        lambda: model.generate(IDS, attention_mask=mask, max_new_tokens=2),
-        lambda: new_tokens(model, IDS, mask, max_new_tokens=2),
-    )
-    for call in calls:
-        with pytest.raises(UsageError, match="attention_mask"):
-            call()
 
 
 @torch.no_grad()

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import polygamma
 
-from adaptive_bench.tables.seed_variance import MOST_DEGREES, Prior, SeedVariances, _inverse_trigamma
+from adaptive_bench.tables.seed_variance import MOST_DEGREES, Prior, SeedVariances
 
 
 def _known(variances, seeds=5, chance=0.0, slope=1.0):
@@ -63,8 +62,3 @@ def test_what_is_moderated_lies_between_its_own_and_the_common_variance(values, 
     assert (degrees >= seeds - 1).all()
     low, high = np.minimum(values, prior.spread), np.maximum(values, prior.spread)
     assert ((low * (1 - 1e-9) <= found) & (found <= high * (1 + 1e-9))).all()
-
-
-@given(st.floats(1e-3, 1e3))
-def test_the_inverse_of_trigamma_is_one(value):
-    assert polygamma(1, _inverse_trigamma(value)) == pytest.approx(value, rel=1e-6)
