@@ -39,18 +39,10 @@ TRAINED = [spec for spec in SPECS if not spec.startswith("base")]
 # And the variants of methods on one family each.
 ON_FAMILIES = covering(NAMES, FAMILIES)
 ON_FAMILIES += [(spec, FAMILIES[number % len(FAMILIES)]) for number, spec in enumerate(SPECS) if spec not in NAMES]
+# Read besides the end test: decisions known ahead, which come to the host together, and who waits.
 TWO_READS = {"random_skip", "position_skip", "prompt_router", "free@paper", "free[kv=defer]"}
 SAVED = 0.3
 _SEARCH = re.compile(r"/(path_search|prompt_router)\.py:")
-
-
-def name_of(spec):
-    return spec.split("[")[0].split("@")[0]
-
-
-def reads_allowed(spec):
-    """The end test; decisions known ahead come to the host together, and so does who waits."""
-    return 2 if spec in TWO_READS or name_of(spec) in TWO_READS else 1
 
 
 def written(model, prompts, new_tokens):
@@ -82,7 +74,8 @@ def test_written_as_on_a_cpu_with_few_reads(spec, make_model, make_backbone, ran
                     generate_queue(model, batch, rows=3, max_new_tokens=new_tokens)
                     reads = len(accelerator.reads) - before
                 first = accelerator.reads[:before]
-                assert reads - len(first) <= reads_allowed(spec), accelerator.reads
+                names = {spec, spec.split("[")[0].split("@")[0]}
+                assert reads - len(first) <= (2 if names & TWO_READS else 1), accelerator.reads
 
 
 @pytest.mark.parametrize(("spec", "family"), ON_FAMILIES)

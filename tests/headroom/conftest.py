@@ -6,19 +6,19 @@ import torch
 from adaptive_bench.headroom.asking import TaskText
 
 
-def _silence(backbone, layers):
-    """The same model, these layers adding nothing to the residual stream."""
-    with torch.no_grad():
-        for layer in layers:
-            backbone.model.layers[layer].self_attn.o_proj.weight.zero_()
-            backbone.model.layers[layer].mlp.down_proj.weight.zero_()
-    return backbone
-
-
 @pytest.fixture
 def silent(make_backbone):
     """`silent(layers)`: a model of its own whose layers with these numbers add nothing."""
-    return lambda layers: _silence(make_backbone("llama"), layers)
+
+    def make(layers):
+        backbone = make_backbone("llama")
+        with torch.no_grad():
+            for layer in layers:
+                backbone.model.layers[layer].self_attn.o_proj.weight.zero_()
+                backbone.model.layers[layer].mlp.down_proj.weight.zero_()
+        return backbone
+
+    return make
 
 
 @pytest.fixture

@@ -50,13 +50,6 @@ def _watch(model):
         del model.method.decide
 
 
-def _truncated(backbone, layers):
-    short = copy.deepcopy(backbone)
-    short.model.layers = short.model.layers[:layers]
-    short.config.num_hidden_layers = layers
-    return short
-
-
 @pytest.fixture
 def ids(random_text):
     """[4, 12] tokens."""
@@ -84,7 +77,14 @@ def watch():
 @pytest.fixture(scope="session")
 def truncated():
     """`truncated(backbone, layers)`: a Hugging Face model of the first layers, with final norm and head."""
-    return _truncated
+
+    def make(backbone, layers):
+        short = copy.deepcopy(backbone)
+        short.model.layers = short.model.layers[:layers]
+        short.config.num_hidden_layers = layers
+        return short
+
+    return make
 
 
 @pytest.fixture(scope="session")
