@@ -9,7 +9,6 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,10 +34,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 if TYPE_CHECKING:
-    from torch import Tensor
-    from transformers import PreTrainedModel
-
-    from adaptive_bench.model import AdaptiveModel
+    pass
 
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "llama": {},
@@ -67,24 +63,24 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
 GRID = (0.1, 0.3, 0.45)  # shares of skipped tokens that shared models are calibrated for
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Files with slow tests come first: one of them that was left to the end would keep a single worker busy."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """Leave what is loaded by now, half a million objects that stay, out of every later garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
-def _no_inherited_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_inherited_data_folder(monkeypatch):
     monkeypatch.delenv("ADAPTIVE_BENCH_DATA", raising=False)
 
 
-def _make_backbone(family: str, attention: str | None = None, **changes: Any) -> "PreTrainedModel":
+def _make_backbone(family, attention=None, **changes):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -106,7 +102,7 @@ def _make_backbone(family: str, attention: str | None = None, **changes: Any) ->
 _shared_backbone = cache(_make_backbone)
 
 
-def _random_text(rows: int, length: int, seed: int = 0) -> "Tensor":
+def _random_text(rows, length, seed=0):
     import torch
 
     from adaptive_bench.testing.backbones import FIRST_WORD, VOCABULARY
@@ -114,9 +110,7 @@ def _random_text(rows: int, length: int, seed: int = 0) -> "Tensor":
     return torch.randint(FIRST_WORD, VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(seed))
 
 
-def _make_model(
-    spec: str, family: str = "llama", attention: str | None = None, *, seed: int = 1, backbone: Any = None
-) -> "AdaptiveModel":
+def _make_model(spec, family="llama", attention=None, *, seed=1, backbone=None):
     import torch
 
     from adaptive_bench.model import AdaptiveModel
@@ -141,34 +135,34 @@ _shared_model = cache(_make_model)
 
 
 @pytest.fixture(scope="session")
-def random_text() -> Callable[..., "Tensor"]:
+def random_text():
     """`random_text(rows, length, seed)`: token ids [rows, length] without special tokens."""
     return _random_text
 
 
 @pytest.fixture(scope="session")
-def make_backbone() -> Callable[..., "PreTrainedModel"]:
+def make_backbone():
     """`make_backbone(family, attention, **config)`: a new tiny Hugging Face model, the same one each time."""
     return _make_backbone
 
 
 @pytest.fixture(scope="session")
-def shared_backbone() -> Callable[..., "PreTrainedModel"]:
+def shared_backbone():
     """`shared_backbone(family, attention)`: as `make_backbone`, made once; tests leave its weights alone."""
     return _shared_backbone
 
 
 @pytest.fixture(scope="session")
-def make_model() -> Callable[..., "AdaptiveModel"]:
+def make_model():
     """`make_model(spec, family, attention, seed=, backbone=)`: spread-out decisions, calibrated for `GRID`, eval()."""
     return _make_model
 
 
 @pytest.fixture(scope="session")
-def shared_model() -> Callable[..., "AdaptiveModel"]:
+def shared_model():
     """`shared_model(spec, family, attention)`: as `make_model`, made once; dial, executor and ledger come reset."""
 
-    def get(spec: str, family: str = "llama", attention: str | None = None) -> "AdaptiveModel":
+    def get(spec, family="llama", attention=None):
         model = _shared_model(spec, family, attention)
         model.dial = model.method.dial.skip_nothing
         model.executor = None
@@ -179,10 +173,10 @@ def shared_model() -> Callable[..., "AdaptiveModel"]:
 
 
 @pytest.fixture
-def trainee(make_model: Any, make_backbone: Any) -> Callable[..., "AdaptiveModel"]:
+def trainee(make_model, make_backbone):
     """`trainee(spec, family, step=, total_steps=)`: a model of its own in `train()`, at a step of its schedules."""
 
-    def make(spec: str, family: str = "llama", step: int = 10, total_steps: int = 10) -> "AdaptiveModel":
+    def make(spec, family="llama", step=10, total_steps=10):
         model = make_model(spec, backbone=make_backbone(family))
         model.begin_step(step, total_steps)
         return model.train()
@@ -191,7 +185,7 @@ def trainee(make_model: Any, make_backbone: Any) -> Callable[..., "AdaptiveModel
 
 
 @pytest.fixture
-def training_batch() -> "tuple[Tensor, Tensor, Tensor]":
+def training_batch():
     """Ids, mask and labels [3, 10] of a right-padded training batch with masked prompts: 21 real tokens."""
     import torch
 
@@ -203,7 +197,7 @@ def training_batch() -> "tuple[Tensor, Tensor, Tensor]":
 
 
 @pytest.fixture(scope="session")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> "Path":
+def model_folder(tmp_path_factory):
     """A tiny random Llama with a tokenizer of bytes."""
     from adaptive_bench.testing.backbones import write_model_folder
 
@@ -211,7 +205,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> "Path":
 
 
 @pytest.fixture(scope="session")
-def smollm2() -> "Path":
+def smollm2():
     """The folder of SmolLM2-135M-Instruct; without it the test is skipped."""
     if not (SMOLLM2 / "model.safetensors").is_file():
         pytest.skip(
@@ -221,16 +215,16 @@ def smollm2() -> "Path":
 
 
 @pytest.fixture
-def lines() -> Any:
+def lines():
     """A reporter that remembers what was said and which tasks were begun."""
     from adaptive_bench.progress import Line, SilentReporter, TaskStarted
 
     class Lines(SilentReporter):
-        def __init__(self) -> None:
+        def __init__(self):
             self.lines: list[str] = []
             self.tasks: list[str] = []
 
-        def emit(self, event: Any) -> None:
+        def emit(self, event):
             if isinstance(event, Line):
                 self.lines.append(event.text)
             if isinstance(event, TaskStarted):

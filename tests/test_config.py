@@ -28,14 +28,6 @@ def test_presets_that_are_taken_unasked_say_for_which_models():
     assert all(before[1] == after[0] for before, after in pairwise(sizes))  # no size has two, none in between has none
 
 
-def test_overrides_win_and_leave_their_neighbours_alone():
-    config = load_config("nano", {"model": "other", "train": {"steps": 7}, "evaluation": {"limit": 3}})
-    default = load_config("nano")
-    assert (config.model, config.train.steps, config.evaluation.limit) == ("other", 7, 3)
-    assert config.train.batch_size == default.train.batch_size
-    assert config.evaluation.batch_size == default.evaluation.batch_size
-
-
 def test_a_file_gives_what_it_has_and_defaults_fill_the_rest(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("methods: gateskip[b=2,a=1],mod\ntasks: [gsm8k]\nseeds: 3\ntrain: {learning_rate: 1e-4}\n")
@@ -66,35 +58,12 @@ def test_the_config_survives_json():
     assert RunConfig.model_validate_json(config.model_dump_json()) == config
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"metods": ["dense"]}, r"No config key is called 'metods'. Did you mean 'methods'\?"),
-        ({"train.steps": 2}, r"Write it as {'train': {'steps': ...}}\."),
-        ({"levels": [0, 5]}, r"'levels.1' is wrong: .*got 5. Write 0.05 for 5 %"),
-        ({"match_on": "flops"}, r"'match_on'.*got 'flops'"),
-        ({"train": {"learning_rate": float("nan")}}, r"'train.learning_rate'.*finite"),
-        ({"seeds": "many"}, r"'seeds'.*got 'many'"),
-    ],
-)
-def test_a_wrong_value_is_named_with_what_was_received(overrides, message):
-    with pytest.raises(UsageError, match=message):
-        load_config("nano", overrides)
-
-
 def test_data_folder_comes_from_the_environment_unless_it_is_given(tmp_path, monkeypatch):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     monkeypatch.setenv("ADAPTIVE_BENCH_DATA", str(tmp_path / "a"))
     assert load_config("nano").data_dir == tmp_path / "a"
     assert load_config("nano", {"data_dir": tmp_path / "b"}).data_dir == tmp_path / "b"
-
-
-def test_a_file_may_extend_a_preset(tmp_path):
-    (tmp_path / "mine.yaml").write_text("extends: nano\nseeds: 3\ntrain: {steps: 7}\n")
-    found, nano = load_config(tmp_path / "mine.yaml"), load_config("nano")
-    assert (found.seeds, found.train.steps) == ((1, 2, 3), 7)
-    assert found.train.learning_rate == nano.train.learning_rate and found.methods == nano.methods
 
 
 def test_a_config_extends_one_preset_by_its_name(tmp_path):

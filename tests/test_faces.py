@@ -33,7 +33,7 @@ def test_an_unknown_name_is_an_attribute_error():
         getattr(adaptive_bench, "nothing")  # noqa: B009 - the lookup is the test
 
 
-def imported(source: str) -> set[str]:
+def imported(source):
     """Modules of the core that a source imports from."""
     nodes = ast.walk(ast.parse(source))
     return {

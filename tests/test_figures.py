@@ -22,10 +22,6 @@ OF_CONCEPTS = ("concepts", "protocol", "statistics", "headroom", "tuning", "spec
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def _record(name):
-    return json.loads((DOCS / "records" / name).read_text(encoding="utf-8"))
-
-
 def _texts(svg):
     return list(ElementTree.fromstring(svg).iter(f"{SVG}text"))
 
@@ -36,7 +32,7 @@ def _words(svg):
 
 def test_figures_are_those_of_their_records():
     assert {name: THERE.get(name) for name in DRAWN} == DRAWN, "run: python -m adaptive_bench.docs docs"
-    record = _record("nano_steps.json")
+    record = json.loads((DOCS / "records" / "nano_steps.json").read_text(encoding="utf-8"))
     moved = {**record, "scores": [{**row, "saved_tokens": 0.21} for row in record["scores"]]}
     assert "21.0" in _words(figures.axes(moved).svg()) and "21.0" not in _words(THERE["axes.svg"])
 

@@ -14,9 +14,7 @@ import pytest
 import torch
 
 from adaptive_bench import registry
-from adaptive_bench.method import method_class
 from adaptive_bench.runs.shapes import SHAPES
-from adaptive_bench.spec import MethodSpec
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
@@ -35,7 +33,7 @@ def benchmark():
             sys.modules.pop(name, None)
 
 
-def _needs(*names: str) -> set[str]:
+def _needs(*names):
     """Distributions and all that they need, without extras."""
     found: set[str] = set()
     waiting = list(names)
@@ -208,48 +206,3 @@ def test_the_shape_is_that_of_the_model(benchmark):
     names |= {"vocabulary": "vocab_size", "heads": "num_attention_heads", "kv_heads": "num_key_value_heads"}
     found = {names.get(name, name): value for name, value in benchmark("gpu").LLAMA_1B.items()}
     assert found == {name: known[name] for name in found}
-
-
-def test_the_stand_in_reads_and_refuses_as_pydantic_does(benchmark):
-    from pydantic import ValidationError
-
-    for text in ("gateskip[shape=scalar,stride=2,detach=false,sparsity_weight=0.5,kv=evict]", "calm[decay=none]"):
-        spec = MethodSpec.parse(text)
-        config = method_class(spec).Config
-        ours = _stand_in_for(benchmark, config)
-        assert ours(**dict(spec.params)).model_dump() == config.model_validate(dict(spec.params)).model_dump()
-        assert list(ours.model_fields) == list(config.model_fields)
-    config, stand_in = method_class(MethodSpec("gateskip")).Config, benchmark("pydantic_stand_in")
-    for params in ({"shape": "round"}, {"stride": "0"}, {"stride": "1.5"}, {"detach": "perhaps"}, {"unknown": "1"}):
-        with pytest.raises(ValidationError):
-            config.model_validate(params)
-        with pytest.raises(stand_in.ValidationError):
-            _stand_in_for(benchmark, config)(**params)
-
-    class Falling(stand_in.BaseModel):
-        first: float = 1.0
-        last: float = 0.5
-
-        @stand_in.model_validator(mode="after")
-        def _falls(self):
-            if self.last > self.first:
-                raise ValueError("last is at most first")
-            return self
-
-    class Further(Falling):
-        other: int = 0
-
-    assert Further(last="0.7").last == 0.7
-    with pytest.raises(stand_in.ValidationError, match="last is at most first"):
-        Further(last="2")
-
-
-def _stand_in_for(benchmark, config):
-    """The same fields under the stand-in."""
-    stand_in = benchmark("pydantic_stand_in")
-    bounds = {"Ge": "ge", "Gt": "gt", "Le": "le", "Lt": "lt"}
-    fields, hints = {}, {}
-    for name, field in config.model_fields.items():
-        rules = {bounds[type(one).__name__]: getattr(one, bounds[type(one).__name__]) for one in field.metadata}
-        fields[name], hints[name] = stand_in.Field(field.default, **rules), field.annotation
-    return type("Config", (stand_in.BaseModel,), fields | {"__annotations__": hints})

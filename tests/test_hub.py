@@ -3,7 +3,6 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -25,7 +24,7 @@ AWAY = HubAnswer("https://mirror", False, "no answer within 3 s")
 def point_to(monkeypatch):
     """Let the libraries look for the hub at an address, with the network on and no cache."""
 
-    def point(port: int) -> str:
+    def point(port):
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
         files = "/{repo_id}/resolve/{revision}/{filename}"
@@ -37,26 +36,26 @@ def point_to(monkeypatch):
 
 
 @contextmanager
-def silent_server() -> Iterator[int]:
+def silent_server():
     """Takes connections and never says a word."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
 @contextmanager
-def server_of(status: int) -> Iterator[tuple[int, list[str]]]:
+def server_of(status):
     """Answers with a status, and notes what it was asked."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
+        def do_HEAD(self):
             asked.append(self.path)
             self.send_response(status)
             self.end_headers()
 
         do_GET = do_HEAD
 
-        def log_message(self, *_: object) -> None: ...
+        def log_message(self, *_): ...
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -69,7 +68,7 @@ def server_of(status: int) -> Iterator[tuple[int, list[str]]]:
         thread.join()
 
 
-def _closed_port() -> int:
+def _closed_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 

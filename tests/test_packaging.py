@@ -20,7 +20,7 @@ SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FOLDERS = SETTINGS["tool"]["setuptools"]["package-dir"]
 
 
-def _packages_on_disk() -> set[str]:
+def _packages_on_disk():
     found = set()
     for package, folder in FOLDERS.items():
         for init in (ROOT / folder).rglob("__init__.py"):
@@ -53,11 +53,11 @@ def test_every_dependency_is_pinned(name):
     assert name.partition(">=")[0].partition("[")[0].lower() in pinned
 
 
-def _name(requirement: str) -> str:
+def _name(requirement):
     return re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
 
 
-def _imports(file: Path) -> set[str]:
+def _imports(file):
     """Top-level modules a file imports, wherever in it."""
     nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
     plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
@@ -76,7 +76,7 @@ def test_every_import_is_declared_and_none_is_for_tests():
         assert "unittest.mock" not in file.read_text(encoding="utf-8")
 
 
-def _stages() -> dict[str, list[str]]:
+def _stages():
     """Instructions of the Dockerfile by stage, those of the stage it is built on first."""
     stages: dict[str, list[str]] = {}
     for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines():
@@ -107,7 +107,7 @@ def test_an_image_has_the_pinned_versions_and_all_that_the_package_is_made_of(ta
 _BUILD = "import sys; from setuptools import build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
 
 
-def _built(what: str, source: Path, target: Path) -> Path:
+def _built(what, source, target):
     command = [sys.executable, "-c", _BUILD, f"build_{what}", str(target)]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

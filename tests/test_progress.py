@@ -15,7 +15,7 @@ class Clock:
 
     now_s = 0.0
 
-    def monotonic(self) -> float:
+    def monotonic(self):
         return self.now_s
 
 

@@ -130,9 +130,7 @@ def test_plugin_that_cannot_be_imported_is_named(tmp_path, source):
         registry.load_plugin(file)
 
 
-def test_the_file_of_a_name_is_found_without_importing_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "_registered", {})
-    monkeypatch.setattr(faults, "_watched", set(faults._watched))
+def test_the_file_of_a_name_is_found_without_importing_it(tmp_path):
     assert registry.file_of("methods", "gateskip").name == "gateskip.py"
     assert registry.file_of("methods", "nobody") is None
     plugin = tmp_path / "mine.py"

@@ -35,17 +35,17 @@ def forget():
         cached.cache_clear()
 
 
-def write(path: Path, text: str) -> Path:
+def write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(text))
     return path
 
 
-def plugin(path: Path, name: str = "mine", imports: str = "", base: str = "Method") -> Path:
+def plugin(path, name="mine", imports="", base="Method"):
     return write(path, METHOD.format(name=name, imports=imports, base=base))
 
 
-def digest(name: str = "mine"):
+def digest(name="mine"):
     forget()
     return source.code_behind(name, "training")["source"]
 

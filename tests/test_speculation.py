@@ -87,15 +87,6 @@ def test_texts_are_those_of_greedy_decoding(spec, measured, shared_model):
     assert together < alone  # one reading of the weights serves several rows
 
 
-def test_a_dial_that_skips_nothing_accepts_everything(measured, shared_model):
-    """T-SS2, T-SV6."""
-    record, _ = measured(shared_model("static_depth"), savings=(0.0,), batches=(1, 4))
-    for batch in record["batches"]:
-        (point,) = batch["points"]
-        assert point["acceptance"] == 1.0 and point["draft_saved"]["tokens"] == 0.0
-        assert point["tokens_per_verification"] == 4.0  # 8 tokens after the first, in rounds of 3 drafts and one more
-
-
 def test_a_wrong_text_is_a_defect(measured, shared_model, monkeypatch):
     """What a broken verifier would write is told with its place and gap."""
     model = shared_model("static_depth")

@@ -1,9 +1,7 @@
 import shlex
 import signal
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from toy_tasks import write_plugin
@@ -23,13 +21,13 @@ class Result:
     stderr: str
 
     @property
-    def said(self) -> str:
+    def said(self):
         """All of it in one line."""
         return " ".join((self.stdout + self.stderr).split())
 
 
 @pytest.fixture(scope="session")
-def smoke_run(tmp_path_factory) -> Path:
+def smoke_run(tmp_path_factory):
     """The folder of a finished smoke run on nano; whoever changes it copies its `out`, two folders above."""
     methods = "dense,gateskip,gateskip@paper,static_depth"
     return run(
@@ -38,24 +36,24 @@ def smoke_run(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def _toy_plugin(tmp_path_factory) -> Path:
+def _toy_plugin(tmp_path_factory):
     return write_plugin(tmp_path_factory.mktemp("plugin"))
 
 
 @pytest.fixture
-def toy_plugin(_toy_plugin, monkeypatch) -> Path:
+def toy_plugin(_toy_plugin, monkeypatch):
     """A plugin file with tasks `toy_...`, which are gone after the test."""
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     return _toy_plugin
 
 
 @pytest.fixture
-def command(monkeypatch, capsys, tmp_path) -> Callable[..., Result]:
+def command(monkeypatch, capsys, tmp_path):
     """Run `adaptive-bench` in this process, inside an empty folder: `command("export --format csv", folder)`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)  # it changes settings of the whole process
 
-    def run(line: str, *more: object) -> Result:
+    def run(line, *more):
         monkeypatch.setattr(sys, "argv", ["adaptive-bench", *shlex.split(line), *map(str, more)])
         before = signal.getsignal(signal.SIGINT)
         with pytest.raises(SystemExit) as end:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from adaptive_bench.cli.config_options import Overrides
-from adaptive_bench.config import RunConfig, keys, part_of
+from adaptive_bench.config import keys, part_of
 from adaptive_bench.config_file import load_config
 from adaptive_bench.tuning import StudyResult
 
@@ -15,7 +15,7 @@ def dry_run(command, monkeypatch):
     configs = []
     monkeypatch.setattr("adaptive_bench.cli.execution.print_plan", lambda config, *_: configs.append(config))
 
-    def config_of(arguments) -> RunConfig:
+    def config_of(arguments):
         result = command(f"run --dry-run {arguments}")
         assert result.exit_code == 0, result.stderr
         return configs[-1]

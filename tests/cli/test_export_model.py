@@ -63,19 +63,6 @@ def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(comm
         AdaptiveModel.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("content", ["[", '{"a": 1}'])
-def test_a_damaged_table_is_said(command, smoke_run, tmp_path, monkeypatch, content):
-    table = smoke_run / "table.json"
-    whole = table.read_bytes()
-    table.write_text(content)
-    try:
-        result = command("export-model", str(smoke_run), "-o", "shared", "--method", "gateskip")
-    finally:
-        table.write_bytes(whole)
-    assert result.exit_code == 1 and "Environment problem" in result.stderr and "table.json" in result.stderr
-    assert not (tmp_path / "shared").exists()
-
-
 def test_a_quantized_run_is_refused_with_the_reason(command, smoke_run, tmp_path):
     (tmp_path / "other").mkdir()
     text = (smoke_run / "config.yaml").read_text()

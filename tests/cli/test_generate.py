@@ -3,26 +3,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.saving import load_tokenizer
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A saved model that reads bytes."""
-    vocabulary = ["<pad>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    core = Tokenizer(models.BPE(vocab={token: index for index, token in enumerate(vocabulary)}, merges=[]))
-    core.pre_tokenizer, core.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+def folder(model_folder, tmp_path):
+    """A saved model that reads bytes, of large weights and a short context."""
+    config = AutoConfig.from_pretrained(model_folder, max_position_embeddings=128, initializer_range=0.3)
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
-        max_position_embeddings=128, bos_token_id=None, eos_token_id=1, pad_token_id=0, initializer_range=0.3,
-    )  # fmt: skip
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="</s>", pad_token="<pad>")
-    AdaptiveModel.build(LlamaForCausalLM(config), "random_skip").save_pretrained(tmp_path / "saved", tokenizer)
+    model = AdaptiveModel.build(AutoModelForCausalLM.from_config(config), "random_skip")
+    model.save_pretrained(tmp_path / "saved", AutoTokenizer.from_pretrained(model_folder))
     return tmp_path / "saved"
 
 
@@ -84,8 +77,6 @@ def test_sampling_depends_on_the_seed(command, folder):
         ("--system-prompt Brief.", "add --chat-template"),
         ("--chat-template", "has none"),
         ("--method gateskip", "random_skip"),
-        ("--calibration gsm8k", "gsm8k"),
-        ("--device tpu9", "tpu9"),
     ],
 )
 def test_mistakes(command, folder, arguments, said):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def package(command, monkeypatch) -> Path:
+def package(command, monkeypatch):
     """A new package `my_method` in the current folder; what the test registers is gone after it."""
     monkeypatch.setattr(registry, "_registered", {})
     result = command("new-method my_method")

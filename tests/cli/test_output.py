@@ -55,13 +55,6 @@ def test_a_dash_is_standard_output_with_nothing_else_on_it(write, writer, tmp_pa
     assert result.stdout == (tmp_path / "file").read_text()
 
 
-@pytest.mark.parametrize("writer", WRITERS)
-def test_a_link_is_written_through(write, writer, tmp_path):
-    (tmp_path / "link").symlink_to("target")
-    assert write(writer, "link").exit_code == 0
-    assert (tmp_path / "link").is_symlink() and (tmp_path / "target").stat().st_size > 0
-
-
 @pytest.mark.parametrize("arguments", [("leaderboard", "build", "few", "-o"), ("new-method", "mine", "-o")])
 def test_a_folder_is_not_written_to_standard_output(command, tmp_path, arguments):
     result = command(*arguments, "-")

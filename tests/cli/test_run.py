@@ -60,7 +60,7 @@ class Runs:
 
 
 @pytest.fixture
-def runs(monkeypatch) -> Runs:
+def runs(monkeypatch):
     runs = Runs()
     monkeypatch.setitem(sys.modules, "adaptive_bench.runs", runs)
     return runs

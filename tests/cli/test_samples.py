@@ -1,5 +1,4 @@
 import json
-import shutil
 
 import pytest
 
@@ -81,10 +80,3 @@ def test_only_documents_that_differ_and_from_a_first_one_on(samples):
 def test_what_a_run_does_not_have_is_said(samples, arguments, task, said):
     result = samples(arguments, task=task)
     assert result.exit_code == 2 and said in result.said
-
-
-def test_a_damaged_run_is_shown_on_no_other_axis(samples, finished, tmp_path):
-    home = shutil.copytree(finished.parents[1], tmp_path / "out")
-    (home / "runs" / finished.name / "run.json").write_text("")
-    result = samples(folder=home / "runs" / finished.name)
-    assert result.exit_code == 1 and not result.stdout and "run.json" in result.stderr

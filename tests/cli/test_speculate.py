@@ -111,13 +111,10 @@ def test_a_defect_ends_with_exit_code_1(speculate, monkeypatch):
 @pytest.mark.parametrize(
     ("more", "changed", "said"),
     [
-        ("--precision fp8", {}, "--precision is one of fp32, bf16, got 'fp8'"),
         ("--method gateskip", {}, "calibrated on held-out training text"),
         ("--batch 8", {}, "--limit 4 has 4. Raise --limit or lower --batch"),
         ("--max-new-tokens 512", {}, "leave room for a prompt in the context of 512 tokens"),
         ("", {"tasks": "toy_read"}, "likelihood of whole texts"),
-        ("", {"tasks": "toy_writ"}, "Did you mean 'toy_write'?"),
-        ("", {"model": "last"}, "Give `adaptive-bench run` first"),
     ],
 )
 def test_mistakes(more, changed, said, speculate):

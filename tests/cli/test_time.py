@@ -4,23 +4,12 @@ import gzip
 import json
 
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 
 @pytest.fixture
-def folder(tmp_path):
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2
-    )
-    LlamaForCausalLM(config).save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
-
-
-@pytest.fixture
-def small(folder, monkeypatch):
-    return ("--model", str(folder), "--batch", "1", "--prompt", "6", "--new", "3", "--rounds", "2", "--device", "cpu")
+def small(model_folder):
+    how = ("--batch", "1", "--prompt", "6", "--new", "3", "--rounds", "2", "--device", "cpu")
+    return ("--model", str(model_folder), *how)
 
 
 def test_a_table_per_setting_with_the_plain_model_first(command, small):

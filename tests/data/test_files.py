@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,7 @@ from adaptive_bench.errors import EnvironmentProblem
 ROW = b'{"question": "Caf\xc3\xa9?", "answer": "4"}\n'
 
 
-def _file(folder: Path, content: bytes, name: str = "test.jsonl") -> Path:
+def _file(folder, content, name="test.jsonl"):
     path = folder / name
     path.write_bytes(content)
     return path
@@ -33,22 +32,22 @@ def _file(folder: Path, content: bytes, name: str = "test.jsonl") -> Path:
         (b"", r"test.jsonl is empty"),
     ],
 )
-def test_a_bad_line_is_named(content: bytes, message: str, tmp_path: Path) -> None:
+def test_a_bad_line_is_named(content, message, tmp_path):
     with pytest.raises(EnvironmentProblem, match=message):
         read_lines(_file(tmp_path, content), ("question", "answer"))
 
 
-def test_without_given_fields_every_row_has_those_of_the_first(tmp_path: Path) -> None:
+def test_without_given_fields_every_row_has_those_of_the_first(tmp_path):
     with pytest.raises(EnvironmentProblem, match="line 2 lacks b"):
         read_lines(_file(tmp_path, b'{"a": 1, "b": 2}\n{"a": 1}\n'))
 
 
-def test_a_byte_order_mark_is_none_of_the_data(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_none_of_the_data(tmp_path):
     assert read_lines(_file(tmp_path, b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n')) == [{"a": 1}, {"a": 2}]
 
 
 @pytest.mark.parametrize("cut", [5, 30, 60])
-def test_a_compressed_file_that_is_cut_off_is_told(cut: int, tmp_path: Path) -> None:
+def test_a_compressed_file_that_is_cut_off_is_told(cut, tmp_path):
     whole = gzip.compress(b"".join(b'{"n": %d}\n' % n for n in range(1000)))
     with pytest.raises(EnvironmentProblem, match=r"train.jsonl.gz cannot be read after line \d+: .*cut off"):
         read_lines(_file(tmp_path, whole[:cut], "train.jsonl.gz"))
@@ -57,7 +56,7 @@ def test_a_compressed_file_that_is_cut_off_is_told(cut: int, tmp_path: Path) -> 
 
 
 @given(rows=st.lists(st.fixed_dictionaries({"a": st.text(), "b": st.integers() | st.none()}), min_size=1))
-def test_what_was_written_is_read(rows: list[dict[str, object]], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_was_written_is_read(rows, tmp_path_factory):
     text = "".join(json.dumps(row, ensure_ascii=number % 2 == 0) + "\n" for number, row in enumerate(rows))
     folder = tmp_path_factory.mktemp("rows")
     content = text.encode("utf-8", errors="surrogatepass")

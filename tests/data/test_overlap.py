@@ -1,7 +1,5 @@
 """Test documents in a training text, counted as lm-eval's own decontamination counts them."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -10,17 +8,17 @@ from lm_eval.decontamination.janitor import Janitor, word_ngrams
 from adaptive_bench.data.overlap import FEWEST, RUN, Standing, words_of
 
 
-def found(questions: list[str], texts: list[str]) -> int:
+def found(questions, texts):
     standing = Standing(questions)
     for text in texts:
         standing.look(text, words_of(text))
     return standing.found
 
 
-def of_lm_eval(questions: list[str], texts: list[str]) -> int:
+def of_lm_eval(questions, texts):
     janitor = Janitor()
 
-    def runs(text: str) -> set[str]:
+    def runs(text):
         return set(word_ngrams(janitor.normalize_string(text), RUN))
 
     there = set().union(*map(runs, texts))
@@ -28,12 +26,12 @@ def of_lm_eval(questions: list[str], texts: list[str]) -> int:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_documents_of_thirteen_words_and_more_are_those_that_lm_eval_counts(seed: int) -> None:
+def test_documents_of_thirteen_words_and_more_are_those_that_lm_eval_counts(seed):
     draw = random.Random(seed)
     # Few words, so that runs are shared by chance; marks and capitals between them.
     words = ["The", "cat,", "sat", "ON", "a", "mat.", "naïve", "—", "'t", "12", "!"]
 
-    def text(least: int, most: int) -> str:
+    def text(least, most):
         return " ".join(draw.choices(words, weights=[40, *[1] * 10], k=draw.randint(least, most)))
 
     questions = [f"{number} {text(RUN, 60)} {number}" for number in range(300)]
@@ -42,14 +40,14 @@ def test_documents_of_thirteen_words_and_more_are_those_that_lm_eval_counts(seed
     assert found(questions, texts) == expected and 20 <= expected < 300
 
 
-def test_every_document_and_none() -> None:
+def test_every_document_and_none():
     questions = [f"Number {n}: " + " ".join(f"w{n}x{k}" for k in range(20)) for n in range(50)]
     assert found(questions, ["before " + question.upper() + " after" for question in questions]) == 50
     assert found(questions, [question.replace("x", "y") for question in questions]) == 0
     assert found(questions, []) == 0
 
 
-def test_a_run_ends_with_its_text() -> None:
+def test_a_run_ends_with_its_text():
     question = " ".join(f"w{k}" for k in range(RUN))
     half = question.split()[: RUN // 2]
     rest = question.split()[RUN // 2 :]
@@ -57,7 +55,7 @@ def test_a_run_ends_with_its_text() -> None:
     assert found([question], [" ".join(half + rest)]) == 1
 
 
-def test_shorter_documents_stand_there_as_a_whole() -> None:
+def test_shorter_documents_stand_there_as_a_whole():
     nine, four = "why do cats like to sleep in the sun", "3 + 1?"
     assert FEWEST <= len(nine.split()) < RUN
     assert found([nine], [f"He asked: {nine}? Nobody knew."]) == 1
@@ -66,7 +64,7 @@ def test_shorter_documents_stand_there_as_a_whole() -> None:
     assert found([four, "3 - 1?"], [f" {four} "]) == 1
 
 
-def test_words_of_the_task_are_no_words_of_a_document() -> None:
+def test_words_of_the_task_are_no_words_of_a_document():
     template = "Read the following question with care and then write the letter of the right answer only: {} Answer:"
     questions = [template.format(" ".join(f"w{n}x{k}" for k in range(15))) for n in range(5)]
     assert found(questions, [template.format(f"another question {n}") for n in range(5)]) == 0

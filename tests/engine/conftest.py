@@ -3,17 +3,14 @@
 The reference walks one sequence token by token with plain loops, so it is causal and cached by construction.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from adaptive_bench.backbone import Backbone
-from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, MethodConfig, SiteView
+from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, MethodConfig
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.spec import MethodSpec
 
@@ -37,24 +34,24 @@ class Pattern:
 class PatternMethod(Method):
     """Looks its decisions up. Rows are recognised by what the session carries, so they may leave the batch."""
 
-    def __init__(self, backbone: Backbone, pattern: Pattern) -> None:
+    def __init__(self, backbone, pattern):
         super().__init__(MethodConfig(), backbone, "bench", 0)
         self.pattern = pattern
-        self.unit = pattern.unit  # type: ignore[misc]
+        self.unit = pattern.unit
         sites = 0 if pattern.instead is None else len(pattern.instead)
         self.instead = nn.ModuleList(nn.Linear(*pattern.instead.shape[1:], bias=False) for _ in range(sites))
         for linear, weight in zip(self.instead, pattern.instead if sites else (), strict=True):
             linear.weight.data = weight.clone()
 
     @property
-    def dial(self) -> DialSpec:
+    def dial(self):
         return DialSpec("none", 0.0, 0.0, 0.0)
 
     @property
-    def kv_policy(self) -> Any:
+    def kv_policy(self):
         return self.pattern.kv
 
-    def decide(self, view: SiteView) -> Decision:
+    def decide(self, view):
         rows = view.call.session.state.setdefault("rows", torch.arange(view.call.positions.shape[0]))
         if bool(self.pattern.keep[:, view.site.number].all()) and bool((self.pattern.scale == 1).all()):
             return EXECUTE_ALL
@@ -66,19 +63,19 @@ class PatternMethod(Method):
         return Decision(keep, scale[..., None], None if self.unit == "layer" else input_scale[..., None], otherwise)
 
 
-def pattern_model(backbone: PreTrainedModel, pattern: Pattern) -> AdaptiveModel:
+def pattern_model(backbone, pattern):
     method = PatternMethod(Backbone(backbone), pattern)
     return AdaptiveModel(backbone, method, MethodSpec("pattern")).eval()
 
 
 @torch.no_grad()
-def reference_logits(model: PreTrainedModel, tokens: Tensor, pattern: Pattern, row: int) -> Tensor:
+def reference_logits(model, tokens, pattern, row):
     """Logits [S, V] of one sequence [S], as the definitions of skipping, scaling and the KV policies say."""
     stored: list[dict[int, tuple[Tensor, Tensor]]] = [{} for _ in model.model.layers]
     return torch.cat([_one_token(model, token, at, pattern, row, stored) for at, token in enumerate(tokens)])
 
 
-def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, stored: list[Any]) -> Tensor:
+def _one_token(model, token, at, pattern, row, stored):
     hidden = model.model.embed_tokens(token[None, None]) * getattr(model.config, "embedding_multiplier", 1.0)
     times = getattr(model.config, "residual_multiplier", 1.0)
     for index, layer in enumerate(model.model.layers):
@@ -122,7 +119,7 @@ def _one_token(model: Any, token: Tensor, at: int, pattern: Pattern, row: int, s
     return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
-def _norms(layer: Any) -> list[Callable[[Tensor], Tensor]]:
+def _norms(layer):
     """What normalises the input and the output of attention, and of the MLP; what leaves them alone otherwise."""
     names = ["input_layernorm", None, "post_attention_layernorm", None]
     if hasattr(layer, "post_feedforward_layernorm"):
@@ -130,14 +127,14 @@ def _norms(layer: Any) -> list[Callable[[Tensor], Tensor]]:
     return [getattr(layer, name or "", nn.Identity()) for name in names]
 
 
-def _project(model: Any, attention: Any, normed: Tensor, rotary: tuple[Tensor, Tensor]) -> Any:
-    def heads(projected: Tensor, norm: str) -> Tensor:
+def _project(model, attention, normed, rotary):
+    def heads(projected, norm):
         if not hasattr(attention, norm):
             return projected.view(-1, attention.head_dim)
         width = getattr(attention, norm).weight.shape[0]  # of one head, or of all together
         return getattr(attention, norm)(projected.view(-1, width)).view(-1, attention.head_dim)
 
-    def turn(states: Tensor) -> Tensor:
+    def turn(states):
         half = rotary[0].shape[-1] // 2
         states, rest = states[:, : 2 * half], states[:, 2 * half :]
         if not getattr(attention, "use_rope", True):
@@ -154,7 +151,7 @@ def _project(model: Any, attention: Any, normed: Tensor, rotary: tuple[Tensor, T
     return turn(heads(query, "q_norm")), own
 
 
-def _attend(model: Any, attention: Any, query: Tensor, stored: dict[int, Any], at: int) -> Tensor:
+def _attend(model, attention, query, stored, at):
     window = getattr(attention, "sliding_window", None)
     if model.config.model_type in ("mistral", "phi3"):
         window = model.config.sliding_window
@@ -170,23 +167,23 @@ def _attend(model: Any, attention: Any, query: Tensor, stored: dict[int, Any], a
 
 
 @pytest.fixture(scope="session")
-def make_pattern() -> Callable[..., Pattern]:
+def make_pattern():
     """`make_pattern(batch, length, layers, kv=, unit=, seed=, share=, scaled=, instead=)`: a random table; `instead` is
     the width of the states, where skipped tokens are to get something.
     """
 
     def make(
-        batch: int,
-        length: int,
-        layers: int,
+        batch,
+        length,
+        layers,
         *,
-        kv: str = "recompute",
-        unit: str = "branch",
-        seed: int = 0,
-        share: float | Tensor = 0.6,
-        scaled: bool = True,
-        instead: int = 0,
-    ) -> Pattern:
+        kv="recompute",
+        unit="branch",
+        seed=0,
+        share=0.6,
+        scaled=True,
+        instead=0,
+    ):
         generator = torch.Generator().manual_seed(seed)
         keep = torch.rand(batch, 2 * layers, length, generator=generator) < share
         scales = 0.5 + torch.rand(2, *keep.shape, generator=generator) if scaled else torch.ones(2, *keep.shape)
@@ -197,12 +194,12 @@ def make_pattern() -> Callable[..., Pattern]:
 
 
 @pytest.fixture(scope="session")
-def run_pattern() -> Callable[[PreTrainedModel, Pattern], AdaptiveModel]:
+def run_pattern():
     """`run_pattern(backbone, pattern)`: an adaptive model that follows the pattern."""
     return pattern_model
 
 
 @pytest.fixture(scope="session")
-def reference() -> Callable[[PreTrainedModel, Tensor, Pattern, int], Tensor]:
+def reference():
     """`reference(backbone, tokens [S], pattern, row)`: logits [S, V]."""
     return reference_logits

@@ -4,7 +4,6 @@ A step of writing reads what was chosen (the end test), and one thing more where
 run; a step of training reads its losses and the length of its gradient.
 """
 
-import copy
 import re
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -12,11 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from counted import assert_same, books, turned
 from covering import covering
 from pretended_accelerator import DEVICE, Mixed, pretended
 
 from adaptive_bench import registry
-from adaptive_bench.engine.ledger import BUCKETS, Work
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.method import Decision
 from adaptive_bench.model import AdaptiveModel
@@ -40,45 +39,10 @@ TRAINED = [spec for spec in SPECS if not spec.startswith("base")]
 # And the variants of methods on one family each.
 ON_FAMILIES = covering(NAMES, FAMILIES)
 ON_FAMILIES += [(spec, FAMILIES[number % len(FAMILIES)]) for number, spec in enumerate(SPECS) if spec not in NAMES]
+# Read besides the end test: decisions known ahead, which come to the host together, and who waits.
 TWO_READS = {"random_skip", "position_skip", "prompt_router", "free@paper", "free[kv=defer]"}
 SAVED = 0.3
 _SEARCH = re.compile(r"/(path_search|prompt_router)\.py:")
-# Wherever all rows go through a branch, those that skipped it are waste; all else is counted alike.
-_EXECUTED = [Work.ATTENTION_SLOTS, Work.MLP_SLOTS, Work.PROJECTED, Work.PAIRS]
-
-
-def name_of(spec):
-    return spec.split("[")[0].split("@")[0]
-
-
-def reads_allowed(spec):
-    """The end test; decisions known ahead come to the host together, and so does who waits."""
-    return 2 if spec in TWO_READS or name_of(spec) in TWO_READS else 1
-
-
-def turned(model):
-    model.dial = model.method.dial_for(min(SAVED, model.method.max_saved_tokens))
-    return model
-
-
-def books(model):
-    """What was counted, but for what was run for rows that skipped."""
-    counts = copy.deepcopy(model.compute_report()["counts"])
-    model.reset_ledger()
-    for phase in counts.values():
-        phase["macs"] = np.delete(np.array(phase["macs"]), BUCKETS.index("waste.dense"), axis=1)
-        phase["work"] = np.delete(np.array(phase["work"]), _EXECUTED, axis=1)
-    return counts
-
-
-def assert_same(ours, theirs):
-    assert ours.keys() == theirs.keys()
-    for phase, counts in ours.items():
-        for name, value in counts.items():
-            if name == "runs":
-                assert value == pytest.approx(theirs[phase][name]), (phase, name)
-            else:
-                np.testing.assert_allclose(value, theirs[phase][name], err_msg=f"{phase} {name}")
 
 
 def written(model, prompts, new_tokens):
@@ -110,7 +74,8 @@ def test_written_as_on_a_cpu_with_few_reads(spec, make_model, make_backbone, ran
                     generate_queue(model, batch, rows=3, max_new_tokens=new_tokens)
                     reads = len(accelerator.reads) - before
                 first = accelerator.reads[:before]
-                assert reads - len(first) <= reads_allowed(spec), accelerator.reads
+                names = {spec, spec.split("[")[0].split("@")[0]}
+                assert reads - len(first) <= (2 if names & TWO_READS else 1), accelerator.reads
 
 
 @pytest.mark.parametrize(("spec", "family"), ON_FAMILIES)

@@ -39,11 +39,6 @@ def test_rows_that_end_at_once_cost_a_prefill_only(model, random_text):
     assert counts["prefill"]["tokens"] == 15 and counts["decode"]["calls"] == 0
 
 
-def test_the_context_is_never_outgrown(model, random_text):
-    """The tiny context holds 64 tokens."""
-    assert len(new_tokens(model, random_text(1, 60), max_new_tokens=20)[0]) == 4
-
-
 def test_padding_takes_no_room_in_the_context(model, random_text):
     """X5: a row is as long beside a longer one as it is alone."""
     ids = random_text(2, 60)

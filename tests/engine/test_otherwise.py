@@ -4,14 +4,11 @@ from unittest import mock
 
 import pytest
 import torch
-from pretended_accelerator import DEVICE, pretended
 from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.engine.engine_call import EngineCall
 from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.method import Decision
-from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.model.interventions import collect_decisions, standing_between
 
 LAYERS, LENGTH, WIDTH = 4, 12, 32
 
@@ -144,58 +141,6 @@ def test_a_soft_choice_has_a_gradient_on_both_sides(patterned, ids):
     logits[mask].square().sum().backward()
     for choice in choices:
         assert bool(((choice.grad != 0) == mask).all())
-
-
-@torch.no_grad()
-def test_on_an_accelerator_a_step_reads_nothing_for_it(patterned, ids):
-    """Every row is asked for, and nobody waits to know who skipped."""
-    wanted_model, _ = patterned()
-    wanted = new_tokens(wanted_model, ids[:, :6], max_new_tokens=4)
-    model, _ = patterned()
-    tables = model.method.pattern
-    with pretended() as accelerator:
-        model.to(DEVICE)
-        model.method.pattern = type(tables)(
-            *(part.to(DEVICE) for part in (tables.keep, tables.scale, tables.input_scale)), instead=tables.instead
-        )
-        model.method.decide = _on_device(model.method)
-        assert new_tokens(model, ids[:, :6].to(DEVICE), max_new_tokens=4) == wanted
-        output = model(ids[:, :6].to(DEVICE), use_cache=True)
-        accelerator.reads.clear()
-        model(ids[:, 6:7].to(DEVICE), past_key_values=output.past_key_values)
-        assert not accelerator.reads
-        books = [one.compute_report()["macs"]["overhead.adapter"] for one in (model, wanted_model)]
-        assert books[0] > books[1] > 0
-
-
-def _on_device(method):
-    """The table's answers without a look at its values."""
-
-    def decide(view):
-        rows = torch.arange(len(view.hidden), device=DEVICE)
-        pattern, site = method.pattern, view.site.number
-        keep = pattern.keep[rows, site].gather(1, view.call.positions)
-        scale, input_scale = (
-            table[rows, site].gather(1, view.call.positions)[..., None]
-            for table in (pattern.scale, pattern.input_scale)
-        )
-        return Decision(keep, scale, input_scale, lambda at: method.instead[site](view.normed_at(at).float()))
-
-    return decide
-
-
-@torch.no_grad()
-def test_other_tokens_decisions_get_it_too(patterned, ids):
-    """Under shuffled decisions whoever skips gets what the method gives it, and that is booked."""
-    model, _ = patterned()
-    text = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    text["continuation_mask"] = torch.arange(LENGTH).expand_as(ids) >= 6
-    with standing_between(model, collect_decisions(model, [text])):
-        model.reset_ledger()
-        model(ids)
-        report = model.compute_report()
-    skipped = report["saved"]["tokens"] * 2 * LAYERS * ids.numel()
-    assert report["macs"]["overhead.adapter"] == pytest.approx(skipped * WIDTH**2) and skipped > 0
 
 
 @pytest.mark.parametrize(

@@ -3,28 +3,13 @@
 import pytest
 import torch
 
+from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.generation import generate_queue, new_tokens, padded
 
 LENGTHS = (17, 3, 11, 11, 1, 8, 20, 2, 5, 14)
-SPECS = [
-    "dense",
-    "random_skip",
-    "random_skip[kv=copy_below]",
-    "random_skip[kv=evict]",
-    "gateskip",
-    "mod",
-    "calm",
-    "free",
-    "skiplayer",
-    "skipgpt",
-    "prompt_router",
-    "prompt_router[labels=search,simulations=8]",
-    "d_llm",
-    "dash_halting",
-    "layerskip",
-    "static_depth",
-]
+SPECS = [name for name in registry.names("methods") if name not in ("base", "gated")]
+SPECS += ["random_skip[kv=copy_below]", "random_skip[kv=evict]", "prompt_router[labels=search,simulations=8]"]
 
 
 def stop(new):
@@ -81,19 +66,6 @@ def test_slots_that_no_row_shows_are_dropped_when_rows_join(shared_model, random
     assert cache.batch == 2
     assert cache.store(0).table.used == 6
     assert cache.session.host_lengths.tolist() == [4, 6]
-
-
-@torch.no_grad()
-def test_a_fork_goes_on_and_its_origin_stays(shared_model, random_text):
-    model, text = shared_model("random_skip[kv=evict]"), random_text(2, 9)
-    model.dial = 0.3
-    whole = model(text).logits
-    cache = model(text[:, :6], use_cache=True).past_key_values
-    for _ in range(2):
-        fork = cache.fork(torch.tensor([1, 0, 1]))
-        later = model(text[[1, 0, 1], 6:], past_key_values=fork, phase="prefill").logits
-        torch.testing.assert_close(later, whole[[1, 0, 1], 6:], atol=1e-4, rtol=0)
-        assert cache.get_seq_length() == 6
 
 
 def test_caches_whose_tokens_wait_cannot_be_joined(shared_model, random_text):

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adaptive_bench import registry
 from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import MethodSpec, every_branch, method_class
@@ -14,27 +15,10 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.interventions import collect_decisions, standing_between
 
 SPARED = frozenset({Site(0, "mlp"), Site(2, "attention")})
-SPECS = (
-    "gateskip",
-    "gateskip[shape=scalar]",
-    "gateskip[skip_unit=layer]",
-    "gateskip[compensate=scale]",
-    "gated",
-    "mod",
-    "mod[every=1]",
-    "router_tuned_mod",
-    "skiplayer",
-    "skipgpt",
-    "informed_routing",
-    "flexidepth",
-    "d_llm",
-    "d_llm[start_layer=0]",
-    "random_skip",
-    "random_skip[compensate=scale]",
-    "random_skip[kv=evict,trained=true]",
-    "position_skip",
-)
 UNTOUCHED = ("dense", "static_depth", "layerskip", "calm", "free", "dash_halting", "prompt_router")
+SPECS = [name for name in registry.names("methods") if name not in (*UNTOUCHED, "base")]
+SPECS += ["gateskip[shape=scalar]", "gateskip[skip_unit=layer]", "gateskip[compensate=scale]", "mod[every=1]"]
+SPECS += ["d_llm[start_layer=0]", "random_skip[compensate=scale]", "random_skip[kv=evict,trained=true]"]
 # Methods that decide for both branches of a layer: it is spared whole.
 BY_LAYER = ("mod", "skiplayer", "d_llm", "flexidepth", "gateskip[skip_unit=layer]")
 

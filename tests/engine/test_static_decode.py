@@ -3,16 +3,16 @@
 Without a recorder the step runs every time; `Tape` records kernels and repeats them, as a CUDA graph would.
 """
 
-import numpy as np
 import pytest
 import torch
+from counted import assert_same, books, turned
 from covering import KINDS
 from kernel_tape import Tape
 from pretended_accelerator import DEVICE, pretended
 from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench import registry
-from adaptive_bench.engine.ledger import BUCKETS, Work
+from adaptive_bench.engine.ledger import Work
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import EXECUTE_ALL
 from adaptive_bench.model.generation import generate_queue, new_tokens
@@ -30,34 +30,6 @@ SPECS = (*NAMES, "free@paper", "gateskip@paper", "mod@paper", "router_tuned_mod@
 NOT_REPEATABLE = {"free@paper", "free[kv=defer]"}
 REPEATABLE = [spec for spec in SPECS if spec not in NOT_REPEATABLE]
 LENGTHS = (9, 3, 7, 7, 1, 12)
-# Wherever all rows go through a branch, or more slots than there are keys, that is waste; all else is counted alike.
-_EXECUTED = [Work.ATTENTION_SLOTS, Work.MLP_SLOTS, Work.PROJECTED, Work.PAIRS]
-
-
-def turned(model, saved=0.3):
-    model.dial = model.method.dial_for(min(saved, model.method.max_saved_tokens))
-    return model
-
-
-def books(model, *, wasted=False):
-    """What was counted; without what was run for nobody unless asked for."""
-    counts = model.compute_report()["counts"]
-    model.reset_ledger()
-    for phase in counts.values():
-        phase["macs"], phase["work"] = np.array(phase["macs"]), np.array(phase["work"])
-        if not wasted:
-            phase["macs"] = np.delete(phase["macs"], BUCKETS.index("waste.dense"), axis=1)
-            phase["work"] = np.delete(phase["work"], _EXECUTED, axis=1)
-    return counts
-
-
-def assert_same(ours, theirs):
-    for phase, counts in theirs.items():
-        for name, value in counts.items():
-            if name == "runs":
-                assert ours[phase][name] == pytest.approx(value), phase
-            else:
-                np.testing.assert_array_equal(ours[phase][name], value, err_msg=f"{phase} {name}")
 
 
 def prompts_of(text):
@@ -92,7 +64,7 @@ def test_texts_and_books_are_those_of_ordinary_decoding(spec, make_model, make_b
         rows = rows if model.spec.semantics == "bench" else len(LENGTHS)
         (wanted, wanted_books), (found, found_books), steps = two_ways(model, text, rows, recorder)
         assert found == wanted
-        assert_same(found_books, wanted_books)
+        assert_same(found_books, wanted_books, rtol=0)
         assert bool(steps.recorded) == (recorder is not None)
         assert (steps.not_recorded is None) == (recorder is not None)
 

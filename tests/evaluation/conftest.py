@@ -1,17 +1,15 @@
 """A tiny random Llama and a tiny byte-level tokenizer: everything here is about plumbing, not about quality."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 TEXT = "Question: How many apples are left? Tom eats 3 of 15 apples. Answer: he has 12 of them left.\n#### 12\n"
 
 
 @pytest.fixture(scope="session")
-def tokenizer() -> PreTrainedTokenizerBase:
+def tokenizer():
     """Encodes any text and puts a start token before it."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -28,13 +26,13 @@ def tokenizer() -> PreTrainedTokenizerBase:
 
 
 @pytest.fixture(scope="session")
-def context() -> int:
+def context():
     """Context length of the tiny model, in tokens."""
     return 96
 
 
 @pytest.fixture(scope="session")
-def backbone(tokenizer: PreTrainedTokenizerBase, context: int) -> LlamaForCausalLM:
+def backbone(tokenizer, context):
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(tokenizer),

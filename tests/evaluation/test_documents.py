@@ -1,38 +1,29 @@
 """A method that draws at random draws for each document: not for each text, each answer to score, or each batch."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-import torch
 from lm_eval.api.instance import Instance
-from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.evaluation.requests import Scored, shared, wholes
-from adaptive_bench.evaluation.scoring import Scorer
-from adaptive_bench.method import document_key
 from adaptive_bench.model import AdaptiveModel
 
 QUESTION = "Question: How many apples are left?\nAnswer:"
 ANSWERS = (" 12", " 7", " Tom eats 3 of 15 apples.\n#### 12")
 
 
-def _saved(model: AdaptiveModel) -> list[float]:
+def _saved(model):
     saved = model.compute_report()["saved"]
     return [saved[axis] for axis in ("tokens", "core", "net")]
 
 
 @pytest.fixture(scope="module")
-def skipping(backbone: LlamaForCausalLM) -> AdaptiveModel:
+def skipping(backbone):
     model = AdaptiveModel.build(backbone, "random_skip", seed=3).eval()
     model.dial = model.method.dial_for(0.3)
     return model
 
 
-def _instances(kind: Any, documents: list[int], *arguments: tuple[Any, ...], task: str = "some_task") -> list[Instance]:
+def _instances(kind, documents, *arguments, task="some_task"):
     """Each document asks for all of the arguments."""
     return [
         Instance(kind, {}, one, number, metadata=(task, document, 1))
@@ -41,7 +32,7 @@ def _instances(kind: Any, documents: list[int], *arguments: tuple[Any, ...], tas
     ]
 
 
-def test_documents_of_one_text_are_scored_apart(skipping: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
+def test_documents_of_one_text_are_scored_apart(skipping, tokenizer):
     """Equal questions get draws of their own; a document asked twice, in any batch and company, gets the same."""
     pairs = [(QUESTION, answer) for answer in ANSWERS]
     documents = [4, 9, 4, 0, 17]
@@ -64,7 +55,7 @@ def test_documents_of_one_text_are_scored_apart(skipping: AdaptiveModel, tokeniz
     assert [score for score, _ in renamed] != pytest.approx(found, abs=1e-2)
 
 
-def test_texts_of_documents_are_rolled_apart(skipping: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
+def test_texts_of_documents_are_rolled_apart(skipping, tokenizer):
     requests = _instances("loglikelihood_rolling", [1, 2, 1], ("Tom has 15 apples. " * 30,))
     first, second, again = AdaptiveLM(skipping, tokenizer, batch_size=4).loglikelihood_rolling(requests)
     assert first == again
@@ -72,9 +63,7 @@ def test_texts_of_documents_are_rolled_apart(skipping: AdaptiveModel, tokenizer:
 
 
 @pytest.mark.parametrize("sampled", [False, True])
-def test_documents_of_one_prompt_are_written_apart(
-    skipping: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, sampled: bool
-) -> None:
+def test_documents_of_one_prompt_are_written_apart(skipping, tokenizer, sampled):
     settings = {"until": [], "max_gen_toks": 16, "do_sample": sampled} | ({"temperature": 0.7} if sampled else {})
     requests = _instances("generate_until", [5, 6, 7, 5, 8], (QUESTION, settings))
     texts = AdaptiveLM(skipping, tokenizer, batch_size=2).generate_until(requests)
@@ -84,9 +73,7 @@ def test_documents_of_one_prompt_are_written_apart(
         assert texts == [AdaptiveLM(skipping, tokenizer, batch_size=1).generate_until([one])[0] for one in requests]
 
 
-def test_methods_that_draw_nothing_share_across_documents(
-    backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, skipping: AdaptiveModel
-) -> None:
+def test_methods_that_draw_nothing_share_across_documents(backbone, tokenizer, skipping):
     """Two documents with one question: the dense model reads it once, one that draws reads it for each of them."""
     requests = _instances("loglikelihood", [1, 2], *((QUESTION, answer) for answer in ANSWERS))
     fed = {}
@@ -97,7 +84,7 @@ def test_methods_that_draw_nothing_share_across_documents(
     assert fed["random_skip"] == 2 * fed["dense"]
 
 
-def test_what_documents_share_is_shared_within_each() -> None:
+def test_what_documents_share_is_shared_within_each():
     """Every document reads its context once for its choices; equal sequences of two documents are two passes."""
     context, choices = (5, 6, 7, 8), ((9, 10), (9, 11), (12,))
     requests = [
@@ -116,36 +103,3 @@ def test_what_documents_share_is_shared_within_each() -> None:
     assert sorted((one.document, len(one.requests)) for one in passes) == [(-3, 1), (-3, 2), (70, 1), (70, 2)]
     assert wholes(requests[::-1], 64)[0].token_ids == passes[0].token_ids
     assert [one.document for one in wholes(requests[::-1], 64)] == [one.document for one in passes]
-
-
-@pytest.mark.parametrize("spec", ["random_skip", "random_skip[kv=evict]"])
-@torch.no_grad()
-def test_sharing_a_context_changes_nothing_for_documents(
-    spec: str, shared_model: Callable[..., AdaptiveModel], random_text: Callable[..., torch.Tensor]
-) -> None:
-    """Documents that share worked examples (12 of 16 tokens) and have three choices each: a context read once per
-    document gives the scores of requests that are read one by one, and equal draws for the context of all choices.
-    """
-    model, text = shared_model(spec), random_text(6, 16)
-    model.dial = 0.3
-    text[:, :12] = text[0, :12]
-    requests = [
-        Scored(3 * row + place, tuple(line), (*choice, 9), document_key("some_task", row))
-        for row, line in enumerate(text.tolist())
-        for place, choice in enumerate(((11, 12, 13), (14,), ()))
-    ]
-
-    def scores(some: list[list[Scored]], batch_size: int) -> tuple[list[float], list[float]]:
-        model.reset_ledger()
-        answers = {}
-        for part in some:
-            scorer = Scorer(model, batch_size, lambda call: call())
-            answers.update({place: score for batch in scorer.score(part) for place, score, _ in batch})
-        return [answers[place] for place in sorted(answers)], _saved(model)
-
-    alone, saved = scores([[request] for request in requests], 1)
-    for batch_size in (1, 4, 32):
-        for order in (requests, requests[::-1]):
-            found, found_saved = scores([order], batch_size)
-            assert found == pytest.approx(alone, abs=1e-4)
-            assert found_saved == pytest.approx(saved, abs=1e-9)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 from lm_eval import evaluator
-from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from adaptive_bench import registry
 from adaptive_bench.evaluation.drawn import drawn
@@ -39,16 +37,14 @@ metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
 
 
 @pytest.fixture(autouse=True)
-def _by_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _by_label(tmp_path, monkeypatch):
     (tmp_path / "docs.py").write_text(DOCS)
     (tmp_path / "by_label.yaml").write_text(SETTINGS)
     task = Task("by_label", "", "loglikelihood", tmp_path, ("acc,none",), 0.5, None)
     monkeypatch.setitem(registry._registered, ("tasks", "by_label"), (task, "this test"))
 
 
-def test_half_of_a_file_that_is_sorted_by_label_has_both_labels(
-    backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_half_of_a_file_that_is_sorted_by_label_has_both_labels(backbone, tokenizer):
     asked = []
     for method, seed in (("dense", 1), ("random_skip", 1), ("random_skip", 2)):
         model = AdaptiveModel.build(backbone, method, seed=seed)
@@ -62,9 +58,7 @@ def test_half_of_a_file_that_is_sorted_by_label_has_both_labels(
 
 
 @pytest.mark.parametrize("shots", [0, 2])
-def test_documents_are_asked_as_by_lm_evals_own_samples(
-    shots: int, backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_documents_are_asked_as_by_lm_evals_own_samples(shots, backbone, tokenizer):
     model = AdaptiveModel.build(backbone, "dense").eval()
     evaluation, mine = evaluate(model, tokenizer, "by_label", limit=9, num_fewshot=shots)
     harness: Any = load_task(find_task("by_label"), None, shots)
@@ -82,7 +76,7 @@ def test_documents_are_asked_as_by_lm_evals_own_samples(
     assert evaluation.scores["acc,none"] == found["results"]["by_label"]["acc,none"]
 
 
-def test_a_lower_limit_leaves_some_of_the_same_documents() -> None:
+def test_a_lower_limit_leaves_some_of_the_same_documents():
     task = find_task("by_label")
     many, few = set(drawn(task, 200, 100)), set(drawn(task, 200, 30))
     assert few < many and len(few) == 30
@@ -91,11 +85,11 @@ def test_a_lower_limit_leaves_some_of_the_same_documents() -> None:
 
 
 @pytest.mark.parametrize("name", ["nano_math", "nano_qa", "nano_qa_ll", "nano_text", "mmlu", "mmlu_stem", "mmlu_gen"])
-def test_of_a_task_that_mixes_its_documents_the_first_ones_are_asked(name: str) -> None:
+def test_of_a_task_that_mixes_its_documents_the_first_ones_are_asked(name):
     assert list(drawn(find_task(name), 500, 128)) == list(range(128))
 
 
-def test_given_documents_are_asked(backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
+def test_given_documents_are_asked(backbone, tokenizer):
     model = AdaptiveModel.build(backbone, "dense")
     _, samples = evaluate(model, tokenizer, "by_label", documents=[3, 150])
     assert [(sample.doc, sample.prompt) for sample in samples] == [(3, "Row 3?"), (150, "Row 150?")]

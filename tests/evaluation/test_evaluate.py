@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from adaptive_bench import registry
 from adaptive_bench.errors import PluginFault, UsageError
@@ -56,7 +53,7 @@ metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
 
 
 @pytest.fixture(autouse=True)
-def _toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _toys(tmp_path, monkeypatch):
     (tmp_path / "docs.py").write_text(DOCS)
     metrics = {"toy": ("exact_match,strict", "exact_match,loose"), "toy_choice": ("acc,none",), "toy_missing": ("acc",)}
     for name, text in {"toy": WRITING, "toy_choice": CHOOSING}.items():
@@ -68,13 +65,11 @@ def _toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def model(backbone: LlamaForCausalLM) -> AdaptiveModel:
+def model(backbone):
     return AdaptiveModel.build(backbone, "random_skip", seed=3)
 
 
-def test_scores_savings_and_samples_of_a_task_with_text(
-    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_scores_savings_and_samples_of_a_task_with_text(model, tokenizer):
     model.dial = model.method.dial_for(0.25)
     model.train()
     evaluation, samples = evaluate(model, tokenizer, "toy", limit=5, batch_size=2)
@@ -95,7 +90,7 @@ def test_scores_savings_and_samples_of_a_task_with_text(
     assert [Sample.from_json(json.loads(json.dumps(sample.to_json()))) for sample in samples] == samples
 
 
-def test_choices_are_recorded_by_their_index(model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
+def test_choices_are_recorded_by_their_index(model, tokenizer):
     evaluation, samples = evaluate(model, tokenizer, "toy_choice", batch_size=8)
     assert evaluation.docs == len(samples) == 12
     assert evaluation.savings["tokens"] == 0
@@ -103,19 +98,15 @@ def test_choices_are_recorded_by_their_index(model: AdaptiveModel, tokenizer: Pr
     assert evaluation.scores["acc,none"] == sum(sample.output == 0 for sample in samples) / 12
 
 
-def test_the_same_evaluation_twice_gives_the_same_result_and_does_not_add_up(
-    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_the_same_evaluation_twice_gives_the_same_result_and_does_not_add_up(model, tokenizer):
     model.dial = model.method.dial_for(0.25)
     (first, samples), (second, again) = (evaluate(model, tokenizer, "toy", limit=3, batch_size=8) for _ in range(2))
     assert samples == again
     assert first.report == second.report
 
 
-def test_worked_examples_are_seeded_and_lengthen_the_prompt(
-    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
-) -> None:
-    def tokens(shots: int | None, seed: int = 0) -> int:
+def test_worked_examples_are_seeded_and_lengthen_the_prompt(model, tokenizer):
+    def tokens(shots, seed=0):
         evaluation, _ = evaluate(model, tokenizer, "toy", limit=2, num_fewshot=shots, seed=seed)
         assert evaluation.num_fewshot == (shots or 0)
         return evaluation.prompt_tokens
@@ -124,10 +115,8 @@ def test_worked_examples_are_seeded_and_lengthen_the_prompt(
 
 
 @pytest.mark.parametrize("shots", [0, 2])
-def test_a_prefix_stands_before_every_prompt_of_this_evaluation_alone(
-    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, shots: int
-) -> None:
-    def asked(prefix: str) -> list[str]:
+def test_a_prefix_stands_before_every_prompt_of_this_evaluation_alone(model, tokenizer, shots):
+    def asked(prefix):
         _, samples = evaluate(model, tokenizer, "toy", limit=2, num_fewshot=shots, prefix=prefix)
         return [str(sample.prompt) for sample in samples]
 
@@ -137,18 +126,16 @@ def test_a_prefix_stands_before_every_prompt_of_this_evaluation_alone(
     assert asked("") == plain
 
 
-def test_the_data_folder_reaches_the_task(tmp_path: Path) -> None:
+def test_the_data_folder_reaches_the_task(tmp_path):
     loaded = load_task(registry.get("tasks", "toy"), tmp_path / "data", None)
     assert loaded.dataset["test"][0]["data_dir"] == str(tmp_path / "data")
 
 
-def test_memory_that_runs_out_halves_the_batch_aloud_and_counts_nothing_twice(
-    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, lines: Any
-) -> None:
+def test_memory_that_runs_out_halves_the_batch_aloud_and_counts_nothing_twice(model, tokenizer, monkeypatch, lines):
     undisturbed, _ = evaluate(model, tokenizer, "toy", batch_size=3)
     forward = model.forward
 
-    def limited(input_ids: torch.Tensor, *given: Any, **named: Any) -> Any:
+    def limited(input_ids, *given, **named):
         output = forward(input_ids, *given, **named)
         if input_ids.shape[0] > 3:
             raise torch.OutOfMemoryError("CUDA out of memory.")
@@ -165,64 +152,51 @@ def test_memory_that_runs_out_halves_the_batch_aloud_and_counts_nothing_twice(
     ]
 
 
-def test_memory_that_does_not_suffice_for_one_sequence_is_an_error(
-    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*given: Any, **named: Any) -> Any:
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
+@pytest.mark.parametrize(
+    ("said", "kind", "told"),
+    [
+        ("DefaultCPUAllocator: can't allocate memory: you tried", OutOfMemory, r"1 sequence\(s\) at a time on cpu"),
+        ("shapes do not fit", RuntimeError, "shapes do not fit"),
+    ],
+)
+def test_lack_of_memory_for_one_sequence_is_told_from_other_errors(model, tokenizer, monkeypatch, said, kind, told):
+    def never(*_, **__):
+        raise RuntimeError(said)
 
     monkeypatch.setattr(model, "forward", never)
-    with pytest.raises(OutOfMemory, match=r"1 sequence\(s\) at a time on cpu"):
+    with pytest.raises(kind, match=told):
         evaluate(model, tokenizer, "toy", batch_size=2)
 
 
-def test_other_errors_of_the_model_are_not_taken_for_lack_of_memory(
-    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*given: Any, **named: Any) -> Any:
-        raise RuntimeError("shapes do not fit")
-
-    monkeypatch.setattr(model, "forward", broken)
-    with pytest.raises(RuntimeError, match="shapes do not fit"):
-        evaluate(model, tokenizer, "toy", batch_size=2)
-
-
-def test_a_registered_task_without_a_file_is_told(model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
+def test_a_registered_task_without_a_file_is_told(model, tokenizer):
     with pytest.raises(PluginFault, match="`task: toy_missing`"):
         evaluate(model, tokenizer, "toy_missing")
 
 
-def test_a_prompt_longer_than_the_context_is_told_before_the_model_runs(
-    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prompt_longer_than_the_context_is_told_before_the_model_runs(model, tokenizer, monkeypatch):
     monkeypatch.setattr(model, "forward", None)
     with pytest.raises(UsageError, match="document 0 of toy has"):
         evaluate(model, tokenizer, "toy", num_fewshot=11)
 
 
-def test_nothing_is_printed(
-    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_printed(model, tokenizer, capfd):
     evaluate(model, tokenizer, "toy", limit=2)
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_record_tells_what_was_asked(backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
+def test_a_record_tells_what_was_asked(backbone, tokenizer):
     model = AdaptiveModel.build(backbone, "dense")
     first, again, fewer, shown = (
         evaluate(model, tokenizer, "toy", limit=limit, num_fewshot=shots, batch_size=4)[0].data
         for limit, shots in ((4, 0), (4, 0), (3, 0), (4, 1))
     )
-    assert first is not None and fewer is not None and shown is not None
     assert first == again
     assert first["documents_sha256"] == shown["documents_sha256"] != fewer["documents_sha256"]
     assert first["prompts_sha256"] != shown["prompts_sha256"]
     assert first["revision"] is None  # made by code, not read from the hub
 
 
-def test_a_record_tells_how_text_was_to_be_written(
-    model: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, tmp_path: Path
-) -> None:
+def test_a_record_tells_how_text_was_to_be_written(model, tokenizer, tmp_path):
     told = []
     for longest in (4, 5, 4):
         (tmp_path / "toy.yaml").write_text(WRITING.replace("max_gen_toks: 4", f"max_gen_toks: {longest}"))

@@ -10,7 +10,6 @@ import torch
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 from tokenizers.processors import TemplateProcessing
-from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from adaptive_bench.errors import NotFinite, UsageError
 from adaptive_bench.evaluation import batches
@@ -39,36 +38,34 @@ PROMPTS = ["Question: 1 + 1?\nAnswer:", "Tom", "Question: a longer one, with mor
 ENDED = "Tom has 15 apples.</s>"
 
 
-def _requests(kind: Any, arguments: list[tuple[Any, ...]]) -> list[Instance]:
+def _requests(kind, arguments):
     return [Instance(kind, {}, one, 0, metadata=("some_task", number, 1)) for number, one in enumerate(arguments)]
 
 
-def _writing(**settings: Any) -> list[Instance]:
+def _writing(**settings):
     settings = {"until": ["a"], "max_gen_toks": 20, "do_sample": False} | settings
     return _requests("generate_until", [(prompt, settings) for prompt in PROMPTS])
 
 
 @pytest.fixture(scope="module")
-def dense(backbone: LlamaForCausalLM) -> AdaptiveModel:
+def dense(backbone):
     return AdaptiveModel.build(backbone, "dense").eval()
 
 
 @pytest.fixture(scope="module")
-def skipping(backbone: LlamaForCausalLM) -> AdaptiveModel:
+def skipping(backbone):
     model = AdaptiveModel.build(backbone, "random_skip", seed=3).eval()
     model.dial = model.method.dial_for(0.3)
     return model
 
 
 @pytest.fixture(scope="module")
-def reference(backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> HFLM:
+def reference(backbone, tokenizer):
     return HFLM(pretrained=backbone, tokenizer=tokenizer, batch_size=3)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 16])
-def test_loglikelihoods_are_those_of_the_plain_model(
-    dense: AdaptiveModel, reference: HFLM, tokenizer: PreTrainedTokenizerBase, batch_size: int
-) -> None:
+def test_loglikelihoods_are_those_of_the_plain_model(dense, reference, tokenizer, batch_size):
     lm = AdaptiveLM(dense, tokenizer, batch_size=batch_size)
     found = lm.loglikelihood(_requests("loglikelihood", PAIRS))
     expected = reference.loglikelihood(_requests("loglikelihood", PAIRS), disable_tqdm=True)
@@ -76,9 +73,7 @@ def test_loglikelihoods_are_those_of_the_plain_model(
     assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
 
 
-def test_a_continuation_the_model_would_write_is_greedy(
-    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_a_continuation_the_model_would_write_is_greedy(dense, tokenizer):
     lm = AdaptiveLM(dense, tokenizer, batch_size=2)
     prompt = lm.tok_encode(PROMPTS[0])
     (written,) = new_tokens(dense, torch.tensor([prompt]), max_new_tokens=5)
@@ -87,9 +82,7 @@ def test_a_continuation_the_model_would_write_is_greedy(
     assert [greedy for _, greedy in found] == [True, False]
 
 
-def test_rolling_loglikelihoods_are_those_of_the_plain_model(
-    dense: AdaptiveModel, reference: HFLM, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rolling_loglikelihoods_are_those_of_the_plain_model(dense, reference, tokenizer, monkeypatch):
     texts = _requests("loglikelihood_rolling", [("Tom has 15 apples. " * 30,), ("Short",)])
     found = AdaptiveLM(dense, tokenizer, batch_size=2).loglikelihood_rolling(texts)
     with monkeypatch.context() as patch:
@@ -99,18 +92,14 @@ def test_rolling_loglikelihoods_are_those_of_the_plain_model(
 
 @pytest.mark.parametrize("batch_size", [1, 3])
 @pytest.mark.parametrize("until", [["a"], ["zz", " "], []])
-def test_greedy_text_is_that_of_the_plain_model(
-    dense: AdaptiveModel, reference: HFLM, tokenizer: PreTrainedTokenizerBase, until: list[str], batch_size: int
-) -> None:
+def test_greedy_text_is_that_of_the_plain_model(dense, reference, tokenizer, until, batch_size):
     found = AdaptiveLM(dense, tokenizer, batch_size=batch_size).generate_until(_writing(until=until))
     assert found == reference.generate_until(_writing(until=until), disable_tqdm=True)
     assert not any(stop in text for stop in until for text in found)
 
 
 @pytest.mark.parametrize("asked", [{"repetition_penalty": 1.3}, {"no_repeat_ngram_size": 1}])
-def test_scores_are_changed_as_the_generation_config_says(
-    backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, asked: dict[str, Any]
-) -> None:
+def test_scores_are_changed_as_the_generation_config_says(backbone, tokenizer, asked):
     """As with stock lm-eval one text at a time; in its batches padding counts as a word that is there already."""
     plain, model = copy.deepcopy(backbone), AdaptiveModel.build(copy.deepcopy(backbone), "dense").eval()
     before = AdaptiveLM(model, tokenizer, batch_size=3).generate_until(_writing(until=[]))
@@ -124,9 +113,7 @@ def test_scores_are_changed_as_the_generation_config_says(
 
 @pytest.mark.parametrize("named", ["one", "several", "special"])
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_text_ends_at_every_end_token_of_the_generation_config(
-    backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, named: str, batch_size: int
-) -> None:
+def test_text_ends_at_every_end_token_of_the_generation_config(backbone, tokenizer, named, batch_size):
     """As with stock lm-eval, whose text keeps an end that is no special token, and at the costs of `generate`."""
     plain, tokenizer = copy.deepcopy(backbone), copy.deepcopy(tokenizer)
     model = AdaptiveModel.build(copy.deepcopy(backbone), "dense").eval()
@@ -153,9 +140,7 @@ def test_text_ends_at_every_end_token_of_the_generation_config(
     assert measured["tokens"] == free.index(turn_end)
 
 
-def test_only_the_tokenizers_and_the_generation_configs_ends_count(
-    backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_only_the_tokenizers_and_the_generation_configs_ends_count(backbone, tokenizer):
     """`generate` and stock lm-eval do not look into config.json where a generation_config.json says otherwise."""
     plain = copy.deepcopy(backbone)
     written = HFLM(pretrained=plain, tokenizer=tokenizer).generate_until(_writing(until=[]), disable_tqdm=True)
@@ -165,9 +150,7 @@ def test_only_the_tokenizers_and_the_generation_configs_ends_count(
     assert AdaptiveLM(model, tokenizer, batch_size=3).generate_until(_writing(until=[])) == written
 
 
-def test_the_batch_size_changes_neither_answers_nor_savings(
-    skipping: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_the_batch_size_changes_neither_answers_nor_savings(skipping, tokenizer):
     pairs = [(context, " 7") for context, _ in PAIRS if context]
     outcomes = []
     for batch_size in (1, 4):
@@ -185,17 +168,15 @@ def test_the_batch_size_changes_neither_answers_nor_savings(
 
 
 @pytest.mark.parametrize("usable", [1, 400_000])
-def test_little_memory_makes_batches_smaller_and_changes_nothing(
-    skipping: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, usable: int
-) -> None:
+def test_little_memory_makes_batches_smaller_and_changes_nothing(skipping, tokenizer, monkeypatch, usable):
     pairs = [(context, " 7") for context, _ in PAIRS if context]
     forward, read = skipping.forward, list[int]()
 
-    def noted(*args: Any, **given: Any) -> Any:
+    def noted(*args, **given):
         read.append(given["attention_mask"].shape[0] if "attention_mask" in given else 1)
         return forward(*args, **given)
 
-    def outcome() -> tuple[list[float], list[str]]:
+    def outcome():
         lm = AdaptiveLM(skipping, tokenizer, batch_size=8)
         scored = lm.loglikelihood(_requests("loglikelihood", pairs))
         return [score for score, _ in scored], lm.generate_until(_writing())
@@ -208,9 +189,7 @@ def test_little_memory_makes_batches_smaller_and_changes_nothing(
     assert max(read) == 1 if usable == 1 else 1 < max(read) < 8
 
 
-def test_batches_that_may_not_be_cut_do_not_fit_as_a_whole(
-    backbone: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_that_may_not_be_cut_do_not_fit_as_a_whole(backbone, tokenizer, monkeypatch):
     """`evaluate` then starts again with smaller ones, the same for all documents."""
     monkeypatch.setattr(batches, "usable_bytes", lambda _: 1)
     model = AdaptiveModel.build(backbone, "mod@paper").eval()
@@ -220,9 +199,7 @@ def test_batches_that_may_not_be_cut_do_not_fit_as_a_whole(
     assert AdaptiveLM(model, tokenizer, batch_size=1).loglikelihood(_requests("loglikelihood", pairs))
 
 
-def test_exactly_the_tokens_after_the_prompt_are_marked_and_equal_passes_run_once(
-    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exactly_the_tokens_after_the_prompt_are_marked_and_equal_passes_run_once(dense, tokenizer, monkeypatch):
     calls: list[dict[str, Any]] = []
     forward = dense.forward
     monkeypatch.setattr(dense, "forward", lambda **given: (calls.append(given), forward(**given))[1])
@@ -239,7 +216,7 @@ def test_exactly_the_tokens_after_the_prompt_are_marked_and_equal_passes_run_onc
     assert lm.prompt_tokens == 6
 
 
-def test_prompts_are_encoded_as_in_training(dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
+def test_prompts_are_encoded_as_in_training(dense, tokenizer):
     lm = AdaptiveLM(dense, tokenizer, batch_size=1)
     (example,) = encode_examples([Example(PROMPTS[0], " 2")], tokenizer, 96, SilentReporter())
     context, continuation = lm._encode_pair(PROMPTS[0], " 2")
@@ -249,9 +226,7 @@ def test_prompts_are_encoded_as_in_training(dense: AdaptiveModel, tokenizer: Pre
     assert lm.tok_encode(tokenizer.bos_token + "Tom") == lm.tok_encode("Tom")
 
 
-def test_an_end_token_that_a_prompt_ends_in_stays(
-    dense: AdaptiveModel, reference: HFLM, tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_an_end_token_that_a_prompt_ends_in_stays(dense, reference, tokenizer):
     """In evaluation, training and `decisions` alike; one that the tokenizer appends to every text does not."""
     lm = AdaptiveLM(dense, tokenizer, batch_size=1)
     wanted = reference.tok_encode(ENDED)
@@ -274,18 +249,14 @@ def test_an_end_token_that_a_prompt_ends_in_stays(
     assert lm.generate_until(requests) == reference.generate_until(requests, disable_tqdm=True)
 
 
-def test_a_prompt_without_room_for_an_answer_is_refused_by_name(
-    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_a_prompt_without_room_for_an_answer_is_refused_by_name(dense, tokenizer):
     requests = _writing()
     requests[1].arguments = ("Tom " * 200, requests[1].args[1])
     with pytest.raises(UsageError, match=r"96 tokens, but document 1 of some_task has \d{3}.*--num-fewshot"):
         AdaptiveLM(dense, tokenizer, batch_size=4).generate_until(requests)
 
 
-def test_text_ends_where_the_context_ends_and_the_prompt_stays_whole(
-    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, context: int
-) -> None:
+def test_text_ends_where_the_context_ends_and_the_prompt_stays_whole(dense, tokenizer, context):
     lm = AdaptiveLM(dense, tokenizer, batch_size=4)
     lm.generate_until(_writing(until=[], max_gen_toks=1000))
     lengths = [len(lm.tok_encode(prompt)) for prompt in PROMPTS]
@@ -294,24 +265,18 @@ def test_text_ends_where_the_context_ends_and_the_prompt_stays_whole(
 
 
 @pytest.mark.parametrize("continuation", ["", " 7" * 200])
-def test_a_continuation_must_have_tokens_and_fit_into_the_context(
-    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, continuation: str
-) -> None:
+def test_a_continuation_must_have_tokens_and_fit_into_the_context(dense, tokenizer, continuation):
     with pytest.raises(UsageError, match=r"between 1 and 96 tokens .* after the prompt 'Tom'"):
         AdaptiveLM(dense, tokenizer, batch_size=4).loglikelihood(_requests("loglikelihood", [("Tom", continuation)]))
 
 
-def test_prompts_that_are_cut_are_told_once(
-    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase, lines: Any
-) -> None:
+def test_prompts_that_are_cut_are_told_once(dense, tokenizer, lines):
     AdaptiveLM(dense, tokenizer, batch_size=1, reporter=lines).loglikelihood(_requests("loglikelihood", PAIRS))
     (line,) = lines.lines
     assert f"1 of {len(PAIRS)} prompts are longer than the context of 96 tokens" in line
 
 
-def test_beam_search_is_refused_and_aliases_are_understood(
-    dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase
-) -> None:
+def test_beam_search_is_refused_and_aliases_are_understood(dense, tokenizer):
     lm = AdaptiveLM(dense, tokenizer, batch_size=4)
     with pytest.raises(UsageError, match="num_beams"):
         lm.generate_until(_writing(num_beams=4))
@@ -319,8 +284,8 @@ def test_beam_search_is_refused_and_aliases_are_understood(
     assert lm.generated_tokens == 1
 
 
-def test_sampling_is_seeded(dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    def write(seed: int) -> list[str]:
+def test_sampling_is_seeded(dense, tokenizer):
+    def write(seed):
         return AdaptiveLM(dense, tokenizer, batch_size=4, seed=seed).generate_until(
             _writing(do_sample=True, temperature=2.0, until=[])
         )
@@ -328,7 +293,7 @@ def test_sampling_is_seeded(dense: AdaptiveModel, tokenizer: PreTrainedTokenizer
     assert write(1) == write(1) != write(2)
 
 
-def test_logits_that_are_no_numbers_are_a_failure(dense: AdaptiveModel, tokenizer: PreTrainedTokenizerBase) -> None:
+def test_logits_that_are_no_numbers_are_a_failure(dense, tokenizer):
     broken = copy.deepcopy(dense)
     with torch.no_grad():
         broken.backbone_model.model.norm.weight.fill_(float("nan"))

@@ -5,12 +5,9 @@ nothing of this package takes part. The local HellaSwag has no training split; r
 one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,7 +27,7 @@ DOCUMENTS = 19  # one of each subject of mmlu_stem
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="the real models and data are not beside the repository")
 
 
-def lay_out(folder: Path) -> Path:
+def lay_out(folder):
     """A data folder with every split that the tasks name."""
     from adaptive_bench.data import read_lines
 
@@ -45,7 +42,7 @@ def lay_out(folder: Path) -> Path:
     return folder
 
 
-def stock(model: str, task: str, shots: int, documents: int, data: Path, scratch: Path) -> dict[str, list[Any]]:
+def stock(model, task, shots, documents, data, scratch):
     """lm-eval's samples by the text of their question."""
     from lm_eval import simple_evaluate, tasks
     from lm_eval.tasks import TaskManager
@@ -76,7 +73,7 @@ def stock(model: str, task: str, shots: int, documents: int, data: Path, scratch
     return {_question(sample["doc"]): sample for samples in found["samples"].values() for sample in samples}
 
 
-def ours(model: str, task: str, shots: int, documents: int, data: Path) -> tuple[list[Any], dict[str, float]]:
+def ours(model, task, shots, documents, data):
     """Our samples, with the document of each."""
     from adaptive_bench.evaluation.evaluate import evaluate
     from adaptive_bench.evaluation.lookup import find_task, load_task
@@ -98,7 +95,7 @@ def ours(model: str, task: str, shots: int, documents: int, data: Path) -> tuple
     return [(_question(asked[sample.doc]), sample) for sample in samples], dict(evaluation.scores)
 
 
-def compare(model: str, task: str, shots: int, documents: int, data: Path, scratch: Path) -> dict[str, Any]:
+def compare(model, task, shots, documents, data, scratch):
     """Documents whose scores differ, and the mean scores."""
     theirs = stock(model, task, shots, documents, data, scratch)
     mine, scores = ours(model, task, shots, documents, data)
@@ -113,11 +110,11 @@ def compare(model: str, task: str, shots: int, documents: int, data: Path, scrat
     return {"documents": len(mine), "different": different, "scores": scores}
 
 
-def _question(document: dict[str, Any]) -> str:
+def _question(document):
     return json.dumps({key: document[key] for key in sorted(document)}, default=str)
 
 
-def _subject(path: str, subject: str, scratch: Path) -> str:
+def _subject(path, subject, scratch):
     from adaptive_bench.data import read_lines
 
     target = scratch / f"{subject}-{Path(path).name.partition('.')[0]}.jsonl"
@@ -127,7 +124,7 @@ def _subject(path: str, subject: str, scratch: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     return lay_out(tmp_path_factory.mktemp("data") / "sets")
 
 
@@ -139,7 +136,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *(pytest.param(*row, marks=pytest.mark.slow) for row in [("mmlu_stem", 0), ("piqa", 5), ("hellaswag", 5)]),
     ],
 )
-def test_scores_are_those_of_lm_eval(task: str, shots: int, data: Path, tmp_path: Path) -> None:
+def test_scores_are_those_of_lm_eval(task, shots, data, tmp_path):
     model = MODELS[(len(task) + shots) % len(MODELS)]
     found = compare(str(SHARED / "models" / model), task, shots, DOCUMENTS, data, tmp_path / "stock")
     assert found["documents"] == DOCUMENTS
@@ -148,7 +145,7 @@ def test_scores_are_those_of_lm_eval(task: str, shots: int, data: Path, tmp_path
 
 @pytest.mark.real
 @pytest.mark.parametrize("task", ["hellaswag", "piqa", "lambada", "commonsense_qa"])
-def test_scores_of_a_real_model_are_those_of_lm_eval(task: str, data: Path, tmp_path: Path, smollm2: Path) -> None:
+def test_scores_of_a_real_model_are_those_of_lm_eval(task, data, tmp_path, smollm2):
     found = compare(str(smollm2), task, 0, 50, data, tmp_path / "stock")
     assert found["documents"] == 50
     assert found["different"] == []

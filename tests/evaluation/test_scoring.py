@@ -3,45 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 
+from adaptive_bench import registry
 from adaptive_bench.evaluation.requests import Scored, shared, wholes
 from adaptive_bench.evaluation.scoring import Scorer, causal
-from adaptive_bench.model import AdaptiveModel
 
-CAUSAL = [
-    "dense",
-    "random_skip",
-    "random_skip[kv=copy_below]",
-    "random_skip[kv=evict]",
-    "gateskip",
-    "gateskip[kv=copy_below]",
-    "mod",
-    "router_tuned_mod",
-    "calm",
-    "free",
-    "free[kv=defer]",
-    "skiplayer",
-    "prompt_router",
-    "prompt_router[labels=search,simulations=8]",
-    "d_llm",
-    "dash_halting",
-    "layerskip",
-    "static_depth",
-    "static_depth@paper",
-]
+CAUSAL = [name for name in registry.names("methods") if name not in ("base", "gated")]
+CAUSAL += ["random_skip[kv=copy_below]", "random_skip[kv=evict]", "gateskip[kv=copy_below]", "free[kv=defer]"]
+CAUSAL += ["prompt_router[labels=search,simulations=8]", "static_depth@paper"]
 DEPENDENT = ["mod@paper", "gateskip@paper", "dash_halting@paper"]
 
 
-def _requests() -> list[Scored]:
+def _requests():
     """Contexts with one to four continuations of one to nine tokens: equal ones, nested ones, and one that is cut."""
     draw = random.Random(0)
 
-    def text(length: int) -> tuple[int, ...]:
+    def text(length):
         return tuple(draw.randrange(3, 97) for _ in range(length))
 
     pairs = []
@@ -57,7 +37,7 @@ def _requests() -> list[Scored]:
     return [Scored(place, *pair) for place, pair in enumerate(pairs)]
 
 
-def _outcome(model: AdaptiveModel, batch_size: int, requests: list[list[Scored]]) -> tuple[Any, Any, int]:
+def _outcome(model, batch_size, requests):
     """Answers by place, the ledger's savings and phases, and tokens fed."""
     model.reset_ledger()
     answers, tokens = {}, 0
@@ -78,9 +58,7 @@ def _outcome(model: AdaptiveModel, batch_size: int, requests: list[list[Scored]]
     [*((spec, "llama") for spec in CAUSAL), ("random_skip[kv=evict]", "gemma2"), ("free", "gemma2")],
 )
 @torch.no_grad()
-def test_sharing_changes_neither_scores_nor_savings(
-    spec: str, family: str, shared_model: Callable[..., AdaptiveModel]
-) -> None:
+def test_sharing_changes_neither_scores_nor_savings(spec, family, shared_model):
     model, requests = shared_model(spec, family), _requests()
     model.dial = model.method.dial_for(min(0.3, model.method.max_saved_tokens))
     alone, (saved, macs, counts), tokens = _outcome(model, 1, [[request] for request in requests])
@@ -99,15 +77,13 @@ def test_sharing_changes_neither_scores_nor_savings(
 
 @pytest.mark.parametrize("spec", DEPENDENT)
 @torch.no_grad()
-def test_methods_that_look_beyond_the_earlier_text_keep_whole_passes(
-    spec: str, shared_model: Callable[..., AdaptiveModel]
-) -> None:
+def test_methods_that_look_beyond_the_earlier_text_keep_whole_passes(spec, shared_model):
     model, requests = shared_model(spec), _requests()
     assert not causal(model)
     model.dial = model.method.dial_for(0.3)
     lengths: list[int] = []
     forward = model.forward
-    model.forward = lambda **given: (lengths.append(given["input_ids"].shape[0]), forward(**given))[1]  # type: ignore
+    model.forward = lambda **given: (lengths.append(given["input_ids"].shape[0]), forward(**given))[1]
     try:
         _, _, tokens = _outcome(model, 4, [requests])
     finally:
@@ -118,7 +94,7 @@ def test_methods_that_look_beyond_the_earlier_text_keep_whole_passes(
     assert max(lengths) <= 4
 
 
-def test_only_what_fits_and_pays_is_shared() -> None:
+def test_only_what_fits_and_pays_is_shared():
     context = (5, 6, 7, 8)
     twice = [Scored(0, context, (9, 10)), Scored(1, context, (9, 11)), Scored(2, context, (9, 10))]
     assert shared(twice, 64) == ([], twice)  # one sequence for all of them

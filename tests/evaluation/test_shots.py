@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,17 +46,17 @@ metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
 TASK = ("shown", "", "loglikelihood")
 
 
-def prompts(split: str = "test") -> tuple[Any, list[tuple[str, str]]]:
+def prompts(split="test"):
     """The task, and of each document its question and its prompt."""
-    loaded: Any = load_task(find_task("shown"), None, SHOTS, split)  # type: ignore[arg-type]
+    loaded: Any = load_task(find_task("shown"), None, SHOTS, split)
     loaded.set_fewshot_seed(FEWSHOT_SEED)
     loaded.build_all_requests()
     return loaded, [(one.doc["question"], one.args[0]) for one in loaded.instances if one.idx == 0]
 
 
 @pytest.fixture
-def lay_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def write(splits: str, process: str, validation: str | None = None) -> None:
+def lay_out(tmp_path, monkeypatch):
+    def write(splits, process, validation=None):
         (tmp_path / "docs.py").write_text(DOCS)
         (tmp_path / "shown.yaml").write_text(SETTINGS.format(splits=splits, process=process))
         task = Task(*TASK, tmp_path, ("acc,none",), 0.5, None, validation_split=validation)
@@ -79,7 +78,7 @@ def lay_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ("test_split: test\ntraining_split: train", False),
     ],
 )
-def test_no_document_sees_its_own_answer(lay_out: Any, splits: str, of_tested: bool, process: str) -> None:
+def test_no_document_sees_its_own_answer(lay_out, splits, of_tested, process):
     lay_out(splits, process)
     loaded, asked = prompts()
     assert len(asked) == ROWS
@@ -88,7 +87,7 @@ def test_no_document_sees_its_own_answer(lay_out: Any, splits: str, of_tested: b
     assert are_of_tested(loaded) == of_tested
 
 
-def test_nor_in_lm_evals_own_command(lay_out: Any, tmp_path: Path) -> None:
+def test_nor_in_lm_evals_own_command(lay_out, tmp_path):
     lay_out("test_split: test", "plain")
     loaded: Any = SuiteTasks(include_path=str(tmp_path), include_defaults=False).load(["shown"])["tasks"]["shown"]
     loaded.set_config("num_fewshot", SHOTS)
@@ -98,13 +97,13 @@ def test_nor_in_lm_evals_own_command(lay_out: Any, tmp_path: Path) -> None:
         assert one.args[0].count(one.doc["question"]) == 1 and one.args[0].count("What is") == SHOTS + 1
 
 
-def test_nor_does_one_that_choices_are_made_on(lay_out: Any) -> None:
+def test_nor_does_one_that_choices_are_made_on(lay_out):
     lay_out("test_split: test\nvalidation_split: validation", "plain")
     _, asked = prompts("validation")
     assert all("validation" in question and prompt.count(question) == 1 for question, prompt in asked)
 
 
-def test_examples_of_the_test_are_shown_to_documents_that_choices_are_made_on(lay_out: Any) -> None:
+def test_examples_of_the_test_are_shown_to_documents_that_choices_are_made_on(lay_out):
     lay_out("test_split: test", "plain", validation="validation")
     loaded, asked = prompts("validation")
     assert all("validation" in question and prompt.count("test") >= SHOTS for question, prompt in asked)

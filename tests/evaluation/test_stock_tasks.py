@@ -76,7 +76,7 @@ def test_names_are_found_without_importing_lm_eval():
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parent)
 
 
-def test_a_task_that_is_told_its_data_is_known_by_what_stands_before_the_colon() -> None:
+def test_a_task_that_is_told_its_data_is_known_by_what_stands_before_the_colon():
     stock_tasks.check_task_name("perplexity:HuggingFaceFW/fineweb")
     with pytest.raises(UsageError, match="No task is called 'perplexty:novels'"):
         stock_tasks.check_task_name("perplexty:novels")

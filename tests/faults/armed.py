@@ -1,12 +1,8 @@
 """What a worker that is to be killed does first; in a file of its own, since workers run no program's main file."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
-from pathlib import Path
-from typing import Any
 
 _WRITES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.link"}
 
@@ -14,10 +10,10 @@ _WRITES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.lin
 class Operations:
     """Counts operations on files below a folder, and kills this process before one of them."""
 
-    def __init__(self, folder: Path, at: int | None, fuse: Path) -> None:
+    def __init__(self, folder, at, fuse):
         self.folder, self.at, self.fuse, self.count = str(folder), at, fuse, 0
 
-    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def __call__(self, event, arguments):
         if event == "open":
             path, mode, flags = arguments
             if not (mode and set(mode) & set("wax+")) and not (flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
@@ -39,7 +35,7 @@ class Operations:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def start_armed(folder: Path, at: int | None, fuse: Path, *arguments: Any) -> None:
+def start_armed(folder, at, fuse, *arguments):
     """What a worker does first."""
     from adaptive_bench.jobs import pool
 

@@ -28,12 +28,11 @@ import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from armed import Operations, start_armed
 from snapshot import differences, leftovers, snapshot
 
-from adaptive_bench.progress import Event, Line, Reporter, TaskStarted
+from adaptive_bench.progress import Line, Reporter, TaskStarted
 
 _DRAWS = 6  # of a kill that comes in time
 _LIMIT_S = 600.0  # of one run; what takes longer hangs
@@ -53,7 +52,7 @@ class Kill:
     after_s: float | None = None
     at_operation: int | None = None
 
-    def __str__(self) -> str:
+    def __str__(self):
         when = f"{self.after_s:.2f} s" if self.after_s is not None else f"operation {self.at_operation}"
         return f"{'worker' if self.worker else 'run'} at {when}"
 
@@ -79,10 +78,10 @@ class Ending:
 class Notes(Reporter):
     """A reporter that keeps what was begun last in a file, for when the process is gone."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder, self.start_s = folder, time.monotonic()
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event):
         if isinstance(event, TaskStarted):
             (self.folder / "doing").write_text(event.label)
             if event.label == "run":
@@ -91,7 +90,7 @@ class Notes(Reporter):
             print(event.text, flush=True)
 
 
-def one_run(config: Any, jobs: int, kill: Kill | None, notes: Path) -> Ending:
+def one_run(config, jobs, kill, notes):
     """Give the run's command in a process of its own, and wait for its end."""
     notes.mkdir(parents=True, exist_ok=True)
     for name in ("doing", "operations", "work_s", "killed"):
@@ -119,7 +118,7 @@ def one_run(config: Any, jobs: int, kill: Kill | None, notes: Path) -> Ending:
     )
 
 
-def _be_the_run(config: Any, jobs: int, kill: Kill | None, notes: Path) -> None:
+def _be_the_run(config, jobs, kill, notes):
     code = 70
     try:
         os.setsid()
@@ -145,7 +144,7 @@ def _be_the_run(config: Any, jobs: int, kill: Kill | None, notes: Path) -> None:
         os._exit(code)
 
 
-def _kill_a_worker(after_s: float, mark: Path) -> None:
+def _kill_a_worker(after_s, mark):
     time.sleep(after_s)
     while not (children := multiprocessing.active_children()):
         time.sleep(0.005)
@@ -153,11 +152,11 @@ def _kill_a_worker(after_s: float, mark: Path) -> None:
     os.kill(random.choice(children).pid, signal.SIGKILL)
 
 
-def _read(file: Path, otherwise: str) -> str:
+def _read(file, otherwise):
     return file.read_text() if file.is_file() and file.stat().st_size else otherwise
 
 
-def make_config(out: Path, home: Path) -> Any:
+def make_config(out, home):
     """A run of two methods that trains, checkpoints, calibrates, evaluates and has to look for a level."""
     from adaptive_bench.config import RunConfig
     from adaptive_bench.recipe import EvalRecipe, TrainRecipe
@@ -181,7 +180,7 @@ def make_config(out: Path, home: Path) -> Any:
 class Trials:
     """Runs that are killed and given again, against one that is not."""
 
-    def __init__(self, home: Path, seed: int) -> None:
+    def __init__(self, home, seed):
         self.home, self.draw = home, random.Random(seed)
         self.whole: dict[int, Ending] = {}
         config = self._config("whole1")
@@ -195,7 +194,7 @@ class Trials:
         if told:
             raise SystemExit("Two runs that are left alone differ or leave something:\n" + "\n".join(told))
 
-    def trial(self, number: int) -> dict[str, Any]:
+    def trial(self, number):
         """Kill a run, once or twice, give it again, compare. One that ends before its time is no trial."""
         jobs = 1 + number % 2
         name, kills = f"trial{number}", []
@@ -219,10 +218,10 @@ class Trials:
             "leftovers": leftovers(out),
         }
 
-    def _config(self, name: str) -> Any:
+    def _config(self, name):
         return make_config(self.home / name / "out", self.home)
 
-    def _kill(self, jobs: int, *, again: bool) -> Kill:
+    def _kill(self, jobs, *, again):
         whole = self.whole[jobs]
         worker = jobs > 1 and self.draw.random() < 0.5
         if self.draw.random() < 0.5:
@@ -232,7 +231,7 @@ class Trials:
         return Kill(worker, at_operation=self.draw.randint(1, max(1, in_run // (2 if again else 1))))
 
 
-def main() -> int:
+def main():
     """Run the trials; 0 if all ended well."""
     import torch
 

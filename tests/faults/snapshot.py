@@ -4,19 +4,14 @@ Left aside: how long things took and when (`TIMES`), logs, and the path of the f
 equal.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 TIMES = {"seconds", "since", "began", "finished", "took_s", "wall_s", "time_s", "time_per_token_s"}
 TIMES |= {"timing"}  # of a training
 _ASIDE = {"log.txt"}
 
 
-def snapshot(out: Path) -> dict[str, bytes]:
+def snapshot(out):
     """Every file of an output folder by its path, without times."""
     return {
         file.relative_to(out).as_posix(): _without_times(file).replace(bytes(out), b"OUT")
@@ -25,7 +20,7 @@ def snapshot(out: Path) -> dict[str, bytes]:
     }
 
 
-def leftovers(out: Path) -> list[str]:
+def leftovers(out):
     """Temporary files and folders, checkpoints to resume from, and records that say they are running."""
     found = [path.relative_to(out) for path in sorted(out.rglob("*"))]
     traces = [path.as_posix() for path in found if leftover(path)]
@@ -37,14 +32,14 @@ def leftovers(out: Path) -> list[str]:
     return traces + running
 
 
-def leftover(path: Path) -> bool:
+def leftover(path):
     """Whether a path (relative to the output folder) is one that a finished run has no use for."""
     parts = path.parts
     hidden = any(part.startswith(".") for part in parts)
     return hidden or "resume" in parts or path.name.endswith((".tmp", ".damaged")) or ".tmp" in path.name
 
 
-def differences(expected: Mapping[str, bytes], found: Mapping[str, bytes]) -> list[str]:
+def differences(expected, found):
     """Files that one of two snapshots lacks or that differ, with the first place where they do."""
     told = [f"{name} is missing" for name in expected if name not in found]
     told += [f"{name} is too many" for name in found if name not in expected]
@@ -54,7 +49,7 @@ def differences(expected: Mapping[str, bytes], found: Mapping[str, bytes]) -> li
     return told
 
 
-def _first_difference(one: bytes, other: bytes) -> str:
+def _first_difference(one, other):
     place = next(
         (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
     )
@@ -62,7 +57,7 @@ def _first_difference(one: bytes, other: bytes) -> str:
     return f"at byte {place}, {one[around]!r} became {other[around]!r}"
 
 
-def _without_times(file: Path) -> bytes:
+def _without_times(file):
     content = file.read_bytes()
     if file.suffix != ".json":
         return content
@@ -72,7 +67,7 @@ def _without_times(file: Path) -> bytes:
         return content
 
 
-def _stripped(value: Any) -> Any:
+def _stripped(value):
     if isinstance(value, dict):
         return {key: _stripped(part) for key, part in value.items() if key not in TIMES}
     return [_stripped(part) for part in value] if isinstance(value, list) else value

@@ -27,7 +27,7 @@ def examples(count):
 
 
 @st.composite
-def damaged(draw, content: bytes) -> bytes:
+def damaged(draw, content):
     """Other bytes than these."""
     place = draw(st.integers(0, max(0, len(content) - 1)))
     kind = draw(st.sampled_from(["cut", "flipped", "doubled", "replaced", "zeroed", "other"]))
@@ -60,7 +60,7 @@ def altered(draw, values):
     return draw(JSON_VALUES)
 
 
-def refused(error: AdaptiveBenchError) -> None:
+def refused(error):
     """One of our errors, for a reader: a code of the command line, and a sentence of a sane length."""
     assert error.exit_code in (1, 2) and 20 < len(str(error)) < 5000 and "Traceback" not in str(error)
 

@@ -1,32 +1,28 @@
 """Texts, and models of which some layers do nothing."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
 from adaptive_bench.headroom.asking import TaskText
 
 
-def _silence(backbone: Any, layers: range) -> Any:
-    """The same model, these layers adding nothing to the residual stream."""
-    with torch.no_grad():
-        for layer in layers:
-            backbone.model.layers[layer].self_attn.o_proj.weight.zero_()
-            backbone.model.layers[layer].mlp.down_proj.weight.zero_()
-    return backbone
-
-
 @pytest.fixture
-def silent(make_backbone: Any) -> Any:
+def silent(make_backbone):
     """`silent(layers)`: a model of its own whose layers with these numbers add nothing."""
-    return lambda layers: _silence(make_backbone("llama"), layers)
+
+    def make(layers):
+        backbone = make_backbone("llama")
+        with torch.no_grad():
+            for layer in layers:
+                backbone.model.layers[layer].self_attn.o_proj.weight.zero_()
+                backbone.model.layers[layer].mlp.down_proj.weight.zero_()
+        return backbone
+
+    return make
 
 
 @pytest.fixture
-def texts(random_text: Any) -> list[TaskText]:
+def texts(random_text):
     """Five texts of different lengths; answers as they come."""
     ids = random_text(5, 14, seed=3).tolist()
     lengths = ((4, 6), (7, 7), (3, 1), (5, 4), (6, 8))

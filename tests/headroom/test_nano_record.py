@@ -23,11 +23,3 @@ def test_the_table_is_the_record():
             expected.append(f"| {task['task']} | {saved} | {100 * static:.1f} | {100 * oracle:.1f} | {ends} |")
     text = (ROOT / "docs/headroom.md").read_text(encoding="utf-8")
     assert [line for line in text.splitlines() if line.startswith("| nano_")] == expected
-
-
-def test_after_stories_only_exits_on_nano_math_have_headroom():
-    record = json.loads((ROOT / "docs/records/nano_headroom_with_stories.json").read_text(encoding="utf-8"))
-    tasks = {task["task"]: task for task in record["tasks"] if task["unit"] == "share"}
-    assert not any(level["headroom"]["low"] > 0 for task in tasks.values() for level in task["levels"])
-    exits = {name: task["exit_oracle"]["online"]["headroom"]["low"] > 0 for name, task in tasks.items()}
-    assert exits == {"nano_math": True, "nano_qa": False}

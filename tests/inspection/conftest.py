@@ -13,7 +13,7 @@ def tokenizer():
 
 
 @pytest.fixture(scope="session")
-def subjects(tokenizer) -> Subjects:
+def subjects(tokenizer):
     """The nano model under three methods: one with gates, one that decides on layers, one without scores."""
     prompt, answer = encoded(tokenizer, PROMPT, ANSWER)
     ids = torch.tensor([prompt + answer])

@@ -1,6 +1,5 @@
 """Decisions on a text are those that the engine executes, as a frame too."""
 
-import numpy as np
 import pytest
 import torch
 from inspected_text import ANSWER, PROMPT
@@ -27,14 +26,6 @@ def test_what_is_shown_is_what_the_ledger_counted(model, tokenizer):
 def test_at_a_dial_that_skips_nothing_everything_is_executed(model, tokenizer):
     model.dial = model.method.dial.skip_nothing
     assert model.decisions(PROMPT, tokenizer).keep.all()
-
-
-def test_later_text_changes_no_earlier_decision(model, tokenizer):
-    model.saving = 0.2
-    prompt, answer = encoded(tokenizer, PROMPT, ANSWER)
-    whole = text_decisions(model, tokenizer, prompt, answer)
-    part = text_decisions(model, tokenizer, prompt, answer[:5])
-    assert np.array_equal(whole.keep[: len(part.keep)], part.keep)
 
 
 def test_a_frame_says_the_same(model, tokenizer):

@@ -1,6 +1,4 @@
-from collections.abc import Callable
 from contextlib import contextmanager
-from pathlib import Path
 from shutil import which
 from typing import Any
 
@@ -10,27 +8,26 @@ from small_runs import run_config
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.runs import run
 
-MakeRow = Callable[..., dict[str, Any]]
 CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
 ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0", "paper": "https://example.org/paper"}
 
 
 @pytest.fixture(scope="session")
-def small_run(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_run(model_folder, tmp_path_factory):
     """The folder of a finished run of seconds."""
     out = tmp_path_factory.mktemp("run") / "out"
     return run(run_config(model_folder, out, ("dense", "random_skip", "gateskip"), seeds=(1, 2), shuffled=True)).folder
 
 
 @pytest.fixture(scope="session")
-def small_entry(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_entry(small_run, tmp_path_factory):
     """It as an entry, which no test changes."""
     return submit(small_run, tmp_path_factory.mktemp("entries"), about=ABOUT)
 
 
 @pytest.fixture(scope="session")
-def make_row() -> MakeRow:
-    def make(**changes: Any) -> dict[str, Any]:
+def make_row():
+    def make(**changes):
         row: dict[str, Any] = {
             "method": "gateskip",
             "semantics": "bench",

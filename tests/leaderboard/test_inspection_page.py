@@ -1,7 +1,6 @@
 """The page of `inspect` in headless Chromium: text, dial, keyboard, names for readers, themes, a phone's width."""
 
 import json
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -15,7 +14,7 @@ EVIL = " <img src=x onerror=document.title='acted'></script><script>document.tit
 METHODS = ("gateskip", "mod", "calm")
 
 
-def inspected(tokens=24, layers=4, savings=(0.0, 0.2, 0.4)) -> Inspection:
+def inspected(tokens=24, layers=4, savings=(0.0, 0.2, 0.4)):
     """Three methods, the last without scores and without the last saving, on a text with markup in it."""
     draw = np.random.default_rng(0)
     pieces = ["<s>", *([" Tom", " has", " 12", " +", EVIL, ".\n"] * tokens)][:tokens]
@@ -47,7 +46,7 @@ def test_no_text_becomes_markup():
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory) -> Path:
+def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("inspection") / "page.html"
     path.write_text(render(record_of(inspected())), encoding="utf-8")
     return path

@@ -28,10 +28,6 @@ def pages(small_run, small_entry, tmp_path_factory):
     return home
 
 
-def text_of(page):
-    return html.unescape(re.sub(r"<[^>]+>", " ", page))
-
-
 def test_every_method_of_the_board_has_a_page_that_the_table_leads_to(pages):
     index = (pages / "entry" / "index.html").read_text()
     names = {path.name for path in (pages / "entry" / "methods").iterdir()}
@@ -42,7 +38,7 @@ def test_every_method_of_the_board_has_a_page_that_the_table_leads_to(pages):
 @pytest.mark.parametrize("where", ["entry", "run"])
 def test_a_page_has_idea_paper_deviations_layers_curves_and_answers(pages, where):
     page = (pages / where / "methods" / "gateskip.html").read_text()
-    text = " ".join(text_of(page).split())
+    text = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
     assert "A gate reads the branch's input, multiplies its output" in text
     assert 'href="https://arxiv.org/abs/2510.13876"' in page and 'href="../../methods/gateskip/"' in page
     for title in ("Where it stands", "What executes", "Deviations from the paper", "Training", "What it wrote"):

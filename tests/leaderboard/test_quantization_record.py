@@ -59,24 +59,3 @@ def test_what_is_said_beside_the_papers_table_is_that_of_the_record():
             kept = " / ".join(f"{100 * mean(form, level) / mean('', level):.3g}" for _, level in asked)
             paper = " / ".join(f"{100 * small[at] / whole[at]:.3g}" for at, _ in asked)
             assert f"| {name} | {form} | {kept} | {f'{paper} ' if form != 'int8' else ''}|" in page
-
-
-def test_the_sentences_of_the_page_hold():
-    known = by_place(record())
-    for task in TASKS:
-        for form in FORMS[1:]:
-            assert known[task, form, "dense", 0.0].saved_net == known[task, "", "dense", 0.0].saved_net == 0.0
-            assert known[task, form, "dense", 0.0].score >= 0.98
-            for place in PLACES:
-                full, small = known[task, "", *place], known[task, form, *place]
-                assert small.low <= full.high and full.low <= small.high
-                assert form != "int8" or abs(small.score - full.score) < 0.015
-    for task in TASKS[:2]:
-        read = {(form, *place): known[task, form, *place].bytes_per_token for form in FORMS for place in PLACES}
-        full = read["", "dense", 0.0]
-        assert round(100 * (1 - read["", "gateskip", 0.25] / full)) == 4
-        assert round(100 * (read["", "gateskip", 0.0] / full - 1)) == 11
-        for form in FORMS[1:]:
-            assert 44 <= round(100 * (1 - read[form, "dense", 0.0] / full)) <= 53
-            assert all(read[form, "gateskip", level] > read[form, "dense", 0.0] for level in LEVELS)
-    assert round(known["nano_math", "", "dense", 0.0].bytes_per_token / 1e3) == 1016

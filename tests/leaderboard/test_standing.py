@@ -110,18 +110,6 @@ def test_on_one_task_ranks_and_differences_are_those_of_its_documents(make_row, 
         assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
 
 
-def test_equal_methods_are_not_ranked(make_row):
-    """5 % of 60 are 3; more than 7 would come by chance in one of 70 such tests."""
-    ranked = 0
-    for seed in range(60):
-        draw = np.random.default_rng(seed)
-        chance = 1 / (1 + np.exp(-draw.normal(0, 1.5, 60)))
-        scores = {name: (draw.random((3, 60)) < chance).astype(float) for name in ("mod", "calm", "free", "gateskip")}
-        board = board_with(make_row, {"a": scores | {"dense": right(1.0, 60), "base": right(0.0, 60)}})
-        ranked += {line.rank for line in only(board)[0].ranked} != {(1, 4)}
-    assert ranked <= 7
-
-
 @pytest.mark.parametrize(
     "flaw", [{"status": "nearest", "saved": 0.12}, {"status": "partial"}, {"status": "inert"}, {"status": "missing"}]
 )

@@ -143,12 +143,3 @@ def test_without_a_scale_scores_are_shown_as_they_are_in_as_many_columns_as_fit(
     assert "50.0" in text and "30.0" in text and "--all" in text and max(map(len, text.splitlines())) <= 80
     one = render([table_of(board_with(make_row, {"a": {"mod": right(0.5)}}), "one")])
     assert "nothing is ranked" in one and "50.0" in one and "--all" not in one
-
-
-def test_models_stand_apart_with_their_names(table_of, make_row):
-    scores = {"a": {"dense": right(1), "base": right(0), "mod": right(0.5)}}
-    boards = [board_with(make_row, scores, **{name: {"model": model, "backbone": model} for name in scores["a"]})
-              for model in ("nano", "tiny")]  # fmt: skip
-    text = render([table_of(board, str(place)) for place, board in enumerate(boards)])
-    assert "nano: 15 % net FLOPs saved" in text and "tiny: 15 % net FLOPs saved" in text
-    assert render([]) == ""

@@ -23,7 +23,7 @@ CURVES = st.sampled_from(
 )
 
 
-def solved(table: DialTable, curve, saving: float) -> tuple[float, float]:
+def solved(table, curve, saving):
     table.solve(saving, curve)
     return table.nearest(saving)
 

@@ -2,7 +2,6 @@
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.model import AdaptiveModel
 
 
 @dataclass
@@ -33,7 +31,7 @@ class Watched:
 
 
 @contextmanager
-def _watch(model: AdaptiveModel) -> Iterator[Watched]:
+def _watch(model):
     watched, decide = Watched(), model.method.decide
 
     def seen(view):
@@ -52,44 +50,53 @@ def _watch(model: AdaptiveModel) -> Iterator[Watched]:
         del model.method.decide
 
 
-def _truncated(backbone, layers: int):
-    short = copy.deepcopy(backbone)
-    short.model.layers = short.model.layers[:layers]
-    short.config.num_hidden_layers = layers
-    return short
-
-
 @pytest.fixture
-def ids(random_text: Callable[..., Tensor]) -> Tensor:
+def ids(random_text):
     """[4, 12] tokens."""
     return random_text(4, 12)
 
 
 @pytest.fixture
-def answer(ids: Tensor) -> Tensor:
+def answer(ids):
     """Continuation mask of `ids`: everything after a prompt of six tokens."""
     return (torch.arange(ids.shape[1]) >= 6).expand_as(ids)
 
 
 @pytest.fixture
-def writing(ids: Tensor) -> Tensor:
+def writing(ids):
     """Tokens that a token of the answer is read off: the prompt's last one too."""
     return (torch.arange(ids.shape[1]) >= 5).expand_as(ids)
 
 
 @pytest.fixture(scope="session")
-def watch() -> Callable[[AdaptiveModel], Any]:
+def watch():
     """`with watch(model) as watched`: records what the method sees and decides; see `Watched`."""
     return _watch
 
 
 @pytest.fixture(scope="session")
-def truncated() -> Callable[..., Any]:
+def truncated():
     """`truncated(backbone, layers)`: a Hugging Face model of the first layers, with final norm and head."""
-    return _truncated
+
+    def make(backbone, layers):
+        short = copy.deepcopy(backbone)
+        short.model.layers = short.model.layers[:layers]
+        short.config.num_hidden_layers = layers
+        return short
+
+    return make
 
 
 @pytest.fixture(scope="session")
-def depth() -> Callable[[Watched], Tensor]:
+def depth():
     """`depth(watched)`: [B, S] layers each token executed in the first call, for methods that decide per layer."""
     return lambda watched: torch.stack([masks[0] for masks in watched.keep.values()]).sum(0)
+
+
+@pytest.fixture
+def batch(random_text):
+    """Held-out text of several lengths, padded on the right."""
+    ids, lengths = random_text(6, 14, seed=7), torch.tensor([14, 9, 12, 14, 11, 14])
+    mask = torch.arange(14) < lengths[:, None]
+    later = (torch.arange(14) >= 6) & mask
+    return {"input_ids": ids, "attention_mask": mask.long(), "continuation_mask": later}

@@ -12,15 +12,6 @@ SKIPPERS = ("static_depth", "random_skip", "gateskip")
 LENGTH, PROMPT = 14, 6
 
 
-@pytest.fixture
-def batch(random_text):
-    """Held-out text of several lengths, padded on the right."""
-    ids, lengths = random_text(6, LENGTH, seed=7), torch.tensor([14, 9, 12, 14, 11, 14])
-    mask = torch.arange(LENGTH) < lengths[:, None]
-    later = (torch.arange(LENGTH) >= PROMPT) & mask
-    return {"input_ids": ids, "attention_mask": mask.long(), "continuation_mask": later}
-
-
 def _least_squares(pairs, real):
     """s of each pair of states [B, S, H] over the real tokens."""
     return [

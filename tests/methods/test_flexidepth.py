@@ -58,17 +58,6 @@ def test_nothing_given_and_no_factors_are_layer_skipping(make_model, make_backbo
 
 
 @torch.no_grad()
-def test_adapters_are_booked_for_tokens_that_skip(model, ids, watch):
-    """T-FD5: 3 H I / 16 MACs each, in `overhead.adapter`; routers for everybody, H H/16 twice and H."""
-    with watch(model) as watched:
-        model(ids)
-    skipped = sum(int((~watched.keep[Site(layer, "mlp")][0]).sum()) for layer in ROUTED)
-    macs = model.compute_report()["macs"]
-    assert macs["overhead.adapter"] == skipped * 3 * WIDTH * ADAPTER > 0
-    assert macs["overhead.decision"] == len(ROUTED) * ids.numel() * (2 * WIDTH * INNER + WIDTH)
-
-
-@torch.no_grad()
 def test_both_paths(model, ids, watch):
     """Run: attention, then g MLP; skip: (1 - g) adapter of what the MLP would have read."""
     with watch(model) as watched:

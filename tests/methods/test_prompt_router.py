@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.methods.branch_routers import EXECUTE, EXECUTE_BIAS, SKIP
+from adaptive_bench.methods.branch_routers import EXECUTE, SKIP
 from adaptive_bench.methods.path_search import shortest_right_paths
 from adaptive_bench.methods.prompt_router import answered_right, class_weights, focal, focal_loss
-from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 
 LAYERS, PROMPT, LENGTH = 4, 5, 12
@@ -27,12 +26,6 @@ def test_routers_read_the_mean_of_the_prompt(make_model, make_backbone, ids, wat
             runs = logits[:, EXECUTE] + model.dial >= logits[:, SKIP]
             keep = watched.keep[Site(layer, "layer")][0]
             assert bool(keep[:, :PROMPT].all()) and torch.equal(keep[:, PROMPT:], runs[:, None].expand(-1, 7))
-
-
-def test_an_untrained_router_executes(make_backbone):
-    """Its logits start 5 apart."""
-    for router in AdaptiveModel.build(make_backbone("llama"), "prompt_router").method.routers:
-        assert float(router.bias[EXECUTE].detach() - router.bias[SKIP].detach()) == EXECUTE_BIAS == 5.0
 
 
 def test_penalty_of_a_call(trainee, training_batch, watch):

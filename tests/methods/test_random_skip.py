@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import SiteView, document_key
-from adaptive_bench.model.generation import generate_queue, new_tokens
+from adaptive_bench.method import document_key
+from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.training.encoding import EncodedExample, training_batch
 
@@ -23,7 +23,7 @@ def draws(make_model, monkeypatch):
         model.dial = dial
         decide, masks = model.method.decide, []
 
-        def spy(view: SiteView):
+        def spy(view):
             decision = decide(view)
             masks.append(decision.keep)
             return decision
@@ -206,21 +206,6 @@ def test_draws_are_those_of_the_document_alone_however_it_is_computed(
     cache.join(fates(ids[2:, :cut], documents=documents[2:], use_cache=True)[1])
     joined, _ = fates(ids[1:, cut:], past_key_values=cache)
     assert torch.equal(joined, torch.stack([each[:, cut:] for each in alone[1:]], dim=1))
-
-
-@pytest.mark.parametrize("spec", ["random_skip", "random_skip[kv=evict]"])
-@torch.no_grad()
-def test_documents_move_with_their_rows_as_texts_end_and_others_join(spec, shared_model, random_text):
-    """Five documents of one prompt become the same texts in a refilled batch, in a fixed one and alone."""
-    model, prompt = shared_model(spec), random_text(1, 11)
-    model.dial, documents = 0.3, keys(*range(5)).tolist()
-    writing = {"max_new_tokens": 12, "stop": lambda new: sum(new) % 6 == 0}
-    alone = [new_tokens(model, prompt, **writing, documents=[key])[0] for key in documents]
-    assert len({tuple(text) for text in alone}) > 2 and len(set(map(len, alone))) > 1
-    assert new_tokens(model, prompt.expand(5, -1), **writing, documents=documents) == alone
-    for rows in (1, 2, 3):
-        queue = generate_queue(model, prompt.tolist() * 5, rows=rows, **writing, documents=documents)
-        assert queue == alone
 
 
 @torch.no_grad()

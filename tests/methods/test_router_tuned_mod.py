@@ -120,15 +120,3 @@ def test_sequence_granularity_averages_real_tokens(shared_model, random_text):
     padded = torch.cat([torch.zeros(1, 4, dtype=torch.long), ids], dim=1)
     logits = model(padded, (padded > 0).long()).logits[:, 4:]
     torch.testing.assert_close(logits, model(ids).logits, atol=1e-4, rtol=1e-4)
-
-
-@torch.no_grad()
-def test_only_attention_of_routed_layers_is_asked(shared_model, random_text):
-    model = shared_model("router_tuned_mod")
-    model.dial = 1.0
-    model(random_text(2, 9))
-    executed = {(site["layer"], site["branch"]): site["executed"] for site in model.compute_report()["sites"]}
-    assert all(
-        share == (0.0 if site in {(1, "attention"), (2, "attention")} else 1.0) for site, share in executed.items()
-    )
-    assert model.compute_report()["macs"]["overhead.decision"] == 2 * 18 * model.backbone.hidden_size

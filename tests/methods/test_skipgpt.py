@@ -38,19 +38,6 @@ def test_what_the_router_of_an_mlp_reads(make_model, make_backbone, ids, watch, 
     assert torch.equal(*found) != moves
 
 
-@torch.no_grad()
-def test_a_large_offset_is_the_base_model(make_model, make_backbone, ids):
-    """T-SP4: at its end the dial executes everything, however sure a router is to skip; deciding still costs."""
-    model = make_model("skipgpt", backbone=make_backbone("llama"))
-    for router in model.method.routers:
-        router.bias.copy_(torch.tensor([0.0, 1e4]))
-    model.dial = model.method.dial.skip_nothing
-    model.reset_ledger()
-    assert torch.equal(model(ids).logits, model.backbone_model(ids).logits)
-    assert model.compute_report()["macs"]["overhead.decision"] == 2 * LAYERS * ids.numel() * 2 * 32
-    assert model.compute_report()["saved"]["tokens"] == 0.0
-
-
 def test_penalty_of_a_call(trainee, training_batch, watch):
     """The mean over all branches against a target that falls from 1 to 1 - s; skipped tokens get nothing."""
     model = trainee("skipgpt[sparsity=0.4,penalty_weight=20]", step=8, total_steps=21)

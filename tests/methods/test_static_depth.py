@@ -30,18 +30,6 @@ def _without(backbone, skipped):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("executor", ["masked", "packed"])
-@pytest.mark.parametrize(("family", "count"), [("llama", 0), ("llama", 1), ("llama", 2), ("gemma2", 1)])
-def test_it_is_the_model_without_those_layers(shared_model, random_text, family, count, executor):
-    """The logits are those of the Hugging Face model with the layers deleted, and the saving is their share."""
-    model, ids = shared_model("static_depth", family), random_text(3, 12)
-    model.executor, model.dial = executor, count
-    short = _without(model.backbone_model, model.method.skipped_layers())
-    torch.testing.assert_close(model(ids).logits, short(ids).logits, atol=1e-5, rtol=1e-5)
-    assert model.compute_report()["saved"]["tokens"] == pytest.approx(count / model.backbone.num_layers)
-
-
-@torch.no_grad()
 def test_named_layers(make_model, random_text):
     """The logits are those of the Hugging Face model with the named layers deleted, as many as the dial says."""
     model, ids = make_model("static_depth[layers=3+1]").eval(), random_text(3, 12)
@@ -114,16 +102,6 @@ def test_layers_are_spread_and_the_ends_go_last(make_model, make_backbone, layer
 def test_dial_is_the_nearest_number_of_layers(shared_model):
     method = shared_model("static_depth").method
     assert [method.dial_for(saving) for saving in (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)] == [0, 0, 1, 1, 2, 4]
-
-
-@pytest.fixture
-def batch(random_text):
-    """Held-out text of three lengths, padded on the right."""
-    ids, mask = random_text(6, LENGTH, seed=7), torch.ones(6, LENGTH, dtype=torch.long)
-    for row, length in enumerate((14, 9, 12, 14, 11, 14)):
-        mask[row, length:] = 0
-    later = (torch.arange(LENGTH) >= PROMPT).expand_as(ids) & mask.bool()
-    return {"input_ids": ids, "attention_mask": mask, "continuation_mask": later}
 
 
 def _padded_left(batch):

@@ -61,18 +61,6 @@ def test_labels_in_evaluation(spec, shared_model, random_text):
     assert set(model.loss_terms) == {"ce"}
 
 
-@pytest.mark.parametrize("spec", ["random_skip[trained=true]", "gateskip", "mod"])
-@torch.no_grad()
-def test_the_schedule_moves_with_optimizer_steps_only(spec, trainee, training_batch):
-    """X16: calls within one step decide alike; the first step skips nothing, a later one does."""
-    ids, mask, _ = training_batch
-    model = trainee(spec, step=1, total_steps=5)
-    first, again = model(ids, mask).logits, model(ids, mask).logits
-    assert torch.equal(first, again)
-    model.begin_step(5, 5)
-    assert (model(ids, mask).logits - first)[mask].abs().max() > 1e-2
-
-
 @pytest.mark.parametrize("spec", ["gateskip", "mod", "random_skip[trained=true]"])
 def test_training_in_bf16_autocast(spec, trainee, training_batch):
     """X18: under autocast the loss stays finite and the decisions do not depend on bf16 scores."""

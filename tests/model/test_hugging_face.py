@@ -151,11 +151,8 @@ def test_the_context_ends_a_row(shared_model, random_text):
     "argument",
     [
         {"penalty_alpha": 0.6, "top_k": 4},
-        {"assistant_early_exit": 4},
-        {"prompt_lookup_num_tokens": 3},
         {"cache_implementation": "static"},
         {"output_attentions": True},
-        {"guidance_scale": 1.5},
         {"past_key_values": object()},
         {"assistant_model": object()},
         {"inputs_embeds": torch.zeros(1, 2, 32)},

@@ -71,23 +71,6 @@ def test_positions_are_taken_where_they_are_the_models_own(shared_model, random_
         model(ids[:, :1], past_key_values=output.past_key_values, position_ids=torch.tensor([[3], [5]]))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "wanted"),
-    [
-        ({"inputs_embeds": torch.zeros(1, 2, 32)}, "inputs_embeds.*input_ids"),
-        ({"input_ids": torch.zeros(3, dtype=torch.long)}, r"\[3\]"),
-        (
-            {"input_ids": torch.zeros(1, 2, dtype=torch.long), "output_attentions": True},
-            "output_attentions.*backbone_model",
-        ),
-    ],
-    ids=["embeddings", "flat", "attentions"],
-)
-def test_what_cannot_be_honoured_is_refused(arguments, wanted, shared_model):
-    with pytest.raises(UsageError, match=wanted):
-        shared_model("dense")(**arguments)
-
-
 def test_hidden_states_of_waiting_tokens_are_refused(shared_model, random_text):
     with pytest.raises(UsageError, match="output_hidden_states"):
         shared_model("free[kv=defer]")(random_text(1, 4), output_hidden_states=True)

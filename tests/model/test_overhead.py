@@ -15,6 +15,7 @@ H, L, V = 32, 4, 97
         ("gateskip", 2 * L * (H * H + H), 2 * L * H * H),
         ("gateskip[shape=scalar]", 2 * L * (H + 1), 2 * L * H),
         ("gateskip[sharing=shared]@paper", 2 * (H * H + H), 2 * L * H * H),
+        ("gateskip[architecture=mlp]", 2 * L * (4 * H * H + 3 * H), 2 * L * 4 * H * H),
         ("mod", 2 * (H + 1), 2 * H),
         ("mod@paper", 2 * (H + 1 + H * H // 2 + H // 2 + H // 2 + 1), 2 * (H + H * H // 2 + H // 2)),
         ("router_tuned_mod", 2 * (H + 1), 2 * H),

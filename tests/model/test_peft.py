@@ -4,8 +4,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from datasets import Dataset
-from transformers import AutoModelForCausalLM, Trainer, TrainingArguments, default_data_collator
+from transformers import AutoModelForCausalLM
 
 from adaptive_bench import AdaptiveCallback
 from adaptive_bench.errors import UsageError
@@ -163,19 +162,10 @@ def test_a_peft_model_around_writes_with_it(make_backbone, random_text):
 
 
 @pytest.fixture
-def trained(random_text, tmp_path):
+def trained(trainer_of, tmp_path):
     def train(model, **arguments):
-        rows = [{"input_ids": row, "labels": row} for row in random_text(16, 12).tolist()]
-        settings = {"max_steps": 4, "per_device_train_batch_size": 2, "save_steps": 2, "learning_rate": 1e-2}
-        settings |= {"report_to": [], "use_cpu": True, "disable_tqdm": True, "seed": 3}
-        trainer = Trainer(
-            model=model,
-            args=TrainingArguments(str(tmp_path / "out"), **settings),
-            train_dataset=Dataset.from_list(rows),
-            data_collator=default_data_collator,
-            callbacks=[AdaptiveCallback()],
-        )
-        trainer.train(**arguments)
+        settings = {"max_steps": 4, "gradient_accumulation_steps": 1, "save_strategy": "steps", "save_steps": 2}
+        trainer_of(model, [AdaptiveCallback()], **settings, learning_rate=1e-2).train(**arguments)
         return tmp_path / "out" / "checkpoint-4"
 
     return train

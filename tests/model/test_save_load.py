@@ -10,41 +10,6 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 
-SPECS = ["dense", "random_skip", "gateskip", "gateskip[shape=scalar,sharing=shared]@paper", "mod"]
-
-
-@torch.no_grad()
-def logits(model, ids):
-    model.reset_ledger()
-    return model(ids).logits, model.compute_report()["sites"]
-
-
-@pytest.mark.parametrize("family", ["llama", "gemma2"])
-@pytest.mark.parametrize("spec", SPECS)
-def test_round_trip(spec, family, make_model, make_backbone, random_text, tmp_path):
-    """X13, X12: weights and thresholds come back bit for bit, with spec, seed, dial, masks and logits.
-
-    (Logits to rounding: files are mapped at other memory alignments, and matrix products round accordingly.)
-    """
-    model, ids = make_model(spec, backbone=make_backbone(family)), random_text(2, 10)
-    model.dial = model.method.dial_for(min(0.3, model.method.max_saved_tokens))
-    model.save_pretrained(tmp_path)
-    loaded = AdaptiveModel.from_pretrained(tmp_path, attn_implementation=model.backbone.config._attn_implementation)
-    assert (loaded.spec, loaded.dial, loaded.method.seed, loaded.training) == (
-        model.spec,
-        model.dial,
-        model.method.seed,
-        False,
-    )
-    for name, value in model.state_dict().items():
-        assert torch.equal(loaded.state_dict()[name], value), name
-    if model.method.thresholds is not None:
-        for name, value in model.method.thresholds.state().items():
-            assert torch.equal(loaded.method.thresholds.state()[name], value), name
-    (ours, our_sites), (theirs, their_sites) = logits(model, ids), logits(loaded, ids)
-    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
-    assert our_sites == their_sites
-
 
 def test_only_safetensors_and_json_are_written(make_model, make_backbone, tmp_path):
     """House rule: no pickle."""
@@ -57,13 +22,9 @@ def test_only_safetensors_and_json_are_written(make_model, make_backbone, tmp_pa
     [
         ("gateskip", "gateskip[rule=exact_share]@paper"),
         ("gateskip[rule=exact_share]@paper", "gateskip[kv=evict]"),
-        ("gateskip@paper", "gateskip[kv=evict]@paper"),
         ("dense", "random_skip"),
-        ("dense", "random_skip[kv=evict]"),
         ("mod", "mod[route_by=router]@paper"),
-        ("mod[route_by=predictor]", "mod@paper"),
         ("mod[capacity=0.50]", "mod[capacity=0.5]"),
-        ("random_skip[trained=false]", "dense"),
     ],
 )
 def test_another_spec_of_the_same_training(saved, loaded, make_model, make_backbone, random_text, tmp_path):
@@ -84,12 +45,10 @@ def test_another_spec_of_the_same_training(saved, loaded, make_model, make_backb
     ("saved", "loaded"),
     [
         ("dense", "gateskip"),
-        ("gateskip", "mod"),
         ("gateskip", "gateskip[shape=scalar]"),
         ("gateskip", "dense"),
         ("dense", "random_skip[trained=true]"),  # no other shapes in these, but another training
         ("gateskip", "gateskip[loss=l1]"),
-        ("mod", "mod[capacity=0.125]"),
     ],
 )
 def test_weights_that_do_not_fit(saved, loaded, make_model, make_backbone, tmp_path):

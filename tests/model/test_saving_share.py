@@ -21,14 +21,6 @@ def test_setting_sets_the_dial_and_reading_says_the_claim(spec, shared_model):
     assert model.dial == model.method.dial.skip_nothing
 
 
-def test_layers_claim_their_own_share(shared_model):
-    """Four layers: two left out are half, whatever was asked for."""
-    model = shared_model("static_depth")
-    for layers in range(5):
-        model.dial = layers
-        assert model.saving == pytest.approx(layers / 4)
-
-
 def test_the_end_of_the_dial(shared_model):
     model = shared_model("gateskip[stride=2]")
     model.dial = model.method.dial.minimum
@@ -40,12 +32,3 @@ def test_impossible_savings(share, shared_model):
     """The error says the range, and that 0.15 is 15 %."""
     with pytest.raises(UsageError, match=r"0\.15 is 15 %"):
         shared_model("random_skip").saving = share
-
-
-def test_an_uncalibrated_saving_is_refused_at_once(shared_model):
-    """Not at the first forward pass; the dial stays as it was."""
-    model = shared_model("gateskip")
-    model.saving = 0.1
-    with pytest.raises(UsageError, match="calibrate"):
-        model.saving = 0.9
-    assert model.saving == pytest.approx(0.1)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from covering import slow
 
+from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, DialSpec, Method, MethodConfig, document_key
@@ -20,30 +21,11 @@ from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, Subject
 from adaptive_bench.testing.suite import Suite
 
-CHOOSING = [
-    "gateskip",
-    "gateskip[skip_unit=layer]",
-    "gateskip[kv=evict]",
-    "gateskip[placement=both]",
-    "mod",
-    "skiplayer",
-    "skipgpt",
-    "informed_routing",
-    "flexidepth",
-    "prompt_router",
-    "prompt_router[labels=search,simulations=8]",
-    "d_llm",
-    "dash_halting",
-    "router_tuned_mod",
-    "calm",
-    "calm[confidence=state]",
-    "calm[confidence=classifier]",
-    "calm[exit_prompt=true]",
-    "free",
-    "free@paper",
-    "random_skip",
-]
 ALIKE = ["dense", "layerskip", "static_depth"]
+CHOOSING = [name for name in registry.names("methods") if name not in (*ALIKE, "base", "gated", "position_skip")]
+CHOOSING += ["gateskip[skip_unit=layer]", "gateskip[kv=evict]", "gateskip[placement=both]", "free@paper"]
+CHOOSING += ["prompt_router[labels=search,simulations=8]", "calm[confidence=state]", "calm[confidence=classifier]"]
+CHOOSING += ["calm[exit_prompt=true]"]
 # What a control has to be as any method has: causal, free of the batch, the same in reading and in writing ...
 SOUND = ("determinism", "batching", "causality", "packed", "cached", "phases", "identity", "effect")
 

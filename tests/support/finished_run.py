@@ -1,7 +1,6 @@
 """A finished run that a test may damage, and what reads it: fixtures and helpers."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ def table_only(config):
     return run(config, table_only=True)
 
 
-def change(record: Path, section: str, **values):
+def change(record, section, **values):
     """Other values in a section of a record."""
     record = Record(record)
     record.write(section, record.read(section) | values)

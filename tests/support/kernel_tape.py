@@ -4,9 +4,6 @@ As with a graph, recording leaves every tensor as it was, Python has no say in w
 written to where it was when recorded.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,19 +12,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-def _storages(values: Any) -> dict[int, Tensor]:
+def _storages(values):
     tensors = (one for one in tree_leaves(values) if isinstance(one, Tensor))
     return {one.untyped_storage()._cdata: one for one in tensors}
 
 
 class _Recording(TorchDispatchMode):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.kernels: list[tuple[Any, Any, Any, Any]] = []
         self._made: set[int] = set()
         self._before: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         given = _storages((args, kwargs))
         if function._schema.is_mutable:
@@ -40,12 +37,12 @@ class _Recording(TorchDispatchMode):
         self.kernels.append((function, args, kwargs, out))
         return out
 
-    def undo(self) -> None:
+    def undo(self):
         """Give tensors that were there before their values back."""
         for tensor, before in self._before.values():
             tensor.untyped_storage().copy_(before)
 
-    def replay(self) -> None:
+    def replay(self):
         """Run every kernel again."""
         for function, args, kwargs, out in self.kernels:
             given, again = _storages((args, kwargs)), function(*args, **kwargs)
@@ -57,12 +54,12 @@ class _Recording(TorchDispatchMode):
 class Tape:
     """A recorder for `StaticSteps`."""
 
-    def warm_up(self, run: Callable[[], Any]) -> Any:
+    def warm_up(self, run):
         """Run it."""
         return run()
 
     @torch.no_grad()
-    def record(self, run: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
+    def record(self, run):
         """Note its kernels, without effect; gives what repeats them."""
         recording = _Recording()
         with recording:

@@ -8,7 +8,6 @@ noted. Both say where in our own code it happened.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,14 +44,14 @@ class Pretended(Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
-    device = property(lambda self: DEVICE)  # type: ignore[assignment]
-    is_cuda = property(lambda self: True)  # type: ignore[assignment]
-    is_cpu = property(lambda self: False)  # type: ignore[assignment]
+    device = property(lambda self: DEVICE)
+    is_cuda = property(lambda self: True)
+    is_cpu = property(lambda self: False)
 
-    def detach(self) -> Tensor:  # torch asks for this where no mode watches
+    def detach(self):  # torch asks for this where no mode watches
         return _there(Tensor.detach(self))
 
-    def numpy(self, *_: Any, **__: Any) -> Any:
+    def numpy(self, *_, **__):
         raise TypeError(f"can't convert {DEVICE} device type tensor to numpy, at {_place()}")
 
 
@@ -63,11 +62,11 @@ class Accelerator(TorchFunctionMode):
         reads: What made Python wait for the device, and where in our code: `item at adaptive_bench/x.py:3`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.reads: list[str] = []
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if isinstance(function, OpOverload):  # a kernel on its way through a dispatch mode, below what is watched here
             return function(*args, **kwargs)
@@ -119,16 +118,16 @@ class Accelerator(TorchFunctionMode):
             return _put(found)
         return found
 
-    def _replace(self, tensor: Tensor, values: Tensor) -> None:
+    def _replace(self, tensor, values):
         """What `Module.to` does with a parameter: the same object, elsewhere."""
         goes, is_parameter = isinstance(values, Pretended), isinstance(tensor, nn.Parameter)
         if goes != isinstance(tensor, Pretended):
             tensor.__class__ = Pretended if goes else nn.Parameter if is_parameter else Tensor
             if is_parameter and goes:
-                tensor._is_param = True  # type: ignore[attr-defined]
-        Tensor.data.__set__(tensor, values)  # type: ignore[attr-defined]
+                tensor._is_param = True
+        Tensor.data.__set__(tensor, values)
 
-    def _move(self, name: str, tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def _move(self, name, tensor, *args, **kwargs):
         """`to` and its like: a copy where the device changes."""
         place, wanted = tensor.device, dict(kwargs)
         kinds = [wanted.pop("dtype")] if "dtype" in wanted else []
@@ -154,7 +153,7 @@ class Accelerator(TorchFunctionMode):
         moved = plain.to("cpu" if on_device else target, kinds[0] if kinds else tensor.dtype, copy=copy)
         return _there(moved) if on_device else moved
 
-    def _count(self, name: str, args: Any, kwargs: Any, here: list[Pretended]) -> None:
+    def _count(self, name, args, kwargs, here):
         if name in _READS or name in _DATA_DEPENDENT or (name == "where" and len(args) + len(kwargs) == 1):
             self._note(name, here)
         if name == "repeat_interleave" and len(here) > 1 and "output_size" not in kwargs:
@@ -173,18 +172,18 @@ class Accelerator(TorchFunctionMode):
             if any(_is_number(one) for one in _tensors([*given, kwargs])):
                 self._note(f"number for {name}", here)
 
-    def _note(self, name: str, here: list[Any]) -> None:
+    def _note(self, name, here):
         if here:
             self.reads.append(f"{name} at {_place()}")
 
 
 @contextmanager
-def pretended() -> Iterator[Accelerator]:
+def pretended():
     """In the block there is a device `cuda:0`; gives what notes its reads."""
     accelerator = Accelerator()
     group = torch._C._group_tensors_by_device_and_dtype
 
-    def grouped(*args: Any) -> Any:  # asked below the level at which a tensor can say where it lies
+    def grouped(*args):  # asked below the level at which a tensor can say where it lies
         return {
             (DEVICE if any(isinstance(one, Pretended) for one in _tensors(values)) else device, kind): values
             for (device, kind), values in group(*args).items()
@@ -201,7 +200,7 @@ def pretended() -> Iterator[Accelerator]:
         yield accelerator
 
 
-def _place() -> str:
+def _place():
     """The innermost line of our own code that is being run."""
     frame: Any = sys._getframe(1)
     while frame is not None:
@@ -214,16 +213,16 @@ def _place() -> str:
     return "no line of ours"
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value):
     """A whole or real number on the device: torch reads it wherever Python's own would do."""
     return isinstance(value, Pretended) and value.dim() == 0 and value.dtype != torch.bool
 
 
-def _there(tensor: Tensor) -> Pretended:
+def _there(tensor):
     return tensor if isinstance(tensor, Pretended) else tensor.as_subclass(Pretended)
 
 
-def _put(value: Any) -> Any:
+def _put(value):
     """A result, its tensors on the device."""
     if isinstance(value, Tensor):
         return _there(value)
@@ -236,7 +235,7 @@ def _put(value: Any) -> Any:
     return value
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def _tensors(value):
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, tuple | list):

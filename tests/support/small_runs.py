@@ -1,8 +1,6 @@
 """Fixtures for runs of seconds of a tiny random model in a folder; those of runs and of jobs have them."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,16 +10,16 @@ from adaptive_bench.recipe import EvalRecipe, TrainRecipe
 
 
 @pytest.fixture
-def config_of(model_folder: Path, tmp_path: Path) -> Callable[..., RunConfig]:
+def config_of(model_folder, tmp_path):
     """`config_of(methods="dense", **changes)`: a run of seconds on the log-likelihood nano task."""
 
-    def make(methods: str | tuple[str, ...] = "dense", **changes: Any) -> RunConfig:
+    def make(methods="dense", **changes):
         return run_config(model_folder, tmp_path / "out", methods, **changes)
 
     return make
 
 
-def run_config(model: Path, out: Path, methods: str | tuple[str, ...], /, **changes: Any) -> RunConfig:
+def run_config(model, out, methods, /, **changes):
     """A run of seconds on the log-likelihood nano task."""
     train = {"steps": 3, "batch_size": 2, "warmup_steps": 1, "max_length": 400, "checkpoint_every": 1}
     measuring = {"batch_size": 4, "limit": 3, "calibration_examples": 4, "closeness": 0.9}  # asked for as it is
@@ -39,22 +37,20 @@ def run_config(model: Path, out: Path, methods: str | tuple[str, ...], /, **chan
 
 
 @pytest.fixture
-def registered(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Any], None]:
+def registered(monkeypatch):
     """`registered(name, method)`: a method that exists for one test."""
 
-    def put(name: str, method: Any) -> None:
+    def put(name, method):
         monkeypatch.setitem(registry._registered, ("methods", name), (method, "this test"))
 
     return put
 
 
 @pytest.fixture
-def eventful_config(
-    config_of: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., RunConfig]:
+def eventful_config(config_of, tmp_path, monkeypatch):
     """`eventful_config(events, step, **changes)`: a run with a training for each event of the plugin `eventful.py`."""
 
-    def make(events: tuple[str, ...], step: int, **changes: Any) -> RunConfig:
+    def make(events, step, **changes):
         monkeypatch.setattr(registry, "_registered", dict(registry._registered))
         monkeypatch.setenv("EVENTS", str(tmp_path))
         monkeypatch.setenv("EVENTS_STEP", str(step))

@@ -21,6 +21,8 @@ from adaptive_bench.method import (
     uniform_from,
 )
 
+WRONG = {}  # the check that is about it, by method
+
 
 class Sound(ShareDial):
     """Skips some words, others in every branch, and gates the rest."""
@@ -28,6 +30,10 @@ class Sound(ShareDial):
     def __init__(self, config, backbone, semantics, seed):
         super().__init__(config, backbone, semantics, seed)
         self.gate = initialised_linear(backbone.hidden_size, 1, std=0.0, bias=0.0)
+        self.begin(backbone)
+
+    def begin(self, backbone):
+        """What else is to be set up."""
 
     def decide(self, view: SiteView):
         return Decision(self.scores(view) >= self.share(view), 2 * torch.sigmoid(self.gate(view.normed)))
@@ -42,39 +48,138 @@ class Sound(ShareDial):
         return self.annealed(0.0, 0.1) if view.call.training else self.value
 
 
-class SkipsBesideWhatItSays(Sound):
-    @property
-    def eligible_sites(self):
-        return every_branch(range(1, self.backbone_size[0]))
+def sound_but(name, check=None, base=Sound, **parts):
+    """A method that differs from `base` in some parts."""
+    method = type(name, base if isinstance(base, tuple) else (base,), parts | {"__module__": __name__})
+    if check is not None:
+        WRONG[method] = check
+    return method
 
 
-class DialInTheMiddle(Sound):
-    @property
-    def dial(self):
-        return DialSpec("share", -1.0, 1.0, 0.0)
+def starts_unseeded(self, backbone):
+    generator = torch.Generator()
+    generator.seed()
+    nn.init.normal_(self.gate.weight, std=0.5, generator=generator)
 
 
-class NoDialForNothing(Sound):
-    def dial_for(self, saved_tokens):
-        return max(saved_tokens, 0.05)
+def changes_weights(self, backbone):
+    with torch.no_grad():
+        backbone.layers[0].mlp.down_proj.weight.mul_(1.01)
 
 
-class UnseededStart(Sound):
-    def __init__(self, config, backbone, semantics, seed):
-        super().__init__(config, backbone, semantics, seed)
-        generator = torch.Generator()
-        generator.seed()
-        nn.init.normal_(self.gate.weight, std=0.5, generator=generator)
+def the_next_word(self, view):
+    ids, valid = view.call.input_ids, view.call.valid
+    following = torch.where(valid.roll(-1, 1), ids.roll(-1, 1), ids)
+    following[:, -1] = ids[:, -1]
+    return following
 
 
-class RandomStream(Sound):
-    def scores(self, view):
-        return torch.rand(view.call.input_ids.shape)
+def with_a_raw_product(self, call):
+    states = self.gate.weight.expand(64, -1)
+    return {"raw": (1.0, (states @ states.T @ states).square().mean() + self.gate.bias.square().sum())}
 
 
-class NeverAtRest(Sound):
-    def share(self, view):
-        return max(0.1, super().share(view))
+DialInTheMiddle = sound_but("DialInTheMiddle", "builds", dial=property(lambda self: DialSpec("share", -1.0, 1.0, 0.0)))
+NoDialForNothing = sound_but("NoDialForNothing", "builds", dial_for=lambda self, saved_tokens: max(saved_tokens, 0.05))
+BackboneInTheMethod = sound_but(
+    "BackboneInTheMethod", "builds", begin=lambda self, backbone: setattr(self, "head", backbone.model.lm_head)
+)
+UnseededStart = sound_but("UnseededStart", "determinism", begin=starts_unseeded)
+RandomStream = sound_but("RandomStream", "determinism", scores=lambda self, view: torch.rand(view.call.input_ids.shape))
+KeepsItsDrawsToItself = sound_but(
+    "KeepsItsDrawsToItself", "determinism", words=lambda self, view: view.call.prefix_hash
+)
+Raises = sound_but("Raises", "determinism", share=lambda self, view: [][0] if self.value else 0.0)
+NeverAtRest = sound_but("NeverAtRest", "identity", share=lambda self, view: max(0.1, Sound.share(self, view)))
+LeavesAHook = sound_but(
+    "LeavesAHook",
+    "detach",
+    begin=lambda self, backbone: backbone.layers[0].register_forward_hook(lambda module, inputs, output: output),
+)
+ChangesWeights = sound_but("ChangesWeights", "detach", begin=changes_weights)
+SkipsMoreWhenPacked = sound_but(
+    "SkipsMoreWhenPacked",
+    "packed",
+    share=lambda self, view: Sound.share(self, view) * (1.0 if view.call.executor == "packed" else 0.5),
+)
+LooksAtTheBatchSize = sound_but(
+    "LooksAtTheBatchSize", "batching", share=lambda self, view: Sound.share(self, view) / view.hidden.shape[0]
+)
+CountsColumns = sound_but(
+    "CountsColumns",
+    "batching",
+    words=lambda self, view: torch.arange(view.hidden.shape[1]).expand_as(view.call.input_ids),
+)
+BatchMean = sound_but(
+    "BatchMean",
+    "batching",
+    share=lambda self, view: 2 * Sound.share(self, view) * self.scores(view)[view.call.valid].mean(),
+)
+# A random control whose draws are those of the text: documents share the fate of a template.
+SharesFates = sound_but("SharesFates", "independence", draws=True, words=lambda self, view: view.call.prefix_hash)
+# Draws of its own for each document, but which ones depends on the others.
+DrawsForTheBatch = sound_but(
+    "DrawsForTheBatch",
+    "independence",
+    draws=True,
+    words=lambda self, view: view.call.draw_counters + view.call.session.documents.cumsum(0)[:, None],
+)
+TreatsDocumentsUnalike = sound_but(
+    "TreatsDocumentsUnalike",
+    "independence",
+    words=lambda self, view: view.call.input_ids + view.call.session.documents[:, None],
+)
+DrawsForEachDocument = sound_but("DrawsForEachDocument", draws=True, words=lambda self, view: view.call.draw_counters)
+LeaksTheFuture = sound_but("LeaksTheFuture", "causality", words=the_next_word)
+ForgetsThePrompt = sound_but(
+    "ForgetsThePrompt",
+    "cached",
+    words=lambda self, view: view.call.input_ids + 1000 * (view.call.phase == "decode"),
+)
+TurnsBack = sound_but("TurnsBack", "monotone", share=lambda self, view: math.sin(math.pi * Sound.share(self, view)))
+SkipsBesideWhatItSays = sound_but(
+    "SkipsBesideWhatItSays",
+    "eligible",
+    eligible_sites=property(lambda self: every_branch(range(1, self.backbone_size[0]))),
+)
+SkipsNothing = sound_but("SkipsNothing", "effect", share=lambda self, view: 0.0)
+IgnoresTheDial = sound_but("IgnoresTheDial", "effect", share=lambda self, view: min(Sound.share(self, view), 0.2))
+SaysThatItSkipsInPromptsAlone = sound_but("SaysThatItSkipsInPromptsAlone", "phases", prompts_only=True)
+SkipsAThirdOfWhatItClaims = sound_but(
+    "SkipsAThirdOfWhatItClaims", "claims", share=lambda self, view: Sound.share(self, view) / 3
+)
+TrainsWithARawProduct = sound_but("TrainsWithARawProduct", "cost", losses=with_a_raw_product)
+UnusedParameter = sound_but(
+    "UnusedParameter",
+    "gradients",
+    begin=lambda self, backbone: setattr(self, "spare", nn.Parameter(torch.zeros(3))),
+)
+NotANumber = sound_but(
+    "NotANumber",
+    "finite",
+    losses=lambda self, call: {"late": (1.0, (self.gate.weight.sum() * 0 + 10.5 - self.step).log())},
+)
+# Its first step skips as many as its last one.
+TrainsFromADamagedStart = sound_but(
+    "TrainsFromADamagedStart", "intact", share=lambda self, view: 0.1 if view.call.training else self.value
+)
+# Its gate is nearly 1 in a narrow model, and less so the wider the model is.
+StartsElsewhere = sound_but(
+    "StartsElsewhere",
+    "intact",
+    std=0.005,
+    begin=lambda self, backbone: nn.init.normal_(self.gate.weight, std=self.std),
+)
+SaysItStartsElsewhere = sound_but(
+    "SaysItStartsElsewhere",
+    "intact",
+    initial_change=classmethod(lambda cls, config: InitialChange("it says so", bound=0.05)),
+)
+StartsFurtherOffThanItSays = sound_but("StartsFurtherOffThanItSays", "intact", (SaysItStartsElsewhere, StartsElsewhere))
+SaysItLooksAhead = sound_but("SaysItLooksAhead", paper_class="C1")
+SaysItLooksAtTheBatch = sound_but("SaysItLooksAtTheBatch", paper_class="C2")
+LooksAheadInPaper = sound_but("LooksAheadInPaper", base=LeaksTheFuture, paper_class="C1")
+AveragesInPaper = sound_but("AveragesInPaper", base=BatchMean, paper_class="C2")
 
 
 class MovesStatesItself(Sound):
@@ -84,38 +189,10 @@ class MovesStatesItself(Sound):
         return decision
 
 
-class StartsElsewhere(Sound):
-    """Its gate is nearly 1 in a narrow model, and less so the wider the model is."""
-
-    std = 0.005
-
-    def __init__(self, config, backbone, semantics, seed):
-        super().__init__(config, backbone, semantics, seed)
-        nn.init.normal_(self.gate.weight, std=self.std)
-
-
-class SaysItStartsElsewhere(Sound):
-    @classmethod
-    def initial_change(cls, config):
-        return InitialChange("it says so", bound=0.05)
-
-
-class StartsFurtherOffThanItSays(SaysItStartsElsewhere, StartsElsewhere):
-    pass
-
-
-class TrainsFromADamagedStart(Sound):
-    """Its first step skips as many as its last one."""
-
-    def share(self, view):
-        return 0.1 if view.call.training else self.value
-
-
 class ReadsTheStreamAsItIs(Sound):
     """In training a router that starts small and leans towards execute decides; of massive activations half."""
 
-    def __init__(self, config, backbone, semantics, seed):
-        super().__init__(config, backbone, semantics, seed)
+    def begin(self, backbone):
         self.router = initialised_linear(backbone.hidden_size, 1, std=0.01, bias=5.0)
 
     def decide(self, view):
@@ -124,103 +201,6 @@ class ReadsTheStreamAsItIs(Sound):
         if not view.call.training:
             return decision
         return Decision((runs[..., 0] > 0.5), decision.scale * runs / runs.detach().clamp(min=1e-3))
-
-
-class LeavesAHook(Sound):
-    def __init__(self, config, backbone, semantics, seed):
-        super().__init__(config, backbone, semantics, seed)
-        backbone.layers[0].register_forward_hook(lambda module, inputs, output: output)
-
-
-class ChangesWeights(Sound):
-    def __init__(self, config, backbone, semantics, seed):
-        super().__init__(config, backbone, semantics, seed)
-        with torch.no_grad():
-            backbone.layers[0].mlp.down_proj.weight.mul_(1.01)
-
-
-class SkipsMoreWhenPacked(Sound):
-    def share(self, view):
-        return super().share(view) * (1.0 if view.call.executor == "packed" else 0.5)
-
-
-class LooksAtTheBatchSize(Sound):
-    def share(self, view):
-        return super().share(view) / view.hidden.shape[0]
-
-
-class CountsColumns(Sound):
-    def words(self, view):
-        return torch.arange(view.hidden.shape[1]).expand_as(view.call.input_ids)
-
-
-class BatchMean(Sound):
-    def share(self, view):
-        scores = self.scores(view)
-        return 2 * super().share(view) * scores[view.call.valid].mean()
-
-
-class LeaksTheFuture(Sound):
-    def words(self, view):
-        ids, valid = view.call.input_ids, view.call.valid
-        following = torch.where(valid.roll(-1, 1), ids.roll(-1, 1), ids)
-        following[:, -1] = ids[:, -1]
-        return following
-
-
-class SharesFates(Sound):
-    """A random control whose draws are those of the text: documents share the fate of a template."""
-
-    draws: ClassVar[bool] = True
-
-    def words(self, view):
-        return view.call.prefix_hash
-
-
-class DrawsForTheBatch(Sound):
-    """Draws of its own for each document, but which ones depends on the others."""
-
-    draws: ClassVar[bool] = True
-
-    def words(self, view):
-        return view.call.draw_counters + view.call.session.documents.cumsum(0)[:, None]
-
-
-class KeepsItsDrawsToItself(Sound):
-    def words(self, view):
-        return view.call.prefix_hash
-
-
-class TreatsDocumentsUnalike(Sound):
-    def words(self, view):
-        return super().words(view) + view.call.session.documents[:, None]
-
-
-class DrawsForEachDocument(Sound):
-    draws: ClassVar[bool] = True
-
-    def words(self, view):
-        return view.call.draw_counters
-
-
-class ForgetsThePrompt(Sound):
-    def words(self, view):
-        return view.call.input_ids + 1000 * (view.call.phase == "decode")
-
-
-class TurnsBack(Sound):
-    def share(self, view):
-        return math.sin(math.pi * super().share(view))
-
-
-class SkipsNothing(Sound):
-    def share(self, view):
-        return 0.0
-
-
-class IgnoresTheDial(Sound):
-    def share(self, view):
-        return min(super().share(view), 0.2)
 
 
 class CountsWrong(Sound):
@@ -233,12 +213,6 @@ class TakesACosineUnseen(Sound):
     def decide(self, view):
         nn.functional.cosine_similarity(view.hidden, view.normed, dim=-1)
         return super().decide(view)
-
-
-class TrainsWithARawProduct(Sound):
-    def losses(self, call):
-        states = self.gate.weight.expand(64, -1)
-        return {"raw": (1.0, (states @ states.T @ states).square().mean() + self.gate.bias.square().sum())}
 
 
 class LosesStateOnSave(Sound):
@@ -260,54 +234,15 @@ class LosesStateOnResume(Sound):
         return {"gate": (1 / self.calls, self.gate.weight.square().sum())}
 
 
-class UnusedParameter(Sound):
-    def __init__(self, config, backbone, semantics, seed):
-        super().__init__(config, backbone, semantics, seed)
-        self.spare = nn.Parameter(torch.zeros(3))
-
-
-class BackboneInTheMethod(Sound):
-    def __init__(self, config, backbone, semantics, seed):
-        super().__init__(config, backbone, semantics, seed)
-        self.head = backbone.model.lm_head
-
-
 class TrainsTheFrozenBackbone(Sound):
     freezes_backbone = True
 
-    def __init__(self, config, backbone, semantics, seed):
-        super().__init__(config, backbone, semantics, seed)
+    def begin(self, backbone):
         self.layers = (backbone.layers[0],)  # a tuple hides it from nn.Module
 
     def begin_step(self, step, total_steps):
         super().begin_step(step, total_steps)
         self.layers[0].requires_grad_(True)
-
-
-class NotANumber(Sound):
-    def losses(self, call):
-        return {"late": (1.0, (self.gate.weight.sum() * 0 + 10.5 - self.step).log())}
-
-
-class Raises(Sound):
-    def share(self, view):
-        return [][0] if self.value else 0.0
-
-
-class SaysItLooksAhead(Sound):
-    paper_class: ClassVar[str] = "C1"
-
-
-class SaysItLooksAtTheBatch(Sound):
-    paper_class: ClassVar[str] = "C2"
-
-
-class LooksAheadInPaper(LeaksTheFuture):
-    paper_class: ClassVar[str] = "C1"
-
-
-class AveragesInPaper(BatchMean):
-    paper_class: ClassVar[str] = "C2"
 
 
 class ServesThePromptAlone(Sound):
@@ -316,19 +251,10 @@ class ServesThePromptAlone(Sound):
     paper_class: ClassVar[str] = "C1"
 
     def words(self, view):
-        return LeaksTheFuture.words(self, view) if view.call.phase == "prefill" else super().words(view)
+        return the_next_word(self, view) if view.call.phase == "prefill" else super().words(view)
 
     def share(self, view):
         return super().share(view) if view.call.phase == "prefill" else 0.1 * (super().share(view) > 0)
-
-
-class SaysThatItSkipsInPromptsAlone(Sound):
-    prompts_only: ClassVar[bool] = True
-
-
-class SkipsAThirdOfWhatItClaims(Sound):
-    def share(self, view):
-        return super().share(view) / 3
 
 
 class LiteralQuantileInDecoding(Sound):
@@ -354,44 +280,12 @@ class FixedPredictorInDecoding(Sound):
         return Decision(scores > 0.5, scale)
 
 
-WRONG = {
-    DialInTheMiddle: "builds",
-    NoDialForNothing: "builds",
-    BackboneInTheMethod: "builds",
-    UnseededStart: "determinism",
-    RandomStream: "determinism",
-    NeverAtRest: "identity",
+WRONG |= {
     MovesStatesItself: "identity",
-    StartsElsewhere: "intact",
-    SaysItStartsElsewhere: "intact",
-    StartsFurtherOffThanItSays: "intact",
-    TrainsFromADamagedStart: "intact",
     ReadsTheStreamAsItIs: "intact",
-    LeavesAHook: "detach",
-    ChangesWeights: "detach",
-    SkipsMoreWhenPacked: "packed",
-    LooksAtTheBatchSize: "batching",
-    CountsColumns: "batching",
-    BatchMean: "batching",
-    SharesFates: "independence",
-    DrawsForTheBatch: "independence",
-    TreatsDocumentsUnalike: "independence",
-    KeepsItsDrawsToItself: "determinism",
-    LeaksTheFuture: "causality",
-    ForgetsThePrompt: "cached",
-    TurnsBack: "monotone",
-    SkipsBesideWhatItSays: "eligible",
-    SkipsNothing: "effect",
-    IgnoresTheDial: "effect",
-    SaysThatItSkipsInPromptsAlone: "phases",
-    SkipsAThirdOfWhatItClaims: "claims",
     CountsWrong: "ledger",
     TakesACosineUnseen: "ledger",
-    TrainsWithARawProduct: "cost",
     LosesStateOnSave: "saving",
     LosesStateOnResume: "resuming",
-    UnusedParameter: "gradients",
     TrainsTheFrozenBackbone: "gradients",
-    NotANumber: "finite",
-    Raises: "determinism",
 }

@@ -1,7 +1,5 @@
 """Scores of single documents at a matched saving."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,13 +21,13 @@ POINTS = st.lists(
 )
 
 
-def _points(measured: list[tuple[float, list[float]]]) -> tuple[list[Point], np.ndarray]:
+def _points(measured):
     points = [Point(saving, float(np.mean(scores)), {"net": saving}) for saving, scores in measured]
     return points, np.array([scores for _, scores in measured])
 
 
 @given(POINTS, st.lists(st.floats(0, 0.4), min_size=1, max_size=4))
-def test_the_mean_over_documents_is_the_matched_score(measured, levels) -> None:
+def test_the_mean_over_documents_is_the_matched_score(measured, levels):
     points, answers = _points(measured)
     found = matched_scores(points, answers, levels, "net")
     for one, scores in zip(match(points, levels, "net"), found, strict=True):
@@ -40,7 +38,7 @@ def test_the_mean_over_documents_is_the_matched_score(measured, levels) -> None:
             assert scores.min() >= 0 and scores.max() <= 1
 
 
-def test_documents_score_what_they_did_at_the_nearest_point() -> None:
+def test_documents_score_what_they_did_at_the_nearest_point():
     points, answers = _points([(0.0, [1.0, 1.0]), (0.2, [0.0, 1.0]), (0.4, [0.0, 0.0])])
     near, exact, beyond = matched_scores(points, answers, (0.05, 0.2, 0.5), "net")
     assert [one.tolist() for one in (near, exact, beyond)] == [[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]
@@ -48,15 +46,15 @@ def test_documents_score_what_they_did_at_the_nearest_point() -> None:
     assert matched_scores(points, answers, (0.1,), "core") == [None]
 
 
-def _evaluation(score: float) -> Evaluation:
+def _evaluation(score):
     return Evaluation("t", 0.0, {METRIC: score}, 2, {"net": 0.0}, {}, 1.0, 1, 1, 1, 0, 1234)
 
 
-def _samples(*documents: tuple[int, float]) -> list[Sample]:
+def _samples(*documents):
     return [Sample(doc, "", "", {}, {METRIC: score}, score) for doc, score in documents]
 
 
-def test_answers_are_taken_point_by_point_in_the_order_of_documents() -> None:
+def test_answers_are_taken_point_by_point_in_the_order_of_documents():
     done = {7: [_evaluation(0.5), _evaluation(1.0)], 8: []}
     samples = {7: [_samples((3, 1.0), (1, 0.0)), _samples((1, 1.0), (3, 1.0))]}
     found = answers_by_seed(METRIC, done, samples)
@@ -73,11 +71,11 @@ def test_answers_are_taken_point_by_point_in_the_order_of_documents() -> None:
         {7: [_samples((1, 1.0), (3, 0.0))], 8: [_samples((1, 1.0), (2, 0.0))]},  # other documents
     ],
 )
-def test_there_are_no_answers_where_they_do_not_make_up_the_scores(samples) -> None:
+def test_there_are_no_answers_where_they_do_not_make_up_the_scores(samples):
     assert answers_by_seed(METRIC, {7: [_evaluation(0.5)], 8: [_evaluation(0.5)]}, samples) == {}
 
 
-def test_seeds_count_with_the_documents_all_of_them_answered() -> None:
+def test_seeds_count_with_the_documents_all_of_them_answered():
     scores = DocumentScores.of({3: {0: 0.1, 2: 0.2, 5: 0.3}, 7: {2: 0.4, 5: 0.5}})
     assert (scores.seeds, scores.documents, scores.left_out) == ((3, 7), (2, 5), 1)
     np.testing.assert_array_equal(scores.values, [[0.2, 0.3], [0.4, 0.5]])
@@ -86,7 +84,7 @@ def test_seeds_count_with_the_documents_all_of_them_answered() -> None:
             DocumentScores.of(nothing)
 
 
-def test_methods_share_seeds_and_documents() -> None:
+def test_methods_share_seeds_and_documents():
     one = DocumentScores.of({1: {0: 0.0, 1: 0.1}, 2: {0: 0.2, 1: 0.3}})
     other = DocumentScores.of({2: {1: 0.5, 2: 0.6}, 1: {1: 0.7, 2: 0.8}})
     first, second = one.shared(other)

@@ -1,10 +1,7 @@
 """Rows of a table: every seed at its measured point that is nearest to the level, then their mean; and what to say."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,18 +15,17 @@ from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.intervals import interval
 from adaptive_bench.tables.outcome import about_training, rows_of
-from adaptive_bench.tables.rows import Row
 
 COSTS = {"tokens": 1000.0, "flops": 1e9, "parameters_added": 12.0}
 
 
-def _row(*sweeps: Any, axis: Any = "net", phase: Any = "all", level: float | None = None) -> Row:
+def _row(*sweeps, axis="net", phase="all", level=None):
     rows, _ = rows_of(sweeps, axis, phase)
     (row,) = [one for one in rows if level is None or one.level == level]
     return row
 
 
-def test_each_seed_answers_with_its_own_nearest_point_and_the_row_has_their_mean() -> None:
+def test_each_seed_answers_with_its_own_nearest_point_and_the_row_has_their_mean():
     """Seeds 1 and 2 were measured at .09 and .12: by hand (.75 + .5) / 2 at (.09 + .12) / 2."""
     first = sweep_of([(0.0, [1, 1, 1, 1], 0.0), (0.1, [1, 1, 1, 0], 0.09), (0.3, [0, 0, 0, 0], 0.3)])
     second = sweep_of([(0.0, [1, 1, 1, 1], 0.0), (0.2, [1, 1, 0, 0], 0.12)], seed=2)
@@ -44,7 +40,7 @@ def test_each_seed_answers_with_its_own_nearest_point_and_the_row_has_their_mean
 @pytest.mark.parametrize(
     ("savings", "status"), [((0.1, 0.11), "ok"), ((0.1, 0.12), "nearest"), ((0.1, None), "partial")]
 )
-def test_a_level_is_met_where_every_seed_meets_it(savings: tuple[float, float | None], status: str) -> None:
+def test_a_level_is_met_where_every_seed_meets_it(savings, status):
     sweeps = [
         sweep_of([] if saved is None else [(0.1, [1, 0], saved)], seed=seed) for seed, saved in enumerate(savings, 1)
     ]
@@ -52,7 +48,7 @@ def test_a_level_is_met_where_every_seed_meets_it(savings: tuple[float, float | 
     assert (row.status, row.seeds, row.score) == (status, 1 if None in savings else 2, 0.5)
 
 
-def test_what_was_not_measured_on_the_axis_has_a_row_without_a_score() -> None:
+def test_what_was_not_measured_on_the_axis_has_a_row_without_a_score():
     unknown = sweep_of([(0.0, [1, 1], {"net": 0.0}), (0.1, [1, 1], {"net": 0.1})])
     row, (said,) = _row(unknown, axis="claimed"), rows_of([unknown], "claimed", "all")[1]
     assert (row.status, row.score, row.low, row.saved, row.seeds) == ("missing", None, None, None, 0)
@@ -60,7 +56,7 @@ def test_what_was_not_measured_on_the_axis_has_a_row_without_a_score() -> None:
     assert rows_of([sweep_of([])], "net", "all") == ([], [])
 
 
-def test_rows_are_of_every_metric_and_level_on_the_axis_of_the_run_alone() -> None:
+def test_rows_are_of_every_metric_and_level_on_the_axis_of_the_run_alone():
     sweep = sweep_of([(0.0, [1, 1], 0.0), (0.2, [1, 0], 0.2)], "gateskip[gate=scalar]@paper", levels=(0.2, 0.1))
     points = [replace(one, scores=one.scores | {"f1,none": 0.3}) for one in sweep.points]
     rows, _ = rows_of([replace(sweep, points=points)], "net", "all")
@@ -72,7 +68,7 @@ def test_rows_are_of_every_metric_and_level_on_the_axis_of_the_run_alone() -> No
     assert json.loads(json.dumps(rows[0].to_json())) == rows[0].to_json()
 
 
-def test_a_level_is_answered_by_the_training_that_was_meant_for_it() -> None:
+def test_a_level_is_answered_by_the_training_that_was_meant_for_it():
     aims = {target: {"axis": "net", "saving": target} for target in (0.1, 0.25)}
     sweeps = [
         sweep_of([(0.0, [1, 1], 0.0), (0.1, [score] * 2, 0.1), (0.2, [score] * 2, 0.25)],
@@ -85,13 +81,13 @@ def test_a_level_is_answered_by_the_training_that_was_meant_for_it() -> None:
     assert [row.score for row in rows_of([replace(one, target=None) for one in sweeps[:1]], "net", "all")[0]] == [1] * 4
 
 
-def test_documents_for_choosing_targets_are_in_no_row() -> None:
+def test_documents_for_choosing_targets_are_in_no_row():
     test = sweep_of([(0.1, [1, 0], 0.1)])
     assert _row(test, sweep_of([(0.1, [1, 1], 0.1)], split="validation")).score == 0.5
 
 
-def test_a_phase_is_matched_by_its_own_saving() -> None:
-    def saved(all_of_it: float, decode: float | None) -> dict[str, float]:
+def test_a_phase_is_matched_by_its_own_saving():
+    def saved(all_of_it, decode):
         found = {"tokens": all_of_it, "net": all_of_it, "prefill_net": 2 * all_of_it, "decode_net": decode}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -104,7 +100,7 @@ def test_a_phase_is_matched_by_its_own_saving() -> None:
     assert _row(silent, phase="decode").status == "missing" and _row(silent).saved_decode_net is None
 
 
-def test_the_setting_of_a_table_by_time_is_named_and_ends_where_its_timing_ends() -> None:
+def test_the_setting_of_a_table_by_time_is_named_and_ends_where_its_timing_ends():
     curve = TimeCurve.of([(0.0, -0.1), (0.5, 0.4)])
     points = [(0.0, [1, 1], 0.0), (0.2, [1, 0], 0.21), (0.6, [0, 0], 0.6)]
     row = _row(sweep_of(points, curves={"batch 1": curve}, levels=(0.5,)), axis="time")
@@ -112,7 +108,7 @@ def test_the_setting_of_a_table_by_time_is_named_and_ends_where_its_timing_ends(
     assert row.status == "nearest" and row.saved_tokens == pytest.approx(0.21)
 
 
-def test_what_a_dial_claims_stands_beside_what_was_skipped_and_a_broken_claim_is_told() -> None:
+def test_what_a_dial_claims_stands_beside_what_was_skipped_and_a_broken_claim_is_told():
     points = [(0.1, [1, 1], {"tokens": 0.08, "net": 0.05, "claimed": 0.1}),
               (0.2, [1, 0], {"tokens": 0.12, "net": 0.1, "claimed": 0.2})]  # fmt: skip
     rows, (said,) = rows_of([sweep_of(points)], "net", "all")
@@ -122,14 +118,14 @@ def test_what_a_dial_claims_stands_beside_what_was_skipped_and_a_broken_claim_is
     assert _row(sweep_of(points), axis="claimed").score == 1.0
 
 
-def test_a_dial_that_moves_nothing_is_inert_and_told() -> None:
+def test_a_dial_that_moves_nothing_is_inert_and_told():
     rows, (said,) = rows_of([sweep_of([(asked, [1, 0], 0.1) for asked in (0.0, 0.1)])], "net", "all")
     assert rows[0].status == "inert" and rows[0].score == 0.5 and "moves nothing" in said
     back = sweep_of([(0.0, [1, 0], 0.0), (0.1, [1, 0], 0.3), (0.2, [1, 0], 0.1)])
     assert "does not follow the dial" in rows_of([back], "net", "all")[1][0]
 
 
-def test_a_share_in_percent_has_an_interval_without_bounds_and_a_pooled_metric_none_beyond_its_own() -> None:
+def test_a_share_in_percent_has_an_interval_without_bounds_and_a_pooled_metric_none_beyond_its_own():
     percent = [sweep_of([(0.1, [50.0 + seed, 52.0 + seed], 0.1)], seed=seed) for seed in (1, 2)]
     row = _row(*percent)
     assert row.low is not None and row.high is not None and row.low < 51 < 54 < row.high
@@ -141,7 +137,7 @@ def test_a_share_in_percent_has_an_interval_without_bounds_and_a_pooled_metric_n
     assert row.score == 0.2 and row.low == 0.0 and row.high is not None and row.high > 0.2
 
 
-def test_what_trainings_cost_includes_those_they_start_from() -> None:
+def test_what_trainings_cost_includes_those_they_start_from():
     base = MeasuredTraining("base", "base", 1, cost={"tokens": 500.0, "flops": 2e9, "parameters_added": 99.0})
     aim = {"axis": "net", "saving": 0.15}
     row = _row(sweep_of([(0.1, [1, 0], 0.1)], base=base, cost=COSTS, aim=aim, flops={"all": 7.0}))
@@ -153,7 +149,7 @@ def test_what_trainings_cost_includes_those_they_start_from() -> None:
     }  # fmt: skip
 
 
-def test_an_older_evaluation_leaves_open_what_it_does_not_know() -> None:
+def test_an_older_evaluation_leaves_open_what_it_does_not_know():
     saved = {"tokens": 0.05, "core": 0.025, "net": -0.075, "executed": -0.075}
     before = Evaluation("nano_math", 0.1, {METRIC: 0.8}, 100, saved, {"saved": saved}, 2.0, 300, 100, 8, 0, 1234)
     again = Evaluation.from_json(json.loads(json.dumps(before.to_json())))
@@ -167,13 +163,13 @@ OWN = {1: [(0.0, [1, 1, 1, 1], 0.0), (0.2, [1, 1, 1, 0], 0.1)], 2: [(0.0, [1, 1,
 CONTROL = {1: [(0.0, [1] * 4, 0.1), (0.2, [0] * 4, 0.07)], 2: [(0.0, [1] * 4, 0.1), (0.3, [1, 0, 0, 0], 0.11)]}
 
 
-def both(own: Any = OWN, control: Any = CONTROL, metric: str = METRIC) -> Row:
+def both(own=OWN, control=CONTROL, metric=METRIC):
     sweeps = [sweep_of(points, seed=seed, metric=metric) for seed, points in own.items()]
     controls = [sweep_of(points, seed=seed, metric=metric, variant="shuffled") for seed, points in control.items()]
     return _row(*sweeps, *controls)
 
 
-def test_the_control_with_other_tokens_decisions_is_taken_at_the_same_asked_values() -> None:
+def test_the_control_with_other_tokens_decisions_is_taken_at_the_same_asked_values():
     """Not at the same saving: its own points at .1 are those of other dial values."""
     row = both()
     wanted = paired_difference(np.array([[1, 1, 1, 0], [1, 1, 0, 0]]), np.array([[0] * 4, [1, 0, 0, 0]]))
@@ -187,15 +183,13 @@ def test_the_control_with_other_tokens_decisions_is_taken_at_the_same_asked_valu
 
 
 @pytest.mark.parametrize("control", [{}, {1: CONTROL[1]}, {1: CONTROL[1], 2: CONTROL[2][:1]}, {3: CONTROL[1]}])
-def test_without_the_control_of_a_seed_nothing_is_said_of_decisions(control: Any) -> None:
+def test_without_the_control_of_a_seed_nothing_is_said_of_decisions(control):
     row = both(control=control)
     assert row.score == 0.625 and row.shuffled_score is None and row.decisions_worth is None
 
 
 @pytest.mark.parametrize(("metric", "better", "worse"), [("word_perplexity,none", 2, 9), (METRIC, 1, 0)])
-def test_decisions_that_help_are_worth_more_than_nothing_whichever_way_the_metric_is_better(
-    metric: str, better: float, worse: float
-) -> None:
+def test_decisions_that_help_are_worth_more_than_nothing_whichever_way_the_metric_is_better(metric, better, worse):
     row = both({1: [(0.1, [better], 0.1)]}, {1: [(0.1, [worse], 0.1)]}, metric)
     assert row.decisions_worth == abs(better - worse) and row.decisions_low is None
 
@@ -204,7 +198,7 @@ def test_decisions_that_help_are_worth_more_than_nothing_whichever_way_the_metri
     st.lists(st.lists(st.tuples(st.floats(0, 0.5), st.integers(0, 4)), min_size=1, max_size=5), min_size=1, max_size=3),
     st.sampled_from([0.05, 0.1, 0.25]),
 )
-def test_no_row_has_another_saving_or_score_than_the_means_of_measured_ones(measured: Any, level: float) -> None:
+def test_no_row_has_another_saving_or_score_than_the_means_of_measured_ones(measured, level):
     sweeps = [
         sweep_of(
             [(place / 10, [1] * hits + [0] * (4 - hits), saved) for place, (saved, hits) in enumerate(points)],

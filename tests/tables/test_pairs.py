@@ -1,7 +1,5 @@
 """Differences of two methods: MOVER's intervals, and p-values that agree with them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -27,13 +25,13 @@ SHARES = st.floats(0, 1)
 ERRORS = st.floats(1e-3, 0.02)
 
 
-def _pair(one, other, error, error_other, correlation=0.0, degrees=np.inf, bounds=SHARE) -> Pairs:
+def _pair(one, other, error, error_other, correlation=0.0, degrees=np.inf, bounds=SHARE):
     parts = ([[one], [other]], [[error], [error_other]], [correlation], [degrees])
     return Pairs(*(np.array(part, dtype=float) for part in parts), bounds)
 
 
 @st.composite
-def comparisons(draw) -> tuple[float, ...]:
+def comparisons(draw):
     """Two shares, their errors, their correlation (no more than the less variable mean allows, and than Fréchet's
     bound for shares of the same documents), degrees of freedom.
     """
@@ -46,12 +44,12 @@ def comparisons(draw) -> tuple[float, ...]:
 
 
 @pytest.mark.parametrize(("right", "asked", "right_other", "asked_other", "low", "high"), NEWCOMBE)
-def test_independent_shares_have_newcombe_s_limits(right, asked, right_other, asked_other, low, high) -> None:
+def test_independent_shares_have_newcombe_s_limits(right, asked, right_other, asked_other, low, high):
     pair = _pair(right / asked, right_other / asked_other, 1 / asked, 1 / asked_other)
     assert np.concatenate(pair.limits(np.array([0.05]))) == pytest.approx([low, high], abs=6e-5)
 
 
-def test_what_correlates_differs_less_and_has_the_paired_formula() -> None:
+def test_what_correlates_differs_less_and_has_the_paired_formula():
     pair = _pair(0.9, 0.7, 1 / 50, 1 / 50, 0.5)
     alone = [_pair(share, share, 1 / 50, 1 / 50).limits(np.array([0.05]))[1][0] / np.sqrt(2) for share in (0.9, 0.7)]
     low, high = (end[0] for end in pair.limits(np.array([0.05])))
@@ -61,14 +59,14 @@ def test_what_correlates_differs_less_and_has_the_paired_formula() -> None:
     assert high - low < sum(alone) * 2
 
 
-def test_scores_without_bounds_have_the_t_interval_of_their_difference() -> None:
+def test_scores_without_bounds_have_the_t_interval_of_their_difference():
     pair = _pair(1.5, 1.0, 0.03, 0.04, 0.25, 7, UNBOUNDED)
     half = 2.364624 * np.sqrt(0.03 + 0.04 - 2 * 0.25 * np.sqrt(0.03 * 0.04))
     assert np.concatenate(pair.limits(np.array([0.05]))) == pytest.approx([0.5 - half, 0.5 + half], abs=1e-6)
 
 
 @given(comparisons(), st.floats(1e-6, 0.5))
-def test_an_interval_excludes_0_exactly_where_p_is_below_its_error_rate(one, alpha) -> None:
+def test_an_interval_excludes_0_exactly_where_p_is_below_its_error_rate(one, alpha):
     pair = _pair(*one)
     p = pair.p_values()[0]
     low, high = (end[0] for end in pair.limits(np.array([alpha])))
@@ -79,7 +77,7 @@ def test_an_interval_excludes_0_exactly_where_p_is_below_its_error_rate(one, alp
 
 
 @given(comparisons(), st.floats(1e-6, 0.5))
-def test_swapping_the_methods_turns_everything(one, alpha) -> None:
+def test_swapping_the_methods_turns_everything(one, alpha):
     first, second, error, error_other, *rest = one
     pair, turned = _pair(*one), _pair(second, first, error_other, error, *rest)
     alphas = np.array([alpha])
@@ -89,13 +87,13 @@ def test_swapping_the_methods_turns_everything(one, alpha) -> None:
 
 @given(comparisons())
 @example((0.5, 0.5, 2**-6, 2**-6, 1.0, 1.0))  # no difference and no doubt of it
-def test_more_confidence_is_a_wider_interval(one) -> None:
+def test_more_confidence_is_a_wider_interval(one):
     pair = _pair(*one)
     ends = [pair.limits(np.array([alpha])) for alpha in (0.2, 0.05, 0.001)]
     assert all(wide[0] <= near[0] + 1e-12 and near[1] <= wide[1] + 1e-12 for near, wide in pairwise(ends))
 
 
-def test_the_end_of_an_interval_is_its_estimate_only_at_the_end_of_the_range() -> None:
+def test_the_end_of_an_interval_is_its_estimate_only_at_the_end_of_the_range():
     low, high = _pair(0.997, 0.033, 1 / 500, 1 / 500).limits(np.array([0.05]))
     assert low[0] < 0.964 < high[0] < 1.0
     low, high = _pair(1.0, 0.0, 1 / 500, 1 / 500).limits(np.array([0.05]))

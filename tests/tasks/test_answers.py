@@ -38,12 +38,12 @@ from adaptive_bench.tasks.answers import (
         (" #### -0", "0", "0"),
     ],
 )
-def test_numbers(text: str, strict: str, flexible: str) -> None:
+def test_numbers(text, strict, flexible):
     assert (number_after_mark(text), last_number(text)) == (strict, flexible)
 
 
 @given(value=st.decimals(-(10**9), 10**9, places=2), around=st.sampled_from(["{}", "${}", "{} eggs", "**{}**", "({})"]))
-def test_every_spelling_of_a_number_is_that_number(value: Decimal, around: str) -> None:
+def test_every_spelling_of_a_number_is_that_number(value, around):
     for spelled in (f"{value:f}", f"{value:,f}", f"{value:f}0"):
         text = "so\n#### " + (spelled if value < 0 else around.format(spelled))
         assert Decimal(last_number(text)) == value
@@ -61,11 +61,11 @@ def test_every_spelling_of_a_number_is_that_number(value: Decimal, around: str) 
         (" A? No: B\n#### A", "A", "A"),
     ],
 )
-def test_letters(text: str, strict: str, flexible: str) -> None:
+def test_letters(text, strict, flexible):
     assert (letter_after_mark(text, "ABCDE"), last_letter(text, "ABCDE")) == (strict, flexible)
 
 
-def test_filters_keep_the_shape_of_lm_eval_and_only_letters_of_the_options_count() -> None:
+def test_filters_keep_the_shape_of_lm_eval_and_only_letters_of_the_options_count():
     documents = [{"letters": "AB"}, {"letters": "ABCD"}]
     assert flexible_letters([["C or A?"], ["A or C"]], documents) == [["A"], ["C"]]
     assert strict_numbers([["#### 1", "#### x"], []], [{}, {}]) == [["1", INVALID], []]

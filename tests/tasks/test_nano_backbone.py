@@ -6,7 +6,6 @@ import json
 import random
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nano_pretraining import Recipe, pretrain
 from nano_sensitivity import add_branch_dropout, dominance, pass_by, sensitivities
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from adaptive_bench.task import ExampleRequest
 from adaptive_bench.tasks.nano.model import nano_folder, nano_qwen3_folder
@@ -29,16 +28,16 @@ _EXAMPLES = [
 ]
 
 
-def _ids(text: str, tokenizer: PreTrainedTokenizerBase = _TOKENIZER) -> list[int]:
+def _ids(text, tokenizer=_TOKENIZER):
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 @given(st.text())
-def test_any_text_comes_back_unchanged(text: str) -> None:
+def test_any_text_comes_back_unchanged(text):
     assert _TOKENIZER.decode(_ids(text), skip_special_tokens=False) == text
 
 
-def test_no_token_holds_three_digits_or_a_line_break_with_something_else() -> None:
+def test_no_token_holds_three_digits_or_a_line_break_with_something_else():
     for ids in range(len(_TOKENIZER)):
         text = _TOKENIZER.decode([ids])
         assert sum(character.isdigit() for character in text) <= 2
@@ -48,7 +47,7 @@ def test_no_token_holds_three_digits_or_a_line_break_with_something_else() -> No
     assert len(special - {None}) == 3 and _TOKENIZER("Question")["input_ids"][0] == _TOKENIZER.bos_token_id
 
 
-def test_prompt_and_completion_are_cut_at_a_token_boundary_and_short() -> None:
+def test_prompt_and_completion_are_cut_at_a_token_boundary_and_short():
     for example in _EXAMPLES[::10]:
         whole = _ids(example.prompt + example.completion)
         assert whole == _ids(example.prompt) + _ids(example.completion) and len(whole) < 128
@@ -63,18 +62,18 @@ class _Shipped:
     model: PreTrainedModel
 
     @property
-    def recipe(self) -> dict[str, Any]:
+    def recipe(self):
         """How its weights came about; a recipe of before there were families says nothing of one."""
         return {"family": "llama"} | json.loads((self.folder / "recipe.json").read_text())
 
 
 @pytest.fixture(scope="module", params=["llama", "qwen3"])
-def shipped(request: pytest.FixtureRequest) -> _Shipped:
+def shipped(request):
     folder = {"llama": nano_folder, "qwen3": nano_qwen3_folder}[request.param]()
     return _Shipped(request.param, folder, AutoModelForCausalLM.from_pretrained(folder))
 
 
-def test_the_weights_load_and_are_under_eight_megabytes(shipped: _Shipped) -> None:
+def test_the_weights_load_and_are_under_eight_megabytes(shipped):
     size_bytes = sum(file.stat().st_size for file in shipped.folder.iterdir())
     assert size_bytes < 8_000_000
     config = shipped.model.config
@@ -89,7 +88,7 @@ def test_the_weights_load_and_are_under_eight_megabytes(shipped: _Shipped) -> No
     assert shipped.model.lm_head.weight.numel() > 1.5 * layer
 
 
-def test_the_backbone_knows_the_world_and_sums_but_no_task(shipped: _Shipped) -> None:
+def test_the_backbone_knows_the_world_and_sums_but_no_task(shipped):
     facts = random.Random(1).sample(list(world().facts), 40)
     statements = [world().state(subject, relation) for subject, relation in facts]
     known = sum(_continued(shipped.model, said.rpartition(" ")[0], said.rpartition(" ")[2]) for said in statements)
@@ -102,7 +101,7 @@ def test_the_backbone_knows_the_world_and_sums_but_no_task(shipped: _Shipped) ->
         assert scored["nano_qa"]["exact_match"] <= 0.1
 
 
-def _continued(model: PreTrainedModel, start: str, end: str) -> bool:
+def _continued(model, start, end):
     """Whether greedy decoding goes on with ` end`."""
     prompt = _TOKENIZER(start, return_tensors="pt")
     wanted = _ids(f" {end}")
@@ -110,14 +109,14 @@ def _continued(model: PreTrainedModel, start: str, end: str) -> bool:
     return written[0, prompt["input_ids"].shape[1] :].tolist() == wanted
 
 
-def test_the_recipe_says_how_the_weights_came_about(shipped: _Shipped) -> None:
+def test_the_recipe_says_how_the_weights_came_about(shipped):
     recipe, asked = shipped.recipe, asdict(Recipe(family=shipped.family))
     assert recipe["parameters"] == shipped.model.num_parameters()
     assert recipe["tokens"] > 1_000_000
     assert {name: recipe[name] for name in asked} == asked
 
 
-def test_the_recipe_holds_what_hangs_on_each_branch_and_none_dominates(shipped: _Shipped) -> None:
+def test_the_recipe_holds_what_hangs_on_each_branch_and_none_dominates(shipped):
     measured = sensitivities(shipped.model, _TOKENIZER)
     assert set(measured) == {"nano_text", "nano_math", "nano_qa"}
     for kind, divergences in measured.items():
@@ -126,14 +125,14 @@ def test_the_recipe_holds_what_hangs_on_each_branch_and_none_dominates(shipped: 
 
 
 @pytest.mark.slow
-def test_the_recipe_is_deterministic(tmp_path: Path) -> None:
+def test_the_recipe_is_deterministic(tmp_path):
     for name in ("first", "again"):
         pretrain(tmp_path / name, Recipe(steps=2, seed=3), scored={"validation": 2})
     files = ("model.safetensors", "tokenizer.json")
     assert all((tmp_path / "first" / file).read_bytes() == (tmp_path / "again" / file).read_bytes() for file in files)
 
 
-def test_a_share_of_the_tokens_passes_by_a_branch_in_training_alone() -> None:
+def test_a_share_of_the_tokens_passes_by_a_branch_in_training_alone():
     branch = torch.nn.Identity().eval()
     pass_by(branch, 0.36, torch.Generator().manual_seed(1), training=False)
     output = branch(torch.ones(50, 60, 4))

@@ -1,7 +1,5 @@
 """Splits of the nano tasks cannot overlap, whatever the seeds; lm-eval loads every YAML and scores the gold target."""
 
-from __future__ import annotations
-
 import math
 from itertools import islice
 
@@ -10,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.tasks import TaskManager
 
-from adaptive_bench.task import ExampleRequest, Task
+from adaptive_bench.task import ExampleRequest
 from adaptive_bench.tasks.nano.harness_docs import held_out
 from adaptive_bench.tasks.nano.items import split_of, stream
 from adaptive_bench.tasks.nano.questions import make_math_problem, make_question
@@ -24,7 +22,7 @@ _TASKS = pytest.mark.parametrize("task", (NANO_MATH, NANO_QA, NANO_QA_LL, NANO_T
 @pytest.mark.parametrize("make", (make_math_problem, make_question, make_story))
 @settings(max_examples=15, deadline=None)
 @given(seed=_SEEDS, other_seed=_SEEDS)
-def test_no_item_is_in_two_splits(make: object, seed: int, other_seed: int) -> None:
+def test_no_item_is_in_two_splits(make, seed, other_seed):
     found = [
         {item.key for item in islice(stream(make, split, chosen), 40)}
         for split, chosen in (("train", seed), ("calibration", seed), ("validation", other_seed), ("test", other_seed))
@@ -33,19 +31,19 @@ def test_no_item_is_in_two_splits(make: object, seed: int, other_seed: int) -> N
 
 
 @pytest.mark.parametrize("make", (make_math_problem, make_question, make_story))
-def test_no_document_is_tested_twice(make: object) -> None:
+def test_no_document_is_tested_twice(make):
     keys = [item.key for item in held_out(make, "test", 500)]
     assert len(set(keys)) == len(keys) == 500
     assert {split_of(key) for key in keys} == {"test"}
 
 
-def test_the_split_of_a_key_is_the_same_on_every_machine() -> None:
+def test_the_split_of_a_key_is_the_same_on_every_machine():
     expected = {"0": "train", "6": "test", "11": "validation", "42": "calibration", "straße": "train"}
     assert {key: split_of(key) for key in expected} == expected
 
 
 @_TASKS
-def test_training_examples_depend_on_the_seed_alone(task: Task) -> None:
+def test_training_examples_depend_on_the_seed_alone(task):
     first, again, longer, other, validated = (
         task.training(ExampleRequest(split=split, count=count, seed=seed))
         for split, count, seed in (
@@ -61,13 +59,13 @@ def test_training_examples_depend_on_the_seed_alone(task: Task) -> None:
     assert not set(first) & set(validated)
 
 
-def _load(task: Task):
+def _load(task):
     manager = TaskManager(include_path=[str(task.folder)], include_defaults=False)
     return manager.load([task.name])["tasks"][task.name]
 
 
 @pytest.mark.parametrize("task", (NANO_MATH, NANO_QA), ids=lambda task: task.name)
-def test_a_generative_task_scores_its_own_target_as_right_and_nonsense_as_wrong(task: Task) -> None:
+def test_a_generative_task_scores_its_own_target_as_right_and_nonsense_as_wrong(task):
     loaded = _load(task)
     docs = list(loaded.test_docs())
     assert len(docs) == 500
@@ -87,7 +85,7 @@ def test_a_generative_task_scores_its_own_target_as_right_and_nonsense_as_wrong(
                 assert scored[name] == 1 - number % 2
 
 
-def test_the_log_likelihood_task_offers_a_statement_per_option() -> None:
+def test_the_log_likelihood_task_offers_a_statement_per_option():
     loaded = _load(NANO_QA_LL)
     loaded.build_all_requests(limit=3)
     doc = next(iter(loaded.test_docs()))
@@ -98,7 +96,7 @@ def test_the_log_likelihood_task_offers_a_statement_per_option() -> None:
 
 
 @pytest.mark.parametrize("task", (NANO_MATH, NANO_QA, NANO_QA_LL, NANO_TEXT), ids=lambda task: task.name)
-def test_validation_documents_stand_beside_the_test_documents(task: Task) -> None:
+def test_validation_documents_stand_beside_the_test_documents(task):
     loaded = _load(task)
     told, tested = ([str(doc) for doc in docs] for docs in (loaded.validation_docs(), loaded.test_docs()))
     assert len(told) == 500
@@ -107,7 +105,7 @@ def test_validation_documents_stand_beside_the_test_documents(task: Task) -> Non
 
 
 @pytest.mark.parametrize("task", (NANO_MATH, NANO_QA, NANO_QA_LL), ids=lambda task: task.name)
-def test_training_text_has_the_form_that_the_harness_asks_for(task: Task) -> None:
+def test_training_text_has_the_form_that_the_harness_asks_for(task):
     loaded = _load(task)
     docs = list(loaded.test_docs())
     trained = task.training(ExampleRequest(split="train", count=3000, seed=1))
@@ -119,7 +117,7 @@ def test_training_text_has_the_form_that_the_harness_asks_for(task: Task) -> Non
         assert all(split_of(doc["question"]) == "test" for doc in docs)
 
 
-def test_the_text_task_scores_whole_stories_in_bits_per_byte() -> None:
+def test_the_text_task_scores_whole_stories_in_bits_per_byte():
     loaded = _load(NANO_TEXT)
     docs = list(loaded.test_docs())
     assert len(docs) == 500

@@ -21,7 +21,7 @@ _STEP = re.compile(r"(?:(\w+) )?(\d+) ([-+*]) (\d+) = (\d+)\.")
 _FACTORS = {"twice": 2, "three times": 3, "double": 2, "triple": 3}
 
 
-def _solve(question: str) -> int:
+def _solve(question):
     """Reads the question sentence by sentence."""
     told = re.findall(r"[^.?]+[.?]", question)
     piles: list[int] = []
@@ -46,14 +46,14 @@ def _solve(question: str) -> int:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_answer_follows_from_the_question(seed: int) -> None:
+def test_the_answer_follows_from_the_question(seed):
     source = random.Random(seed)
     for item in (make_math_problem(source) for _ in range(500)):
         assert _solve(item.question) == int(item.answer), item.question
         assert 0 < int(item.answer) < 40
 
 
-def test_each_step_is_a_true_computation_and_the_last_one_is_the_answer() -> None:
+def test_each_step_is_a_true_computation_and_the_last_one_is_the_answer():
     source = random.Random(7)
     for item in (make_math_problem(source) for _ in range(500)):
         steps = _STEP.findall(item.reasoning)
@@ -78,7 +78,7 @@ _LAST = {
 _NAMED = re.compile(r"the (best friend|cousin|neighbour|town) of ")
 
 
-def _answer(question: str) -> tuple[str, int]:
+def _answer(question):
     """Follows the facts that a question names, and how many they are."""
     last = next(relation for words, relation in _LAST.items() if question.startswith(words))
     asked = question.removeprefix("Who is the best friend of ").removeprefix("Who is the cousin of ")
@@ -89,14 +89,14 @@ def _answer(question: str) -> tuple[str, int]:
     return subject, len(named) + 1
 
 
-def test_the_answer_is_where_the_facts_lead() -> None:
+def test_the_answer_is_where_the_facts_lead():
     source = random.Random(3)
     for item in (make_question(source) for _ in range(1000)):
         assert (item.answer, item.steps) == _answer(item.question)
         assert item.steps in (2, 3)
 
 
-def test_the_reasoning_states_a_true_fact_per_hop_and_ends_with_the_answer() -> None:
+def test_the_reasoning_states_a_true_fact_per_hop_and_ends_with_the_answer():
     true = {world().state(subject, relation) for subject, relation in world().facts}
     source = random.Random(4)
     for item in (make_question(source) for _ in range(500)):
@@ -106,7 +106,7 @@ def test_the_reasoning_states_a_true_fact_per_hop_and_ends_with_the_answer() -> 
         assert item.reasoning.endswith(f"{item.answer}.")
 
 
-def test_every_statement_is_true_but_one_alone_is_asked_for() -> None:
+def test_every_statement_is_true_but_one_alone_is_asked_for():
     source = random.Random(5)
     for item in (make_question(source) for _ in range(500)):
         assert len(set(item.statements)) == OPTIONS
@@ -114,7 +114,7 @@ def test_every_statement_is_true_but_one_alone_is_asked_for() -> None:
         assert {statement.count(".") for statement in item.statements} == {item.steps}
 
 
-def test_every_fact_of_the_world_is_present_and_no_word_means_two_things() -> None:
+def test_every_fact_of_the_world_is_present_and_no_word_means_two_things():
     known = world()
     assert len(known.facts) == len(PEOPLE) * len(ACQUAINTANCES + TRAITS) + len(TOWNS) * len(SIGHTS)
     assert all(value in known.values[relation] for (_, relation), value in known.facts.items())
@@ -128,7 +128,7 @@ _COMPUTATION = re.compile(r"(\d+) ([-+*]) (\d+) = (\d+)")
 
 
 @pytest.mark.parametrize("make", (make_story, make_sums))
-def test_every_computation_is_true(make: object) -> None:
+def test_every_computation_is_true(make):
     source = random.Random(1)
     for text in (make(source).text for _ in range(500)):
         found = _COMPUTATION.findall(text)
@@ -141,7 +141,7 @@ def test_every_computation_is_true(make: object) -> None:
 
 
 @pytest.mark.parametrize("make", (make_story, make_statements))
-def test_every_stated_fact_is_true(make: object) -> None:
+def test_every_stated_fact_is_true(make):
     facts = world().facts
     source = random.Random(2)
     patterns = {
@@ -157,7 +157,7 @@ def test_every_stated_fact_is_true(make: object) -> None:
     assert stated > 300
 
 
-def test_pretraining_never_shows_the_form_of_a_task_or_a_held_out_story() -> None:
+def test_pretraining_never_shows_the_form_of_a_task_or_a_held_out_story():
     for text in (story.text for story in islice(pretraining_texts(1), 3000)):
         assert not re.search(r"[?:#\n]", text)
         assert split_of(text) == "train"

@@ -1,12 +1,9 @@
 """The paper's other tasks on the real files: MMLU, PIQA, translation, and what lm-eval ships."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +23,7 @@ CSQA_ROW = {
 }
 
 
-def _write(folder: Path, split: str, rows: list[dict[str, Any]]) -> None:
+def _write(folder, split, rows):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -37,7 +34,6 @@ def _write(folder: Path, split: str, rows: list[dict[str, Any]]) -> None:
         ("csqa_ll", "commonsense_qa", "validation", {**CSQA_ROW, "id": "1", "answerKey": "Z"}, "letters, got 'Z'"),
         ("piqa_gen", "piqa", "validation", {"goal": "g", "sol1": "a", "sol2": "b", "label": -1}, "from 0 on, got -1"),
         ("mmlu_gen", "mmlu", "test", {"question": "q", "subject": "s", "choices": list("abcd"), "answer": 4}, "got 4"),
-        ("gsm8k", "gsm8k", "test", {"question": "q", "answer": "It is 4."}, "a number behind ####"),
     ],
 )
 def test_an_answer_that_is_none_of_the_options_is_refused(tmp_path, task, folder, split, row, said):
@@ -63,14 +59,14 @@ def test_an_answer_that_is_none_of_the_options_is_refused(tmp_path, task, folder
         ("perplexity:novels", 563),
     ],
 )
-def test_every_task_finds_its_local_files(name: str, documents: int) -> None:
+def test_every_task_finds_its_local_files(name, documents):
     assert len(load_task(find_task(name), SHARED, 0).eval_docs) == documents
 
 
 @real_files
 @pytest.mark.parametrize("subject", ["abstract_algebra", "high_school_european_history", "virology"])
 @pytest.mark.parametrize("shots", [0, 5])
-def test_mmlu_asks_what_lm_evals_subjects_ask(subject: str, shots: int) -> None:
+def test_mmlu_asks_what_lm_evals_subjects_ask(subject, shots):
     ours, stock = load_task(find_task("mmlu"), SHARED, shots), load_task(find_task(f"mmlu_{subject}"), SHARED, shots)
     mine = [document for document in ours.eval_docs if document["subject"] == subject]
     assert len(mine) == len(stock.eval_docs)
@@ -80,14 +76,14 @@ def test_mmlu_asks_what_lm_evals_subjects_ask(subject: str, shots: int) -> None:
 
 
 @real_files
-def test_translation_is_scored_by_sacrebleu_with_its_signature() -> None:
+def test_translation_is_scored_by_sacrebleu_with_its_signature():
     signatures = load_task(find_task("wmt16_en_ro"), SHARED, None).config.metadata["signatures"]
     assert signatures["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert "chrf" in signatures
 
 
 @pytest.mark.parametrize("name", sorted(set(registry.names("tasks"))))
-def test_every_task_tells_where_its_documents_are_from(name: str) -> None:
+def test_every_task_tells_where_its_documents_are_from(name):
     thing = registry.get("tasks", name)
     if isinstance(thing, Task) and not name.startswith("nano"):
         assert thing.source and thing.licence
@@ -96,7 +92,7 @@ def test_every_task_tells_where_its_documents_are_from(name: str) -> None:
         assert member == "perplexity" or find_task(member).metrics
 
 
-def test_the_papers_traces_lose_their_tags_and_keep_the_data_sets_answer(tmp_path: Path) -> None:
+def test_the_papers_traces_lose_their_tags_and_keep_the_data_sets_answer(tmp_path):
     _write(tmp_path / "gsm8k", "train", [{"question": "1?", "answer": "#### 1"}])
     assert GSM8K_NEMOTRON.training is not None
     with pytest.raises(EnvironmentProblem, match="multi-domain-reasoning/gsm8k, but there is none"):
@@ -110,7 +106,6 @@ def test_the_papers_traces_lose_their_tags_and_keep_the_data_sets_answer(tmp_pat
     _write(traces / "gsm8k", "train", [*rows, rows[0] | {"question": "empty", "reasoning_nemotron_70B": ""}])
     _write(traces / "commonsense_qa", "train", [CSQA_ROW | row | {"question": row["question"]} for row in rows])
     for task, answer in ((GSM8K_NEMOTRON, "1,500"), (CSQA_NEMOTRON, "B")):
-        assert task.training is not None
         found = [*task.training(ExampleRequest("train", 99, 1, tmp_path))]
         assert found and all(example.completion.startswith(" Think ") for example in found)
         assert all(example.completion.endswith(f".\n#### {answer}") for example in found)
@@ -122,7 +117,7 @@ def test_the_papers_traces_lose_their_tags_and_keep_the_data_sets_answer(tmp_pat
     ("name", "documents"),
     [("gsm8k", 241), ("piqa", 16113), ("piqa_gen", None), ("openbookqa", 500)],
 )
-def test_choices_are_made_on_other_documents(name: str, documents: int | None) -> None:
+def test_choices_are_made_on_other_documents(name, documents):
     chosen_on = load_task(find_task(name), SHARED, 0, "validation")
     tested = load_task(find_task(name), SHARED, 0)
     asked = [{json.dumps(document) for document in task.eval_docs} for task in (chosen_on, tested)]
@@ -131,7 +126,7 @@ def test_choices_are_made_on_other_documents(name: str, documents: int | None) -
 
 
 @real_files
-def test_choices_need_their_split() -> None:
+def test_choices_need_their_split():
     with pytest.raises(EnvironmentProblem, match=r"'hellaswag' are drawn from the split 'train'.*--num-fewshot 0"):
         load_task(find_task("hellaswag"), SHARED, 5)
     with pytest.raises(EnvironmentProblem, match=r"Validation documents of 'hellaswag' are those of the split 'train'"):

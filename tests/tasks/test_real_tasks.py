@@ -1,7 +1,5 @@
 """GSM8K and CommonsenseQA: the template, the splits, the scores, and data that is not there."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -15,7 +13,7 @@ from lm_eval.api.model import LM
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import load_task
 from adaptive_bench.evaluation.quiet import quiet
-from adaptive_bench.task import ExampleRequest, Task
+from adaptive_bench.task import ExampleRequest
 from adaptive_bench.tasks.csqa.task import CSQA, CSQA_LL
 from adaptive_bench.tasks.gsm8k.task import GSM8K
 from adaptive_bench.tasks.gsm8k_long.task import GSM8K_LONG
@@ -33,24 +31,24 @@ COS_E_ROW = {"id": "1", "abstractive_explanation": "fire  burns\n"}
 class _Parrot(LM):
     """Gives fixed answers."""
 
-    def __init__(self, texts: list[str]) -> None:
+    def __init__(self, texts):
         super().__init__()
         self.texts = texts
         self.asked: list[Any] = []
 
-    def generate_until(self, requests: list[Any]) -> list[str]:
+    def generate_until(self, requests):
         self.asked = [request.args for request in requests]
         return self.texts
 
-    def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
+    def loglikelihood(self, requests):
         self.asked = [request.args for request in requests]
         return [(0.0 if request.args[1] == " B" else -1.0, False) for request in requests]
 
-    def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
+    def loglikelihood_rolling(self, requests):
         raise NotImplementedError
 
 
-def _write(folder: Path, split: str, rows: list[dict[str, Any]], compressed: bool = False) -> None:
+def _write(folder, split, rows, compressed=False):
     folder.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(row) + "\n" for row in rows)
     if compressed:
@@ -60,7 +58,7 @@ def _write(folder: Path, split: str, rows: list[dict[str, Any]], compressed: boo
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
+def data_dir(tmp_path):
     """Ten rows of each data set."""
     for split in ("train", "test"):
         rows = [GSM8K_ROW | {"question": f"{GSM8K_ROW['question']} {split} {n}"} for n in range(10)]
@@ -72,11 +70,11 @@ def data_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _request(data_dir: Path | None, split: Any = "train", count: int = 10_000, seed: int = 1) -> ExampleRequest:
+def _request(data_dir, split="train", count=10_000, seed=1):
     return ExampleRequest(split, count, seed, data_dir)
 
 
-def _scores(task: Task, data_dir: Path, texts: list[str]) -> tuple[dict[str, float], list[Any]]:
+def _scores(task, data_dir, texts):
     parrot = _Parrot(texts)
     with quiet():
         found = evaluator.evaluate(
@@ -88,19 +86,19 @@ def _scores(task: Task, data_dir: Path, texts: list[str]) -> tuple[dict[str, flo
     return {metric: found["results"][task.name][metric] for metric in task.metrics}, parrot.asked
 
 
-def test_gsm8k_trains_in_the_papers_template_without_calculator_marks(data_dir: Path) -> None:
-    example = GSM8K.training(_request(data_dir))[0]  # type: ignore[misc]
+def test_gsm8k_trains_in_the_papers_template_without_calculator_marks(data_dir):
+    example = GSM8K.training(_request(data_dir))[0]
     assert example.prompt.startswith("Question: Half of 1,000 eggs? train ")
     assert example.prompt.endswith("\nAnswer:")
     assert example.completion == " It is 1000/2 = 500 eggs.\n#### 500"
 
 
-def test_a_long_chain_solves_four_problems_in_turn_and_its_answer_is_their_sum(tmp_path: Path) -> None:
+def test_a_long_chain_solves_four_problems_in_turn_and_its_answer_is_their_sum(tmp_path):
     for split, count in (("train", 41), ("test", 10)):
         answers = [f"It is <<{n}=1>>{n},000.50.\n#### {n},000.50" for n in range(1, count + 1)]
         rows = [{"question": f"{split} {n}?", "answer": answer} for n, answer in enumerate(answers)]
         _write(tmp_path / "gsm8k", split, rows)
-    by_question = {one.prompt.splitlines()[1]: one for one in GSM8K_LONG.training(_request(tmp_path))}  # type: ignore[misc]
+    by_question = {one.prompt.splitlines()[1]: one for one in GSM8K_LONG.training(_request(tmp_path))}
     example = by_question["1. train 4?"]
     assert example.prompt.startswith("Question: Solve these 4 problems") and "4. train 7?" in example.prompt
     *_, before, last, answer = example.completion.splitlines()
@@ -113,11 +111,11 @@ def test_a_long_chain_solves_four_problems_in_turn_and_its_answer_is_their_sum(t
     assert asked[0][1]["max_gen_toks"] == 2048
 
 
-def test_csqa_lists_the_options_in_the_question_and_joins_the_explanation_by_id(data_dir: Path) -> None:
+def test_csqa_lists_the_options_in_the_question_and_joins_the_explanation_by_id(data_dir):
     question = "Question: What is hot?\nA. ice\nB. fire\nC. sand\nD. wood\nE. rain\nAnswer:"
-    (example, *_) = CSQA.training(_request(data_dir))  # type: ignore[misc]
+    (example, *_) = CSQA.training(_request(data_dir))
     assert (example.prompt, example.completion) == (question, " fire burns\n#### B")
-    (direct, *_) = CSQA_LL.training(_request(data_dir))  # type: ignore[misc]
+    (direct, *_) = CSQA_LL.training(_request(data_dir))
     assert (direct.prompt, direct.completion) == (question + "\n####", " B")
 
 
@@ -131,8 +129,8 @@ def test_csqa_lists_the_options_in_the_question_and_joins_the_explanation_by_id(
     ],
 )
 def test_answers_are_scored_strictly_and_flexibly_beside_the_share_that_cannot_be_read(
-    task: Task, text: str, strict: float, flexible: float, unread: tuple[float, float], data_dir: Path
-) -> None:
+    task, text, strict, flexible, unread, data_dir
+):
     scores, ((prompt, settings),) = _scores(task, data_dir, [text])
     assert tuple(scores.values()) == (strict, flexible, *unread)
     assert prompt.startswith("Question: ") and prompt.endswith("\nAnswer:")
@@ -140,23 +138,22 @@ def test_answers_are_scored_strictly_and_flexibly_beside_the_share_that_cannot_b
 
 
 @TASKS
-def test_worked_examples_show_what_training_shows(task: Task, data_dir: Path) -> None:
+def test_worked_examples_show_what_training_shows(task, data_dir):
     loaded = load_task(task, data_dir, 1)
     loaded.set_fewshot_seed(0)
     document = loaded.eval_docs[0]
     shown = loaded.fewshot_context(document, 1).removesuffix(loaded.fewshot_context(document, 0))
-    assert task.training is not None
     examples = [*task.training(_request(data_dir)), *task.training(_request(data_dir, "calibration"))]
     assert shown in {f"{example.prompt}{example.completion}\n\n" for example in examples}
 
 
-def test_missing_fields_and_missing_explanations_are_told(data_dir: Path) -> None:
+def test_missing_fields_and_missing_explanations_are_told(data_dir):
     _write(data_dir / "cos_e", "train", [COS_E_ROW | {"id": "another"}])
     with pytest.raises(EnvironmentProblem, match=r"explanation of the same id in .*cos_e.*, but 10 have none"):
-        CSQA.training(_request(data_dir))  # type: ignore[misc]
+        CSQA.training(_request(data_dir))
     _write(data_dir / "cos_e", "train", [{"id": "1"}])
     with pytest.raises(EnvironmentProblem, match=r"cos_e/train.jsonl .* line 1 lacks abstractive_explanation"):
-        CSQA.training(_request(data_dir))  # type: ignore[misc]
+        CSQA.training(_request(data_dir))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +164,7 @@ def test_missing_fields_and_missing_explanations_are_told(data_dir: Path) -> Non
         {"question": 7},
     ],
 )
-def test_a_row_of_another_form_is_told_with_its_number(wrong: dict[str, Any], data_dir: Path) -> None:
+def test_a_row_of_another_form_is_told_with_its_number(wrong, data_dir):
     _write(data_dir / "commonsense_qa", "validation", [CSQA_ROW, CSQA_ROW | wrong])
     for task in (CSQA, CSQA_LL):
         with pytest.raises(EnvironmentProblem, match=r"commonsense_qa.*row 2 of 'validation' has not .*Error"):
@@ -176,8 +173,7 @@ def test_a_row_of_another_form_is_told_with_its_number(wrong: dict[str, Any], da
 
 @real_files
 @pytest.mark.parametrize(("task", "rows"), [(GSM8K, 7473), (CSQA, 9741), (CSQA_LL, 9741)], ids=lambda one: str(one)[:9])
-def test_training_calibration_and_validation_share_the_real_training_split(task: Task, rows: int) -> None:
-    assert task.training is not None
+def test_training_calibration_and_validation_share_the_real_training_split(task, rows):
     train = task.training(_request(SHARED))
     calibration = task.training(_request(SHARED, "calibration"))
     validation = load_task(task, SHARED, None).dataset["validation"]
@@ -192,11 +188,10 @@ def test_training_calibration_and_validation_share_the_real_training_split(task:
 
 @real_files
 @pytest.mark.parametrize(("task", "documents"), [(GSM8K, 1319), (CSQA, 1221)], ids=lambda one: str(one)[:9])
-def test_the_real_test_questions_are_in_no_training_text(task: Task, documents: int) -> None:
+def test_the_real_test_questions_are_in_no_training_text(task, documents):
     loaded = load_task(task, SHARED, None)
     tested = {loaded.doc_to_text(document) for document in loaded.eval_docs}
     assert len(loaded.eval_docs) == documents
-    assert task.training is not None
     chosen_on = {loaded.doc_to_text(document) for document in loaded.dataset["validation"]}
     assert chosen_on and not tested & chosen_on
     trained, calibrated = (

@@ -10,7 +10,7 @@ from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
 
 
-def make_tokenizer(bos: bool = False, eos: bool = True, pad: bool = False) -> PreTrainedTokenizerFast:
+def make_tokenizer(bos=False, eos=True, pad=False):
     specials = ["<s>", "</s>", "<pad>"]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: index for index, token in enumerate([*specials, *alphabet])}
@@ -23,7 +23,7 @@ def make_tokenizer(bos: bool = False, eos: bool = True, pad: bool = False) -> Pr
     return PreTrainedTokenizerFast(tokenizer_object=core, **names, pad_token="<pad>" if pad else None)
 
 
-def make_model(spec: str = "dense", seed: int = 0, layers: int = 2) -> AdaptiveModel:
+def make_model(spec="dense", seed=0, layers=2):
     """A tiny Llama whose weights depend on the seed, under a method."""
     torch.manual_seed(seed)
     config = LlamaConfig(

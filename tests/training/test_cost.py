@@ -37,22 +37,3 @@ def test_what_runs_again_counts_again(cost_of, changes):
 def test_a_curriculum_that_adds_heads_costs_more_than_its_first_step_says(cost_of):
     """The gradual curriculum begins with the dense model's one head and ends with one at every layer."""
     assert cost_of("layerskip")[0] > 1.05 * cost_of("dense")[0]
-
-
-def test_an_interrupted_training_reports_the_same(model_of, examples, tokenizer, recipe, tmp_path):
-    arguments = (examples, tokenizer, recipe)
-    train(model_of("layerskip"), *arguments, seed=1, folder=tmp_path / "whole")
-    model, folder = model_of("layerskip"), tmp_path / "stopped"
-    begin = model.begin_step
-
-    def until_the_fourth(step, total):
-        if step == 4:
-            raise KeyboardInterrupt
-        begin(step, total)
-
-    model.begin_step = until_the_fourth
-    with pytest.raises(KeyboardInterrupt):
-        train(model, *arguments, seed=1, folder=folder)
-    assert Record(folder).read("cost") is None
-    train(model_of("layerskip"), *arguments, seed=1, folder=folder)
-    assert Record(folder).read("cost") == Record(tmp_path / "whole").read("cost")

@@ -56,11 +56,11 @@ torch.distributed.destroy_process_group()
 """
 
 
-def losses(folder: Path) -> list[float]:
+def losses(folder):
     return [json.loads(line)["loss"] for line in (folder / "train.jsonl").read_text().splitlines()]
 
 
-def trained_by_two(tmp_path, examples, recipe, trainings) -> Path:
+def trained_by_two(tmp_path, examples, recipe, trainings):
     """Folders `0`, `1` ... of trainings (spec, changes of the recipe), each by two processes that torchrun starts."""
     script, setting = tmp_path / "child.py", tmp_path / "setting.json"
     script.write_text(CHILD)

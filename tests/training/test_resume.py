@@ -34,7 +34,7 @@ train(model, examples, parts.make_tokenizer(), recipe, seed=1, folder=Path(sys.a
 """
 
 
-def result(folder: Path) -> dict[str, bytes]:
+def result(folder):
     return {
         "train.jsonl": (folder / "train.jsonl").read_bytes(),
         "data": json.dumps([Record(folder).read(section) for section in ("data", "cost")]).encode(),

@@ -51,13 +51,6 @@ def test_the_schedule_ends_at_the_target(make_model, spec):
     assert type(model.method).takes_target(model.method.config)
 
 
-def test_static_depth_trains_with_as_many_layers_as_come_closest(make_model):
-    model = make_model("static_depth[trained=true]").train()
-    model.method.target = 0.5
-    model.begin_step(10, 10)
-    assert len(model.method.skipped_layers()) == round(0.5 * model.backbone.num_layers)
-
-
 @pytest.mark.parametrize(
     "spec", ["gateskip[budget_end=0.9]", "mod[capacity=0.9]", "skiplayer[density=0.9]", "random_skip", "gated", "calm"]
 )
