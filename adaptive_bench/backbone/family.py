@@ -65,9 +65,6 @@ def find_family(model_type: str, model: str = "") -> Family:
 
     Args:
         model: What the type was read from, for the message.
-
-    Raises:
-        UsageError: Nobody registered it.
     """
     known = registry.names("families")
     if model_type not in known:

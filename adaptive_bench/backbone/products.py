@@ -79,9 +79,6 @@ class Products:
         Args:
             more: Weights [., I] of further maps of the same states, where `packed` holds all of them one below the
                 other.
-
-        Raises:
-            UsageError: The environment variable says something unknown.
         """
         rows = states.shape[0]
         if rows > _FEW_ROWS:

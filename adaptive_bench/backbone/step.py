@@ -95,12 +95,7 @@ class StepArithmetic:
         return self._epsilons
 
     def pack(self, modules: Iterable[nn.Module]) -> None:
-        """Copy the weights of linear maps into oneDNN's own layout, until `drop_stale` finds them changed.
-
-        Raises:
-            UsageError: Weights that are not fp32, or bf16 where the processor knows it, on a CPU; or a build of torch
-                without oneDNN.
-        """
+        """Copy the weights of linear maps into oneDNN's own layout, until `drop_stale` finds them changed."""
         parents = list(modules)
         linears = [module for module in parents if _is_plain(module)]
         kinds = sorted({f"{module.weight.dtype} on {module.weight.device.type}" for module in linears})

@@ -138,12 +138,7 @@ def library_versions(how: Quantization) -> dict[str, str]:
 
 
 def quantize_layers(layers: nn.ModuleList, how: Quantization) -> None:
-    """Replace the weights of every linear map in some decoder layers. Norms have none and stay as they are.
-
-    Raises:
-        UsageError: A map is wrapped (an adapter), or quantized already.
-        EnvironmentProblem: The library is not installed.
-    """
+    """Replace the weights of every linear map in some decoder layers. Norms have none and stay as they are."""
     check_installed(how)
     for name, module in layers.named_modules():
         if hasattr(module, "base_layer"):

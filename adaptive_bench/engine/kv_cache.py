@@ -89,9 +89,6 @@ class AdaptiveCache(Cache):
     def select_rows(self, rows: Tensor, host_rows: np.ndarray | None = None) -> None:
         """Keep only the given batch rows [R], in that order (finished requests leave the batch, requests that share a
         prompt take its row several times).
-
-        Args:
-            host_rows: The same, where the host knows them.
         """
         host_rows = rows.cpu().numpy() if host_rows is None else host_rows
         self.batch = rows.numel()
@@ -120,9 +117,6 @@ class AdaptiveCache(Cache):
     def join(self, other: AdaptiveCache) -> None:
         """Append the rows of another cache of the same model, which is of no use any more: new requests enter a batch
         that is being generated.
-
-        Raises:
-            UsageError: Another KV policy or executor, or the policy `defer`, where every row waits by itself.
         """
         if (self.policy, self.ragged) != (other.policy, other.ragged) or self.policy == "defer":
             raise UsageError(
@@ -147,9 +141,6 @@ class AdaptiveCache(Cache):
             session: A `copy` of this cache's session, or that some tokens later (`after`); it is not changed.
             first_layer: Layers below keep the K,V of what is forgotten, since the very same tokens go through the
                 layers from this one on next. Where layers share their slots, they get the same ones again.
-
-        Raises:
-            UsageError: The session has other rows than the cache, or a row more tokens.
         """
         if len(session.host_lengths) != self.batch:
             raise UsageError(

@@ -89,11 +89,6 @@ def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range)
 def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     """The method's decision; what its linear maps cost is metered here, not told by the method. At a spared site it is
     not asked.
-
-    Raises:
-        PluginFault: It is no decision about these tokens.
-        UsageError: It scales the input of a whole layer, which has none of its own, or gives something to tokens that
-            do not pass the layer but wait.
     """
     if method.spared and method.is_spared(view.site):
         return pass_over(method, view)

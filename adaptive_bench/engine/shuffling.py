@@ -161,9 +161,6 @@ class DecisionCollector:
         Args:
             seed: For the draws.
             per_prompt: See `DecisionBank`.
-
-        Raises:
-            UsageError: Not one token.
         """
         if not sum(map(len, self._kinds)):
             raise UsageError(

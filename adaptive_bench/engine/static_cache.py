@@ -109,11 +109,7 @@ class StaticCache(AdaptiveCache):
         self._resize(0)
 
     def join(self, other: AdaptiveCache) -> None:
-        """Append the rows of an ordinary cache of the same model.
-
-        Raises:
-            UsageError: Another KV policy, or more rows or slots than there is room for.
-        """
+        """Append the rows of an ordinary cache of the same model."""
         start, end = self.batch, self.batch + other.batch
         stores = other.stores
         longest = max((store.table.used for store in stores.values()), default=0)
@@ -160,11 +156,7 @@ class StaticCache(AdaptiveCache):
         self._resize(self.batch)
 
     def end_step(self) -> None:
-        """Keep on the device what the next step has to know of this one; see `count_step` for the host.
-
-        Raises:
-            UsageError: The method keeps something that it did not keep before, or of another shape.
-        """
+        """Keep on the device what the next step has to know of this one; see `count_step` for the host."""
         session, batch = self.session.copy(), self.batch
         for name, buffer in self._buffers.items():
             buffer[:batch] = getattr(session, name)

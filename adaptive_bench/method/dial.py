@@ -117,13 +117,7 @@ def _nearest(measured: Mapping[float, float], saving: float) -> tuple[float, flo
 
 
 def asked_saving(dial_for: Callable[[float], float], value: float, maximum: float) -> float:
-    """The saving that `dial_for` turns into a dial value: the middle of all that it turns into it.
-
-    Args:
-        dial_for: From a saving in [0, maximum] to a dial value, never turning back.
-        value: A dial value; one beyond those of all savings counts as the nearest one's.
-        maximum: The largest saving.
-    """
+    """The saving that `dial_for` turns into a dial value: the middle of all that it turns into it."""
     direction = 1.0 if dial_for(maximum) >= dial_for(0.0) else -1.0
 
     def first(passes: Callable[[float], bool]) -> float:

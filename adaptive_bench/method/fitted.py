@@ -197,11 +197,7 @@ def by_angle(text: HeldOutText) -> Tensor:
 
 
 def by_loss(loss: Loss, layers: int) -> Tensor:
-    """The rule `ppl`; its sets are nested. Measures L (L + 1) / 2 losses.
-
-    Args:
-        loss: Of the model without some layers.
-    """
+    """The rule `ppl`; its sets are nested. Measures L (L + 1) / 2 losses."""
     chosen: list[int] = []
     sets = [list(chosen)]
     while len(chosen) < layers:
@@ -212,12 +208,7 @@ def by_loss(loss: Loss, layers: int) -> Tensor:
 
 
 def by_search(loss: Loss, layers: int, budget: int) -> Tensor:
-    """The rule `search`. Measures L (L + 1) / 2 losses for `ppl`, and at most `budget` for each number of layers.
-
-    Args:
-        loss: Of the model without some layers.
-        budget: Losses measured for each number of layers.
-    """
+    """The rule `search`. Measures L (L + 1) / 2 losses for `ppl`, and at most `budget` for each number of layers."""
     start, sets = by_loss(loss, layers), []
     for count in range(layers + 1):
         if math.comb(layers, count) <= budget:

@@ -79,11 +79,7 @@ class Session:
         self.documents = documents.to(self.documents.device)
 
     def select_rows(self, rows: Tensor, host_rows: np.ndarray | None = None) -> None:
-        """Keep only the given batch rows [R], in that order; a row may be taken several times.
-
-        Args:
-            host_rows: The same, where the host knows them.
-        """
+        """Keep only the given batch rows [R], in that order; a row may be taken several times."""
         self._hash()
         host_rows = rows.cpu().numpy() if host_rows is None else host_rows
         self.lengths, self.host_lengths = self.lengths[rows], self.host_lengths[host_rows]
@@ -109,11 +105,7 @@ class Session:
         return Session(*parts, dict(self.state))
 
     def after(self, tokens: Tensor, valid: np.ndarray | None = None) -> Session:
-        """The session N >= 1 more tokens [B, N] later; the method's own state stays the earlier one.
-
-        Args:
-            valid: Boolean [B, N], those that are real; `None` for all.
-        """
+        """The session N >= 1 more tokens [B, N] later; the method's own state stays the earlier one."""
         later = self.copy()
         if valid is None:
             later.advance(tokens, None, np.full(len(tokens), tokens.shape[1]))

@@ -55,9 +55,6 @@ class Sparing(nn.Module):
     def set_spared(self, sites: Collection[Site], keep_first: bool = False) -> None:
         """Leave these sites to every token: before anything is trained or calibrated. A method that cannot is left as
         it is (`spares`); one that decides for both branches of a layer at once leaves the whole layer alone.
-
-        Raises:
-            UsageError: They are no sites of the model, or nothing is left to skip.
         """
         layers, sites = self.backbone_size[0], {Site(*site) for site in sites}
         if unknown := sites - every_branch(range(layers)):

@@ -43,9 +43,6 @@ def config_of(spec: MethodSpec) -> MethodConfig:
 def method_of(spec: MethodSpec, backbone: Backbone, seed: int = 0) -> Method:
     """The method of a spec, made for a backbone.
 
-    Args:
-        seed: For whatever it draws at random.
-
     Raises:
         UsageError: As `config_of`; or the method refuses the backbone.
     """

@@ -81,9 +81,6 @@ class Adapters:
 def without_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
     """A copy with its adapters added to its weights; the model itself where it has none. Tied embeddings of which only
     the head or only the embedding has adapters, or each its own, are two in the copy.
-
-    Raises:
-        UsageError: peft wraps something else too, which nothing merges.
     """
     if not any(hasattr(module, "base_layer") or hasattr(module, "original_module") for module in backbone.modules()):
         return backbone
@@ -118,11 +115,7 @@ def _untie(backbone: PreTrainedModel, layer: Any) -> None:
 
 
 def merged(backbone: PreTrainedModel, folder: Path) -> PreTrainedModel:
-    """The backbone with the adapters of a folder added to its weights.
-
-    Raises:
-        EnvironmentProblem: peft is not installed.
-    """
+    """The backbone with the adapters of a folder added to its weights."""
     check_installed()
     peft: Any = importlib.import_module("peft")
     found: PreTrainedModel = peft.PeftModel.from_pretrained(backbone, str(folder)).merge_and_unload()

@@ -81,9 +81,6 @@ def take_labels(call: EngineCall, labels: Tensor, step_labels: Tensor | int | No
 
     Returns:
         The share of these that the call has; `None` where it stands alone.
-
-    Raises:
-        UsageError: None is left to train on.
     """
     share = None if step_labels is None else label_follows(labels).sum() / step_labels
     if not call.all_valid:
@@ -99,11 +96,7 @@ def take_labels(call: EngineCall, labels: Tensor, step_labels: Tensor | int | No
 
 
 def check_some_label(counted: Tensor) -> None:
-    """Refuse to train on labels of which none counts: their mean would be no number.
-
-    Args:
-        counted: Where a label follows.
-    """
+    """Refuse to train on labels of which none counts: their mean would be no number."""
     if not counted.numel():
         raise UsageError(
             "A loss is the mean over labels that follow a token, got labels of which none is left: all are -100, or "
@@ -171,11 +164,7 @@ def no_assistance(got: str) -> UsageError:
 
 
 def check_arguments(config: GenerationConfig | None, kwargs: Mapping[str, Any]) -> None:
-    """Refuse what the model does not support.
-
-    Args:
-        config, kwargs: As `generate` was given them, `inputs` among the keywords.
-    """
+    """Refuse what the model does not support."""
     given = dict(kwargs) if config is None else config.to_diff_dict() | dict(kwargs)
     for name, neutral in _REFUSED.items():
         value = given.get(name)

@@ -27,9 +27,10 @@ from torch.nn import functional
 
 from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.faults import in_plugin
-from adaptive_bench.method import Decision, Method, SiteView
+from adaptive_bench.method import Method
 from adaptive_bench.method.fitted import HeldOutText, Streams
 from adaptive_bench.model.forward import ForwardModel
+from adaptive_bench.model.text_decisions import listening
 
 TEXT_PARTS = ("input_ids", "attention_mask", "continuation_mask")  # of a batch, each [B, S]
 WARN_ABOVE = 0.01  # |realised - requested| share of skipped tokens
@@ -41,24 +42,15 @@ _LOSS_TEXTS = 64  # of one reading: greedy deletion of 16 layers takes 136
 def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iterable[float]) -> list[dict[str, Any]]:
     """Calibrate the thresholds of a model for some dial values; see the module's text.
 
-    Args:
-        batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
-        dials: Dial values to make ready.
-
     Returns:
         Per dial: requested and realised share of skipped tokens at the deciding sites, and a status:
         `ok`, `warn` (off by more than 1 point) or `fail` (more than 3).
-
-    Raises:
-        PluginFault: The method's `skip_share` or its decisions do not hang on dial and thresholds.
     """
     thresholds = model.method.thresholds
     assert thresholds is not None
-    dial_before, training_before = model.dial, model.training
-    model.eval()
     points = []
     try:
-        with unbooked(model):
+        with _measuring(model):
             for dial in sorted({model.method.dial.check(dial) for dial in dials}, reverse=True):
                 model.dial = dial
                 share = _skip_share(model.method)
@@ -74,8 +66,6 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
                 points.append(_verify(model, batches, dial, share))
     finally:
         thresholds.stop_collecting()  # a call that fails (out of memory, say) leaves the thresholds of before in force
-        model.method.value = dial_before
-        model.train(training_before)
     return points
 
 
@@ -94,11 +84,7 @@ def _not_asked(method: Method, dial: float, sites: Sequence[int]) -> PluginFault
 
 
 def check_ready(method: Method, saving: float) -> None:
-    """Refuse a dial that skips before what it needs was measured.
-
-    Args:
-        saving: What the dial was set for.
-    """
+    """Refuse a dial that skips before what it needs was measured."""
     thresholds = method.thresholds
     if thresholds is not None and (share := _skip_share(method)) > thresholds.largest + 1e-9:
         known = f"savings up to {thresholds.largest * saving / share:.3g}" if thresholds.largest else "nothing"
@@ -122,19 +108,17 @@ def _verify(model: ForwardModel, batches: list[dict[str, Tensor]], dial: float, 
     model.reset_ledger()
     _write(model, batches)
     assert model.method.thresholds is not None
-    whole_layer = model.method.unit == "layer"
     sites = model.ledger.report()["sites"]
     deciding = [1 - sites[site]["executed"] for site in model.method.thresholds.sites]
     realised = sum(deciding) / len(deciding)
     error = abs(realised - share)
-    status = "fail" if error > FAIL_ABOVE else "warn" if error > WARN_ABOVE else "ok"
     return {
         "dial": dial,
         "requested": share,
         "realised": realised,
         "worst_site_error": max(abs(value - share) for value in deciding),
-        "unit": "layer" if whole_layer else "branch",
-        "status": status,
+        "unit": model.method.unit,
+        "status": "fail" if error > FAIL_ABOVE else "warn" if error > WARN_ABOVE else "ok",
     }
 
 
@@ -143,10 +127,6 @@ def solve_dials(
     model: ForwardModel, batches: Sequence[dict[str, Tensor]], savings: Sequence[float]
 ) -> list[dict[str, Any]]:
     """Fill the method's dial table so that `dial_for` knows these savings.
-
-    Args:
-        batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
-        savings: Shares of token-branches.
 
     Returns:
         Per saving: the dial, requested and realised share, and a status: `ok`, or `warn` where the dial cannot come
@@ -157,28 +137,20 @@ def solve_dials(
     for saving in savings:
         reachable = min(saving, method.max_saving)
         method.dial_table.solve(reachable, measure)
-        _, realised = method.dial_table.nearest(reachable)
+        dial, (_, realised) = method.checked_dial(saving), method.dial_table.nearest(reachable)
         status = "ok" if abs(realised - saving) <= WARN_ABOVE else "warn"
-        dial = method.checked_dial(saving)
         points.append({"dial": dial, "requested": saving, "realised": realised, "status": status})
     return points
 
 
 def _saving_at(model: ForwardModel, batches: Sequence[dict[str, Tensor]], travel: float) -> float:
     """Share of token-branches skipped on the text at a dial position."""
-    dial_before, training_before = model.dial, model.training
-    try:
-        with unbooked(model):
-            model.eval()
-            model.reset_ledger()
-            model.dial = model.method.dial.at(travel)
-            for batch in batches:
-                model(**after_prompts(model, batch), logits_to_keep=1)
-            saved = model.compute_report()["saved"]["tokens"]
-    finally:
-        model.method.value = dial_before
-        model.train(training_before)
-    return float(saved)
+    with _measuring(model):
+        model.reset_ledger()
+        model.dial = model.method.dial.at(travel)
+        for batch in batches:
+            model(**after_prompts(model, batch), logits_to_keep=1)
+        return float(model.compute_report()["saved"]["tokens"])
 
 
 class _Text:
@@ -189,18 +161,9 @@ class _Text:
         self._every = math.ceil(sum(len(batch["input_ids"]) for batch in batches) / _LOSS_TEXTS)
 
     def streams(self) -> Iterator[Streams]:
-        method = self._model.method
         for batch in self._batches:
-            states: list[Tensor] = []
-
-            def listen(view: SiteView, decision: Decision, states: list[Tensor] = states) -> None:
-                states.append(view.hidden)
-
-            method.listeners.append(listen)
-            try:
+            with listening(self._model.method, lambda view, _: view.hidden) as states:
                 states.append(self._model.residual_stream(**_read(batch)))
-            finally:
-                method.listeners.remove(listen)
             real = batch["attention_mask"].bool()
             ends = real & ~functional.pad(real[:, 1:], (0, 1))
             prompts = ~batch["continuation_mask"].bool()
@@ -226,27 +189,16 @@ class _Text:
 
 
 def _read(batch: dict[str, Tensor]) -> dict[str, Any]:
-    return {name: batch[name] for name in ("input_ids", "attention_mask", "continuation_mask")}
+    return {name: batch[name] for name in TEXT_PARTS}
 
 
 @torch.no_grad()
 def let_measure(model: ForwardModel, batches: Sequence[dict[str, Tensor]], by: Callable[[HeldOutText], None]) -> None:
-    """Let a method let_measure on a text, with a dial that skips nothing; model and ledger stay as they were.
-
-    Args:
-        batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
-        by: The method's `fit` or `prepare_training`.
-    """
-    dial_before, training_before, executor_before = model.dial, model.training, model._executor
-    model.eval()
-    model.executor = "packed"  # which asks nobody for what skipping tokens get where none skips
-    try:
-        with unbooked(model):
-            model.dial = model.method.dial.skip_nothing
-            by(_Text(model, batches))
-    finally:
-        model.method.value, model.executor = dial_before, executor_before
-        model.train(training_before)
+    """Let a method measure on a text, with a dial that skips nothing; model and ledger stay as they were."""
+    with _measuring(model):
+        model.executor = "packed"  # which asks nobody for what skipping tokens get where none skips
+        model.dial = model.method.dial.skip_nothing
+        by(_Text(model, batches))
 
 
 def text_digest(batches: Sequence[dict[str, Tensor]]) -> str:
@@ -259,11 +211,7 @@ def text_digest(batches: Sequence[dict[str, Tensor]]) -> str:
 
 
 def checked_text(batches: Any, least: int = 0) -> list[dict[str, Tensor]]:
-    """Batches of held-out text, each `input_ids`, `attention_mask` and `continuation_mask`, all [B, S].
-
-    Args:
-        least: So many batches at least.
-    """
+    """Batches of held-out text, each `input_ids`, `attention_mask` and `continuation_mask`, all [B, S]."""
     # One batch in place of a list would be a list of its keys.
     found: list[dict[str, Tensor]] = [dict(batches)] if isinstance(batches, Mapping) else list(batches)
     if len(found) < least:
@@ -296,9 +244,6 @@ def after_prompts(model: ForwardModel, batch: dict[str, Tensor]) -> dict[str, An
     the whole text is left. Others depend on the call. So the prompts are read here, in a call of phase `prefill` of
     their own, and the continuation is left, with the cache to go on from. A text with prompts only, or without any, is
     left whole.
-
-    Args:
-        batch: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
     """
     method = model.method
     real, continuation = batch["attention_mask"].bool(), batch["continuation_mask"].bool()
@@ -325,3 +270,16 @@ def unbooked(model: ForwardModel) -> Iterator[None]:
     finally:
         model.reset_ledger()
         model.ledger.add(before)
+
+
+@contextmanager
+def _measuring(model: ForwardModel) -> Iterator[None]:
+    """In `eval()` mode; dial, executor, mode and ledger are afterwards what they were."""
+    dial, training, executor = model.dial, model.training, model._executor
+    model.eval()
+    try:
+        with unbooked(model):
+            yield
+    finally:
+        model.method.value, model.executor = dial, executor
+        model.train(training)

@@ -24,11 +24,7 @@ _ROUNDING = (
 
 
 def left_out(model: AdaptiveModel) -> list[int]:
-    """The layers that no token executes at the model's dial, in ascending order.
-
-    Raises:
-        UsageError: There is none, or tokens skip what others execute: a layer cannot be taken from some of them.
-    """
+    """The layers that no token executes at the model's dial, in ascending order."""
     kept: dict[int, set[bool]] = {}
     with recorded_decisions(model.method) as decisions:
         _probe(model)
@@ -55,9 +51,6 @@ def pruned(model: AdaptiveModel) -> PreTrainedModel:
     """The backbone without the layers of `left_out`: same weights, and the same logits as the model has at its dial.
 
     Its config names them as `pruned_layers`.
-
-    Raises:
-        UsageError: See `left_out`; or tokens get something instead of a layer, which a plain model cannot give them.
     """
     gone, whole = left_out(model), model.backbone.model
     stay = [layer for layer in range(model.backbone.num_layers) if layer not in gone]
@@ -110,17 +103,6 @@ def quantize(model: AdaptiveModel, how: Quantization) -> AdaptiveModel:
 
     Head, embeddings, norms and all that the method adds keep their type. The ledger goes on counting what the maps
     take: the same MACs, fewer bytes. What was calibrated is forgotten, for it belongs to the weights before.
-
-    Args:
-        model: On the device it will run on.
-        how: See `adaptive_bench.backbone.weights`.
-
-    Returns:
-        The model.
-
-    Raises:
-        UsageError: The model has adapters or is quantized already.
-        EnvironmentProblem: The library is not installed.
     """
     if how != "none":
         model.backbone.quantize(how)

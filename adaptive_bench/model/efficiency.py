@@ -11,12 +11,13 @@ calls timed.
 from __future__ import annotations
 
 import random
-import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
@@ -34,12 +35,7 @@ _TRAVELS = (0.0, 0.01, 0.5, 1.0)  # over the dial; a probe costs most where it i
 
 @dataclass(frozen=True)
 class Quantiles:
-    """A median with its quartiles.
-
-    Attributes:
-        median, low, high: Median, lower and upper quartile.
-        count: Measurements behind them.
-    """
+    """A median with its quartiles, of `count` measurements."""
 
     median: float
     low: float
@@ -49,12 +45,9 @@ class Quantiles:
     @classmethod
     def of(cls, values: Iterable[float]) -> Quantiles:
         """Of at least one value."""
-        ordered = sorted(values)
-        median = statistics.median(ordered)
-        if len(ordered) == 1:
-            return cls(median, median, median, 1)
-        low, _, high = statistics.quantiles(ordered, n=4, method="inclusive")
-        return cls(median, low, high, len(ordered))
+        measured = list(values)
+        low, median, high = np.quantile(measured, (0.25, 0.5, 0.75)).tolist()
+        return cls(median, low, high, len(measured))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -71,13 +64,7 @@ def in_turns(
     """Seconds of each variant, one entry a round; entries of the same round belong together.
 
     Every round calls every variant once, in an order drawn anew (the same ones each time): nobody always runs behind
-    the same neighbour.
-
-    Args:
-        variants: What to call, by name.
-        rounds: Rounds that count.
-        warm_up: Rounds before them that do not.
-        device: Where the work happens; a CUDA device is waited for before and after each call.
+    the same neighbour. Rounds of `warm_up` do not count; a CUDA device is waited for before and after each call.
     """
     wait = torch.cuda.synchronize if torch.device(device).type == "cuda" else lambda: None
     order, shuffle = list(variants), random.Random(0).shuffle
@@ -145,29 +132,17 @@ def drive_adaptive(model: AdaptiveModel, dial: float) -> Drive:
 def prefill_in_turns(
     drives: Mapping[str, Drive], prompts: Tensor, rounds: int, *, room: int = 0, warm_up: int = 2
 ) -> dict[str, list[float]]:
-    """Seconds of one forward of the prompts [B, S] into an empty cache, one entry a round.
-
-    Args:
-        room: New tokens the cache has to have room for besides.
-    """
+    """Seconds of one forward of the prompts [B, S] into an empty cache with room for more, one entry a round."""
     tokens = prompts.shape[1] + room
-
-    def once(drive: Drive) -> Callable[[], object]:
-        return lambda: drive.forward(prompts, drive.new_cache(len(prompts), tokens))
-
-    return in_turns(
-        {name: once(drive) for name, drive in drives.items()}, rounds, warm_up=warm_up, device=prompts.device
-    )
+    once = lambda drive: drive.forward(prompts, drive.new_cache(len(prompts), tokens))  # noqa: E731
+    variants = {name: partial(once, drive) for name, drive in drives.items()}
+    return in_turns(variants, rounds, warm_up=warm_up, device=prompts.device)
 
 
 @torch.no_grad()
 def decode_in_turns(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) -> dict[str, list[float]]:
     """Seconds of each decoding step, one entry per new token; afterwards every ledger holds one prompt with its new
-    tokens and nothing else.
-
-    Args:
-        tokens: [B, prompt + new].
-        prompt: How many of them are there before the first step.
+    tokens, [B, prompt + new] in all, and nothing else.
     """
     new = tokens.shape[1] - prompt
     warm = min(new, _WARM_UP_STEPS)
@@ -274,8 +249,7 @@ def time_model(
         model: In `eval()` mode and calibrated for the savings. Its dial and ledger are left changed.
         savings: Shares of saved tokens the dial is set for; beyond the end of the dial its end is taken.
         tokens: [B, prompt + new], which every variant reads.
-        prompt: Tokens of each row that are there from the start.
-        rounds: Rounds of prefill; decoding has one round per new token.
+        rounds: Of prefill; decoding has one per new token.
     """
     method, device = model.method, tokens.device
     reachable = sorted({round(min(saving, method.max_saving), 6) for saving in savings})

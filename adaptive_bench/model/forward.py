@@ -97,9 +97,6 @@ class ForwardModel(nn.Module):
 
         Costs as much memory as the weights. Dense and adaptive models profit alike: compare packed with packed. The
         copy of a weight that changes or moves is dropped, all of them when training begins.
-
-        Raises:
-            UsageError: The weights are not fp32, or bf16 where the processor computes with it, on a CPU.
         """
         self.backbone.step.pack(self.backbone_model.modules())
 
@@ -110,11 +107,7 @@ class ForwardModel(nn.Module):
         return super().train(mode)
 
     def _drop_stale(self, *, begins: bool) -> None:
-        """Drop what was made from weights that have changed since, before a call in `eval()` mode.
-
-        Args:
-            begins: The call begins a text. Weights that change in the middle of one leave its cache behind anyway.
-        """
+        """Drop what was made from weights that have changed since, before a call in `eval()` mode."""
         self.backbone.drop_stale(look=begins)
         if begins and (costs := self.backbone.costs) is not self.ledger.costs:
             self.ledger.reprice(costs)
@@ -174,9 +167,6 @@ class ForwardModel(nn.Module):
 
         Returns:
             Logits [B, K, V], the loss (cross entropy; in training plus the method's weighted losses) and the cache.
-
-        Raises:
-            UsageError: An argument that is refused (`model.arguments`).
         """
         arguments.refuse_unsupported(self.method, inputs_embeds, output_attentions, output_hidden_states)
         call = self._begin_call(

@@ -39,9 +39,6 @@ def new_tokens(
 
     Returns:
         New token ids of each row.
-
-    Raises:
-        UsageError: The model is in `train()` mode, prompts are padded on the right or longer than the context.
     """
     check_prompts(model, input_ids, attention_mask)
     prompts = input_ids.tolist()
@@ -136,9 +133,6 @@ def generate_queue(
 
     Returns:
         New token ids of each prompt.
-
-    Raises:
-        UsageError: The model is in `train()` mode, a prompt is longer than the context, or rows cannot join.
     """
     _check_mode_and_length(model, max(map(len, prompts), default=0))
     context = model.backbone.context_length

@@ -19,11 +19,7 @@ from adaptive_bench.free_memory import give_back
 
 
 def find_device(name: str) -> torch.device:
-    """The torch device behind `auto`, `cpu`, `cuda:0`, ...
-
-    Raises:
-        UsageError: No such device here.
-    """
+    """The torch device behind `auto`, `cpu`, `cuda:0`, ..."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     check_device(name)

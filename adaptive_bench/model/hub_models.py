@@ -50,11 +50,7 @@ class Pretrained:
         return asdict(self)
 
     def load(self, **kwargs: Any) -> PreTrainedModel:
-        """The model in fp32; `kwargs` are for its `from_pretrained`.
-
-        Raises:
-            EnvironmentProblem: It is not there any more, or is another one by now.
-        """
+        """The model in fp32; `kwargs` are for its `from_pretrained`."""
         rule = f"A model saved without its backbone's weights needs those of {self.location!r}"
         folder = Path(self.location)
         if self.revision is None and (different := changed(folder, self.sha256)):
@@ -93,11 +89,7 @@ def is_hub_id(name: str) -> bool:
 
 
 def fetched(name: str, revision: str | None = None) -> Path:
-    """The folder of the cache that holds a repository of the hub.
-
-    Raises:
-        EnvironmentProblem: There is none, it may not be read, or the hub cannot be asked and the cache has no copy.
-    """
+    """The folder of the cache that holds a repository of the hub."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -119,11 +111,7 @@ def fetched(name: str, revision: str | None = None) -> Path:
 
 
 def uploaded(folder: Path, name: str, *, private: bool | None, token: str | None, message: str) -> str:
-    """Upload a folder as a repository of the hub, made if need be; returns its address.
-
-    Raises:
-        EnvironmentProblem: The hub refuses, or cannot be reached.
-    """
+    """Upload a folder as a repository of the hub, made if need be; returns its address."""
     from huggingface_hub import HfApi
 
     api = HfApi(token=token)

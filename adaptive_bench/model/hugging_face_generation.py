@@ -62,11 +62,6 @@ def generate(
     Returns:
         Prompts and new tokens [B, S + N], or with `return_dict_in_generate` an output without a cache (rows that
         have left are not in it).
-
-    Raises:
-        UsageError: An argument this model does not support (assistants, another cache ...) or that this method's
-            decisions do not allow (`num_beams`, `use_cache=False`), one that Hugging Face refuses, a model in `train()`
-            mode, prompts padded on the right or longer than the context.
     """
     own = {"inputs": inputs, "streamer": streamer, "generator": generator}
     check_arguments(generation_config, {**kwargs, **own})
@@ -233,15 +228,7 @@ class _Writer:
 def search_beams(
     model: ForwardModel, config: GenerationConfig, inputs: Tensor | None, **arguments: Any
 ) -> Tensor | GenerateBeamDecoderOnlyOutput:
-    """The best sequences [B * num_return_sequences, S + N], or Hugging Face's output with their scores.
-
-    Args:
-        config: What Hugging Face made of the arguments; `max_length` is known.
-        inputs, arguments: As `generate` was given them.
-
-    Raises:
-        UsageError: Decisions depend on the other rows, a prompt cannot be continued, or it leaves too little room.
-    """
+    """The best sequences [B * num_return_sequences, S + N], or Hugging Face's output with their scores."""
     if model.method.semantics == "paper" and model.method.paper_class == "C2":
         raise UsageError(
             f"The beams of a text are rows of one batch, but the decisions of {model.spec} depend on the other "

@@ -123,14 +123,7 @@ def static_model(backbone_model: PreTrainedModel, skipped: Collection[int]) -> A
 
 @torch.no_grad()
 def collect_decisions(model: ForwardModel, batches: Sequence[dict[str, Tensor]]) -> DecisionBank:
-    """The decisions of every token of a text, with the dial as it stands.
-
-    Args:
-        batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
-
-    Raises:
-        UsageError: There is no text, or the decisions are not those of single tokens.
-    """
+    """The decisions of every token of a text, with the dial as it stands."""
     if why := why_not_shuffled(model.spec):
         raise UsageError(f"A token can have another token's decisions where each is decided for itself, but {why}.")
     collector, training_before = DecisionCollector(), model.training
@@ -146,11 +139,7 @@ def collect_decisions(model: ForwardModel, batches: Sequence[dict[str, Tensor]])
 
 @contextmanager
 def standing_between(model: ForwardModel, between: DecisionBank | DecisionCollector | None) -> Iterator[None]:
-    """In the block every token of the model gets decisions of a bank, made at the same weights and dial value.
-
-    Raises:
-        UsageError: In the block, where the dial is turned.
-    """
+    """In the block every token of the model gets decisions of a bank, made at the same weights and dial value."""
     before = model.between
     model.between = between.to(model.backbone_model.device) if isinstance(between, DecisionBank) else between
     try:
@@ -234,9 +223,6 @@ def site_costs(
             tokens are enough: what is looked for is ten times the median.
         seed: Of who skips, the same at every site.
         task: Advances by one for each site.
-
-    Raises:
-        UsageError: There is no text.
     """
     text = checked_text(batches, least=1)
     model = prescribed_model(backbone_model, unit="branch", label="site_costs")

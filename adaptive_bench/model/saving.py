@@ -97,11 +97,7 @@ class SavedModel:
             method.value = method.dial.check(self.dial)
 
     def load_backbone(self, **kwargs: Any) -> PreTrainedModel:
-        """The backbone; `kwargs` are for its `from_pretrained`.
-
-        Raises:
-            EnvironmentProblem: It is missing or damaged.
-        """
+        """The backbone; `kwargs` are for its `from_pretrained`."""
         if self.pretrained is not None:
             return self._from_pretrained(self.pretrained, kwargs)
         folder = self.folder / _BACKBONE
@@ -140,10 +136,6 @@ def save(
     Args:
         pretrained: The backbone's weights are these, which are named and not copied,
         adapters: but for these.
-
-    Raises:
-        UsageError: The model is quantized.
-        EnvironmentProblem: There can be no such folder.
     """
     if model.backbone.quantized != "none":
         raise UsageError(
@@ -206,11 +198,7 @@ def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer in a model's folder.
-
-    Raises:
-        EnvironmentProblem: There is none, or it is damaged.
-    """
+    """The tokenizer in a model's folder."""
     if not (folder / _TOKENIZER).is_file():
         raise EnvironmentProblem(
             f"A model that reads text needs a tokenizer beside it, but there is no {_TOKENIZER} in {folder}. Runs of "
@@ -223,12 +211,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def read(folder: Path) -> SavedModel:
-    """Read what `save` wrote, but for the backbone.
-
-    Raises:
-        UsageError: The folder is none of a model.
-        EnvironmentProblem: It is incomplete or damaged.
-    """
+    """Read what `save` wrote, but for the backbone."""
     if not (folder / _ABOUT).is_file():
         if is_run(folder):
             hint = "It is a run: AdaptiveModel.load(run, method) finds the model of a method."

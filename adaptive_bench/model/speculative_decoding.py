@@ -102,10 +102,6 @@ def self_speculate(
         max_new_tokens: At most so many new tokens a row, and no more than the context holds.
         eos_token_ids: A text ends after one of these (it is part of the result), and so does a draft.
         keep_caches: Give every row's cache.
-
-    Raises:
-        UsageError: A prompt as long as the context, prompts padded on the right, no drafts, a dial out of its range,
-            or a model in `train()` mode.
     """
     check_prompts(model, input_ids, attention_mask)
     if drafts < 1:

@@ -99,9 +99,6 @@ class StaticSteps:
     Attributes:
         recorded: (rows, slots attended to) of what was recorded, in order.
         not_recorded: Why nothing is; `None` where steps are.
-
-    Raises:
-        UsageError: The method, its KV policy or the model's state do not allow it; the message says which.
     """
 
     def __init__(
@@ -133,9 +130,6 @@ class StaticSteps:
 
         Args:
             anew: Forget all other texts first.
-
-        Raises:
-            UsageError: There is no room for them.
         """
         sources = _sources(self._model)
         if [(id(tensor), place) for tensor, place in sources] != [(id(one), place) for one, place in self._sources]:
@@ -148,11 +142,7 @@ class StaticSteps:
 
     @torch.no_grad()
     def step(self, tokens: Tensor) -> Tensor:
-        """Read one more token [B] of every text; gives logits [B, 1, V].
-
-        Raises:
-            UsageError: A text has no room left, or the model's state does not allow it any more.
-        """
+        """Read one more token [B] of every text; gives logits [B, 1, V]."""
         model, cache = self._model, self.cache
         if reason := why_not_static(model):
             raise UsageError(f"{reason} Decode without StaticSteps.")

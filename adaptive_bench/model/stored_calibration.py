@@ -69,12 +69,7 @@ def names(folder: Path, spec: MethodSpec) -> list[str]:
 
 
 def choose(folder: Path, spec: MethodSpec, wanted: str, *, needed: bool = True) -> str | None:
-    """The name of the calibration to load: the one wanted, or for `auto` the pooled one or the only one, else `None`.
-
-    Raises:
-        UsageError: The one wanted is not there.
-        EnvironmentProblem: It was there, and is gone.
-    """
+    """The name of the calibration to load: that, or for `auto` the pooled one or the only one, or `None`."""
     known = names(folder, spec)
     if wanted == "auto":
         return POOLED if POOLED in known else known[0] if len(known) == 1 else None
@@ -109,12 +104,7 @@ def _gone(folder: Path, spec: MethodSpec) -> EnvironmentProblem | None:
 
 
 def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibration) -> None:
-    """Store a calibration, with what an earlier one on the same text knows besides.
-
-    Raises:
-        UsageError: There is no such folder.
-        EnvironmentProblem: It cannot be written.
-    """
+    """Store a calibration, with what an earlier one on the same text knows besides."""
     if not folder.is_dir():
         raise UsageError(
             f"A calibration is stored beside the weights that it is of, but there is no folder {str(folder)!r}. Call "
@@ -142,11 +132,7 @@ def copy(source: Path, target: Path, spec: MethodSpec) -> None:
 
 
 def read(folder: Path, spec: MethodSpec, name: str) -> StoredCalibration:
-    """Read a stored calibration.
-
-    Raises:
-        EnvironmentProblem: It is damaged.
-    """
+    """Read a stored calibration."""
     path = _path(folder, spec, name)
     try:
         with safe_open(path, "pt") as file:

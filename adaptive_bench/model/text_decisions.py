@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -108,25 +108,19 @@ def text_decisions(
     Args:
         model: In `eval()` mode.
         prompt, answer: Token ids; how they are cut matters to methods that treat the two differently.
-
-    Raises:
-        UsageError: The method's tokens wait for later ones (`defer`), there is no token, or the text is longer than the
-            context.
     """
     check_readable(model)
-    if not len(prompt) + len(answer):
-        raise UsageError("Decisions are made on tokens, got an empty text. Give one.")
-    if len(prompt) + len(answer) > (context := model.backbone.context_length):
+    token_ids, context = (*map(int, prompt), *map(int, answer)), model.backbone.context_length
+    if not 0 < len(token_ids) <= context:
         raise UsageError(
-            f"A text must fit into the context of {context} tokens, got {len(prompt) + len(answer)}. Shorten it."
+            f"A text has a token and must fit into the context of {context} tokens, got {len(token_ids)}. Give another."
         )
-    token_ids = (*map(int, prompt), *map(int, answer))
     keep = np.ones((len(token_ids), model.backbone.num_layers, 2), dtype=bool)
     scores = np.full(keep.shape, np.nan, dtype=np.float32)
     ids = torch.tensor([token_ids], device=model.backbone_model.device)
     # In one pass with the answer as such: a causal method decides as if it wrote it.
     continuation = torch.arange(len(token_ids), device=ids.device)[None] >= len(prompt)
-    with inference(model), listening(model.method) as heard:
+    with inference(model), listening(model.method, lambda *heard: heard) as heard:
         model(ids, continuation_mask=continuation, logits_to_keep=1)
     for view, decision in heard:
         site, score = view.site, view.scores
@@ -172,19 +166,16 @@ def pieces_of(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> t
 def visible(piece: str) -> str:
     """A token's text with what cannot be seen made visible: spaces at its ends, ends of lines, nothing at all."""
     text = piece.replace("\n", "↵").replace("\t", "⇥")
-    inner = text.strip(" ")
-    if not inner:
-        return "␣" * len(text) or "∅"
-    return text.removeprefix(" ")
+    return text.removeprefix(" ") if text.strip(" ") else "␣" * len(text) or "∅"
 
 
 @contextmanager
-def listening(method: Method) -> Iterator[list[tuple[SiteView, Decision]]]:
-    """The list fills with what the method sees and decides at every site inside the block, in execution order."""
-    heard: list[tuple[SiteView, Decision]] = []
+def listening(method: Method, hear: Callable[[SiteView, Decision], Any]) -> Iterator[list[Any]]:
+    """The list fills with what is heard of the method's view and decision at every site, in execution order."""
+    heard: list[Any] = []
 
     def listen(view: SiteView, decision: Decision) -> None:
-        heard.append((view, decision))
+        heard.append(hear(view, decision))
 
     method.listeners.append(listen)
     try:
@@ -193,20 +184,14 @@ def listening(method: Method) -> Iterator[list[tuple[SiteView, Decision]]]:
         method.listeners.remove(listen)
 
 
-@contextmanager
-def recorded_decisions(method: Method) -> Iterator[list[tuple[Site, Decision]]]:
+def recorded_decisions(method: Method) -> AbstractContextManager[list[tuple[Site, Decision]]]:
     """The list fills with every (site, decision) of the calls inside the block. Padding is never kept."""
-    decisions: list[tuple[Site, Decision]] = []
 
-    def listen(view: SiteView, decision: Decision) -> None:
+    def recorded(view: SiteView, decision: Decision) -> tuple[Site, Decision]:
         keep = view.call.valid if decision.keep is None else decision.keep & view.call.valid
-        decisions.append((view.site, replace(decision, keep=keep)))
+        return view.site, replace(decision, keep=keep)
 
-    method.listeners.append(listen)
-    try:
-        yield decisions
-    finally:
-        method.listeners.remove(listen)
+    return listening(method, recorded)
 
 
 def inference(model: ForwardModel) -> torch.inference_mode | torch.no_grad:
@@ -222,11 +207,7 @@ def inference(model: ForwardModel) -> torch.inference_mode | torch.no_grad:
 
 @torch.no_grad()
 def behaviour(model: ForwardModel, text: Mapping[str, Tensor], dials: Iterable[float]) -> str:
-    """Digest of every decision and every logit at some dials, bit for bit. The model's dial comes back as it was.
-
-    Args:
-        text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
-    """
+    """Digest of every decision and every logit at some dials, bit for bit. The model's dial comes back as it was."""
     digest, before = hashlib.sha256(), model.dial
     for dial in dials:
         model.dial = dial

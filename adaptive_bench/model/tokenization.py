@@ -37,10 +37,6 @@ def conversation(
 
     Args:
         keywords: Others of the template, such as `enable_thinking`; without a value they are left out.
-
-    Raises:
-        UsageError: The tokenizer has no chat template.
-        EnvironmentProblem: The template refuses the messages.
     """
     check_chat_template(tokenizer)
     ending = {"add_generation_prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
@@ -51,10 +47,6 @@ def conversation(
 def as_turns(tokenizer: PreTrainedTokenizerBase, prompt: str, answer: str) -> tuple[str, str]:
     """A question and its answer as the tokenizer writes one exchange, cut where the answer begins. The end token, if
     the template closes an answer with it, is left out: the encoder puts it there.
-
-    Raises:
-        UsageError: The tokenizer has no chat template.
-        EnvironmentProblem: The template refuses the two, or writes the question otherwise where an answer follows.
     """
     asked = {"role": "user", "content": prompt}
     before = conversation(tokenizer, [asked])

@@ -21,9 +21,8 @@ from transformers import PreTrainedModel
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model import AdaptiveModel, hardware
 from adaptive_bench.model.efficiency import time_model
-from adaptive_bench.model.hardware import describe_device, environment
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.planning.backbones import find_backbone, find_device
 from adaptive_bench.runs.planning.plan import plan
@@ -110,14 +109,14 @@ class _Bench:
         request, training = self.request, self._cell(spec)
         setting = {
             "device": self.device.type,
-            "device_name": describe_device(self.device),
+            "device_name": hardware.describe_device(self.device),
             "threads": torch.get_num_threads(),
             "precision": request.precision,
             "batch": batch,
             "prompt": request.prompt,
             "new": request.new,
         }
-        versions = environment(self.device)
+        versions = hardware.environment(self.device)
         spared = {} if training is None else {k: v for k, v in self._sweep(spec).content.items() if k == "eligible"}
         return {
             "schema": SCHEMA,

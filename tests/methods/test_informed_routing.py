@@ -5,7 +5,6 @@ import torch
 from torch.nn import functional
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.methods.branch_routers import target_distance
 from adaptive_bench.model import AdaptiveModel
 
 LAYERS, LENGTH, WIDTH, RANK = 4, 12, 32, 100
@@ -22,11 +21,6 @@ def skipping(model, dial=0.0):
 
 def sites():
     return [Site(layer, branch) for layer in range(LAYERS) for branch in ("attention", "mlp")]
-
-
-def test_penalty_by_hand():
-    """T-IR1: executed shares of .8 and .6 around 1 - .25 cost 8 * .05 = .4."""
-    assert 8 * float(target_distance(torch.tensor([0.8, 0.6]), 0.75)) == pytest.approx(0.4)
 
 
 @torch.no_grad()

@@ -167,28 +167,3 @@ def test_logits_to_keep(shared_model, random_text):
         model.reset_ledger()
         torch.testing.assert_close(model(ids, logits_to_keep=chosen).logits, wanted, atol=1e-5, rtol=0)
         assert model.compute_report()["macs"]["core.head"] == head * wanted.shape[1] / 9
-
-
-@torch.no_grad()
-def test_attention_mask_may_cover_the_cache(shared_model, random_text):
-    """As in Hugging Face, a mask may be given for cached and new tokens together."""
-    model, ids = shared_model("random_skip"), random_text(2, 9)
-    model.dial = 0.3
-    mask = torch.ones_like(ids)
-    mask[0, :3] = 0
-    whole = model(ids, mask).logits
-    output = model(ids[:, :6], mask[:, :6], use_cache=True)
-    rest = model(ids[:, 6:], mask, past_key_values=output.past_key_values).logits
-    torch.testing.assert_close(rest, whole[:, 6:], atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize("spec", ["dense", "random_skip", "gateskip", "mod"])
-@torch.no_grad()
-def test_bfloat16_backbone(spec, make_backbone, make_model, random_text):
-    """X18: on a bf16 backbone the decisions are still made in fp32, and both executors run."""
-    model = make_model(spec, backbone=make_backbone("llama").to(torch.bfloat16))
-    assert {parameter.dtype for parameter in model.method.parameters()} <= {torch.float32}
-    model.dial = model.method.dial_for(min(0.3, model.method.max_saved_tokens))
-    for model.executor in ("packed", "masked"):
-        assert model(random_text(2, 8)).logits.dtype == torch.bfloat16
-        assert len(new_tokens(model, random_text(2, 8), max_new_tokens=3)[0]) == 3

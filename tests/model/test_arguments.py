@@ -16,7 +16,8 @@ from adaptive_bench.testing.backbones import VOCABULARY
 
 IDS = torch.arange(3, 9).view(2, 3)
 ONES = torch.ones_like(IDS)
-NO_IDS = {"flat": IDS[0], "deep": IDS[None], "tokens": IDS[:, :0], "beyond": IDS + VOCABULARY, "negative": IDS - 50}
+NO_IDS = {"text": "text", "list": [[1, 2]], "flat": IDS[0], "deep": IDS[None], "tokens": IDS[:, :0]}
+NO_IDS |= {"beyond": IDS + VOCABULARY, "negative": IDS - 50}
 NO_MASK = {"wide": torch.ones(2, 5), "rows": torch.ones(3, 3), "deep": torch.ones(2, 1, 3, 3)}
 
 
@@ -36,6 +37,21 @@ def test_what_is_no_text_is_refused_wherever_one_is_read(ids, shared_model):
     for call in calls:
         with pytest.raises(UsageError, match=r"input_ids|Token ids"):
             call()
+
+
+def test_what_cannot_be_continued_is_refused(make_model, random_text):
+    """By both loops: right padding, a prompt that fills the context of 64 tokens, a model in training."""
+    model, right = make_model("random_skip"), torch.tensor([[1, 1, 1], [1, 1, 0]])
+    for write in (model.generate, lambda ids, **how: new_tokens(model, ids, **how)):
+        for ids, mask, said in (
+            (IDS, right, "padding_side"),
+            (random_text(1, 64), None, r"64.*64"),
+            (random_text(1, 70), None, r"64.*70"),
+        ):
+            with pytest.raises(UsageError, match=said):
+                write(ids, attention_mask=mask, max_new_tokens=1)
+    with pytest.raises(UsageError, match=r"eval\(\) first"):
+        new_tokens(model.train(), IDS, max_new_tokens=1)
 
 
 @pytest.mark.parametrize("mask", NO_MASK.values(), ids=NO_MASK)

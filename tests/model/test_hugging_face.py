@@ -190,15 +190,6 @@ def test_a_config_object_is_read_alike(shared_model, random_text):
     assert model.generate(ids, GenerationConfig(num_beams=1, use_cache=True, max_new_tokens=3)).shape == (1, 7)
 
 
-def test_bad_prompts(shared_model, random_text):
-    """Right padding and prompts as long as the context; the error says what to do."""
-    model, mask = shared_model("dense"), torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
-    with pytest.raises(UsageError, match="padding_side"):
-        model.generate(random_text(2, 4), attention_mask=mask, max_new_tokens=1)
-    with pytest.raises(UsageError, match=r"64.*70"):
-        model.generate(random_text(1, 70), max_new_tokens=1)
-
-
 def test_attributes(make_backbone):
     """What libraries look up is the backbone's."""
     backbone = make_backbone("llama")
@@ -237,9 +228,3 @@ def test_the_name_is_known_to_pipelines(caplog, shared_model):
 
         pipeline.check_model_type(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
     assert not caplog.records
-
-
-@pytest.mark.parametrize("ids", ["text", [[1, 2]]])
-def test_what_is_no_tensor_is_named(shared_model, ids):
-    with pytest.raises(UsageError, match=f"are a tensor .* got {type(ids).__name__}"):
-        shared_model("dense").generate(ids)

@@ -150,9 +150,3 @@ def test_what_another_version_of_a_method_calibrated_is_left_out(shared_model, t
     with pytest.warns(UserWarning, match="another version of 'mod'"):
         model = AdaptiveModel.from_pretrained(tmp_path)
     assert not model.method.thresholds.shares.numel()
-
-
-def test_a_calibration_is_named_where_some_are_stored(shared_model, tmp_path):
-    shared_model("gateskip").save_pretrained(tmp_path)
-    with pytest.raises(UsageError, match=r"is one of none, got 'x'\. Leave it out, or call"):
-        AdaptiveModel.from_pretrained(tmp_path, calibration="x")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from adaptive_bench import registry
-from adaptive_bench.backbone import Backbone
-from adaptive_bench.backbone.weights import check_installed as check_quantization_installed
+from adaptive_bench.backbone import Backbone, weights
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, one_line
 from adaptive_bench.faults import explained
@@ -115,7 +114,7 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
         EnvironmentProblem: It needs a package that is not installed.
     """
     check_trackers(config.track)
-    check_quantization_installed(config.evaluation.quantize)
+    weights.check_installed(config.evaluation.quantize)
     Backbone(facts.empty).check_quantizable(config.evaluation.quantize)
     train = config.train
     if not train.steps:
