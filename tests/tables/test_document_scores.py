@@ -1,51 +1,15 @@
-"""Scores of single documents at a matched saving."""
+"""Scores of single documents, by seed."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluations import Evaluation, Point, Sample
-from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed, matched_scores
-from adaptive_bench.tables.matching import match
+from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed
 
 METRIC = "acc,none"
-POINTS = st.lists(
-    st.tuples(
-        st.sampled_from([0.0, 0.1, 0.2, 0.30000001, 0.4]),
-        st.lists(st.sampled_from([0.0, 1.0]), min_size=4, max_size=4),
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-def _points(measured: list[tuple[float, list[float]]]) -> tuple[list[Point], np.ndarray]:
-    points = [Point(saving, float(np.mean(scores)), {"net": saving}) for saving, scores in measured]
-    return points, np.array([scores for _, scores in measured])
-
-
-@given(POINTS, st.lists(st.floats(0, 0.4), min_size=1, max_size=4))
-def test_the_mean_over_documents_is_the_matched_score(measured, levels) -> None:
-    points, answers = _points(measured)
-    found = matched_scores(points, answers, levels, "net")
-    for one, scores in zip(match(points, levels, "net"), found, strict=True):
-        if one.score is None:
-            assert scores is None
-        else:
-            assert scores is not None and scores.mean() == pytest.approx(one.score, abs=1e-9)
-            assert scores.min() >= 0 and scores.max() <= 1
-
-
-def test_documents_score_what_they_did_at_the_nearest_point() -> None:
-    points, answers = _points([(0.0, [1.0, 1.0]), (0.2, [0.0, 1.0]), (0.4, [0.0, 0.0])])
-    near, exact, beyond = matched_scores(points, answers, (0.05, 0.2, 0.5), "net")
-    assert [one.tolist() for one in (near, exact, beyond)] == [[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]
-    assert matched_scores([], np.zeros((0, 2)), (0.1, 0.2), "net") == [None, None]
-    assert matched_scores(points, answers, (0.1,), "core") == [None]
 
 
 def _evaluation(score: float) -> Evaluation:
