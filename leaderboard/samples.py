@@ -24,13 +24,13 @@ BUDGET_BYTES = 350_000
 
 
 def samples_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> dict[str, Any]:
-    """By task: the right answers by document, and by method a list of points `[saved tokens, core, net, answers]`.
+    """By task: the right answers by document, and by method points `[saved tokens, core, net, answers, sites]`.
 
     Args:
         entries: By folder, of those that are entries.
 
-    An answer is a text and whether it is right (1, 0, or `None` where that is no number). One seed of each method, and
-    fewer documents where all of them would make the page too large.
+    An answer is a text and whether it is right (1, 0, or `None` where that is no number); sites are by layer the shares
+    of tokens that executed its attention and its MLP. One seed of each method.
     """
     found: dict[str, Any] = {}
     for folder in folders:
@@ -40,17 +40,11 @@ def samples_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = N
             there = found.setdefault(task, {"targets": {}, "methods": {}})
             there["targets"] = {**place["targets"], **there["targets"]}
             there["methods"] = {**place["methods"], **there["methods"]}
-    for documents in (DOCUMENTS, 3, 1):
-        cut = {task: _first(place, documents) for task, place in found.items()}
-        if len(json.dumps(cut)) <= BUDGET_BYTES:
-            return cut
-    return {}
+    return found
 
 
 def collected(records: Iterable[Path]) -> dict[str, Any]:
-    """As `samples_of`, of the records of one run, with everything; a point ends with the shares of tokens that executed
-    attention and MLP of each layer. Nothing as soon as it is too large with one document.
-    """
+    """As `samples_of`, of the records of one run. Nothing as soon as it is too large with one document."""
     found: dict[str, Any] = {}
     size_bytes = 0
     for record in records:
@@ -89,13 +83,6 @@ def of_entry(measured: Measurements) -> dict[str, Any]:
             points.append([*saved, answers, sites])
         place["methods"][method] = sorted(points, key=_saved)
     return found
-
-
-def _first(place: Mapping[str, Any], documents: int) -> dict[str, Any]:
-    """What is shown of a task, with fewer documents."""
-    methods = {method: _cut(points, documents) for method, points in place["methods"].items()}
-    shown = {document for points in methods.values() for *_, answers in points for document in answers}
-    return {"targets": {key: text for key, text in place["targets"].items() if key in shown}, "methods": methods}
 
 
 def _cut(points: Sequence[Sequence[Any]], documents: int) -> list[list[Any]]:

@@ -31,7 +31,7 @@ def _pages(entries):
 def site():
     for package in ("mkdocs", "latex2mathml"):
         pytest.importorskip(package, reason="needs the docs extra: pip install '.[docs]'")
-    from adaptive_bench.docs import site
+    from adaptive_bench.docs import mkdocs_hook as site
 
     return site
 

@@ -74,3 +74,52 @@ def find_family(model_type: str, model: str = "") -> Family:
         )
     family: Family = registry.get("families", model_type)
     return family
+
+
+def _one_window(config: Any, attention: Any) -> int | None:
+    """The window that all layers have."""
+    window: int | None = config.sliding_window
+    return window
+
+
+def _granite_scales(config: Any) -> Scales:
+    return Scales(config.embedding_multiplier, config.residual_multiplier, config.logits_scaling)
+
+
+_POST_NORMS = {"attention": "post_attention_layernorm", "mlp": "post_feedforward_layernorm"}
+_GEMMA: dict[str, Any] = {
+    "norm_before": {"attention": "input_layernorm", "mlp": "pre_feedforward_layernorm"},
+    "norm_after": _POST_NORMS,
+    "norm_adds_one": True,
+}
+_GEMMA_TINY = {"head_dim": 16, "sliding_window": 6, "query_pre_attn_scalar": 8}
+
+LLAMA = Family("Llama 2, 3, 3.1, 3.2; SmolLM, SmolLM2, TinyLlama")
+MISTRAL = Family("Mistral 7B: one sliding window for all layers", window=_one_window, tiny={"sliding_window": 6})
+QWEN2 = Family(
+    "Qwen 2, 2.5: biases in attention, windows in the upper layers",
+    tiny={"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 2},
+)
+QWEN3 = Family("Qwen 3: norms of queries and keys", tiny={"head_dim": 16})
+GEMMA2 = Family("Gemma 2: post-norms, alternating windows, soft caps", **_GEMMA, tiny=_GEMMA_TINY)
+GEMMA3 = Family(
+    "Gemma 3, text: post-norms, norms of queries and keys, windows with their own rotary base",
+    **_GEMMA,
+    tiny=_GEMMA_TINY | {"sliding_window_pattern": 2},
+)
+GRANITE = Family(
+    "Granite 3: constant factors on embeddings, scores, branches and logits",
+    scales=_granite_scales,
+    tiny={"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "attention_multiplier": 0.2, "logits_scaling": 0.5},
+)
+# Branches read the residual stream as it is; gates and routers see its tokens at one length (`SiteView.normed`).
+OLMO2 = Family("OLMo 2: norms after branches alone, and of queries and keys", norm_before={}, norm_after=_POST_NORMS)
+PHI3 = Family(
+    "Phi 3, 3.5, 4: fused projections",
+    window=_one_window,
+    tiny={
+        "sliding_window": 6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+    },
+)
+SMOLLM3 = Family("SmolLM3: no rotary positions in every fourth layer", tiny={"no_rope_layer_interval": 2})

@@ -180,20 +180,17 @@ class _Schedule(Generic[JobT]):
                 self.ready.appendleft((group, job))
                 return []
             self.reporter.emit(JobFinished(str(job.folder)))  # its process could not say so
-            return watch.failures() if watch.timed_out else _killed(job, _how(code))
+            if watch.timed_out:
+                return watch.failures()
+            plugin = named_plugins(job.methods, job.tasks)
+            reason = (_KILLED if plugin is None else _PLUGIN_KILLED).format(how=_how(code), plugin=plugin)
+            kind = EnvironmentProblem.kind if plugin is None else PluginFault.kind
+            return [Failure(name, reason, kind) for name in job.unfinished]
         if failures and watch.timed_out:  # what its code made of being asked to end
             return watch.failures()
         if not failures and job is group.first:
             self.ready += [(group, other) for other in group.others]
         return failures
-
-
-def _killed(job: Job, how: str) -> list[Failure]:
-    """What a job that was ended twice has not done."""
-    plugin = named_plugins(job.methods, job.tasks)
-    reason = (_KILLED if plugin is None else _PLUGIN_KILLED).format(how=how, plugin=plugin)
-    kind = EnvironmentProblem.kind if plugin is None else PluginFault.kind
-    return [Failure(name, reason, kind) for name in job.unfinished]
 
 
 def _how(code: int | None) -> str:

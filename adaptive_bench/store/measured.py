@@ -94,7 +94,8 @@ class Documents:
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Documents:
         """From the samples of an evaluation."""
-        texts = [_scored_text(one) for one in samples]
+        # The text whose log-likelihood an output is; empty where it is none.
+        texts = [one.target if isinstance(one.output, float) and isinstance(one.target, str) else "" for one in samples]
         metrics = dict.fromkeys(metric for one in samples for metric in one.scores)
         return cls(
             tuple(one.doc for one in samples),
@@ -102,11 +103,6 @@ class Documents:
             _floats(one.output if text else None for one, text in zip(samples, texts, strict=True)),
             _floats(len(text.encode()) if text else None for text in texts),
         )
-
-
-def _scored_text(one: Sample) -> str:
-    """The text whose log-likelihood an output is; empty where it is none."""
-    return one.target if isinstance(one.output, float) and isinstance(one.target, str) else ""
 
 
 def _floats(values: Iterable[Any]) -> Floats:

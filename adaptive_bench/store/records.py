@@ -44,7 +44,6 @@ class Record:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._begun = False
 
     def read(self, section: str) -> dict[str, Any] | None:
         """A section of the record, or `None` if it is not there, or the record cannot be parsed: then the work is not
@@ -90,16 +89,7 @@ class Record:
         return lock.owner(self.folder)
 
     def move(self, state: State, reason: str = "") -> None:
-        """Go to another state.
-
-        Raises:
-            EnvironmentProblem: The record is gone.
-        """
-        if self._is_gone:
-            raise EnvironmentProblem(
-                f"The folder of a record must stay while work goes on, but {str(self.folder)!r} was removed or "
-                "emptied. What was done there is lost; give the same command again."
-            )
+        """Go to another state."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self.write("status", {"state": state, "since": now, "reason": reason})
 
@@ -122,12 +112,9 @@ class Record:
             self.log(f"{FILE} could not be read and is now {FILE}.damaged; it is made again.")
         self.write("config", config)
         self.move("running")
-        self._begun = True
 
     def fail(self, error: BaseException) -> None:
-        """Keep the traceback in the log and the message in the status; of a record that is gone nothing."""
-        if self._is_gone:
-            return
+        """Keep the traceback in the log and the message in the status."""
         self.log("".join(traceback.format_exception(error)))
         self.move("failed", f"{type(error).__name__}: {message_of(error)}")
 
@@ -139,10 +126,6 @@ class Record:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as stream:
                 stream.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text.rstrip()}\n")
-
-    @property
-    def _is_gone(self) -> bool:
-        return self._begun and not (self.folder / FILE).is_file()
 
     def _status(self) -> dict[str, Any]:
         return self.read("status") or {"state": "planned", "reason": ""}

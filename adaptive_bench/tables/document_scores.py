@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluations import Point, Sample
+from adaptive_bench.store.evaluations import Sample
 from adaptive_bench.store.measured import Documents, Measurement
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_values import document_values
-from adaptive_bench.tables.matching import nearest
 
 _SAME = 1e-6  # between a metric and the mean of its documents
 _ROUNDING = 1e-9  # the same, as a share of a large metric
@@ -73,21 +72,6 @@ class DocumentScores:
         places = {document: place for place, document in enumerate(self.documents)}
         columns = [places[document] for document in documents]
         return DocumentScores(tuple(seeds), tuple(documents), self.values[rows][:, columns], self.left_out)
-
-
-def matched_scores(points: Sequence[Point], answers: Floats, levels: Sequence[float], name: str) -> list[Floats | None]:
-    """Scores [D] of one seed's documents at the point that answers for each level (`matching.nearest`), `None` where
-    no point knows the saving.
-
-    Args:
-        points: The measured points, P of them.
-        answers: [P, D], the score of each document at each point.
-        levels: The savings asked for.
-        name: The saving they are shares of (see `saving_name`).
-    """
-    savings = [point.saved.get(name) for point in points]
-    places = [nearest(savings, level) for level in levels]
-    return [None if place is None else answers[place] for place in places]
 
 
 def answers_by_seed(

@@ -6,9 +6,7 @@ the table says at which saving. Only the pages that reprint the paper's tables r
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -25,46 +23,6 @@ CLOSE = 0.01  # a point of saving: what was measured so near to a level meets it
 FLAW_TOLERANCE = 1e-3  # differences of a saving below this are noise of the measurement when a dial is judged
 TIME_TOLERANCE = 0.02  # two measurements of the same time differ by so much
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True)
-class Matched:
-    """What answers for a level: a measured point's score, savings, dial value and seconds; `None` where there is none.
-
-    Attributes:
-        saving: Of the point, on the axis of the level.
-    """
-
-    level: float
-    score: float | None
-    saving: float | None
-    saved: Mapping[str, float]
-    status: Status
-    dial: float = math.nan
-    seconds: float = math.nan
-
-
-def match(points: Iterable[Point], levels: Sequence[float], name: str) -> list[Matched]:
-    """The point that answers for each level.
-
-    Args:
-        points: Measured dial values in any order.
-        levels: Savings asked for.
-        name: The saving that levels are shares of (see `saving_name`).
-    """
-    points = list(points)
-    inert = "inert" in flaws(points, name)
-    found = []
-    for level in levels:
-        place = nearest([point.saved.get(name) for point in points], level)
-        if place is None:
-            found.append(Matched(level, None, None, {}, "missing"))
-            continue
-        point = points[place]
-        status: Status = "inert" if inert else "ok" if meets(point.at(name), level) else "nearest"
-        saved = {known: value for known, value in point.saved.items() if value is not None}
-        found.append(Matched(level, point.score, point.at(name), saved, status, point.dial, point.seconds))
-    return found
 
 
 def nearest(savings: Sequence[float | None], level: float) -> int | None:
@@ -100,15 +58,6 @@ def interpolated(savings: Sequence[float | None], values: Floats, level: float) 
             return np.asarray(below * (1 - share) + above * share)
     only = [value for saving, value in merged if abs(saving - level) <= _ROUNDING]
     return np.asarray(only[0]) if only else None
-
-
-def largest_saving(points: Iterable[Point], name: str) -> float:
-    """The largest saving that was measured; points whose saving is not known do not count.
-
-    Raises:
-        ValueError: No point counts.
-    """
-    return max(point.at(name) for point in points if point.on(name))
 
 
 def flaws(points: Iterable[Point], name: str) -> tuple[Flaw, ...]:

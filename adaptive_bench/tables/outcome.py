@@ -194,7 +194,6 @@ def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
 
     method, semantics, task, seed, target: As in a row of the table.
     documents, documents_sha256: Their indices, and the digest of what they are (`None` in older records).
-    plain_ms: By setting milliseconds that the plain model took for each new token (`TimeCurve.plain_ms`).
     points: Measured dial values, each with `asked` (share of tokens it was asked to save), `dial`, `saved` (savings by
         name, as in `Point`), `times` (saved time by setting), `seconds` in model calls, and `scores` by metric: one
         number for each document, a text of `0` and `1` where there are no others, in a pooled metric what
@@ -228,7 +227,6 @@ def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
         "target": sweep.target,
         "documents": sorted(sweep.documents[0].numbers),
         "documents_sha256": sweep.documents_sha256,
-        "plain_ms": {name: ms for name, curve in sweep.curves.items() if (ms := curve.plain_ms) is not None},
         "points": points,
     }
 

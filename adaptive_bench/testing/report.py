@@ -101,7 +101,10 @@ class Report:
         for result in self.results:
             statuses.setdefault(result.spec, {}).setdefault(result.check, set()).add(result.status)
         numbers = [str(number) for number, _ in enumerate(CHECKS, 1)]
-        rows = [[spec, *(_mark(by_check[check.name]) for check in CHECKS)] for spec, by_check in statuses.items()]
+        rows = []
+        for spec, by_check in statuses.items():
+            found = [by_check[check.name] for check in CHECKS]
+            rows.append([spec, *("F" if "failed" in one else "." if "passed" in one else "-" for one in found)])
         longest = _WIDTH - sum(2 + len(number) for number in numbers)
         # Numbers are a row like the others: as headings they would get a margin of their own, and 80 columns are few.
         table = tabulate(
@@ -138,12 +141,6 @@ def _named(given: Any) -> list[MethodSpec]:
         with suppress(PluginFault):  # which the checks report
             config_of(spec)
     return specs
-
-
-def _mark(statuses: set[str]) -> str:
-    if "failed" in statuses:
-        return "F"
-    return "." if "passed" in statuses else "-"
 
 
 def check_specs(

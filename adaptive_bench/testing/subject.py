@@ -163,12 +163,9 @@ def trained_model(subject: Subject, folder: Path, training: ShortTraining | None
     if subject.training_spec == subject.spec:
         return model
     model.save_pretrained(folder)
-    return _realigned(AdaptiveModel.from_pretrained(folder, subject.spec).to(subject.device))
-
-
-def _realigned(model: AdaptiveModel) -> AdaptiveModel:
-    """Tensors mapped from a file lie where the file says, and kernels may round differently there."""
+    model = AdaptiveModel.from_pretrained(folder, subject.spec).to(subject.device)
     with torch.no_grad():
+        # Tensors mapped from a file lie where the file says, and kernels may round differently there.
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()
     return model

@@ -16,9 +16,8 @@ from ..frame import Board
 from ..links import Links
 from ..method_text import described
 from ..plain import plain
-from ..provenance import records_of
 from ..row import spec_of
-from ..samples import collected, of_entry
+from ..samples import samples_of
 from ..texts import level_text, long
 
 FOLDER = "methods"
@@ -84,10 +83,7 @@ def _stands(part: Any, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _samples(board: Board) -> list[Mapping[str, Any]]:
-    return [
-        of_entry(board.entries[folder].measured) if folder in board.entries else collected(records_of(folder))
-        for folder in board.folders
-    ]
+    return [samples_of([folder], board.entries) for folder in board.folders]
 
 
 def _points(samples: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[str, str, Mapping[str, str], list[Any]]]:

@@ -12,11 +12,12 @@ import numpy as np
 
 from adaptive_bench.store.evaluations import Axis, Evaluation, MatchPhase, Point, Sample
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
+from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.tables.comparison import Column, holm, paired_difference, rank_intervals
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.document_values import document_values
 from adaptive_bench.tables.intervals import UNBOUNDED, interval
-from adaptive_bench.tables.matching import flaws, largest_saving, match
+from adaptive_bench.tables.matching import flaws
 from adaptive_bench.tables.outcome import rows_of
 
 METRIC, RATIO = "exact_match,strict-match", "bits_per_byte,none"
@@ -123,12 +124,36 @@ def _matching() -> dict[str, Any]:
     }
     found = {}
     for name, measured in dials.items():
-        axis = "time" if "time" in name else "net"
+        axis: Axis = "time" if "time" in name else "net"
         points = [Point(dial=dial, score=score, saved={axis: saving}) for dial, saving, score in measured]
-        matched = [asdict(one) for one in match(points, (0.0, 0.1, 0.102, 0.2, 0.35), axis)]
-        plain = [{key: None if value != value else value for key, value in one.items()} for one in matched]
-        found[name] = {"matched": plain, "flaws": list(flaws(points, axis)), "end": largest_saving(points, axis)}
+        matched = [
+            {
+                "level": row.level,
+                "score": row.score,
+                "saving": row.saved,
+                "saved": {axis: row.saved},
+                "status": row.status,
+                "dial": row.dial,
+                "seconds": row.seconds,
+            }
+            for row in rows_of([_matched_sweep(points, axis)], axis, "all")[0]
+        ]
+        end = max(point.at(axis) for point in points)
+        found[name] = {"matched": matched, "flaws": list(flaws(points, axis)), "end": end}
     return found
+
+
+def _matched_sweep(points: Sequence[Point], axis: Axis) -> MeasuredSweep:
+    """A sweep of one document; what it saves in time is what a timing says of its tokens."""
+    measured = [
+        MeasuredPoint(one.dial, one.dial, 0.0, 1, {METRIC: one.score}, {axis: one.at(axis), "tokens": one.dial}, {})
+        for one in points
+    ]
+    unknown = np.array([math.nan])
+    said = [Documents((0,), {METRIC: np.array([one.score])}, unknown, unknown) for one in points]
+    curves = {"setting": TimeCurve.of((one.dial, one.at(axis)) for one in points)} if axis == "time" else {}
+    about = ("mod", "made_up", 1, MeasuredTraining("mod", "mod", 1), None, "test", "", (0.0, 0.1, 0.102, 0.2, 0.35))
+    return MeasuredSweep(*about, {}, "torch 1", None, None, measured, said, curves)
 
 
 def finite(value: Any) -> Any:

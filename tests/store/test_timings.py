@@ -5,7 +5,6 @@ import pytest
 from adaptive_bench.evaluation.sweep import sweep
 from adaptive_bench.store.evaluations import Point
 from adaptive_bench.store.timings import TimeCurve
-from adaptive_bench.tables.matching import match
 
 CURVE = TimeCurve.of([(0.5, 0.4), (0.0, -0.1), (0.25, 0.1)])
 
@@ -23,11 +22,6 @@ def test_a_curve_is_interpolated_and_not_extrapolated(tokens, time):
 
 def test_points_with_the_same_saved_tokens_count_as_their_mean():
     assert TimeCurve.of([(0.0, 0.0), (0.0, 0.2)]).at(0.0) == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize(("time", "status"), [(-0.03, "nearest"), (-0.01, "ok"), (0.01, "ok"), (0.03, "nearest")])
-def test_a_method_without_a_dial_saves_no_time_within_a_point(time, status):
-    assert match([_point(0, 0.9, time)], [0.0], "time")[0].status == status
 
 
 def test_the_sweep_ends_where_the_timing_ends():

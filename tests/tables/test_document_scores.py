@@ -1,60 +1,26 @@
-"""Scores of single documents at a matched saving."""
+"""Scores of single documents, by seed."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluations import Evaluation, Point, Sample
-from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed, matched_scores
-from adaptive_bench.tables.matching import match
+from adaptive_bench.store.evaluations import Evaluation, Sample
+from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed
 
 METRIC = "acc,none"
-POINTS = st.lists(
-    st.tuples(
-        st.sampled_from([0.0, 0.1, 0.2, 0.30000001, 0.4]),
-        st.lists(st.sampled_from([0.0, 1.0]), min_size=4, max_size=4),
-    ),
-    min_size=1,
-    max_size=6,
-)
 
 
-def _points(measured):
-    points = [Point(saving, float(np.mean(scores)), {"net": saving}) for saving, scores in measured]
-    return points, np.array([scores for _, scores in measured])
-
-
-@given(POINTS, st.lists(st.floats(0, 0.4), min_size=1, max_size=4))
-def test_the_mean_over_documents_is_the_matched_score(measured, levels):
-    points, answers = _points(measured)
-    found = matched_scores(points, answers, levels, "net")
-    for one, scores in zip(match(points, levels, "net"), found, strict=True):
-        if one.score is None:
-            assert scores is None
-        else:
-            assert scores is not None and scores.mean() == pytest.approx(one.score, abs=1e-9)
-            assert scores.min() >= 0 and scores.max() <= 1
-
-
-def test_documents_score_what_they_did_at_the_nearest_point():
-    points, answers = _points([(0.0, [1.0, 1.0]), (0.2, [0.0, 1.0]), (0.4, [0.0, 0.0])])
-    near, exact, beyond = matched_scores(points, answers, (0.05, 0.2, 0.5), "net")
-    assert [one.tolist() for one in (near, exact, beyond)] == [[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]
-    assert matched_scores([], np.zeros((0, 2)), (0.1, 0.2), "net") == [None, None]
-    assert matched_scores(points, answers, (0.1,), "core") == [None]
-
-
-def _evaluation(score):
+def _evaluation(score: float) -> Evaluation:
     return Evaluation("t", 0.0, {METRIC: score}, 2, {"net": 0.0}, {}, 1.0, 1, 1, 1, 0, 1234)
 
 
-def _samples(*documents):
+def _samples(*documents: tuple[int, float]) -> list[Sample]:
     return [Sample(doc, "", "", {}, {METRIC: score}, score) for doc, score in documents]
 
 
-def test_answers_are_taken_point_by_point_in_the_order_of_documents():
+def test_answers_are_taken_point_by_point_in_the_order_of_documents() -> None:
     done = {7: [_evaluation(0.5), _evaluation(1.0)], 8: []}
     samples = {7: [_samples((3, 1.0), (1, 0.0)), _samples((1, 1.0), (3, 1.0))]}
     found = answers_by_seed(METRIC, done, samples)
@@ -71,11 +37,11 @@ def test_answers_are_taken_point_by_point_in_the_order_of_documents():
         {7: [_samples((1, 1.0), (3, 0.0))], 8: [_samples((1, 1.0), (2, 0.0))]},  # other documents
     ],
 )
-def test_there_are_no_answers_where_they_do_not_make_up_the_scores(samples):
+def test_there_are_no_answers_where_they_do_not_make_up_the_scores(samples) -> None:
     assert answers_by_seed(METRIC, {7: [_evaluation(0.5)], 8: [_evaluation(0.5)]}, samples) == {}
 
 
-def test_seeds_count_with_the_documents_all_of_them_answered():
+def test_seeds_count_with_the_documents_all_of_them_answered() -> None:
     scores = DocumentScores.of({3: {0: 0.1, 2: 0.2, 5: 0.3}, 7: {2: 0.4, 5: 0.5}})
     assert (scores.seeds, scores.documents, scores.left_out) == ((3, 7), (2, 5), 1)
     np.testing.assert_array_equal(scores.values, [[0.2, 0.3], [0.4, 0.5]])
@@ -84,7 +50,7 @@ def test_seeds_count_with_the_documents_all_of_them_answered():
             DocumentScores.of(nothing)
 
 
-def test_methods_share_seeds_and_documents():
+def test_methods_share_seeds_and_documents() -> None:
     one = DocumentScores.of({1: {0: 0.0, 1: 0.1}, 2: {0: 0.2, 1: 0.3}})
     other = DocumentScores.of({2: {1: 0.5, 2: 0.6}, 1: {1: 0.7, 2: 0.8}})
     first, second = one.shared(other)

@@ -1,12 +1,14 @@
 """A level is answered by the measured point that is nearest to it, as it was measured."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench.store.evaluations import COUNTED, MATCH_PHASES, Point, saving_name
-from adaptive_bench.tables.matching import flaws, interpolated, largest_saving, match, meets, nearest
+from adaptive_bench.tables.matching import flaws, interpolated, meets, nearest
 
 SHARES = st.floats(min_value=-0.5, max_value=1.0).map(lambda value: round(value, 4))
 NAMES = [saving_name(axis, phase) for axis in COUNTED for phase in MATCH_PHASES] + ["claimed", "projected"]
@@ -15,97 +17,49 @@ SAVED = st.fixed_dictionaries({name: st.none() | SHARES for name in NAMES})
 POINTS = st.lists(st.builds(Point, SHARES, st.floats(0, 1), SAVED), min_size=1, max_size=8)
 
 
-def _line(*pairs):
-    return [Point(x, y, {"tokens": x, "core": x / 2, "net": x - 0.2, "claimed": None}) for x, y in pairs]
-
-
-def test_the_nearest_point_answers_with_its_own_score_and_savings():
-    (found,) = match(_line((0.0, 1.0), (0.1, 0.8), (0.3, 0.2)), [0.19], "tokens")
-    assert (found.level, found.score, found.saving, found.dial) == (0.19, 0.8, 0.1, 0.1)
-    assert found.saved == pytest.approx({"tokens": 0.1, "core": 0.05, "net": -0.1})  # what is not known is not there
-    assert found.status == "nearest"
-
-
 @pytest.mark.parametrize(
     ("saving", "met"),
     [(0.15, True), (0.16, True), (0.14, True), (0.1601, False), (0.1399, False), (0.0, False)],
 )
 def test_a_level_is_met_within_a_point_of_saving(saving, met):
     assert meets(saving, 0.15) == met
-    assert match(_line((saving, 0.5)), [0.15], "tokens")[0].status == ("ok" if met else "nearest")
 
 
 @given(st.lists(st.none() | SHARES, max_size=8), SHARES)
-def test_no_saving_is_nearer_than_the_one_that_answers_and_of_two_the_larger_one_does(savings, level):
+def test_no_saving_is_nearer_than_the_one_that_answers_and_of_two_the_larger_one_does(savings, level) -> None:
     known = [saving for saving in savings if saving is not None]
     place = nearest(savings, level)
     if not known:
         assert place is None
         return
+    assert place is not None
     chosen = savings[place]
+    assert chosen is not None
     least = min(abs(saving - level) for saving in known)
     assert abs(chosen - level) == pytest.approx(least, abs=1e-9)
     assert chosen == max(saving for saving in known if abs(saving - level) <= least + 1e-9)
     assert place == savings.index(chosen)  # of equal ones the first
 
 
-@given(POINTS, st.lists(SHARES, min_size=1, max_size=4), st.sampled_from(NAMES))
-def test_nothing_answers_that_was_not_measured(points, levels, name):
-    known = [point for point in points if point.on(name)]
-    found = match(points, levels, name)
-    assert found == match(known, levels, name)
-    assert flaws(points, name) == flaws(known, name)
-    for level, one in zip(levels, found, strict=True):
-        if not known:
-            assert (one.score, one.saving, one.status) == (None, None, "missing")
-            continue
-        there = [
-            point for point in known if (point.dial, point.score, point.at(name)) == (one.dial, one.score, one.saving)
-        ]
-        assert any(
-            {key: value for key, value in point.saved.items() if value is not None} == one.saved for point in there
-        )
-        assert one.status in (
-            ["inert"] if "inert" in flaws(points, name) else ["ok" if meets(one.saving or 0.0, level) else "nearest"]
-        )
-
-
 @given(POINTS, st.sampled_from(NAMES))
-def test_a_measured_saving_is_answered_by_a_point_that_has_it(points, name):
-    for point in points:
-        if point.on(name):
-            assert match(points, [point.at(name)], name)[0].saving == pytest.approx(point.at(name), abs=1e-9)
-
-
-def test_a_method_without_a_dial_answers_every_level_and_is_told_where():
-    dense = [Point(0.0, 0.9, {"net": 0.0})]
-    found = match(dense, [0.0, 0.05], "net")
-    assert [(one.score, one.saving, one.status) for one in found] == [(0.9, 0.0, "ok"), (0.9, 0.0, "nearest")]
-    assert flaws(dense, "net") == ()
+def test_points_that_do_not_know_a_saving_make_no_flaw_of_it(points, name):
+    assert flaws(points, name) == flaws([point for point in points if point.on(name)], name)
 
 
 def test_a_dial_that_moves_nothing_is_inert():
     flat = [Point(dial, 0.3, {"tokens": 0.0005 * dial}) for dial in (0.0, 0.1, 0.2)]
     assert flaws(flat, "tokens") == ("inert",)
-    assert [one.status for one in match(flat, [0.0, 0.1], "tokens")] == ["inert", "inert"]
+    assert flaws(flat[:1], "tokens") == ()  # without a dial
     # Two measurements of one time differ by as much as two points.
     assert flaws([Point(0.0, 1, {"time": 0.0}), Point(1.0, 1, {"time": 0.02})], "time") == ("inert",)
     assert flaws([Point(0.0, 1, {"net": 0.0}), Point(1.0, 1, {"net": 0.02})], "net") == ()
 
 
-def test_a_saving_that_goes_up_and_down_with_the_dial_is_told_and_matched_all_the_same():
+def test_a_saving_that_goes_up_and_down_with_the_dial_is_told():
     points = [Point(dial, dial, {"core": saving}) for dial, saving in [(0.0, 0.0), (0.1, 0.3), (0.2, 0.1)]]
     assert flaws(points, "core") == ("non-monotone",)
-    assert match(points, [0.19], "core")[0].score == 0.2
     falling = [Point(dial, 0.0, {"core": 1 - dial}) for dial in (0.7, 0.8, 1.0)]
     assert flaws(falling, "core") == ()
-
-
-def test_the_largest_saving_is_that_of_points_which_know_it():
-    points = [Point(0.0, 1.0, {"net": 0.1}), Point(0.1, 1.0, {"net": None}), Point(0.2, 1.0, {})]
-    assert largest_saving(points, "net") == 0.1
-    with pytest.raises(ValueError, match=r"empty|arg"):
-        largest_saving(points, "core")
 
 
 def test_the_papers_tables_are_read_on_the_line_between_two_points():
@@ -123,5 +77,5 @@ def test_the_papers_tables_are_read_on_the_line_between_two_points():
 
 
 @pytest.mark.parametrize(("lowest", "there"), [(0.0, True), (0.005, True), (0.0051, False), (-0.001, True)])
-def test_in_the_papers_tables_nothing_saved_is_next_to_nothing_saved(lowest, there):
+def test_in_the_papers_tables_nothing_saved_is_next_to_nothing_saved(lowest: float, there: bool) -> None:
     assert (interpolated([lowest, 0.5], np.array([0.9, 0.1]), 0.0) is not None) == there
