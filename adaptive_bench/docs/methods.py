@@ -114,22 +114,19 @@ def _capabilities(name: str) -> str:
         specs.setdefault(found, []).append(f"`{spec}`")
     if not specs:
         return ""
-    said = "Measured by `adaptive-bench check`; [what the words mean](README.md#what-the-words-mean)."
     titles = [capability.title for capability in CAPABILITIES]
     (first, (leader, *_)), *_ = specs.items()
     lines = []
     for found, some in specs.items():
-        new = {
-            title: value
-            for title, value, usual in zip(titles, found, first, strict=True)
-            if found is first or value != usual
-        }
+        shown = zip(titles, found, first, strict=True)
+        new = {title: value for title, value, usual in shown if found is first or value != usual}
         told = [f"{title} {value}" for title, value in new.items() if value not in ("yes", "no")]
         for answer in ("yes", "no"):
             alike = [title for title, value in new.items() if value == answer]
             told += [f"{answer}: {', '.join(alike)}"] if alike else []
         lines.append(f"- {', '.join(some)}: {'' if found is first else f'as {leader}, but '}{'; '.join(told)}")
-    return f"## What it can do\n\n{said}\n\n" + "\n".join(lines)
+    said = "Measured by `adaptive-bench check`; [what the words mean](README.md#what-the-words-mean)."
+    return "\n".join([f"## What it can do\n\n{said}\n", *lines])
 
 
 def _prose(text: str) -> str:

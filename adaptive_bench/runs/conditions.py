@@ -98,7 +98,7 @@ def run_name(config: RunConfig) -> str:
     before those they are compared with.
     """
     specs = [MethodSpec.parse(text) for text in config.methods]
-    names = list(dict.fromkeys(spec.name for spec in sorted(specs, key=_is_control)))
+    names = list(dict.fromkeys(spec.name for spec in sorted(specs, key=lambda spec: not takes_target(spec))))
     more = [f"{len(names) - _METHODS}more"] if len(names) > _METHODS + 1 else names[_METHODS:]
     seeds = f"seed{config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)}seeds"
     key = run_key(config.model_dump(mode="json"))
@@ -134,10 +134,6 @@ def _says(file: Path, about: Mapping[str, Any]) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(known, dict) and about.items() <= known.items()
-
-
-def _is_control(spec: MethodSpec) -> bool:
-    return not takes_target(spec)
 
 
 def _safe(part: str) -> str:

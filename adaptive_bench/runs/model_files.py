@@ -234,7 +234,8 @@ def read_facts(file: Path) -> GGUFFacts:
 
     try:
         reader: Any = GGUFReader(file)
-        values: dict[str, Any] = {key: field.contents() for key, field in reader.fields.items() if _is_small(field)}
+        # A vocabulary takes long and tells nothing here.
+        values: dict[str, Any] = {key: one.contents() for key, one in reader.fields.items() if len(one.data) == 1}
         weights: dict[str, int] = {}
         for tensor in reader.tensors:
             form = tensor.tensor_type.name
@@ -248,10 +249,6 @@ def read_facts(file: Path) -> GGUFFacts:
         ) from error
     _check_whole(file, values, [tensor.name for tensor in reader.tensors])
     return GGUFFacts(sum(weights.values()), ", ".join(sorted(weights, key=lambda form: -weights[form])))
-
-
-def _is_small(field: Any) -> bool:
-    return len(field.data) == 1  # a vocabulary takes long and tells nothing here
 
 
 def _check_whole(file: Path, values: dict[str, Any], tensors: list[str]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from adaptive_bench import processes, stopping
 from adaptive_bench.backbone.weights import library_versions
@@ -37,7 +36,10 @@ from adaptive_bench.training.tracking import Tracking
 
 def build_model(training: TrainingRun, config: RunConfig) -> AdaptiveModel:
     """The model of a training before it is trained, on its device."""
-    backbone = backbone_of(training, config).load_model() if training.base is None else _trained_backbone(training.base)
+    if training.base is None:
+        backbone = backbone_of(training, config).load_model()
+    else:
+        backbone = AdaptiveModel.from_pretrained(training.base.checkpoint, calibration=None).backbone_model
     model = AdaptiveModel.build(backbone, training.spec, seed=training.seed, **sparing(training.content))
     return model.to(find_device(config.device))
 
@@ -53,10 +55,6 @@ def pretrained_of(training: TrainingRun, config: RunConfig) -> Pretrained | None
         return None
     source = backbone_of(training, config)
     return Pretrained.at(source.location, source.revision)
-
-
-def _trained_backbone(training: TrainingRun) -> PreTrainedModel:
-    return AdaptiveModel.from_pretrained(training.checkpoint, calibration=None).backbone_model
 
 
 class RecordedReporter(Reporter):

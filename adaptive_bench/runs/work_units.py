@@ -263,11 +263,8 @@ def _other(record: Mapping[str, Any], sweeps: Sequence[DialEvaluation]) -> str |
     if kind == "checkpoint" and name.partition(",")[0] not in {sweep.training.folder.name for sweep in sweeps}:
         return "weights"
     if (versions := record.get("versions")) is not None:
-        known = [about for sweep in sweeps if (about := sweep.record.read("env")) is not None] or [_installed()]
+        known = [about for sweep in sweeps if (about := sweep.record.read("env")) is not None]
+        known = known or [{"python": python_version()} | {name: version(name) for name in ("torch", "transformers")}]
         if not any(all(versions.get(name) == about.get(name) for name in _VERSIONS) for about in known):
             return "versions"
     return None
-
-
-def _installed() -> dict[str, str]:
-    return {"python": python_version()} | {name: version(name) for name in ("torch", "transformers")}
