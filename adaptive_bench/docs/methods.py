@@ -116,7 +116,7 @@ def _capabilities(name: str) -> str:
         return ""
     said = "Measured by `adaptive-bench check`; [what the words mean](README.md#what-the-words-mean)."
     titles = [capability.title for capability in CAPABILITIES]
-    (first, (leader, *_)), *_ = specs.items()
+    first, (leader, *_) = next(iter(specs.items()))
     lines = []
     for found, some in specs.items():
         new = {
