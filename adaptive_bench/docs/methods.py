@@ -115,7 +115,7 @@ def _capabilities(name: str) -> str:
     if not specs:
         return ""
     titles = [capability.title for capability in CAPABILITIES]
-    (first, (leader, *_)), *_ = specs.items()
+    first, (leader, *_) = next(iter(specs.items()))
     lines = []
     for found, some in specs.items():
         shown = zip(titles, found, first, strict=True)
