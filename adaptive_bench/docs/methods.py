@@ -33,10 +33,7 @@ def pages() -> dict[str, str]:
     }
     words = "".join(f"- **{capability.title}**: {capability.meaning}\n" for capability in CAPABILITIES)
     families = ", ".join(f"`{family}`" for family in registry.names("families") if find_family(family).norm_after)
-    scale = (
-        "A scale multiplies what a branch or layer adds to the residual stream, on families that normalise a branch's "
-        f"output ({families}) after that norm."
-    )
+    scale = f"A scale multiplies what a branch or layer adds, after its own norm where there is one ({families})."
     index = [{"method": f"[`{name}`]({name}.md)", "what it is": _first_line(found)} for name, found in methods.items()]
     told = [f"{_HEAD}# Methods", _table(index), _LEFT_OUT, "## What the words mean", f"{words}\n{scale}\n"]
     return {f"{name}.md": method_page(name, found) for name, found in methods.items()} | {

@@ -160,8 +160,7 @@ class Calibrated:
         of them, and whatever more is asked for is the same dial value.
         """
         self.calibrate([end], reporter)
-        found = self._dials.get(end, [])
-        return min([end, *(math.floor(1e6 * dial["realised"]) / 1e6 for dial in found)])
+        return min([end, *(math.floor(1e6 * dial["realised"]) / 1e6 for dial in self._dials.get(end, []))])
 
     def collect_decisions(self, reporter: Reporter) -> DecisionBank:
         """The decisions of every token of the calibration text, with the dial as it stands.

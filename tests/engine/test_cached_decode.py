@@ -37,16 +37,6 @@ def test_a_call_without_cache_leaves_no_trace(shared_model, random_text):
         assert model(ids).past_key_values is None and output.past_key_values.get_seq_length() == 8
 
 
-@torch.no_grad()
-def test_prompt_and_continuation_have_their_own_thresholds(shared_model, random_text):
-    """G21: where the prompt ends changes decisions after it, and none before it."""
-    model, ids = shared_model("gateskip"), random_text(2, 14)
-    model.dial = model.method.dial_for(0.45)
-    late, early = (model(ids, continuation_mask=torch.arange(14).expand_as(ids) >= end).logits for end in (12, 6))
-    torch.testing.assert_close(late[:, :6], early[:, :6], atol=1e-4, rtol=0)
-    assert (late[:, 6:12] - early[:, 6:12]).abs().max() > 1e-2
-
-
 @pytest.mark.parametrize("spec", ["random_skip", "calm"])
 @torch.no_grad()
 def test_the_dial_may_change_between_calls(spec, shared_model, random_text):

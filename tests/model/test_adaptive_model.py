@@ -121,16 +121,3 @@ def test_a_report_prints_as_a_page(make_model, make_backbone, random_text):
     assert len(lines) <= 12 and max(map(len, lines)) <= 120
     assert "25.0%" in lines[1] and "18 tokens, 1 calls" in lines[1]
     assert report == json.loads(json.dumps(report)) and len(report["sites"]) == 64
-
-
-@torch.no_grad()
-def test_logits_to_keep(shared_model, random_text):
-    """The head runs for the chosen positions only, and is booked for them only."""
-    model, ids = shared_model("random_skip"), random_text(2, 9)
-    model.dial = 0.3
-    logits = model(ids).logits
-    head = model.compute_report()["macs"]["core.head"]
-    for chosen, wanted in ((1, logits[:, -1:]), (torch.tensor([0, 4]), logits[:, [0, 4]])):
-        model.reset_ledger()
-        torch.testing.assert_close(model(ids, logits_to_keep=chosen).logits, wanted, atol=1e-5, rtol=0)
-        assert model.compute_report()["macs"]["core.head"] == head * wanted.shape[1] / 9
