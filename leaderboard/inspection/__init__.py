@@ -17,7 +17,7 @@ _SCRIPTS = ("elements.js", "data.js", "text.js", "tables.js", "main.js")
 
 
 def render(record: Mapping[str, Any]) -> str:
-    """The page of a record (`adaptive_bench.inspection.record`). Every text of it is data: it enters as text alone."""
+    """The page of a record (`adaptive_bench.inspection`). Every text of it is data: it enters as text alone."""
     style = of_the_board("board.css") + _source("inspection.css")
     script = "\n".join(map(_source, _SCRIPTS))
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(_source("inspection.html"))
