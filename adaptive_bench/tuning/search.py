@@ -217,9 +217,7 @@ class Measuring:
                 wanted = {trial: some for trial, some in wanted.items() if self._is_measured(trial, some, failures)}
             for trial, sweeps in wanted.items():
                 trial.measured += sweeps
-                trial.scores += [
-                    self.objective.value(points_of(one), one.levels, _axis(one), one.metric) for one in sweeps
-                ]
+                trial.scores += [self._value(sweep) for sweep in sweeps]
                 value = fmean(trial.scores)
                 trial.asked.report(value, number)
                 if number == len(turns):
@@ -285,6 +283,9 @@ class Measuring:
                 self.levels[search][target] = target if min(reached) >= target - REACHED else below
                 moved |= self.levels[search][target] != target
         return moved
+
+    def _value(self, sweep: DialEvaluation) -> float:
+        return self.objective.value(points_of(sweep), sweep.levels, _axis(sweep), sweep.metric)
 
     def _end(self, trial: Trial, value: float, pruned: str = "") -> None:
         if not isfinite(value):  # of scores of which lower ones are better
