@@ -10,13 +10,12 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from adaptive_bench import registry
+from adaptive_bench import registry, runs
 from adaptive_bench.cli import main
 from adaptive_bench.leaderboard.standing import RULE, Standing
 from adaptive_bench.leaderboard.terminal import WIDTH
 from adaptive_bench.leaderboard.texts import short
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs.run_plan import Shard
 from adaptive_bench.spec import MethodSpec
 
 pytestmark = pytest.mark.slow
@@ -44,21 +43,15 @@ def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
     (tmp_path / "mine.yaml").write_text("extends: nano\n")
     (tmp_path / "slurm.yaml").write_text("{}\n")
     monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
-    stand_in = SimpleNamespace(
-        preflight=lambda config, reporter, **_: SimpleNamespace(plan=config, estimator=None, notes=[]),
-        about=lambda config, found, flops_per_s: [],
-        describe=lambda config, estimator: reached.append(config) or [],
-        Shard=Shard,
-        run=lambda config, reporter, **_: SimpleNamespace(
-            rows=reached.append(config) or [],
-            folder=tmp_path,
-            warnings=[],
-            failures=[],
-            is_main_process=True,
-            elsewhere="",
-        ),
-    )
-    monkeypatch.setitem(sys.modules, "adaptive_bench.runs", stand_in)
+    outcome = SimpleNamespace(rows=[], folder=tmp_path, warnings=[], failures=[], is_main_process=True, elsewhere="")
+    stand_ins = {
+        "preflight": lambda config, reporter, **_: SimpleNamespace(plan=config, estimator=None, notes=[]),
+        "about": lambda config, found, flops_per_s: [],
+        "describe": lambda config, estimator: reached.append(config) or [],
+        "run": lambda config, reporter, **_: reached.append(config) or outcome,
+    }
+    for name, stand_in in stand_ins.items():
+        monkeypatch.setattr(runs, name, stand_in)
     monkeypatch.setattr(sys, "argv", shlex.split(command))
     with pytest.raises(SystemExit) as end:
         main()
