@@ -23,24 +23,16 @@ _MOST_LAYERS = 200
 BUDGET_BYTES = 350_000
 
 
-def samples_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> dict[str, Any]:
+def samples_of(folder: Path, entry: Entry | None = None) -> dict[str, Any]:
     """By task: the right answers by document, and by method points `[saved tokens, core, net, answers, sites]`.
 
     Args:
-        entries: By folder, of those that are entries.
+        folder: Of a run, or of the entry that it is.
 
     An answer is a text and whether it is right (1, 0, or `None` where that is no number); sites are by layer the shares
     of tokens that executed its attention and its MLP. One seed of each method.
     """
-    found: dict[str, Any] = {}
-    for folder in folders:
-        entry = (entries or {}).get(folder)
-        some = collected(records_of(folder)) if entry is None else of_entry(entry.measured)
-        for task, place in some.items():
-            there = found.setdefault(task, {"targets": {}, "methods": {}})
-            there["targets"] = {**place["targets"], **there["targets"]}
-            there["methods"] = {**place["methods"], **there["methods"]}
-    return found
+    return collected(records_of(folder)) if entry is None else of_entry(entry.measured)
 
 
 def collected(records: Iterable[Path]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def _stands(part: Any, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _samples(board: Board) -> list[Mapping[str, Any]]:
-    return [samples_of([folder], board.entries) for folder in board.folders]
+    return [samples_of(folder, board.entries.get(folder)) for folder in board.folders]
 
 
 def _points(samples: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[str, str, Mapping[str, str], list[Any]]]:

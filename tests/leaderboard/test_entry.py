@@ -69,7 +69,7 @@ def test_the_page_of_an_entry_shows_what_that_of_its_run_does(small_run, small_e
     assert [one["losses"] for one in of_entry["records"]] == [one["losses"] for one in of_run["records"]]
     assert [one["methods"] for one in of_entry["records"]] == [one["methods"] for one in of_run["records"]]
     board = read_board([small_entry / "table.json"])
-    assert samples_of([small_entry], board.entries) == samples_of([small_run])
+    assert samples_of(small_entry, board.entries[small_entry]) == samples_of(small_run)
 
 
 def test_sha256sum_reads_the_sums(small_entry):

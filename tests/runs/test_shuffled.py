@@ -130,10 +130,9 @@ def test_answers_of_the_control_can_be_read_and_compared(config_of):
     assert {row["eligible"] for row in outcome.rows} == {"layers 0, 1"}  # all there are
     out = outcome.folder.parents[1]
     assert [piece.work for piece in pieces(out)] == ["train", "nano_qa_ll", "nano_qa_ll (shuffled)"]
-    assert list(samples_of([outcome.folder])["nano_qa_ll"]["methods"]) == ["gateskip"]
-    own = next(sweep for sweep in work_of(outcome.folder).sweeps if not sweep.variant)
-    shutil.rmtree(own.folder)
-    assert samples_of([outcome.folder]) == {}  # what the control wrote is not shown as the method's
+    assert list(samples_of(outcome.folder)["nano_qa_ll"]["methods"]) == ["gateskip"]
+    shutil.rmtree(next(sweep.folder for sweep in work_of(outcome.folder).sweeps if not sweep.variant))
+    assert samples_of(outcome.folder) == {}  # what the control wrote is not shown as the method's
 
 
 def test_savings_that_fall_apart_are_said_aloud(config_of, monkeypatch):
