@@ -36,7 +36,7 @@ def headline(standing: Standing) -> str:
     if not ranked:
         return f"{at}, nothing is ranked: no method was measured within a point of this saving on every task."
     best = ranked[0]
-    if float(_points(best)) <= 0:
+    if _keeps_nothing(best):
         return f"{at}, nothing is kept: no row scores above the model before training, or a guess."
     tied = sum(line.rank is not None and line.rank[0] == 1 for line in ranked) - 1
     keeps = f"{best.label} {'keeps most' if len(ranked) > 1 else 'alone meets this saving'} ({_points(best)} of 100)"
@@ -65,7 +65,7 @@ def _elsewhere(standing: Standing) -> str:
 def is_real(standing: Standing) -> str:
     """Whether the best method's saving is real, in at most 25 words; empty where nothing is ranked."""
     best = next(iter(standing.ranked), None)
-    if best is None or float(_points(best)) <= 0:
+    if best is None or _keeps_nothing(best):
         return ""
     known = [(name, value) for name, value in savings_of(best) if value is not None]
     told = ", ".join(f"{name} {100 * value:.0f} %" for name, value in known)
@@ -85,6 +85,10 @@ def savings_of(line: Line) -> list[tuple[str, float | None]]:
     time = min(line.times.values()) if line.times else None
     shape = next((row.projected_shape for row in line.rows if row is not None and row.projected_shape), "larger shape")
     return [("net FLOPs", line.net), (f"at {shape}", line.projected), ("time", time)]
+
+
+def _keeps_nothing(line: Line) -> bool:
+    return round(100 * (line.score or 0.0)) <= 0
 
 
 def _points(line: Line) -> str:
