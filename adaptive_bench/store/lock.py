@@ -199,10 +199,10 @@ def _check(record: Path, me: Owner) -> None:
     """
     if (found := owner(record)) == me:
         return
-    if not record.is_dir():
+    if not record.is_dir() or not any(record.iterdir()):
         raise EnvironmentProblem(
-            f"The folder of a record must stay while work goes on, but {str(record)!r} was removed. What was done "
-            "there is lost; give the same command again."
+            f"The folder of a record must stay while work goes on, but {str(record)!r} was removed or emptied. What "
+            "was done there is lost; give the same command again."
         )
     raise Superseded(
         f"Somebody else has taken over the work in {str(record)!r} ({found or 'it is done by now'}); this "

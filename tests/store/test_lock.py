@@ -169,12 +169,15 @@ def test_a_damaged_file_of_an_owner_keeps_nobody_out(tmp_path, text):
         assert lock.owner(tmp_path).pid == os.getpid()
 
 
-def test_a_folder_that_was_removed_is_not_made_again(tmp_path):
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_folder_that_was_removed_or_emptied_is_not_filled_again(tmp_path, emptied):
     record = tmp_path / "record"
     with pytest.raises(EnvironmentProblem, match="was removed"), exclusive(record, "it", SilentReporter()):
         record.rename(tmp_path / "away")
+        if emptied:
+            record.mkdir()
         atomic.write_text(record / "point.json", "late")
-    assert not record.exists()
+    assert record.exists() == emptied and not any(record.glob("*"))
 
 
 @pytest.mark.parametrize(("finished", "expected"), [(True, "done"), (False, "partial")])
