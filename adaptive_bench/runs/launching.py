@@ -15,7 +15,7 @@ from adaptive_bench import processes, registry, stopping
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import Interrupted, ToBeContinued, UsageError
 from adaptive_bench.jobs.job import Failure, needs_own_process
-from adaptive_bench.jobs.launchers import LaunchRequest, LaunchResult, PendingJob
+from adaptive_bench.jobs.launchers import LaunchRequest, PendingJob
 from adaptive_bench.jobs.pool import run_groups
 from adaptive_bench.jobs.watchdog import Limits
 from adaptive_bench.progress import Reporter, duration
@@ -33,6 +33,8 @@ from adaptive_bench.store.runs import retry_command, run_command
 _SMALL_BACKBONE_BYTES = 100_000_000
 _MOST_PROCESSES = 8
 _WORTH_S = 10.0  # of work that is done sooner in this process than others load the libraries: about 5 s each
+_LOOK_S = 10.0  # between two looks at the records
+_STEP_S = 0.5  # between two looks whether this process was asked to stop
 
 
 def limits_of(config: RunConfig) -> Limits:
@@ -164,10 +166,6 @@ def _depth(training: TrainingRun) -> int:
     return 0 if training.base is None or training.base.finished else 1 + _depth(training.base)
 
 
-_LOOK_S = 10.0  # between two looks at the records
-_STEP_S = 0.5  # between two looks whether this process was asked to stop
-
-
 def wait_for_others(
     plan: Plan, run: Path, reporter: Reporter, quiet_s: float, now_s: Callable[[], float] = time.monotonic
 ) -> None:
@@ -202,31 +200,16 @@ def _folders(plan: Plan) -> list[Path]:
     return trainings + [sweep.folder for sweep in plan.sweeps if not sweep.is_complete]
 
 
-Launcher = Callable[[LaunchRequest], LaunchResult]
+@contextmanager
+def stoppable(folder: Path, config: RunConfig) -> Iterator[None]:
+    """Tell whoever stops the block how to go on.
 
-
-def launch(launcher: Launcher, request: LaunchRequest, config: RunConfig) -> LaunchResult:
-    """What becomes of a request.
+    Args:
+        folder: Of the run.
 
     Raises:
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept.
     """
-    with _stoppable(request.folder, config):
-        return launcher(request)
-
-
-def wait(plan: Plan, folder: Path, reporter: Reporter, wait_s: float) -> None:
-    """Wait until others have done everything, or nobody has been at any of it for so long.
-
-    Raises:
-        Interrupted: Ctrl-C, or a scheduler's signal.
-    """
-    with _stoppable(folder, plan.config):
-        wait_for_others(plan, folder, reporter, wait_s)
-
-
-@contextmanager
-def _stoppable(folder: Path, config: RunConfig) -> Iterator[None]:
     try:
         with stopping.listening():
             yield

@@ -19,7 +19,7 @@ from adaptive_bench.registry import check_name
 from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.runs.conditions import run_folder, write_beginning
 from adaptive_bench.runs.eligible import measured_sites
-from adaptive_bench.runs.launching import launch, launch_request, left, wait
+from adaptive_bench.runs.launching import launch_request, left, stoppable, wait_for_others
 from adaptive_bench.runs.run_checks import Preflight, preflight
 from adaptive_bench.runs.run_plan import WHOLE, Shard, checked_config, manifest_of, plan, plan_on_disk, without_groups
 from adaptive_bench.runs.table_files import write_table
@@ -125,7 +125,9 @@ def compute(
         config.out.mkdir(parents=True, exist_ok=True)
     known = prepare(config, reporter, folder, jobs, shard, overwrite)
     how = (jobs, known.estimator, shard, overwrite, resources)
-    launched = launch(launch_with, launch_request(known.plan, folder, reporter, *how), config)
+    request = launch_request(known.plan, folder, reporter, *how)
+    with stoppable(folder, config):
+        launched = launch_with(request)
     failures, elsewhere = list(launched.failures), launched.submitted
     if not elsewhere and not shard.is_whole and (others := left(known.plan, folder)):
         elsewhere = f"{len(others)} pieces of work are left to other shares of the run, among them {others[0].work}."
@@ -192,7 +194,8 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
         config.out.mkdir(parents=True, exist_ok=True)
     if wait_s is not None:
         known = prepare_table(config, reporter, folder, from_manifest=False)
-        wait(known.plan, folder, reporter, wait_s)
+        with stoppable(folder, config):
+            wait_for_others(known.plan, folder, reporter, wait_s)
         return _tabulated(known, folder, start_s)
     return _tabulated(prepare_table(config, reporter, folder, from_manifest=True), folder, start_s)
 

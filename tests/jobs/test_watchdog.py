@@ -9,9 +9,7 @@ import pytest
 from adaptive_bench.errors import ToBeContinued, UsageError
 from adaptive_bench.jobs import pool, watchdog
 from adaptive_bench.jobs.watchdog import Limits, Watch, watched
-from adaptive_bench.runs import launching as carry_out
-from adaptive_bench.runs import launching as resources
-from adaptive_bench.runs import plan, run
+from adaptive_bench.runs import launching, plan, run
 from adaptive_bench.runs.conditions import run_name
 
 pytestmark = pytest.mark.slow
@@ -115,13 +113,13 @@ def test_limits_belong_to_no_key(config_of):
         training.folder for training in plan(limited).trainings
     ]
     assert [sweep.folder for sweep in plan(plain).sweeps] == [sweep.folder for sweep in plan(limited).sweeps]
-    assert resources.limits_of(limited) == Limits(300.0, None) and resources.limits_of(plain) == Limits(None, 600.0)
+    assert launching.limits_of(limited) == Limits(300.0, None) and launching.limits_of(plain) == Limits(None, 600.0)
 
 
 def test_processes_that_work_together_have_no_limit(config_of, monkeypatch, lines):
-    monkeypatch.setattr(resources.processes, "world", lambda: resources.processes.Processes(0, 2))
+    monkeypatch.setattr(launching.processes, "world", lambda: launching.processes.Processes(0, 2))
     with pytest.raises(UsageError, match="scheduler's own time limit"):
-        carry_out.carry_out(plan(config_of("dense", cell_timeout=1.0)), lines)
+        launching.carry_out(plan(config_of("dense", cell_timeout=1.0)), lines)
 
 
 def test_trainings_that_never_end_are_ended_alone(eventful_config, lines, monkeypatch):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.runs import launching as carry_out
+from adaptive_bench.runs import launching
 from adaptive_bench.runs.estimate import steps_left
 from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.runs.training_work import carry_out_training
@@ -44,7 +44,7 @@ def test_two_processes_never_train_the_same_cell_at_once(config_of, lines):
 def test_what_a_worker_finished_is_done_although_it_was_killed_before_it_said_so(config_of, monkeypatch):
     config = config_of("dense")
 
-    run_groups = carry_out.run_groups
+    run_groups = launching.run_groups
 
     def killed_at_the_end(*arguments):
         failures = run_groups(*arguments)
@@ -53,8 +53,8 @@ def test_what_a_worker_finished_is_done_although_it_was_killed_before_it_said_so
         return failures
 
     with monkeypatch.context() as patch:
-        patch.setattr(carry_out, "run_groups", killed_at_the_end)
-        assert not carry_out.carry_out(plan(config), SilentReporter(), workers=1)
+        patch.setattr(launching, "run_groups", killed_at_the_end)
+        assert not launching.carry_out(plan(config), SilentReporter(), workers=1)
     assert [sweep.record.state for sweep in plan(config).sweeps] == ["done"] * len(plan(config).sweeps)
 
 
