@@ -27,12 +27,14 @@ from adaptive_bench.tables.comparable import Conditions
 
 # What neither belongs to every method alike nor changes a result.
 _NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel", "gradient_checkpointing"}
+_METHODS = 2  # named
+_LONGEST_PART = 24
 
 
 def conditions(sweep: DialEvaluation, evaluation: Evaluation) -> Conditions:
     """The conditions of a sweep's rows, one of whose evaluations this is."""
     data: Mapping[str, Any] = evaluation.data or {}
-    definition = sweep.content.get("task_code")  # the part of its key that `task_inputs` gives
+    definition = sweep.content.get("task_code")  # the part of its key that `training_text` gives
     version, prompts, contents = (data.get(key) for key in ("task_version", "prompts_sha256", "documents_sha256"))
     return Conditions(
         model=model_name(sweep.config.model),
@@ -80,10 +82,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return "/".join(f"{name} {_plain(part)}" for name, part in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-_METHODS = 2  # named
-_LONGEST_PART = 24
 
 
 def run_folder(config: RunConfig) -> Path:

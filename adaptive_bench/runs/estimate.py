@@ -30,6 +30,11 @@ from adaptive_bench.training import checkpoint
 from adaptive_bench.training.loop import RESUME_FOLDER
 
 _TOKENS, _LAYERS, _WORDS = 256, 4, 8192  # read at once, and most of the model that reads them
+# With neither: what the nano model takes on a CPU core.
+_ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
+# A pass over held-out text to set thresholds and one to check them, in training steps: measured on nano.
+CALIBRATION_PASSES = 0.45
+_CALIBRATIONS = 2  # for a measured point: some dial values are only looked at on held-out text
 
 
 class Rates(NamedTuple):
@@ -107,11 +112,6 @@ def measure_rates(shape: PretrainedConfig, device: torch.device, rows: int, *, b
     return Rates(training, reading, rows * prices.forward(1, 1) / seconds(model, (rows, 1), bf16=False))
 
 
-# With neither: what the nano model takes on a CPU core.
-_ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
-# A pass over held-out text to set thresholds and one to check them, in training steps: measured on nano.
-CALIBRATION_PASSES = 0.45
-_CALIBRATIONS = 2  # for a measured point: some dial values are only looked at on held-out text
 _UNREADABLE = (ArithmeticError, AttributeError, EnvironmentProblem, LookupError, OSError, TypeError, ValueError)
 
 

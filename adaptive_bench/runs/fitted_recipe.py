@@ -25,6 +25,13 @@ from adaptive_bench.store.keys import key_of, run_key
 FOLDER = "fitted"
 _LEAST_BATCH = 4
 _LEAST_TASKS, _LEAST_METHODS = 2, 6
+_WORDS = {
+    "batch_size": "sequences a step",
+    "steps": "steps",
+    "limit": "documents a task",
+    "calibration_examples": "calibration examples",
+    "max_new_tokens": "tokens an answer at most",
+}
 
 
 @dataclass(frozen=True)
@@ -167,15 +174,6 @@ def _changes(before: RunConfig, after: RunConfig) -> dict[str, Any]:
         if differs := {name: value for name, value in new.items() if value != old[name]}:
             changed[part] = differs
     return changed
-
-
-_WORDS = {
-    "batch_size": "sequences a step",
-    "steps": "steps",
-    "limit": "documents a task",
-    "calibration_examples": "calibration examples",
-    "max_new_tokens": "tokens an answer at most",
-}
 
 
 def _said(before: RunConfig, after: RunConfig, before_s: float, after_s: float) -> str:

@@ -30,6 +30,9 @@ from adaptive_bench.training.tracking import check_trackers
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+_TINY = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+_TOKENS = 24
+
 
 class Findings:
     """Collects what is found, each thing once.
@@ -71,9 +74,7 @@ class Findings:
         raise_together(self.errors)
 
 
-_TINY = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
 _TINY |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
-_TOKENS = 24
 
 
 def try_method(spec: MethodSpec, family: str, layers: int) -> AdaptiveBenchError | None:

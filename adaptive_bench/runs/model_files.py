@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 # What decides how a model computes and reads text; a README beside it does not.
 _FILES = ("*.safetensors", "*.json", "*.model", "*.txt", "*.jinja")
 AGAIN = "Copy or save the model again; after a clone with Git LFS call `git lfs pull` in its folder."
+SUFFIX = ".gguf"
+# What transformers passes over although the model computes something else without it, and which architectures it reads
+# it for.
+_SETTINGS = {
+    "rope.scaling.type": (),
+    "attention.scale": (),
+    "attention.sliding_window": ("gemma2", "gemma3"),
+}
+_TENSORS = ("rope_freqs.", "rope_factors_")
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -192,17 +201,6 @@ def check_loaded(name: str, model: PreTrainedModel, found: Mapping[str, Any]) ->
             f"again without what does not belong to it."
         )
     return unused
-
-
-SUFFIX = ".gguf"
-# What transformers passes over although the model computes something else without it, and which architectures it reads
-# it for.
-_SETTINGS = {
-    "rope.scaling.type": (),
-    "attention.scale": (),
-    "attention.sliding_window": ("gemma2", "gemma3"),
-}
-_TENSORS = ("rope_freqs.", "rope_factors_")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,11 @@ from adaptive_bench.runs.backbone_source import BackboneSource, empty_model, fin
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
 
+_ENOUGH_S, _MOST_PASSES = 0.4, 20  # of timing one model in one precision
+FOLDER = "precision"
+_TOKENS, _LAYERS, _WORDS = 256, 1, 2048  # read at once, and most of the model that reads them
+_WORTH = 1.2  # times as fast, to be chosen
+
 
 def kept(file: Path, choose: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What a JSON file says; where there is none, or none that can be read, what is chosen now, which is written to it.
@@ -44,9 +49,6 @@ def _read(file: Path) -> dict[str, Any] | None:
         found = json.loads(file.read_text(encoding="utf-8"))
         return found if isinstance(found, dict) else None
     return None
-
-
-_ENOUGH_S, _MOST_PASSES = 0.4, 20  # for one of them
 
 
 def few_layers(shape: PretrainedConfig, layers: int, words: int) -> PreTrainedModel:
@@ -89,11 +91,6 @@ def seconds(model: PreTrainedModel, shape: tuple[int, int], *, bf16: bool, backw
             torch.cuda.synchronize(device)
         taken_s.append(time.perf_counter() - start_s)
     return median(taken_s[1:])
-
-
-FOLDER = "precision"
-_TOKENS, _LAYERS, _WORDS = 256, 1, 2048  # read at once, and most of the model that reads them
-_WORTH = 1.2  # times as fast, to be chosen
 
 
 class Chosen(NamedTuple):

@@ -47,6 +47,9 @@ from adaptive_bench.training.micro_batches import VALUE_BYTES, rough_footprint, 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+# Of a training on disk: fp32 weights, and while it runs two checkpoints of weights and AdamW's two moments.
+_WEIGHT_BYTES, _RESUME_BYTES = 4, 2 * 3 * 4
+
 
 def preset_by_size(model: str) -> str:
     """Name of the preset that takes models of this size and kind.
@@ -138,10 +141,6 @@ def check_calibration_text(config: RunConfig, traits: Mapping[str, Trait]) -> No
                 f"Without training steps {task!r} needs training text where {' and '.join(parts)} on it, and there "
                 f"it is missing. {error} Or {', or '.join(ways)}."
             ) from error
-
-
-# Of a training on disk: fp32 weights, and while it runs two checkpoints of weights and AdamW's two moments.
-_WEIGHT_BYTES, _RESUME_BYTES = 4, 2 * 3 * 4
 
 
 @dataclass(frozen=True)

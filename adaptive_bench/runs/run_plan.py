@@ -38,6 +38,8 @@ from adaptive_bench.store.records import SCHEMA, Record
 from adaptive_bench.task import DocumentSplit, Task
 from adaptive_bench.validation import each_once, parts_of
 
+_FORM = re.compile(r"([1-9]\d*)/([1-9]\d*)")
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -216,9 +218,6 @@ def _trainings(
         training = TrainingRun(spec, shared["seed"], about, folder, base, goal.saving, len(goals) == 1)
         trainings.append((known.setdefault(folder, training), goal.levels))
     return trainings
-
-
-_FORM = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, ver
 from adaptive_bench.tables.rows import Row
 
 _CONTENTS = {"documents_sha256": "documents", "gold_sha256": "right answers"}
+SHOWN_DOCUMENTS = 6  # of each point, whose texts are passed on
+LONGEST_TEXT = 1000
+Points = Mapping[float, Evaluation]  # by the saving each was asked for
 
 
 class SameDocuments:
@@ -53,11 +56,6 @@ class SameDocuments:
                     f"changed between the two. Remove the folder of the older one and give the same command again: it "
                     f"is measured anew."
                 )
-
-
-SHOWN_DOCUMENTS = 6  # of each point, whose texts are passed on
-LONGEST_TEXT = 1000
-Points = Mapping[float, Evaluation]  # by the saving each was asked for
 
 
 def training_of(work: TrainingRun) -> MeasuredTraining:

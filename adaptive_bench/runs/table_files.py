@@ -36,6 +36,7 @@ from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.unparsable import unparsable_notes
 
 _SPREAD = ("min", "median", "p95", "max")
+_LAYERS = 8  # of the model without memory that a method is asked about
 
 
 def data_card(whole: Plan) -> str:
@@ -111,9 +112,6 @@ def _spread(lengths: dict[str, int] | None) -> str:
 
 def _table(rows: Iterator[dict[str, Any]]) -> str:
     return tabulate(list(rows), headers="keys", tablefmt="pipe", disable_numparse=True)
-
-
-_LAYERS = 8  # of the model without memory that a method is asked about
 
 
 def method_facts(whole: Plan) -> dict[str, Any]:

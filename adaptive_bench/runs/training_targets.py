@@ -15,6 +15,9 @@ from adaptive_bench.runs.backbone_source import empty_model, find_backbone
 from adaptive_bench.spec import MethodSpec
 
 _PERCENT = 15  # what `levels: auto` is nearest to
+# What the key of an evaluation with shuffled decisions has beside those of the method's own. Raise the number when the
+# control's outputs move (`engine.shuffling`), or where they are measured.
+SHUFFLED: Mapping[str, Any] = {"variant": "shuffled", "shuffled": 2}
 
 
 class Goal(NamedTuple):
@@ -113,12 +116,6 @@ def _goals(target: float | None, levels: tuple[float, ...]) -> tuple[Goal, ...]:
         return (Goal(DEFAULT_TARGET if target is None else target, levels),)
     nothing = tuple(level for level in levels if level <= 0)
     return tuple(Goal(level, (level,) if number else (*nothing, level)) for number, level in enumerate(saving))
-
-
-# Raise it when the control's outputs move (`engine.shuffling`), or where they are measured.
-VERSION = 2
-# What the key of such an evaluation has beside those of the method's own.
-SHUFFLED: Mapping[str, Any] = {"variant": "shuffled", "shuffled": VERSION}
 
 
 def has_control(spec: MethodSpec, config: RunConfig) -> bool:

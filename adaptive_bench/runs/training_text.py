@@ -23,6 +23,7 @@ from adaptive_bench.task import Example, ExampleRequest, Task
 Split = Literal["train", "calibration"]
 SITE_EXAMPLES = 8
 PRICING_EXAMPLES = 64  # costs of a method hardly differ from text to text
+DRAWN = "drawn"  # in what a record depends on: its documents were drawn
 
 
 def training_tasks(config: RunConfig) -> list[Task]:
@@ -152,9 +153,6 @@ def _draw(
                 )
             raise EnvironmentProblem(f"The task {task.name!r} gave no {split} text. Check --data-dir.")
         yield task, task_examples, share
-
-
-DRAWN = "drawn"  # in what a record depends on: its documents were drawn
 
 
 def task_inputs(task: Task, data_dir: Path | None) -> dict[str, Any]:

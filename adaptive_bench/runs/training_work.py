@@ -33,6 +33,9 @@ from adaptive_bench.training.loop import RESUME_FOLDER
 from adaptive_bench.training.memory import find_batch_size
 from adaptive_bench.training.tracking import Tracking
 
+_PRICING_BATCH = 16  # sequences
+_PRICING_TOKENS = 5_000  # read up to 25 times; costs of a method hardly differ from text to text
+
 
 def build_model(training: TrainingRun, config: RunConfig) -> AdaptiveModel:
     """The model of a training before it is trained, on its device."""
@@ -121,10 +124,6 @@ def curves_of(training: TrainingRun, config: RunConfig) -> Tracking:
     about |= {"model": config.model, "record": training.folder.name}
     title = f"{training.spec}{training.about_target}, seed {training.seed}"
     return Tracking(config.track, training.folder.name, title, config.out / "tracking", about)
-
-
-_PRICING_BATCH = 16  # sequences
-_PRICING_TOKENS = 5_000  # read up to 25 times; costs of a method hardly differ from text to text
 
 
 def set_target(

@@ -22,6 +22,8 @@ from adaptive_bench.store.timings import TimeCurve, TimeCurves
 from adaptive_bench.tables.points import point_of
 from adaptive_bench.task import DocumentSplit
 
+_VERSIONS = ("torch", "transformers", "python")  # of this package `code` says what matters
+
 
 @dataclass(frozen=True)
 class TrainingRun:
@@ -202,9 +204,6 @@ class DialEvaluation:
 def expected_points(levels: Sequence[float], end: float) -> int:
     """Measurements that some levels are likely to take, where a dial goes so far: two each, one at nothing saved."""
     return sum(2 if level > 0 else 1 for level in levels) if end > 0 else 1
-
-
-_VERSIONS = ("torch", "transformers", "python")  # of this package `code` says what matters
 
 
 def timed(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: Reporter) -> list[DialEvaluation]:
