@@ -15,9 +15,10 @@ from adaptive_bench.runs.backbone_source import empty_model, find_backbone
 from adaptive_bench.spec import MethodSpec
 
 _PERCENT = 15  # what `levels: auto` is nearest to
-# What the key of an evaluation with shuffled decisions has beside those of the method's own. Raise the number when the
-# control's outputs move (`engine.shuffling`), or where they are measured.
-SHUFFLED: Mapping[str, Any] = {"variant": "shuffled", "shuffled": 2}
+# Raise it when the outputs of shuffled decisions move (`engine.shuffling`), or where they are measured.
+VERSION = 2
+# What the key of such an evaluation has beside those of the method's own.
+SHUFFLED: Mapping[str, Any] = {"variant": "shuffled", "shuffled": VERSION}
 
 
 class Goal(NamedTuple):
