@@ -69,15 +69,16 @@ def is_real(standing: Standing) -> str:
         return ""
     known = [(name, value) for name, value in savings_of(best) if value is not None]
     told = ", ".join(f"{name} {100 * value:.0f} %" for name, value in known)
-    if len(known) < 2:
-        return f"{best.label} saves {told}; time was not measured (--time)." if told else ""
     values = [value for _, value in known]
     signs = {value > _NOTHING for value in values}
-    disagree = len(signs) > 1 or (True in signs and max(values) > _FACTOR * min(values))
-    verdict = "Its saving holds by every measure" if True in signs else "It saves nothing by any measure"
-    verdict = "The measures of its saving disagree" if disagree else verdict
-    missing = "" if any(name == "time" for name, _ in known) else "; time was not measured (--time)"
-    return f"{verdict}: {told}{missing}."
+    timed = any(name == "time" for name, _ in known)
+    verdict = "Its saving holds by every measure:" if timed else "It saves"
+    if signs == {False}:
+        verdict = "It saves nothing by any measure:"
+    elif len(signs) > 1 or (signs and max(values) > _FACTOR * min(values)):
+        verdict = "The measures of its saving disagree:"
+    untimed = "" if timed else "; whether it is faster was not measured (--time)"
+    return f"{verdict} {told}{untimed}." if told else ""
 
 
 def savings_of(line: Line) -> list[tuple[str, float | None]]:
