@@ -10,6 +10,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/.runs
 INSTALLED := $(VENV)/.installed
 # The first interpreter that is new enough and can make a virtual environment; the pinned set is tested with 3.11.
 USABLE = import sys, ensurepip; sys.exit(sys.version_info < (3, 11))
@@ -21,7 +22,7 @@ ARGS ?=
 .PHONY: run test test-all check docs bench gpu clean
 .DEFAULT_GOAL := run
 
-run: $(INSTALLED)
+run: $(RUNS)
 	$(BIN)/adaptive-bench run $(ARGS)
 
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
@@ -53,11 +54,17 @@ bench: $(INSTALLED)
 gpu:
 	$(GPU_PYTHON) benchmarks/gpu.py $(ARGS)
 
-$(INSTALLED): pyproject.toml constraints.txt
+INSTALL = $(BIN)/python -m pip install --quiet --use-pep517 --constraint constraints.txt --editable
+
+$(RUNS): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with the venv module is needed (Debian: apt install python3-venv)."; exit 1; }
 	@echo "Installing into $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --use-pep517 --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) .
+	@touch $@
+
+$(INSTALLED): $(RUNS)
+	$(INSTALL) '.[dev]'
 	@touch $@
 
 clean:

@@ -22,14 +22,13 @@ def beta_mixture_threshold(confidences: Sequence[float], agrees: Sequence[bool])
     """The adaptive threshold (section 3.4): lowest of 10 values in [0.3, 0.9] where agreement is likely enough.
 
     Confidences of agreeing and of disagreeing tokens follow a Beta distribution each (fitted by moments); the
-    threshold is the lowest grid value whose posterior probability of agreement exceeds 0.4, or the highest value if
-    none does.
+    threshold is the lowest grid value at which the share of the two densities that is agreement's exceeds 0.4, or the
+    highest value if none does; as in the released code, both count alike however many tokens agree.
     """
     values, labels = np.clip(np.asarray(confidences, float), 1e-3, 1 - 1e-3), np.asarray(agrees, bool)
     if not labels.any() or labels.all():
         return float(GRID[0] if labels.any() else GRID[-1])
-    agree = labels.mean() * _beta(values[labels]).pdf(GRID)
-    differ = (1 - labels.mean()) * _beta(values[~labels]).pdf(GRID)
+    agree, differ = (_beta(values[which]).pdf(GRID) for which in (labels, ~labels))
     likely = agree / np.maximum(agree + differ, 1e-12) > POSTERIOR_CUT
     return float(GRID[np.argmax(likely)] if likely.any() else GRID[-1])
 

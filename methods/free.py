@@ -51,6 +51,7 @@ from adaptive_bench.method import (
 
 from .beta_mixture import beta_mixture_threshold
 
+VERSION = 2  # in 1 teachers without a student left the mean
 NEVER = 1.01  # no confidence exceeds 1
 
 
@@ -203,26 +204,23 @@ def dynamic_distillation(students: Sequence[Tensor], teachers: Sequence[Tensor])
     errors = torch.stack(
         [torch.stack([functional.mse_loss(student, teacher.detach()) for student in students]) for teacher in teachers]
     )
-    matched = align(errors.detach())
-    has_student = matched >= 0
-    found = errors.gather(1, matched.clamp(min=0)[:, None])[:, 0]
-    return found.where(has_student, 0.0).sum() / has_student.sum()
+    return errors.gather(1, align(errors.detach())[:, None]).mean()
 
 
 def align(errors: Tensor) -> Tensor:
-    """Match teachers, deepest first, each to the closest student strictly below the one before. Stays on the device.
+    """Match teachers, deepest first, each to the closest student strictly below the one before; where none is left, to
+    the first. Stays on the device.
 
     Args:
         errors: [teachers, students].
 
     Returns:
-        The student [teachers] of each, -1 where none is left.
+        The student [teachers] of each.
     """
     students = torch.arange(errors.shape[1], device=errors.device)
     limit = torch.full_like(students[0], errors.shape[1])
     found = []
     for row in reversed(errors.unbind()):
-        closest = row.masked_fill(students >= limit, torch.inf).argmin()
-        found.append(torch.where(limit > 0, closest, -1))
-        limit = torch.where(limit > 0, closest, 0)
+        limit = row.masked_fill(students >= limit, torch.inf).argmin()  # the first of all that are infinite
+        found.append(limit)
     return torch.stack(found[::-1])

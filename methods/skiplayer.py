@@ -1,8 +1,8 @@
 r"""SkipLayer: a binary router per layer lets each token execute the layer or pass through unchanged.
 
-Idea: a linear router reads the layer's input and outputs two logits, skip and execute. Training samples the choice with
-a straight-through Gumbel-Softmax and pulls each layer's executed share towards a density; inference takes the larger
-logit.
+Idea: a linear router reads the layer's normed input and outputs two logits, skip and execute. Training samples the
+choice with a straight-through Gumbel-Softmax and pulls each layer's executed share towards a density; inference takes
+the larger logit.
 
 Paper: "Learning to Skip for Language Modeling", https://arxiv.org/abs/2311.15436.
 Equations: $h' = h + z f(h)$, $z = 1$ where execute wins (hard forward, soft backward); loss
@@ -13,9 +13,10 @@ of skipped tokens are computed.
 towards execute (+1), the 9 in between towards skip (-1), so that training has to open them. Its other parts (one logit
 per layer, a linear penalty, LoRA on a frozen backbone) are not included.
 
-Deviations: a pretrained model is fine-tuned, so the router starts biased towards execute (+5) and the target density
-P anneals linearly from 1 to `density` (default: the run's target saving, the same for all methods); the dial, an
-offset on the execute logit at inference, is ours.
+Deviations: a pretrained model is fine-tuned, where the paper trains from scratch. So the router has a bias, which
+starts towards execute (+5), and the target density P anneals linearly from 1 to `density` (default: the run's target
+saving, the same for all methods). The dial, an offset on the execute logit at inference, is ours. There is no released
+code: weight and input are those of an independent reproduction.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class SkipLayerConfig(MethodConfig):
         le=1,
         description="share of executing tokens aimed at in the end, P; default: what the run's target saving asks for",
     )
-    density_weight: float = Field(0.1, ge=0, description="weight of the density loss (paper)")
+    density_weight: float = Field(0.1, ge=0, description="weight of the density loss (an independent reproduction's)")
     temperature: float = Field(1.0, gt=0, description="temperature of the Gumbel-Softmax")
     start: Literal["open", "middle_closed"] = Field(
         "open",

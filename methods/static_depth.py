@@ -24,8 +24,8 @@ $s_l = \sum \langle h_l, h_{l+1} \rangle / \sum \lVert h_l \rVert^2$ over the to
 runs every layer, fitted after training: the skip with a factor of DASH (arXiv 2505.17420), at H multiply-accumulates
 per layer and token.
 
-With `trained`, the layers are left out during training as well: more and more of them, up to the training's target
-saving. A rule then chooses once, on the model before that training.
+With `trained`, the layers are left out during training as well: more and more of them, the last ones first, up to the
+training's target saving. A rule then chooses once, on the model before that training.
 Deviations: nothing is stored for a layer that never runs. `bi` is measured on the stream alone (the released code
 takes the last state after the final norm); `ppl` deletes greedily, where Shortened LLaMA measures each layer once in
 the whole model, and does not spare the layers at the ends. Losses are measured on at most 64 texts. Nothing is healed
@@ -63,6 +63,8 @@ from adaptive_bench.method import (
     layers_to_leave_out,
     site_scales,
 )
+
+VERSION = 2  # in 1 `every` chose anew for each number of layers that a training went through
 
 
 class StaticDepthConfig(MethodConfig):
@@ -190,15 +192,21 @@ class StaticDepth(Method):
         """The layers (or branches, by their numbers) left out at the current dial, or step of training."""
         if self._tried is not None:
             return set(self._tried)
-        skipped = round(self.annealed(0, self.dial_for(self.target)) if self.training else self.value)
+        if not self.training:
+            return set(self._left_out(round(self.value)))
+        # Of those that are left out in the end: what has learnt to do without a layer is never given it back.
+        final = self._left_out(round(self.dial_for(self.target)))
+        return set(final[: round(self.annealed(0, len(final)))])
+
+    def _left_out(self, skipped: int) -> list[int]:
+        """So many layers (or branches, by their numbers), in the order in which training leaves them out."""
         if skipped and self.config.rule != "every":
-            return self._chosen(skipped)
+            return sorted(self._chosen(skipped), reverse=True)
         if self.config.named:
-            return set(self.config.named[:skipped])
-        inner = max(0, self.units - 2)
-        spread = min(skipped, inner)
-        chosen = {1 + int((number + 0.5) * inner / spread) for number in range(spread)}
-        return chosen | set([self.units - 1, 0][: skipped - spread])
+            return self.config.named[:skipped]
+        spread = min(skipped, max(0, self.units - 2))
+        chosen = [1 + int((number + 0.5) * (self.units - 2) / spread) for number in range(spread)]
+        return chosen[::-1] + [self.units - 1, 0][: skipped - spread]
 
     def _chosen(self, skipped: int) -> set[int]:
         """What the rule picked."""
