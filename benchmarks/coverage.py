@@ -242,14 +242,14 @@ CONTROL_TEXT = """\
 Comparisons with one control at 95.6 %, corrected among all pairs and as a family of their own:"""
 
 CHOICE_TEXT = """\
-Three seeds of one method say little of how much its seeds differ. So a test draws each method's variance towards the
-one that all methods have in common, which counts for one and a half degrees of freedom for each of the method's own, at
-most four. By that limit, in percent with 3 seeds and {boards} boards: pairs of the board told apart, and boards with an
+Three seeds of one method say little of how much its seeds differ. So a test shrinks each method's variance towards the
+one common to all methods, which weighs one and a half degrees of freedom for each of the method's own, at
+most four. For each limit, in percent (3 seeds, {boards} boards): pairs of the board told apart, and boards with an
 error where one of equal methods has twelve times the spread."""
 
 AT_ONCE_TEXT = """\
 How often all 78 intervals of a board hold their true differences at once, in percent of {boards} boards. Holm's
-correction guarantees that for differences of 0 only."""
+correction guarantees this only for differences of 0."""
 
 
 if __name__ == "__main__":

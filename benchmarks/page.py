@@ -84,13 +84,13 @@ def _intro() -> str:
 How fast the engine is beside plain Hugging Face with the same weights.
 
 *Speed-up* is plain time over ours: above 1 we are faster. *Net* is the share of FLOPs saved after the method's own
-costs. *Felt share* is saved time over net FLOPs saved. Variants take turns in one process; each ratio is of one round,
-and the median over rounds is shown.
+costs. *Felt share* is saved time over net FLOPs saved. Variants take turns in one process; each round gives a ratio,
+and their median is shown.
 
 `make bench` measures everything again and writes this page; `make gpu` adds an NVIDIA GPU, with the PyTorch and
 transformers that are there. `adaptive-bench time` measures methods on your model and device in the same way. Weights
-are random here and methods untrained: time depends on which tokens are kept. Real keep patterns are less even than
-random ones."""
+are random here and methods untrained, as time depends only on which tokens are kept. Real patterns are less even
+than random."""
 
 
 def _smollm2(results: Results) -> str:
@@ -181,7 +181,7 @@ Speed-up of one more token per row, and net FLOPs saved over prompt and new toke
 
 {_table(rows)}
 
-A step of the plain model takes {plain}. How much of a step are products with weights
+A step of the plain model takes {plain}. The share of weight products in a step
 is under `decode_parts` in `benchmarks/results.json`."""
 
 
@@ -192,8 +192,8 @@ def _training(results: Results) -> str:
 
 A step of GateSkip with vector gates takes {results["train_gateskip_over_dense"]:.3f} times as long as a dense one (with
 scalar gates {results["train_gateskip_scalar_over_dense"]:.3f} times). The vector gates' multiply-accumulates are
-{results["train_gateskip_share"]:.1%} of the dense forward pass; with 5 % on top, up to
-{results["train_gateskip_allowed"]:.3f} would be what the arithmetic explains. In training all methods run every
+{results["train_gateskip_share"]:.1%} of the dense forward pass; with a 5 % margin, this
+explains up to {results["train_gateskip_allowed"]:.3f}. In training all methods run every
 branch, so nothing is saved there."""
 
 

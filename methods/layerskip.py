@@ -11,7 +11,8 @@ $e(l) = s \sum_{i \le l} i$ for $l < L-1$, $e(L-1) = L-1 + s \sum_{i \le L-2} i$
 curricula $C$: rotational (every R-th layer, shifted by one each step) and gradual (from the last layer backwards, one
 more every T / 2L steps). Defaults are the paper's for fine-tuning on a task (TOPv2): p_max 0.2, e_scale 1, gradual.
 
-Deviations: none in the formulas; layers above E store no K,V, since nothing reads them.
+Deviations: none from the paper's formulas (torchtune's example for TOPv2 weighs exits linearly, and takes up the last
+one at T / 2); layers above E store no K,V, since nothing reads them.
 """
 
 from __future__ import annotations

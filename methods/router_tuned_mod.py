@@ -12,8 +12,9 @@ Routed: attention of the `layers` deepest layers except the very last. K,V are c
 
 Deviations: `bench` semantics decide per token, which is causal; `paper` semantics decide per sequence from the mean of
 z over the prompt (their default, not causal), and for generated tokens one by one. The released code ships with the
-regulariser off, which leaves the saving to chance; here it is on. Routers start at "execute" (bias 2) so that the
-frozen model is intact at first. The dial, a threshold on s, is ours.
+regulariser off, which leaves the saving to chance; here it is on. Routers have a bias, which starts at "execute" (2) so
+that the frozen model is intact at first. The dial, a threshold on s, is ours. "Released code" is that of April 2026
+(commit 772c160): earlier versions decide once, for the prompt, and keep no K,V of prompts that skip.
 """
 
 from __future__ import annotations

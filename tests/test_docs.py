@@ -127,4 +127,4 @@ def test_the_gate_analysis_is_that_of_its_record():
     for each in one:
         assert f"| {each['place']}: {each['paper']} | {marks[each['agrees']]} {each['ours']} |" in page
     assert f"On the nano model, {record['texts']} texts" in page
-    assert sum(each["agrees"] is False for each in (*one, *other)) > 11  # "most of it is otherwise"
+    assert sum(each["agrees"] is False for each in (*one, *other)) > 11  # "most of it differs"
