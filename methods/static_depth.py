@@ -64,7 +64,7 @@ from adaptive_bench.method import (
     site_scales,
 )
 
-VERSION = 2  # in 1 `every` chose anew for each number of layers that a training went through
+VERSION = 2  # in 1 layers were chosen anew for each number of them that a training went through
 
 
 class StaticDepthConfig(MethodConfig):

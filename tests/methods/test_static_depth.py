@@ -232,6 +232,17 @@ def test_pricing_a_target_picks_the_layers(make_backbone, batch):
     assert [len(one) for one in _sets(model.method.chosen)] == list(range(LAYERS + 1))
 
 
+def test_training_gives_nothing_back_and_ends_with_what_is_judged(make_model):
+    model, sets = make_model("static_depth[trained=true,unit=branch]").train(), []
+    model.method.target = 0.5
+    for step in range(1, 21):
+        model.begin_step(step, 20)
+        sets.append(model.method.skipped_layers())
+    model.eval().saving = 0.5
+    assert not sets[0] and all(one <= then for one, then in zip(sets, [*sets[1:], sets[-1]], strict=True))
+    assert sets[-1] == model.method.skipped_layers()
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("unit", ["layer", "branch"])
 @pytest.mark.parametrize("rule", ["every", *RULES])
