@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def collected(records: Iterable[Path]) -> dict[str, Any]:
             place = found.setdefault(task, {"targets": {}, "methods": {}})
             if method not in place["methods"]:
                 points = _points(DialEvaluationRecord(sweep), place["targets"])
-                place["methods"][method] = sorted(points, key=_saved)
+                place["methods"][method] = sorted(points, key=itemgetter(2))
                 size_bytes += len(json.dumps(_cut(place["methods"][method], 1)))
                 if size_bytes > BUDGET_BYTES:
                     return {}
@@ -73,16 +74,12 @@ def of_entry(measured: Measurements) -> dict[str, Any]:
             sites = [[round(share, 4) for share in both] for both in zip(point.attention, point.mlp, strict=True)]
             place["targets"] |= {str(one.document): block(one.target, _LONGEST) for one in texts}
             points.append([*saved, answers, sites])
-        place["methods"][method] = sorted(points, key=_saved)
+        place["methods"][method] = sorted(points, key=itemgetter(2))
     return found
 
 
 def _cut(points: Sequence[Sequence[Any]], documents: int) -> list[list[Any]]:
     return [[*saved, dict(islice(answers.items(), documents))] for *saved, answers, _ in points]
-
-
-def _saved(point: Sequence[Any]) -> float:
-    return float(point[2])
 
 
 def _points(record: DialEvaluationRecord, targets: dict[str, str]) -> Iterator[list[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -25,6 +26,7 @@ RULE = (
     "tasks. Intervals are 95 %, over seeds and documents. Ranks are those that tests of all pairs leave open (Holm)."
 )
 SAVES_NOTHING = ("dense", "base")
+_SAYS = re.compile(r"^    (adapts|once_per_prompt) = (True|False)$", re.MULTILINE)  # in a method's file, of its class
 _BY_CHANCE = ("random_skip", "position_skip")
 _MOST_DOCUMENTS = 10**12  # of a task
 _MOST_RANKED = 100  # 4950 pairs
@@ -195,10 +197,19 @@ def chooses(label: str) -> str:
         return ""
     if name in _BY_CHANCE:
         return "by chance"
-    found = registry.get("methods", name) if name in registry.names("methods") else None
-    if not getattr(found, "adapts", True):
+    said = _said(name) if name in registry.names("methods") else {}
+    if not said.get("adapts", True):
         return "never"
-    return "per prompt" if getattr(found, "once_per_prompt", False) else "per token"
+    return "per prompt" if said.get("once_per_prompt", False) else "per token"
+
+
+def _said(name: str) -> dict[str, bool]:
+    """What a method's class says of its decisions. One of ours is read: importing it would import PyTorch."""
+    file = registry.file_of("methods", name)
+    if file is None or registry.is_foreign("methods", name):
+        found = registry.get("methods", name)
+        return {key: getattr(found, key) for key in ("adapts", "once_per_prompt") if hasattr(found, key)}
+    return {key: value == "True" for key, value in _SAYS.findall(file.read_text(encoding="utf-8"))}
 
 
 def _joint(known: Sequence[DocumentScores | None], rows: Sequence[Row]) -> DocumentScores | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
@@ -71,7 +71,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
     try:
         with atomic.new_folder(target) as folder:
             entry.write(folder, measured_run(work_of(run)))
-            write_about(folder, said)
+            (folder / ABOUT).write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
             (folder / CONFIG).write_text(yaml.safe_dump(_without_machine(config), sort_keys=False), encoding="utf-8")
             (folder / METHODS).write_text(json.dumps({"methods": methods}, indent=2) + "\n", encoding="utf-8")
             if (run / HEADROOM).is_file():
@@ -86,12 +86,6 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
     return target
 
 
-def write_about(folder: Path, said: Mapping[str, Any]) -> None:
-    """Put `about.yaml` into the folder of an entry."""
-    text = yaml.safe_dump(dict(said), sort_keys=False, allow_unicode=True)
-    (folder / ABOUT).write_text(text, encoding="utf-8")
-
-
 def _asked_of(values: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any]:
     """What an author is asked for, checked."""
     wanted = (
@@ -103,19 +97,14 @@ def _asked_of(values: Mapping[str, Any], methods: Sequence[str]) -> dict[str, An
         found = About.of(values).shown()
     except Rejected as why:
         raise UsageError(f"An entry says who made it and how it may be used, but {why}. {wanted}") from why
-    if foreign := sorted(_foreign(methods)) if not {"plugin", "package"} & found.keys() else []:
+    here = set(map(method_name, methods)) & {*registry.names("methods")}
+    foreign = sorted(name for name in here if registry.is_foreign("methods", name))
+    if foreign and not {"plugin", "package"} & found.keys():
         raise UsageError(
             f"An entry with methods from elsewhere says where others get them, but it has no plugin or package for "
             f"{', '.join(foreign)}. {wanted}"
         )
     return found
-
-
-def _foreign(methods: Sequence[str]) -> Iterator[str]:
-    known = registry.names("methods")
-    for name in map(method_name, methods):
-        if name in known and registry.is_foreign("methods", name):
-            yield name
 
 
 def _without_machine(config: Mapping[str, Any]) -> dict[str, Any]:

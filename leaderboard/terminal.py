@@ -85,12 +85,9 @@ def _fitting(
         if WIDTH - sum(one + 2 for one in _widths(titles, lines)) >= _NARROWEST:
             break
         place = titles.index(name)
-        titles, lines = _without(titles, place), [_without(line, place) for line in lines]
+        for texts in (titles, *lines):
+            del texts[place]
     return titles, lines
-
-
-def _without(texts: Sequence[str], place: int) -> list[str]:
-    return [text for at, text in enumerate(texts) if at != place]
 
 
 def _widths(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[int]:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -32,9 +32,6 @@ SMOLLM2 = Path(os.environ.get("ADAPTIVE_BENCH_SMOLLM2") or Path(__file__).parent
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="adaptive-bench-tests-")
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
-
-if TYPE_CHECKING:
-    pass
 
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "llama": {},

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 from swept_board import BITS, METRIC, board_with, right
 
+from adaptive_bench import registry
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.row import checked
 from adaptive_bench.leaderboard.standing import chooses, preferred, standings
@@ -195,3 +196,10 @@ def test_of_a_task_that_was_asked_in_two_ways_the_one_with_more_documents_counts
 )  # fmt: skip
 def test_what_a_row_chooses_by(label, how):
     assert chooses(label) == how
+
+
+@pytest.mark.parametrize("name", registry.names("methods"))
+def test_what_a_method_chooses_by_is_read_as_its_class_has_it(name):
+    found = registry.get("methods", name)
+    known = "never" if not found.adapts else "per prompt" if found.once_per_prompt else "per token"
+    assert chooses(name) in (known, "", "by chance")

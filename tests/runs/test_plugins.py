@@ -9,20 +9,15 @@ from adaptive_bench.cli.check import write_package
 from adaptive_bench.runs import run
 
 
-@pytest.fixture(autouse=True)
-def own_registrations(monkeypatch):
-    monkeypatch.setattr(registry, "_registered", {})
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_new_method_runs_beside_the_others(config_of, tmp_path, jobs):
+def test_a_new_method_runs_beside_the_others(config_of, tmp_path, monkeypatch, jobs):
+    monkeypatch.setattr(registry, "_registered", {})
     write_package("mine", tmp_path / "mine")
     registry.load_plugin(tmp_path / "mine" / "mine.py")
     outcome = run(config_of("mine,gateskip"), jobs=jobs)
     assert not outcome.failures
-    reached = {row["method"] for row in outcome.rows if row["level"] == 0.3 and row["saved"] > 0.1}
-    assert reached == {"mine", "gateskip"}
+    assert {row["method"] for row in outcome.rows if row["level"] == 0.3 and row["saved"] > 0.1} == {"mine", "gateskip"}
 
 
 ELSEWHERE = """
@@ -41,6 +36,7 @@ class Elsewhere(Dense):
 
 @pytest.mark.slow
 def test_a_plugin_works_where_the_run_was_started(config_of, tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
     (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
     registry.load_plugin(tmp_path / "elsewhere.py")
     for folder in ("one", "other"):
