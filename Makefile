@@ -54,17 +54,21 @@ bench: $(INSTALLED)
 gpu:
 	$(GPU_PYTHON) benchmarks/gpu.py $(ARGS)
 
-INSTALL = $(BIN)/python -m pip install --quiet --use-pep517 --constraint constraints.txt --editable
+# Compiling every module of every library takes as long as the rest of the installation; a run imports a sixth of them.
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile --use-pep517 --constraint constraints.txt --editable
+COMPILED = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python
 
 $(RUNS): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with the venv module is needed (Debian: apt install python3-venv)."; exit 1; }
 	@echo "Installing into $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) .
+	@$(COMPILED) -c "import adaptive_bench.runs.runner"
 	@touch $@
 
 $(INSTALLED): $(RUNS)
 	$(INSTALL) '.[dev]'
+	@$(COMPILED) -m compileall -qq -j 0 $(VENV)/lib || true  # some modules are for other versions of Python
 	@touch $@
 
 clean:
