@@ -54,11 +54,9 @@ class Answers:
 
     Attributes:
         sweeps: By method, semantics and task.
-        digests: Of the documents, by task; methods are compared on the same documents only.
     """
 
     sweeps: dict[tuple[str, str, str], list[SweptAnswers]] = field(default_factory=dict)
-    digests: dict[str, str | None] = field(default_factory=dict)
 
     def of(self, row: Row) -> list[SweptAnswers]:
         """What answers a row: the sweeps of the training whose target is nearest to its level."""
@@ -133,7 +131,6 @@ def answers_of(values: Any) -> Answers:
             points = tuple(_point(one) for one in entry["points"])
             sweep = SweptAnswers(entry["seed"], entry["target"], tuple(entry["documents"]), points)
             answers.sweeps.setdefault(place, []).append(sweep)
-            answers.digests.setdefault(place[2], entry["documents_sha256"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Rejected(f"{FILE_NAME} does not hold what a run writes ({type(error).__name__})") from error
     return answers

@@ -111,7 +111,7 @@ class Entry:
         config: Of its run.
         measured: All that it holds.
         rows, answers: As in a run's `table.json` and `answers.json`.
-        let_in: The rows as a board lets them in, see `rows.checked`.
+        let_in: The rows as a board lets them in, see `row.checked`.
         warnings: What a reader of the table should know.
     """
 

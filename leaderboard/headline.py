@@ -83,9 +83,8 @@ def is_real(standing: Standing) -> str:
 
 def savings_of(line: Line) -> list[tuple[str, float | None]]:
     """The three savings beside each other: net FLOPs as executed, of the same decisions at a larger shape, and time."""
-    time = min(line.times.values()) if line.times else None
     shape = next((row.projected_shape for row in line.rows if row is not None and row.projected_shape), "larger shape")
-    return [("net FLOPs", line.net), (f"at {shape}", line.projected), ("time", time)]
+    return [("net FLOPs", line.net), (f"at {shape}", line.projected), ("time", line.time)]
 
 
 def _keeps_nothing(line: Line) -> bool:

@@ -68,6 +68,11 @@ class Line:
     eligible: str = ""
 
     @property
+    def time(self) -> float | None:
+        """The least time saved in the settings that were timed."""
+        return min(self.times.values()) if self.times else None
+
+    @property
     def is_reference(self) -> bool:
         """Whether it is a model that skips nothing."""
         return method_name(self.label) in SAVES_NOTHING

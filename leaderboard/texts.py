@@ -35,7 +35,7 @@ def short(standing: Standing, lines: Sequence[Line]) -> tuple[list[str], list[li
     body = []
     for line in lines:
         texts = [rank(line), line.label, score(line), over_static(line, standing)]
-        texts += [NONE if line.is_reference else whole_percent(one) for one in (line.skipped, time_of(line))]
+        texts += [NONE if line.is_reference else whole_percent(one) for one in (line.skipped, line.time)]
         body.append([*texts, *([saved(line)] if elsewhere else [])])
     return [*header, *(["saved"] if elsewhere else [])], body
 
@@ -145,11 +145,6 @@ def over_static(line: Line, standing: Standing) -> str:
 def saved(line: Line) -> str:
     """The measured saving on the axis of the level."""
     return NONE if line.saved is None else f"{percent(line.saved)} %"
-
-
-def time_of(line: Line) -> float | None:
-    """The least time saved in the settings that were timed."""
-    return min(line.times.values()) if line.times else None
 
 
 def whole_percent(share: float | None) -> str:

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
@@ -43,8 +43,8 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import KVPolicy, Phase, SiteView
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.interventions import Prescribed, prescribed_model
+from adaptive_bench.store.measured import Floats as Floats
 
-Floats = NDArray[np.float64]
 _TINY = 1e-12
 # One answer is weighed against what its set has on the whole, as one more answer: a single one that is right or wrong
 # is mostly luck where sets are alike.

@@ -79,7 +79,7 @@ def run(
         resources: YAML file for the launcher.
         table_only: Do nothing that is left; write the table of what is there, with what is missing as failures. The
             same as to overwrite `only-cache`.
-        overwrite: What becomes of results that are on disk (see `runs.work_jobs`).
+        overwrite: What becomes of results that are on disk (see `work_jobs.Overwrite`).
         wait_s: With `table_only`: wait until others have done everything, or nobody has been at any of it for so long.
 
     Raises:

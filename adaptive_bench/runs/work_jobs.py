@@ -231,7 +231,11 @@ def _evaluation(sweeps: tuple[DialEvaluation, ...], estimator: Estimator) -> Eva
 
 
 class Overwrite(StrEnum):
-    """See the module's text."""
+    """What a run does with results that are on disk.
+
+    `only-missing` computes what is missing; `always` computes everything anew; `never` also leaves alone what was begun
+    and not finished; `only-cache` computes nothing and writes the table of what is there.
+    """
 
     only_missing = "only-missing"
     always = "always"

@@ -1,4 +1,4 @@
-"""Sweeps with the saved time of their methods: timings of the same code, weights and versions as their points."""
+"""The units of work of a run: trainings, evaluations at dial values, and the timings that belong to them."""
 
 from __future__ import annotations
 

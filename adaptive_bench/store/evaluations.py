@@ -130,14 +130,14 @@ class Evaluation:
 
     @cached_property
     def token_bytes(self) -> TokenBytes | None:
-        """Bytes that a token reads which is fed alone while a text is written, and what the dense model in fp32 would
-        read; `None` where nothing was written, and where the counts do not tell (see `counts.token_bytes`).
+        """Bytes read per token that is written at batch size 1, by this model and by the dense one in fp32; `None`
+        where nothing was written, and where the counts do not tell (see `token_bytes`).
         """
         return token_bytes(self.report.get("counts", {}), self.stored)
 
     @property
     def bytes_per_token(self) -> float | None:
-        """What of them is read; `None` where that is not known."""
+        """Bytes that this model reads per token that is written; `None` where that is not known."""
         return None if self.token_bytes is None else self.token_bytes.read
 
     def flops_per_token(self, phase: MatchPhase = "all") -> float | None:

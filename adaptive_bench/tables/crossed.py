@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from adaptive_bench.store.measured import Floats as Floats
 
 # Chosen by simulation, see docs/statistics.md.
 _THRESHOLD = (

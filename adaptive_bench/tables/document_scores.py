@@ -26,13 +26,11 @@ class DocumentScores:
         seeds: The seeds, S of them.
         documents: Indices of the documents that all seeds answered, D of them, rising.
         values: [S, D].
-        left_out: Number of documents that some seeds answered and others did not.
     """
 
     seeds: tuple[int, ...]
     documents: tuple[int, ...]
     values: Floats
-    left_out: int = 0
 
     @classmethod
     def of(cls, by_seed: Mapping[int, ByDocument]) -> DocumentScores:
@@ -49,7 +47,7 @@ class DocumentScores:
                 f"{list(by_seed)} have none in common. Evaluate them on the same documents (the same --limit)."
             )
         values = np.array([[scores[document] for document in common] for scores in by_seed.values()], dtype=float)
-        return cls(tuple(by_seed), tuple(common), values, len(set.union(*answered)) - len(common))
+        return cls(tuple(by_seed), tuple(common), values)
 
     def shared(self, other: DocumentScores) -> tuple[DocumentScores, DocumentScores]:
         """Both with the seeds and documents that both have.
@@ -71,7 +69,7 @@ class DocumentScores:
         rows = [self.seeds.index(seed) for seed in seeds]
         places = {document: place for place, document in enumerate(self.documents)}
         columns = [places[document] for document in documents]
-        return DocumentScores(tuple(seeds), tuple(documents), self.values[rows][:, columns], self.left_out)
+        return DocumentScores(tuple(seeds), tuple(documents), self.values[rows][:, columns])
 
 
 def answers_by_seed(

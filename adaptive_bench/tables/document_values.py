@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from adaptive_bench.store.evaluations import Sample
-from adaptive_bench.store.measured import Documents
-
-if TYPE_CHECKING:  # it imports SciPy, which costs a quarter of a second
-    from adaptive_bench.tables.crossed import Floats
+from adaptive_bench.store.measured import Documents, Floats
 
 _BITS = "bits_per_byte"
 _EXPONENTIALS = ("byte_perplexity", "word_perplexity", "perplexity")  # too far from a sum to be shared out

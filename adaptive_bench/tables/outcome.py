@@ -207,13 +207,12 @@ def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
     }
     points = []
     for place, one in enumerate(sweep.points):
-        saved = point_of(one, next(iter(one.scores))).saved
         times = {setting: saved_time(one, curve) for setting, curve in sweep.curves.items()}
         points.append(
             {
                 "asked": one.asked,
                 "dial": one.dial,
-                "saved": {name: value for name, value in saved.items() if value is not None},
+                "saved": dict(one.savings),
                 "times": {name: value for name, value in times.items() if value is not None},
                 "seconds": one.time_s,
                 "scores": {metric: _compact(table[place].tolist()) for metric, table in tables.items()},

@@ -43,7 +43,7 @@ def test_there_are_no_answers_where_they_do_not_make_up_the_scores(samples) -> N
 
 def test_seeds_count_with_the_documents_all_of_them_answered() -> None:
     scores = DocumentScores.of({3: {0: 0.1, 2: 0.2, 5: 0.3}, 7: {2: 0.4, 5: 0.5}})
-    assert (scores.seeds, scores.documents, scores.left_out) == ((3, 7), (2, 5), 1)
+    assert (scores.seeds, scores.documents) == ((3, 7), (2, 5))
     np.testing.assert_array_equal(scores.values, [[0.2, 0.3], [0.4, 0.5]])
     for nothing in ({}, {1: {0: 1.0}, 2: {1: 1.0}}):
         with pytest.raises(UsageError, match="all of them answered"):
