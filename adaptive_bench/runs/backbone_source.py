@@ -37,13 +37,13 @@ class BackboneSource:
     """Where a backbone comes from.
 
     Attributes:
-        name: As the user wrote it.
+        name: The name the user wrote.
         location: Folder, GGUF file, or hub id.
-        revision: Commit of the hub id, `None` for a folder or a file.
-        fingerprint: Digest of the files of a folder, or of the file, or hub id and commit.
-        weight_bytes: Size of the weights, of a GGUF file in fp32; `None` for a hub id, which is not downloaded to be
-            weighed.
-        forms: Types of the weights in a GGUF file; `None` for any other model.
+        revision: Commit of the hub id; `None` for a folder or a file.
+        fingerprint: Digest of the folder's files or of the GGUF file; for a hub id, the id and its commit.
+        weight_bytes: Size of the weights (of a GGUF file, once they are in fp32); `None` for a hub id, which is not
+            downloaded to learn its size.
+        forms: Quantization types of the weights in a GGUF file; `None` for any other model.
     """
 
     name: str
@@ -55,20 +55,20 @@ class BackboneSource:
 
     @property
     def is_local(self) -> bool:
-        """Whether its files lie here."""
+        """Whether the model's files are on this machine, outside the hub's cache."""
         return self.revision is None
 
     def load_model(self) -> PreTrainedModel:
         """The model in fp32 on the CPU.
 
         Raises:
-            EnvironmentProblem: Its files cannot be reached, are damaged, or do not fit each other.
+            EnvironmentProblem: The model's files cannot be reached, are damaged, or do not fit each other.
         """
         from transformers import AutoModelForCausalLM
 
         options: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True}
         options |= {} if self.forms is not None else {"use_safetensors": True}
-        # Other shapes are refused below, by name.
+        # Mismatched shapes are accepted here because `check_loaded` refuses them with the tensor's name.
         model, found = self.load(AutoModelForCausalLM, "weights", ignore_mismatched_sizes=True, **options)
         check_loaded(self.name, model, found)
         as_plain(model)
@@ -78,18 +78,21 @@ class BackboneSource:
         """The tokenizer, as the model's folder defines it.
 
         Raises:
-            EnvironmentProblem: Its files cannot be reached or are damaged.
+            EnvironmentProblem: The tokenizer's files cannot be reached or are damaged.
         """
         from transformers import AutoTokenizer
 
         return self.load(AutoTokenizer, "tokenizer")
 
     def load(self, loader: Any, part: str, **options: Any) -> Any:
-        """What an auto class of transformers makes of the model's files.
+        """Load the model's files with an auto class of transformers.
+
+        Args:
+            loader: The auto class.
+            part: What is read, for messages.
 
         Raises:
-            EnvironmentProblem: They cannot be reached, are damaged, or are others than when the model was located;
-                `part` says what was to be read.
+            EnvironmentProblem: The files cannot be reached, are damaged, or have changed since the model was located.
         """
         try:
             if self.forms is not None:
@@ -102,7 +105,7 @@ class BackboneSource:
                     )
         except OutOfReach:
             raise
-        except Exception as error:  # reading foreign files may raise anything
+        except Exception as error:  # reading a user's files may raise anything
             if isinstance(error, MemoryError) or ran_out_of_memory(error):
                 raise
             if not self.is_local:
@@ -121,9 +124,10 @@ def find_backbone(name: str | Path) -> BackboneSource:
     """Locate a model without loading it.
 
     Raises:
-        EnvironmentProblem: Neither a registered name nor a folder nor a hub id that can be reached or is in the cache.
+        EnvironmentProblem: The name is not a registered model, a model folder or a GGUF file, nor a hub id that can be
+            reached or is in the cache.
     """
-    name = str(name)  # as it was written: `./nano` is a folder
+    name = str(name)  # kept as the user wrote it: `./nano` is a folder, `nano` a registered model
     if name in registry.names("models"):
         folder = _registered(name)
         return _from_folder(name, folder, _fingerprint(folder))
@@ -150,7 +154,7 @@ def empty_model(source: BackboneSource) -> PreTrainedModel:
     """The model with tensors that have shapes but no values.
 
     Raises:
-        EnvironmentProblem: Its config.json cannot be read, or describes no model.
+        EnvironmentProblem: The model's config.json cannot be read, or does not describe a model.
     """
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -158,10 +162,10 @@ def empty_model(source: BackboneSource) -> PreTrainedModel:
     try:
         with torch.device("meta"):
             model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    except Exception as error:  # what transformers makes of a foreign config.json may raise anything
+    except Exception as error:  # transformers may raise anything for a user's config.json
         if isinstance(error, MemoryError) or ran_out_of_memory(error) or place(error) is not None:
             raise explained(error) from error
-        # A KeyError says no more than the value that no table has.
+        # A KeyError only holds the value that was not found; name the config entry that has this value.
         described = config.to_dict().items() if isinstance(error, KeyError) else ()
         entries = "".join(f" ({entry})" for entry, value in described if (value,) == error.args)
         raise EnvironmentProblem(
@@ -172,10 +176,10 @@ def empty_model(source: BackboneSource) -> PreTrainedModel:
 
 
 def planned_backbone(name: str, fingerprint: str) -> BackboneSource:
-    """The model that some work was planned with.
+    """Locate the model that some work was planned with.
 
     Raises:
-        EnvironmentProblem: Its files are others by now.
+        EnvironmentProblem: The model's files have changed since.
     """
     found = find_backbone(name)
     if found.fingerprint != fingerprint:
@@ -185,9 +189,9 @@ def planned_backbone(name: str, fingerprint: str) -> BackboneSource:
 
 def _changed(source: BackboneSource, fingerprint: str) -> EnvironmentProblem:
     return EnvironmentProblem(
-        f"A run measures the weights and the tokenizer that it planned with, but files in {source.location!r} changed "
-        f"since (planned {fingerprint[-8:]}, now {source.fingerprint[-8:]}). Put them back, or give the same command "
-        f"again: it plans with what is there now."
+        f"A run measures the weights and tokenizer it was planned with, but files in {source.location!r} have changed "
+        f"since (planned {fingerprint[-8:]}, now {source.fingerprint[-8:]}). Restore them, or give the same command "
+        f"again to plan with the present files."
     )
 
 
@@ -196,7 +200,7 @@ def _fingerprint(place: Path) -> str:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name can only be one of the hub."""
+    """Whether a name can only be a hub id: it reads like owner/name, and no model or folder here has it."""
     found = name in registry.names("models") or Path(name).expanduser().is_dir()
     return not found and "/" in name.strip("/") and not name.startswith(("/", ".", "~")) and name.count("/") == 1
 
@@ -205,13 +209,13 @@ def _registered(name: str) -> Path:
     folder = registry.get("models", name)()
     if not isinstance(folder, str | Path) or not Path(folder).is_dir():
         raise PluginFault(
-            f"What is registered as a model is a function without arguments that gives the path of a folder, got "
+            f"A registered model is a function without arguments that returns the path of a folder, got "
             f"{one_line(repr(folder), 100)} from {name!r} ({registry.origin('models', name)}). Correct the plugin."
         )
     return Path(folder)
 
 
-@lru_cache(maxsize=4)  # for files that stay as they are
+@lru_cache(maxsize=4)  # safe because the fingerprint is an argument: changed files make another entry
 def _from_folder(name: str, folder: Path, fingerprint: str) -> BackboneSource:
     check_folder(folder)
     weight_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))

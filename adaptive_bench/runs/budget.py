@@ -1,8 +1,8 @@
-"""What a run takes in FLOPs and GPU-hours, from sizes alone: of the model, of its text, of the plan.
+"""Computes the FLOPs and GPU-hours of a run from sizes alone: those of the model, of its text and of the plan.
 
-FLOPs of training are counted in one step of each method without values (`training.dry_step`): its backward pass, gates,
-heads at every layer, adapters and what is computed twice are in it. Evaluation is that of the dense model with every
-token executed: what methods save is not known before they run. Two FLOPs a multiply-accumulate.
+Training FLOPs are counted in a dry step of each method (`training.dry_step`), which needs no values. The count includes
+the backward pass, gates, heads at every layer, adapters and recomputation. Evaluation is priced as the dense model with
+every token executed, because what a method saves is not known before it runs. A multiply-accumulate is two FLOPs.
 """
 
 from __future__ import annotations
@@ -45,24 +45,25 @@ if TYPE_CHECKING:
 
 
 _FLOPS_PER_MAC = 2
-_LOOKED_AT = 32  # documents of a task, training examples of a task
-_BYTES_PER_TOKEN = 4  # of English text, with tokenizers of 32,000 words and more
-_steps: dict[tuple[MethodSpec, tuple[Any, ...]], float] = {}  # FLOPs of a method: a run is forecast more than once
-_LONGEST_DRY = 256  # tokens of a step without values: what it takes is in proportion
+_LOOKED_AT = 32  # documents, and training examples, sampled from each task
+_BYTES_PER_TOKEN = 4  # of English text, with vocabularies of 32,000 entries or more
+_steps: dict[tuple[MethodSpec, tuple[Any, ...]], float] = {}  # FLOPs a sequence; kept, as a run is forecast repeatedly
+_LONGEST_DRY = 256  # most tokens of a dry step; FLOPs of longer sequences are scaled in proportion
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What is to be done, and what it takes.
+    """The amount of work in a run, and what it costs.
 
     Attributes:
-        trainings, steps: How many trainings, and optimizer steps in all of them.
-        tokens: Read in training.
-        bounded: Training text could not be looked at: `tokens` and its FLOPs are what full sequences take.
-        training_flops: Of all trainings.
-        dial_values: Evaluations of one task at one dial value.
-        evaluation_flops: Of those whose documents could be read.
-        unknown: By task, why its documents could not be read.
+        trainings, steps: Number of trainings, and of optimizer steps in all of them together.
+        tokens: Tokens read in training.
+        bounded: Whether the training text could not be read, so that `tokens` and `training_flops` are upper bounds
+            for full sequences.
+        training_flops: FLOPs of all trainings.
+        dial_values: Number of evaluations, each of one task at one dial value.
+        evaluation_flops: FLOPs of the evaluations of tasks whose documents could be read.
+        unknown: For each other task, why its documents could not be read.
     """
 
     trainings: int
@@ -75,16 +76,16 @@ class Budget:
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     def hours(self, flops_per_s: float) -> tuple[float, float]:
-        """Hours of training and of evaluation where a device sustains so many FLOPs a second."""
+        """Hours of training and of evaluation on a device that sustains this many FLOPs a second."""
         return self.training_flops / flops_per_s / 3600, self.evaluation_flops / flops_per_s / 3600
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Documents of a task at one dial value: how many, and the FLOPs of reading and of writing them.
+    """What a task asks at one dial value: the number of documents, and the FLOPs of reading and of writing.
 
-    Texts are taken to be written as long as the right ones; in a first look, whose models are hardly trained and do
-    not come to an end, as long as they may be.
+    Written texts are assumed to be as long as the right answers. In a quick run they are assumed to be as long as
+    allowed, because its barely trained models rarely end a text.
     """
 
     documents: int
@@ -93,7 +94,7 @@ class Asked:
 
 
 class Prices:
-    """Costs of passes through a model, from its shapes; its tensors need no values."""
+    """Prices passes through a model by its shapes; its tensors need no values."""
 
     def __init__(self, empty: PreTrainedModel) -> None:
         self.empty = empty
@@ -104,12 +105,15 @@ class Prices:
         self.context = backbone.context_length
 
     def forward(self, tokens: float, answers: float) -> float:
-        """FLOPs of reading so many tokens, with the head at some of them; longer texts are read in windows."""
+        """FLOPs of reading `tokens` tokens and computing the head at `answers` of them.
+
+        Texts longer than the context are read in windows.
+        """
         pairs = tokens * min(tokens, self.context) / 2
         return _FLOPS_PER_MAC * (self._linear * tokens + self._pair * pairs + self._head * answers)
 
     def trainee(self, spec: MethodSpec, recipe: TrainRecipe) -> AdaptiveModel:
-        """A method on the model as it is trained, without values."""
+        """The model that a training of the method would train, without values."""
         model = AdaptiveModel.build(deepcopy(self.empty), spec)
         if recipe.lora is not None and not model.method.freezes_backbone:
             Adapters(model.backbone_model, recipe.lora)
@@ -119,12 +123,12 @@ class Prices:
     def step(
         self, spec: MethodSpec, recipe: TrainRecipe, length: int, labels: int, *, watched: bool = False
     ) -> DryStep | None:
-        """A step of a method on one sequence (`dry_step`); `None` where its code needs values, or is a plugin's."""
+        """A dry step of a method on one sequence; `None` if the method's code needs values or comes from a plugin."""
         if needs_own_process(spec.name):
             return None
         try:
             return dry_step(self.trainee(spec, recipe), 1, length, labels, watched=watched)
-        except Exception:  # noqa: BLE001 - a forecast stands in nobody's way: what is wrong shows in the work
+        except Exception:  # noqa: BLE001 - a forecast must not stop a run: the work itself reports what is wrong
             return None
 
     def training(self, tokens: float, recipe: TrainRecipe) -> float:
@@ -134,16 +138,16 @@ class Prices:
 
 
 class Workload:
-    """The text of a run in numbers, on one model.
+    """The lengths of a run's texts, priced on one model.
 
     Args:
-        empty: The model, or one of its shape.
-        tokenizer: The model's; without it tokens are guessed from bytes.
+        empty: The model, or another of the same shape.
+        tokenizer: The model's tokenizer; without it, tokens are estimated from bytes.
 
     Attributes:
-        tokens, labels: Mean length of a training sequence, and how much of it is predicted.
-        longest: Of the training sequences looked at.
-        bounded: They are only known not to be exceeded.
+        tokens, labels: Mean length of a training sequence, and mean number of its tokens that are predicted.
+        longest: Tokens of the longest training sequence sampled.
+        bounded: Whether the text could not be read, so that the three numbers are upper bounds.
     """
 
     def __init__(self, config: RunConfig, empty: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> None:
@@ -166,7 +170,7 @@ class Workload:
         )
 
     def training_flops(self, spec: MethodSpec) -> float:
-        """FLOPs of training a method on one sequence, counted on a short one."""
+        """FLOPs of training a method on one sequence of mean length, scaled up from a shorter one."""
         if (known := (spec, self._about)) not in _steps:
             recipe, short = self.config.train, min(round(self.tokens), _LONGEST_DRY)
             labels = max(1, min(short - 1, round(short * self.labels / self.tokens)))
@@ -177,7 +181,7 @@ class Workload:
 
     @cached_property
     def asked(self) -> tuple[dict[str, Asked], dict[str, str]]:
-        """By task its documents, and of those that cannot be read, why."""
+        """For each task its documents, or the reason why they cannot be read."""
         found, unknown = dict[str, Asked](), dict[str, str]()
         for name in self.config.tasks:
             try:
@@ -187,7 +191,7 @@ class Workload:
         return found, unknown
 
     def _sequences(self, most: int) -> Iterable[tuple[float, float, float]]:
-        """Of the training text of each task the mean tokens and labels of a sequence, and its most tokens."""
+        """For each task's training text: mean tokens and labels of a sequence, and tokens of the longest one."""
         config = self.config
         for task in training_tasks(config) if config.train.steps else ():
             request = ExampleRequest("train", _LOOKED_AT, config.seeds[0], config.data_dir, most)
@@ -217,7 +221,7 @@ class Workload:
         ask_only(harness, chosen)
         with quiet():
             harness.build_all_requests()
-        contexts: dict[tuple[int, str], tuple[float, float]] = {}  # several answers to one context share its pass
+        contexts: dict[tuple[int, str], tuple[float, float]] = {}  # several answers to one context share one pass
         for request in harness.instances:
             context, answer = ("", request.args[0]) if len(request.args) == 1 else request.args
             writes = request.request_type == "generate_until"
@@ -241,7 +245,7 @@ class Workload:
 
 
 def empty_model(name: str) -> PreTrainedModel | None:
-    """A model of the shape that is stored for a hub id, with tensors that have no values; `None` if there is none."""
+    """A model of the shape stored for a hub id, with tensors that have no values; `None` if no shape is stored."""
     shape = shape_of_model(name)
     if shape is None:
         return None
@@ -250,7 +254,9 @@ def empty_model(name: str) -> PreTrainedModel | None:
 
 
 def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[tuple[MethodSpec, int]], dict[str, int]]:
-    """Steps of each training of a method, and dial values by task, of a whole run of which nothing is on disk."""
+    """The method and steps of every training of a run, and the number of dial values of each task, if nothing is on
+    disk yet.
+    """
     specs = [MethodSpec.parse(text) for text in config.methods]
     targets = TrainingTargets.of(config, levels_of(config, Backbone(empty).num_layers), {})
     trained: dict[MethodSpec, int] = {}
@@ -265,7 +271,7 @@ def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[tuple[Me
         for spec, times in trained.items()
         for _ in range(times * len(config.seeds))
     ]
-    values = 0  # of each task: with a target for each level every level is judged on a training of its own
+    values = 0  # dial values of each task; if every level has its own target, each is judged on its own training
     for spec in specs:
         goals = targets.goals if trained[training_spec(spec)] > 1 else (targets.untrained,)
         points = sum(expected_points(goal.levels, _end(empty, spec).max_saving) for goal in goals)
@@ -277,9 +283,9 @@ def budget(work: Workload, steps: Sequence[tuple[MethodSpec, int]], dial_values:
     """Price some work.
 
     Args:
-        work: The text.
-        steps: Optimizer steps of each training.
-        dial_values: Evaluations of each task.
+        work: The run's texts on its model.
+        steps: Method and optimizer steps of each training.
+        dial_values: Number of evaluations of each task.
     """
     asked, unknown = work.asked
     size, whole = work.config.train.batch_size, sum(count for _, count in steps)

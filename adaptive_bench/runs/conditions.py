@@ -1,4 +1,7 @@
-"""What the rows of a run were measured under, the same for every method; by it rows of other runs are told apart."""
+"""Describes the conditions that a run's rows were measured under, and names the run.
+
+The conditions are the same for every method of a run; tables use them to tell its rows from those of other runs.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,20 @@ from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.store.runs import KEY_DIGITS, run_command
 from adaptive_bench.tables.comparable import Conditions
 
-# What neither belongs to every method alike nor changes a result.
+# Left out of the recipe's text: these do not apply to every method, do not change a result, or are added separately.
 _NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel", "gradient_checkpointing"}
-_METHODS = 2  # named
-_LONGEST_PART = 24
+_METHODS = 2  # methods that a run's name spells out before it counts the others
+_LONGEST_PART = 24  # characters of one part of a run's name
 
 
 def conditions(sweep: DialEvaluation, evaluation: Evaluation) -> Conditions:
-    """The conditions of a sweep's rows, one of whose evaluations this is."""
+    """The conditions of a sweep's rows.
+
+    Args:
+        evaluation: Any evaluation of the sweep.
+    """
     data: Mapping[str, Any] = evaluation.data or {}
-    definition = sweep.content.get("task_code")  # the part of its key that `training_text` gives
+    definition = sweep.content.get("task_code")  # the part of the sweep's key that `training_text.task_inputs` makes
     version, prompts, contents = (data.get(key) for key in ("task_version", "prompts_sha256", "documents_sha256"))
     return Conditions(
         model=model_name(sweep.config.model),
@@ -50,16 +57,16 @@ def conditions(sweep: DialEvaluation, evaluation: Evaluation) -> Conditions:
 
 
 def model_name(model: str) -> str:
-    """A model as readers know it: a hub id or a registered name as it is, of a folder the last part."""
+    """The name of a model for readers: a hub id or registered name unchanged, or the last part of a folder's path."""
     folder = Path(model).expanduser()
     is_folder = (
         folder.is_dir() or folder.is_absolute() or model.startswith((".", "~"))
-    )  # whether it is still there or not
+    )  # a path counts as a folder even if it no longer exists
     return folder.resolve().name if is_folder else model
 
 
 def recipe_text(config: RunConfig) -> str:
-    """How every method of a run is trained and calibrated, as settings with commas between them."""
+    """The settings by which every method of a run is trained and calibrated, separated by commas."""
     train, measuring = config.train, config.evaluation
     settings: dict[str, Any] = {"steps": train.steps}
     if train.steps:
@@ -85,15 +92,15 @@ def _plain(value: Any) -> str:
 
 
 def run_folder(config: RunConfig) -> Path:
-    """Where a run keeps its table."""
+    """The folder that holds a run's table."""
     return config.out / "runs" / run_name(config)
 
 
 def run_name(config: RunConfig) -> str:
-    """Model, the first methods, seeds and the beginning of the run's key: `nano-gateskip-mod-2more-seed1-3f9a2c1b`.
+    """Model, first methods, seeds and the beginning of the run's key: `nano-gateskip-mod-2more-seed1-3f9a2c1b`.
 
-    Where the run is written and on what it is computed make no difference. Methods that are trained for a saving come
-    before those they are compared with.
+    The name does not depend on where the run is written or which device computes it. Methods that are trained towards
+    a saving come before those they are compared with.
     """
     specs = [MethodSpec.parse(text) for text in config.methods]
     names = list(dict.fromkeys(spec.name for spec in sorted(specs, key=lambda spec: not takes_target(spec))))
@@ -106,10 +113,12 @@ def run_name(config: RunConfig) -> str:
 
 
 def write_beginning(folder: Path, config: RunConfig, *, computes: bool = True) -> None:
-    """Note the config, when a run began, and what its command needs beside; of one that continues nothing is new.
+    """Write a run's config, the time it began, and what its command needs besides.
+
+    A run that continues with the same command and plugins keeps the time it first began.
 
     Args:
-        computes: Whether anything is computed: else what the run was begun with stays as it is noted.
+        computes: Whether anything is computed; if not, an existing `command.json` stays as it is.
     """
     atomic.update_text(folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     about = {
@@ -135,5 +144,5 @@ def _says(file: Path, about: Mapping[str, Any]) -> bool:
 
 
 def _safe(part: str) -> str:
-    """Letters, digits and a few signs: a name is part of a path and of a command."""
+    """The part with letters, digits and a few signs only, because a name is used in paths and commands."""
     return re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-.")[:_LONGEST_PART] or "model"

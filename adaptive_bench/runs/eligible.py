@@ -1,6 +1,7 @@
-"""Where the methods of a run may let tokens skip: everywhere, or where measuring its model does not spare a site.
+"""Decides where the methods of a run may let tokens skip: everywhere, or only at sites that are cheap to skip.
 
-What was measured is kept beside the records, by the model's fingerprint and the text's: other runs read it.
+The cost of each site is measured on the model and kept beside the records, under the fingerprints of model and text, so
+that other runs can read it.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from adaptive_bench.task import Example
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import padding_id
 
-VERSION = 1  # of what is measured, and how
+VERSION = 1  # raised when the measurement changes
 FOLDER = "sites"
-_TOKENS, _LENGTH = 256, 64  # of the text, and of one example
-_OF_PAPERS = ("paper_", "nano")  # presets
-_measured: dict[str, SiteCosts] = {}  # by key: a run is planned more than once
+_TOKENS, _LENGTH = 256, 64  # tokens of the text, at most a few more, and of one example
+_OF_PAPERS = ("paper_", "nano")  # beginnings of the names of presets for which `auto` spares no site
+_measured: dict[str, SiteCosts] = {}  # by key; kept, as a run is planned more than once
 
 
 class SitesNotMeasured(Exception):
-    """What the sites of a model cost is not on disk."""
+    """The costs of a model's sites are not on disk."""
 
 
 def spares(spec: MethodSpec, config: RunConfig) -> bool:
-    """Whether a method of a run spares what measuring finds."""
+    """Whether a method of a run leaves alone the sites that measuring finds costly."""
     if config.eligible == "all" or not method_class(spec).spares:
         return False
     if config.eligible == "measured":
@@ -47,12 +48,15 @@ def spares(spec: MethodSpec, config: RunConfig) -> bool:
 def measured_sites(
     config: RunConfig, source: BackboneSource, reporter: Reporter, *, measures: bool = True
 ) -> SiteCosts | None:
-    """What the sites of a run's model cost, read or measured; `None` where no method of the run spares any.
+    """The costs of the sites of a run's model, read from disk or measured; `None` if no method of the run spares any.
+
+    Args:
+        measures: Whether costs that are not on disk may be measured.
 
     Raises:
-        SitesNotMeasured: They were not measured before, and are not to be now.
-        UsageError: They are to be measured, and there is no held-out training text.
-        EnvironmentProblem: Model or data cannot be read.
+        SitesNotMeasured: The costs are not on disk and may not be measured.
+        UsageError: `--eligible measured` was asked for, and there is no held-out training text.
+        EnvironmentProblem: The model, the data or the stored costs cannot be read.
     """
     if not any(spares(MethodSpec.parse(text), config) for text in config.methods):
         return None
@@ -71,7 +75,7 @@ def measured_sites(
         file = config.out / FOLDER / f"{key}.json"
         try:
             _measured[key] = SiteCosts.from_json(json.loads(file.read_text(encoding="utf-8")))
-        except (FileNotFoundError, NotADirectoryError):  # the latter is told of where it is written
+        except (FileNotFoundError, NotADirectoryError):  # writing the file reports a path that is no directory
             if not measures:
                 raise SitesNotMeasured from None
             found = _measure(config, source, text, reporter)
@@ -80,14 +84,14 @@ def measured_sites(
             _measured[key] = found
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise EnvironmentProblem(
-                f"What the sites of a model cost is kept in a readable file, got {type(error).__name__} in "
+                f"The costs of a model's sites are kept in a readable file, got {type(error).__name__} in "
                 f"{str(file)!r}: {error}. Remove it: it is measured again."
             ) from error
     return _measured[key]
 
 
 def key_entry(costs: SiteCosts | None, spec: MethodSpec, config: RunConfig) -> dict[str, Any]:
-    """What a spec's trainings and evaluations depend on because of it; empty where nothing is spared."""
+    """What spared sites add to the keys of a spec's trainings and evaluations; empty if no site is spared."""
     if costs is None or not (costs.spared or costs.keep_first) or not spares(spec, config):
         return {}
     return {"eligible": {"spared": [list(site) for site in sorted(costs.spared)], "keep_first": costs.keep_first}}

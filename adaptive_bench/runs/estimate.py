@@ -1,5 +1,7 @@
-"""How long a plan will take: by the means of records that this machine has made before, by its FLOPs at the rate of
-this machine, or else roughly. An order of magnitude, not a promise; the run corrects it as it goes.
+"""Estimates how long a plan will take.
+
+An estimate rests on the mean times in earlier records of this machine, else on the plan's FLOPs at this machine's rate,
+else on a rough guess. It is an order of magnitude, not a promise; the run corrects it as it goes.
 """
 
 from __future__ import annotations
@@ -29,33 +31,34 @@ from adaptive_bench.store.records import Record
 from adaptive_bench.training import checkpoint
 from adaptive_bench.training.loop import RESUME_FOLDER
 
-_TOKENS, _LAYERS, _WORDS = 256, 4, 8192  # read at once, and most of the model that reads them
-# With neither: what the nano model takes on a CPU core.
+_TOKENS, _LAYERS, _WORDS = 256, 4, 8192  # at most, of the text and of the model that rates are measured with
+# Without records and forecast: what the nano model takes on a CPU core.
 _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
-# A pass over held-out text to set thresholds and one to check them, in training steps: measured on nano.
+# Time to set thresholds in one pass over a text and to check them in another, as a share of the time to train on that
+# text; measured on nano.
 CALIBRATION_PASSES = 0.45
-_CALIBRATIONS = 2  # for a measured point: some dial values are only looked at on held-out text
+_CALIBRATIONS = 2  # for each measured point, because some dial values are only probed on held-out text
 
 
 class Rates(NamedTuple):
-    """FLOPs a second: in training, in reading a text, and in writing one more token of each text of a batch."""
+    """FLOPs a second in training, in reading a text, and in writing one more token of every text in a batch."""
 
     training: float
     reading: float
     writing: float
 
 
-_rates: dict[tuple[Any, ...], Rates] = {}  # measured once: a run is forecast more than once, and says one time
+_rates: dict[tuple[Any, ...], Rates] = {}  # measured once, so that repeated forecasts of a run agree
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What one process is expected to take for one piece of work.
+    """The time that one process is expected to need for each piece of work.
 
     Attributes:
-        sequence_s: Training on one sequence, by what is trained.
-        document_s: Evaluating one document with the model as it is, by task.
-        documents: How many there are of each task.
+        sequence_s: Seconds of training on one sequence, by method spec.
+        document_s: Seconds of evaluating one document with the dense model, by task.
+        documents: Number of documents of each task.
     """
 
     sequence_s: Mapping[MethodSpec, float] = field(default_factory=dict)
@@ -64,12 +67,12 @@ class Speed:
 
 
 def forecast(work: Workload, trained: Iterable[MethodSpec], jobs: int, task: RunningTask) -> Speed:
-    """What the work of a run will take here, by its FLOPs.
+    """Forecast how long the work of a run takes on this machine, from its FLOPs.
 
     Args:
-        work: Its text.
-        trained: What is trained.
-        jobs: Processes that will work at once, each with its share of the cores.
+        work: The run's texts on its model.
+        trained: Method specs that are trained.
+        jobs: Number of processes that will work at once, each with an equal share of the cores.
         task: Advanced by one for the rates, for each training and for the documents.
     """
     recipe, evaluation = work.config.train, work.config.evaluation
@@ -78,7 +81,8 @@ def forecast(work: Workload, trained: Iterable[MethodSpec], jobs: int, task: Run
     try:
         device = find_device(work.config.device)
         shape, bf16 = work.prices.empty.config, recipe.precision == "bf16"
-        rows = min(evaluation.batch_size, evaluation.limit or evaluation.batch_size)  # for few a step is hardly shorter
+        # Few documents make a smaller batch, and a step with fewer rows is hardly shorter.
+        rows = min(evaluation.batch_size, evaluation.limit or evaluation.batch_size)
         about = shape.to_json_string(), device, rows, bf16, torch.get_num_threads()
         rates = _rates[about] = _rates.get(about) or measure_rates(shape, device, rows, bf16=bf16)
     finally:
@@ -98,17 +102,17 @@ def forecast(work: Workload, trained: Iterable[MethodSpec], jobs: int, task: Run
 
 
 def measure_rates(shape: PretrainedConfig, device: torch.device, rows: int, *, bf16: bool) -> Rates:
-    """Time passes of a plain model of this width, with few layers and words.
+    """Time passes of a plain model of this width, with few layers and a small vocabulary.
 
     Args:
-        rows: Texts that are written at once.
-        bf16: Training computes in bf16.
+        rows: Number of texts written at once.
+        bf16: Whether training computes in bf16.
     """
     empty = few_layers(shape, _LAYERS, _WORDS)
     prices, model = Prices(empty), with_values(empty, device)
     length = min(_TOKENS, prices.context)
     reading = (flops := prices.forward(length, length)) / seconds(model, (1, length), bf16=False)
-    training = 3 * flops / seconds(model, (1, length), bf16=bf16, backward=True)  # the way back computes twice as much
+    training = 3 * flops / seconds(model, (1, length), bf16=bf16, backward=True)  # a backward pass costs two forward
     return Rates(training, reading, rows * prices.forward(1, 1) / seconds(model, (rows, 1), bf16=False))
 
 
@@ -120,8 +124,8 @@ class Trait:
     """What is known of a method on this model before it is trained.
 
     Attributes:
-        end: Largest share of saved tokens.
-        calibrates: Whether each dial value is calibrated first.
+        end: Largest share of tokens that the dial can save.
+        calibrates: Whether each dial value has to be calibrated.
     """
 
     end: float = 1.0
@@ -146,19 +150,19 @@ class Estimate:
 
 
 class Estimator:
-    """Knows how long trainings and evaluations took in the records of an output folder, on this machine.
+    """Estimates trainings and evaluations by the records that this machine has made in an output folder.
 
     Args:
-        out: The folder.
-        forecast: What each piece should take; records win over it.
-        traits: By method spec.
+        out: The output folder.
+        forecast: Expected times; records of the same work take precedence.
+        traits: What is known of each method, by method spec.
     """
 
     def __init__(self, out: Path, forecast: Speed | None = None, traits: Mapping[str, Trait] | None = None) -> None:
         self._out, self._forecast, self._traits = out, forecast or Speed(), traits or {}
 
     def training(self, training: TrainingRun) -> Estimate:
-        """Time of the steps that are left."""
+        """Time of a training's remaining steps."""
         return self._sequence(training) * (steps_left(training) * training.content["recipe"]["batch_size"])
 
     def point(self, sweep: DialEvaluation) -> Estimate:
@@ -170,17 +174,17 @@ class Estimator:
         return (one or Estimate(_ROUGH_DOCUMENT_S, rough=True)) * (recipe.limit or most)
 
     def calibration(self, sweep: DialEvaluation) -> Estimate:
-        """Time to make one dial value ready."""
+        """Time to calibrate one dial value."""
         passes = CALIBRATION_PASSES if self._traits.get(str(sweep.spec), Trait()).calibrates else 0.0
-        passes += CALIBRATION_PASSES / 2 if sweep.variant else 0.0  # the text is read once more, for its decisions
+        passes += CALIBRATION_PASSES / 2 if sweep.variant else 0.0  # one more pass collects decisions to shuffle
         return self._sequence(sweep.training) * (passes * sweep.config.evaluation.calibration_examples)
 
     def points_left(self, sweep: DialEvaluation) -> int:
-        """Dial values that are left, as far as can be known beforehand."""
+        """Number of dial values left, as far as that is known beforehand."""
         return sweep.points_left(self._traits.get(str(sweep.spec), Trait()).end)
 
     def sweep(self, sweep: DialEvaluation) -> Estimate:
-        """Time of the points that are left."""
+        """Time of a sweep's remaining points."""
         points = self.points_left(sweep)
         each = self.point(sweep) + self.calibration(sweep) * _CALIBRATIONS
         return each * points if points else Estimate(0.0)
@@ -188,7 +192,7 @@ class Estimator:
     def _sequence(self, training: TrainingRun) -> Estimate:
         """Time of training on one sequence."""
         timed = self._forecast.sequence_s
-        # The code of plugins does not run beforehand: theirs count like the others.
+        # Plugin code does not run before the work starts, so plugins' trainings count as the mean of the others.
         like = timed.get(training.spec, fmean(timed.values()) if timed else None)
         found = self._first(
             ("sequence", _backbone(training), str(training.spec)), like, ("sequence", _backbone(training))
@@ -196,14 +200,15 @@ class Estimator:
         return found or Estimate(_ROUGH_SEQUENCE_S, rough=True)
 
     def _first(self, own: tuple[str, ...], timed: float | None, others: tuple[str, ...]) -> Estimate | None:
-        """What records of the same work say, else the forecast, else what records of other methods say."""
+        """The mean in records of the same work, else the forecast, else the mean in records of other methods."""
         seconds = self._means.get(own, self._means.get(others) if timed is None else timed)
         return None if seconds is None else Estimate(seconds)
 
     @cached_property
     def _means(self) -> dict[tuple[str, ...], float]:
-        """Means over the records: seconds of a sequence and of a document, and documents of a task. What cannot be read
-        is left out: no estimate is worth an error.
+        """Means over the records: seconds a sequence, seconds a document, and documents of a task.
+
+        Records that cannot be read are left out: an estimate must not raise an error.
         """
         seen: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
         for record in map(Record, (self._out / "records").glob("*")):
@@ -214,7 +219,7 @@ class Estimator:
 
 
 def steps_left(training: TrainingRun) -> int:
-    """Optimizer steps between the newest checkpoint and the end."""
+    """Number of optimizer steps between the newest checkpoint and the end."""
     if training.finished:
         return 0
     newest = checkpoint.newest(training.folder / RESUME_FOLDER)
@@ -222,7 +227,7 @@ def steps_left(training: TrainingRun) -> int:
 
 
 def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, str]]:
-    """One line for each training and sweep, and one for the whole."""
+    """One line for each training and sweep, and one for the total."""
     estimator = estimator or Estimator(plan.config.out)
     untrained = {training.folder for training in plan.untrained}
     lines = []
@@ -240,13 +245,13 @@ def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, s
 
 
 def total(plan: Plan, estimator: Estimator) -> Estimate:
-    """Time of everything that is left, one after the other."""
+    """Time of all remaining work, done one piece after the other."""
     parts = [*map(estimator.training, plan.untrained), *map(estimator.sweep, plan.sweeps)]
     return sum(parts, Estimate(0.0))
 
 
 def _look(record: Record, seen: defaultdict[tuple[str, ...], list[float]]) -> None:
-    """Add what one record says."""
+    """Add the times in one record to `seen`."""
     config = record.read("config") or {}
     for sweep in map(Record, record.folder.glob("eval/*")):
         method, backbone = (sweep.read("config") or {}).get("method", ""), config["backbone"]
