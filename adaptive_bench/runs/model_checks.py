@@ -1,4 +1,4 @@
-"""Checks of the model: its family, its tokenizer, its recipe, and the methods that are to work on it."""
+"""Checks the model of a run: its family and tokenizer, the recipe, and whether the methods can be put on it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _TOKENS = 24
 
 
 class Findings:
-    """Collects what is found, each thing once.
+    """Collects the errors and notes of checks, each text once.
 
     Attributes:
-        errors: What stands in the way.
-        notes: What does not, but should be known.
+        errors: Problems that prevent the run.
+        notes: Facts that the user should know but that do not prevent the run.
     """
 
     def __init__(self) -> None:
@@ -48,28 +48,28 @@ class Findings:
 
     @contextmanager
     def checking(self) -> Iterator[None]:
-        """Go on with the next check where this one meets an error."""
+        """Collect an error that the block raises, so that the next check still runs."""
         try:
             yield
         except AdaptiveBenchError as error:
             self.stop(error)
 
     def stop(self, error: AdaptiveBenchError) -> None:
-        """Keep an error."""
-        error = explained(error)  # while it is known where it was raised
+        """Add an error."""
+        error = explained(error)  # now, because the traceback still says where it was raised
         if str(error) not in map(str, self.errors):
             self.errors.append(error)
 
     def note(self, text: str) -> None:
-        """Keep a note."""
+        """Add a note."""
         if text not in self.notes:
             self.notes.append(text)
 
     def raise_errors(self) -> None:
-        """End here if anything stands in the way.
+        """Raise the errors collected so far, if any.
 
         Raises:
-            AdaptiveBenchError: The one error, or several as one.
+            AdaptiveBenchError: The only error, or several combined in one.
         """
         raise_together(self.errors)
 
@@ -78,7 +78,11 @@ _TINY |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64
 
 
 def try_method(spec: MethodSpec, family: str, layers: int) -> AdaptiveBenchError | None:
-    """A step of training, a pass with skipping and a token after it on a tiny random model; what goes wrong."""
+    """Try a method on a tiny random model: a training step, a pass with skipping and one more token.
+
+    Returns:
+        The error that was raised, if any.
+    """
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
@@ -121,11 +125,11 @@ def _try(model: AdaptiveModel) -> None:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a model's description says, without its weights.
+    """What is known of a model without reading its weights.
 
     Attributes:
         empty: The model with tensors that have shapes but no values.
-        unused: Names of tensors in its folder that stand beside the decoder and its head.
+        unused: Names of tensors in its folder that belong neither to the decoder nor to its head.
     """
 
     source: BackboneSource
@@ -134,12 +138,12 @@ class ModelFacts:
 
     @property
     def family(self) -> str:
-        """Its `model_type`."""
+        """The model's `model_type`."""
         return str(self.empty.config.model_type)
 
     @property
     def parameters(self) -> int:
-        """How many it has, shared ones once."""
+        """Number of parameters; shared ones count once."""
         return sum(parameter.numel() for parameter in self.empty.parameters())
 
     @property
@@ -149,7 +153,7 @@ class ModelFacts:
 
     @property
     def vocabulary(self) -> int:
-        """Tokens it has embeddings for."""
+        """Number of tokens that have embeddings."""
         return int(self.empty.config.vocab_size)
 
     def __str__(self) -> str:
@@ -157,11 +161,11 @@ class ModelFacts:
 
 
 def model_facts(name: str) -> ModelFacts:
-    """Describe a model. No weights are read but their heads.
+    """Describe a model; of its weight files only the headers are read.
 
     Raises:
-        EnvironmentProblem: It cannot be reached, or is damaged.
-        UsageError: Its family is not supported.
+        EnvironmentProblem: The model cannot be reached, or is damaged.
+        UsageError: The model's family is not supported.
     """
     return _facts(find_backbone(name))
 
@@ -171,18 +175,18 @@ def _facts(source: BackboneSource) -> ModelFacts:
     empty = empty_model(source)
     Backbone(empty)
     facts = ModelFacts(source, empty)
-    if source.weight_bytes and facts.parameters > source.weight_bytes:  # before anybody makes room for them
+    if source.weight_bytes and facts.parameters > source.weight_bytes:  # checked before memory is allocated for them
         raise EnvironmentProblem(
             f"The weights of a model have every parameter of its config.json, but that of {source.name!r} describes "
             f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. {AGAIN}"
         )
-    if source.is_local and source.forms is None:  # of a GGUF file transformers looks at names when it reads weights
+    if source.is_local and source.forms is None:  # transformers compares the names in a GGUF file when it loads it
         return replace(facts, unused=tuple(check_heads(source.name, Path(source.location), empty)))
     return facts
 
 
 def note_weights(facts: ModelFacts, findings: Findings) -> None:
-    """Tell of weights that were rounded before, and of tensors that are no part of what is measured."""
+    """Note weights that were dequantized, and tensors that are not measured."""
     if facts.source.forms is not None:
         findings.note(
             f"The weights of {facts.source.name!r} are dequantised from GGUF ({facts.source.forms}) to fp32: they "
@@ -197,12 +201,12 @@ def note_weights(facts: ModelFacts, findings: Findings) -> None:
 
 
 def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> None:
-    """Whether the recipe is one for this model.
+    """Check that the recipe suits this model.
 
     Raises:
-        UsageError: It is meant for others, a tracker is not installed, or the model has other maps than are to be
-            trained or quantized.
-        EnvironmentProblem: It needs a package that is not installed.
+        UsageError: The recipe is meant for other models, a tracker is not installed, or the model lacks the maps that
+            are to be trained or quantized.
+        EnvironmentProblem: The recipe needs a package that is not installed.
     """
     check_trackers(config.track)
     weights.check_installed(config.evaluation.quantize)
@@ -228,21 +232,21 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
         )
     if train.warmup_steps >= train.steps:
         findings.note(
-            f"The rate is warmed up over {train.warmup_steps} steps, but there are {train.steps}: it never reaches its "
-            f"peak. Set train.warmup_steps lower."
+            f"The learning rate warms up over {train.warmup_steps} steps, but there are only {train.steps}: it never "
+            f"reaches its peak. Lower train.warmup_steps."
         )
     if train.max_length > facts.context:
         findings.note(
-            f"Sequences of the training are cut at the model's context of {facts.context} tokens (train.max_length is "
+            f"Training sequences are cut at the model's context of {facts.context} tokens (train.max_length is "
             f"{train.max_length})."
         )
 
 
 def load_tokenizer(facts: ModelFacts) -> PreTrainedTokenizerBase:
-    """The tokenizer, if it is one for this model.
+    """Load the tokenizer, and check that it fits this model.
 
     Raises:
-        EnvironmentProblem: There is none, it belongs to another model, or it cannot end a text.
+        EnvironmentProblem: There is no tokenizer, it belongs to another model, or it has no end-of-sequence token.
     """
     tokenizer = facts.source.load_tokenizer()
     where = f"the tokenizer of {facts.source.name!r}"
@@ -263,10 +267,12 @@ def load_tokenizer(facts: ModelFacts) -> PreTrainedTokenizerBase:
 
 
 def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> dict[str, Trait]:
-    """Whether each method can be put on this model; those of plugins are also tried on a tiny one.
+    """Check that each method can be put on this model; plugins' methods are also tried on a tiny one.
+
+    A method that fails there is noted; this is an error only if no method but controls would be left.
 
     Returns:
-        By spec what could be learned of it.
+        What could be learned of each method, by spec.
     """
     broken: dict[str, AdaptiveBenchError] = {}
     traits: dict[str, Trait] = {}
@@ -282,15 +288,15 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
         for fault in broken.values():
             findings.stop(fault)
     for fault in broken.values():
-        findings.note(f"{fault.kind}: {fault} The run goes on: its part fails where that happens again.")
+        findings.note(f"{fault.kind}: {fault} The run goes on; only this method's part fails if that happens again.")
     return traits
 
 
 def examine(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, AdaptiveBenchError | None]:
-    """What can be learned of a method, and what is wrong with it.
+    """What can be learned of a method, and what goes wrong when a plugin's method is tried.
 
     Raises:
-        UsageError: It cannot be put on this model with these parameters.
+        UsageError: The method cannot be put on this model with these parameters.
     """
     trait = None
     if (method := _put_on(facts, spec)) is not None:
@@ -303,21 +309,25 @@ def examine(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, Adaptive
 
 
 def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:
-    config_of(spec)  # what is wrong with it is no matter of the model
+    config_of(spec)  # raises for wrong parameters, which have nothing to do with the model
     try:
         with torch.device("meta"):
             return method_of(spec, Backbone(facts.empty))
     except AdaptiveBenchError:
         raise
     except Exception as error:
-        # Without values some code cannot run; whether it can with them shows when the model is there.
+        # Some code cannot run on tensors without values; whether it works with values shows once the model is loaded.
         if "meta" not in str(error):
             raise explained(error, f"the method {spec}") from error
     return None
 
 
 def size(count: float, billions: str = "B") -> str:
-    """`3,148,224` -> `3.1 M`; of bytes a billion is `G`."""
+    """A count in short form, such as `3.15 M` for 3,148,224.
+
+    Args:
+        billions: Unit of a billion: `B`, or `G` for bytes.
+    """
     for unit, name in ((1e9, billions), (1e6, "M"), (1e3, "k")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"

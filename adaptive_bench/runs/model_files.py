@@ -1,4 +1,4 @@
-"""Models in one GGUF file, as llama.cpp has them: read by transformers, whose weights are then plain fp32."""
+"""Checks the files of a model: a folder in Hugging Face layout, or one GGUF file, which is read into plain fp32."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-# What decides how a model computes and reads text; a README beside it does not.
+# Files that decide how a model computes and reads text; others, such as a README, are not part of its fingerprint.
 _FILES = ("*.safetensors", "*.json", "*.model", "*.txt", "*.jinja")
 AGAIN = "Copy or save the model again; after a clone with Git LFS call `git lfs pull` in its folder."
 SUFFIX = ".gguf"
-# What transformers passes over although the model computes something else without it, and which architectures it reads
-# it for.
+# GGUF settings that change what a model computes but that transformers ignores, except for the listed architectures.
 _SETTINGS = {
     "rope.scaling.type": (),
     "attention.scale": (),
@@ -37,15 +36,15 @@ _TENSORS = ("rope_freqs.", "rope_factors_")
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files that a model is made of."""
+    """The files in a model's folder that its fingerprint covers."""
     return [file for pattern in _FILES for file in folder.glob(pattern) if file.is_file()]
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder of something else than a model that can be measured.
+    """Refuse a folder that does not hold a model a run can measure.
 
     Raises:
-        EnvironmentProblem: With what it is.
+        EnvironmentProblem: The folder has no config.json, has one that is not suitable, or holds an adapter.
     """
     if not (folder / "config.json").is_file():
         raise EnvironmentProblem(
@@ -55,8 +54,8 @@ def check_folder(folder: Path) -> None:
     check_config(folder / "config.json", str(folder))
     if (folder / "adapter_config.json").is_file():  # transformers would freeze the model and load adapters onto it
         raise EnvironmentProblem(
-            f"A model folder holds a whole model, but adapter_config.json in {str(folder)!r} says that this is an "
-            f"adapter of one. Remove that file where the adapter is merged into the weights, or merge it first and "
+            f"A model folder holds a whole model, but adapter_config.json in {str(folder)!r} says that this is only an "
+            f"adapter. Remove that file if the adapter is already merged into the weights, or merge it first and "
             f"name the merged model."
         )
 
@@ -65,7 +64,7 @@ def _instead_of(folder: Path) -> str:
     """What to name in place of a folder that has no config.json."""
     if (folder / "adaptive.json").is_file():
         return "It is a saved adaptive model; a run puts methods on a plain one: name the one that it was trained from."
-    # What transformers.Trainer writes, and the cache of the hub, whose folder lies above those of its models.
+    # Folders that transformers.Trainer and the hub's cache write hold their models one or more levels further down.
     places = (place for pattern in ("*", "snapshots/*", "models--*/snapshots/*") for place in folder.glob(pattern))
     models = [place for place in places if (place / "config.json").is_file() and any(place.glob("*.safetensors"))]
     if not models:
@@ -75,19 +74,19 @@ def _instead_of(folder: Path) -> str:
 
 
 def _age(model: Path) -> tuple[int, float]:
-    """Larger is newer: by the number of a Trainer's checkpoint, which a copy keeps, else by the time of the folder."""
+    """Larger is newer: the step of a Trainer's checkpoint, which survives copying, then the folder's time."""
     step = model.name.removeprefix("checkpoint-")
     return int(step) if step.isdecimal() else -1, model.stat().st_mtime
 
 
 def check_config(file: Path, model: str) -> None:
-    """Refuse a config.json of what cannot be measured.
+    """Refuse the config.json of a model that cannot be measured.
 
     Args:
-        model: Whose it is, as the user knows it.
+        model: The model's name, as the user wrote it.
 
     Raises:
-        EnvironmentProblem: It cannot be read, or describes no model that a run takes.
+        EnvironmentProblem: The file cannot be read, or describes a model that a run does not take.
     """
     try:
         config = dict(json.loads(file.read_text(encoding="utf-8")))
@@ -98,10 +97,10 @@ def check_config(file: Path, model: str) -> None:
     family, known = config.get("model_type"), registry.names("families")
     if family not in known:
         raise EnvironmentProblem(
-            f"A model is of one of the families {', '.join(known)}, but {str(file)!r} says model_type {family!r}. "
+            f"A model belongs to one of the families {', '.join(known)}, but {str(file)!r} says model_type {family!r}. "
             f"Name another model, or register the family (see docs/models.md)."
         )
-    # Beside plain weights too: by the entry alone transformers builds quantized maps, which cannot be trained.
+    # Refused even if the weights are plain: this entry makes transformers build quantized maps, which are untrainable.
     if (quantized := config.get("quantization_config")) is not None:
         raise EnvironmentProblem(
             f"A backbone has unquantized weights, but the config.json of {model!r} has a quantization_config "
@@ -111,17 +110,17 @@ def check_config(file: Path, model: str) -> None:
 
 
 def check_heads(name: str, folder: Path, empty: PreTrainedModel) -> list[str]:
-    """Compare names and shapes in the heads of a folder's weight files with the model.
+    """Compare the names and shapes in the headers of a folder's weight files with the model.
 
     Args:
-        name: The model's, as the user wrote it.
+        name: The model's name, as the user wrote it.
         empty: The model that config.json describes, without values.
 
     Returns:
-        Names of tensors that it leaves aside, see `check_loaded`.
+        Names of unused tensors, see `check_loaded`.
 
     Raises:
-        EnvironmentProblem: See `check_loaded`; or the weights cannot be read.
+        EnvironmentProblem: The weights cannot be read, or do not fit the model (see `check_loaded`).
     """
     given: dict[str, list[int]] = {}
     try:
@@ -134,8 +133,8 @@ def check_heads(name: str, folder: Path, empty: PreTrainedModel) -> list[str]:
             f"lists, but in {str(folder)!r} they cannot be read: {type(error).__name__}: {message_of(error)}. {AGAIN} "
             f"Weights in another format are converted by save_pretrained."
         ) from error
-    # transformers decides what fits: it knows of tied weights, of names that earlier versions wrote, and of
-    # checkpoints without the prefix of the decoder.
+    # Let transformers decide what fits: it knows tied weights, names that earlier versions wrote, and checkpoints
+    # without the decoder's prefix.
     loader: Any = type(empty)
     _, found = loader.from_pretrained(
         None,
@@ -150,10 +149,10 @@ def check_heads(name: str, folder: Path, empty: PreTrainedModel) -> list[str]:
 
 
 def _loaded_files(folder: Path, named: str | None) -> list[Path]:
-    """The weight files that transformers reads of a folder: it may hold others, in another layout.
+    """The weight files of a folder that transformers reads; the folder may hold others, in another layout.
 
     Args:
-        named: The file that config.json names (`transformers_weights`), if it does.
+        named: The weight file that config.json names (`transformers_weights`), if any.
     """
     single, index = (folder / (named or file) for file in ("model.safetensors", "model.safetensors.index.json"))
     if index.is_file() and not (single.is_file() and single.suffix == ".safetensors"):
@@ -162,18 +161,18 @@ def _loaded_files(folder: Path, named: str | None) -> list[Path]:
 
 
 def check_loaded(name: str, model: PreTrainedModel, found: Mapping[str, Any]) -> list[str]:
-    """Refuse a model whose files hold other tensors than it has.
+    """Refuse a model whose tensors are not those that its files hold.
 
     Args:
-        name: The model's, as the user wrote it.
-        found: What transformers says of loading it.
+        name: The model's name, as the user wrote it.
+        found: The loading info of transformers.
 
     Returns:
-        Names of tensors that stand beside the decoder and its head: those of a classifier (`score`), a value head or an
+        Names of tensors outside the decoder and its head, such as those of a classifier (`score`), a value head or an
         image tower. A language model of text computes the same without them.
 
     Raises:
-        EnvironmentProblem: Tensors are missing, have other shapes, or are parts of the decoder that it does not have.
+        EnvironmentProblem: Tensors are missing, have other shapes, or belong to a decoder with other parts.
     """
     missing, unused = sorted(found["missing_keys"]), sorted(found["unexpected_keys"])
     if missing:
@@ -189,10 +188,10 @@ def check_loaded(name: str, model: PreTrainedModel, found: Mapping[str, Any]) ->
             f"{list(got)} in place of {list(asked)}. Correct config.json, or copy or save the model again."
         )
     decoder = getattr(model, model.base_model_prefix, model)
-    # A checkpoint of the decoder alone has its names without the prefix.
+    # A checkpoint of the decoder alone names its tensors without the prefix.
     parts = {part for module in (model, decoder) for part, _ in module.named_children()}
-    # With them the model computes something else: layers that config.json cuts off, biases that it denies, norms of
-    # another family, adapters that nobody merged.
+    # Without such tensors the model computes something else. They are layers that config.json cuts off, biases that it
+    # turns off, norms of another family, or adapters that were not merged.
     if inside := [key for key in unused if key.partition(".")[0] in parts]:
         raise EnvironmentProblem(
             f"The weights of a decoder are all used, but a {type(model).__name__} with the config.json of {name!r} "
@@ -205,11 +204,11 @@ def check_loaded(name: str, model: PreTrainedModel, found: Mapping[str, Any]) ->
 
 @dataclass(frozen=True)
 class GGUFFacts:
-    """What the head of a file says.
+    """What the header of a GGUF file says.
 
     Attributes:
-        values: How many weights there are.
-        forms: Their types, the most frequent first, such as `Q4_K, Q6_K, F32`.
+        values: Number of weights.
+        forms: Types of the weights, most frequent first, such as `Q4_K, Q6_K, F32`.
     """
 
     values: int
@@ -217,11 +216,11 @@ class GGUFFacts:
 
 
 def read_facts(file: Path) -> GGUFFacts:
-    """Look at the head of a file; no weights are read.
+    """Read the header of a GGUF file, but no weights.
 
     Raises:
-        EnvironmentProblem: The package gguf is not installed, the file is damaged or one of several, or transformers
-            would make another model of it.
+        EnvironmentProblem: The package gguf is not installed, the file is damaged or one part of several, or
+            transformers would ignore something that changes what the model computes.
     """
     if importlib.util.find_spec("gguf") is None:
         raise EnvironmentProblem(
@@ -232,13 +231,13 @@ def read_facts(file: Path) -> GGUFFacts:
 
     try:
         reader: Any = GGUFReader(file)
-        # A vocabulary takes long and tells nothing here.
+        # Fields of several values are skipped: decoding a vocabulary takes long and is not needed here.
         values: dict[str, Any] = {key: one.contents() for key, one in reader.fields.items() if len(one.data) == 1}
         weights: dict[str, int] = {}
         for tensor in reader.tensors:
             form = tensor.tensor_type.name
             weights[form] = weights.get(form, 0) + int(tensor.n_elements)
-    except Exception as error:  # reading a foreign file may raise anything
+    except Exception as error:  # reading a user's file may raise anything
         if isinstance(error, MemoryError):
             raise
         raise EnvironmentProblem(
@@ -271,13 +270,16 @@ def _check_whole(file: Path, values: dict[str, Any], tensors: list[str]) -> None
 
 @contextmanager
 def alone(file: Path) -> Iterator[dict[str, str]]:
-    """What `from_pretrained` is given for a file: a folder with nothing else, whose files it would read as well."""
+    """Arguments with which `from_pretrained` reads a GGUF file from a temporary folder that holds nothing else.
+
+    In the file's own folder it would also read the files beside it.
+    """
     with TemporaryDirectory() as folder:
         (Path(folder) / file.name).symlink_to(file)
         yield {"pretrained_model_name_or_path": folder, "gguf_file": file.name}
 
 
 def as_plain(model: Any) -> None:
-    """Take away the mark of a quantized model: its weights are plain."""
+    """Remove the quantization config that transformers leaves on a model whose weights it has dequantized."""
     if (quantizer := getattr(model, "hf_quantizer", None)) is not None:
         quantizer.remove_quantization_config(model)

@@ -1,7 +1,8 @@
-"""What `train.precision: auto` means: bf16 where a short training pass at the model's width is faster in it, else fp32.
+"""Chooses what `train.precision: auto` means: bf16 if a short training pass at the model's width is faster in it.
 
-Weights stay in fp32 either way, as do what methods decide and all of the evaluation. What was chosen is kept beside the
-records: every method of a folder is trained alike, also where another machine goes on.
+Otherwise trainings use fp32. Weights, the decisions of methods and all evaluation stay in fp32 either way. The choice
+is kept beside the records, so that every method of a folder is trained alike, even if another machine continues the
+run.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ from adaptive_bench.runs.backbone_source import BackboneSource, empty_model, fin
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
 
-_ENOUGH_S, _MOST_PASSES = 0.4, 20  # of timing one model in one precision
+_ENOUGH_S, _MOST_PASSES = 0.4, 20  # after either, timing one model in one precision ends
 FOLDER = "precision"
-_TOKENS, _LAYERS, _WORDS = 256, 1, 2048  # read at once, and most of the model that reads them
-_WORTH = 1.2  # times as fast, to be chosen
+_TOKENS, _LAYERS, _WORDS = 256, 1, 2048  # at most, of the text and of the model that is timed
+_WORTH = 1.2  # least speedup for which bf16 is chosen
 
 
 def kept(file: Path, choose: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a JSON file says; where there is none, or none that can be read, what is chosen now, which is written to it.
+    """Read a choice from a JSON file; if there is none or it cannot be read, choose now and write the choice there.
 
-    Of several who choose at the same time the first one's stays. What cannot be written is chosen again next time.
+    If several processes choose at the same time, the first choice stays. A choice that cannot be written is made again
+    next time.
     """
     if (found := _read(file)) is None:
         chosen = choose()
@@ -52,7 +54,7 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 
 def few_layers(shape: PretrainedConfig, layers: int, words: int) -> PreTrainedModel:
-    """A model of this width with at most so many layers and words; its tensors have no values."""
+    """A model of this width with at most `layers` layers and `words` vocabulary entries; its tensors have no values."""
     few = deepcopy(shape)
     few.num_hidden_layers, few.vocab_size = min(shape.num_hidden_layers, layers), min(shape.vocab_size, words)
     few.pad_token_id = None
@@ -65,7 +67,7 @@ def few_layers(shape: PretrainedConfig, layers: int, words: int) -> PreTrainedMo
 
 @torch.no_grad()
 def with_values(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
-    """The same on a device; each of its numbers is .01."""
+    """The same model on a device, with every number set to 0.01."""
     model = model.to_empty(device=device).eval()
     for tensor in [*model.parameters(), *model.buffers()]:
         tensor.fill_(0.01)
@@ -73,11 +75,11 @@ def with_values(model: PreTrainedModel, device: torch.device) -> PreTrainedModel
 
 
 def seconds(model: PreTrainedModel, shape: tuple[int, int], *, bf16: bool, backward: bool = False) -> float:
-    """Median of some passes over tokens of this shape [B, S]; the first one warms up.
+    """Median time of passes over tokens of this shape [B, S], without the first pass, which warms up.
 
     Args:
-        bf16: Products are in bf16, over weights in fp32.
-        backward: As in training.
+        bf16: Whether matrix products are computed in bf16; weights stay in fp32.
+        backward: Whether each pass includes a backward pass, as in training.
     """
     device = next(model.parameters()).device
     ids, taken_s = torch.ones(shape, dtype=torch.long, device=device), list[float]()
@@ -94,7 +96,7 @@ def seconds(model: PreTrainedModel, shape: tuple[int, int], *, bf16: bool, backw
 
 
 class Chosen(NamedTuple):
-    """The precision of the trainings in a folder, and how many times as fast as fp32 bf16 was measured to be."""
+    """The precision of the trainings in a folder, and the measured speedup of bf16 over fp32."""
 
     precision: Literal["fp32", "bf16"]
     speedup: float
@@ -103,12 +105,13 @@ class Chosen(NamedTuple):
         return f"{self.precision} (bf16 measured {self.speedup:.1f}x as fast as fp32)"
 
 
-_chosen: dict[str, Chosen] = {}  # by file: a run is planned more than once
+_chosen: dict[str, Chosen] = {}  # by file; kept, as a run is planned more than once
 
 
 def with_precision(config: RunConfig) -> RunConfig:
-    """The config with the precision that `auto` means for its model, device and folder; as it is where its model cannot
-    be read, which fails in any case.
+    """The config with the precision that `auto` means for its model, device and folder.
+
+    The config is unchanged if its model or device cannot be reached; the checks of the run report that.
     """
     with suppress(AdaptiveBenchError):
         if config.train.precision == "auto":
@@ -118,10 +121,10 @@ def with_precision(config: RunConfig) -> RunConfig:
 
 
 def chosen(config: RunConfig) -> Chosen:
-    """What was chosen for a config that says `auto`, read or measured.
+    """The choice for a config that says `auto`, read from disk or measured.
 
     Raises:
-        EnvironmentProblem: Its model or device cannot be reached.
+        EnvironmentProblem: The model or the device cannot be reached.
     """
     if not config.train.steps:
         return Chosen("fp32", 1.0)

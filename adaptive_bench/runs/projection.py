@@ -1,20 +1,20 @@
-"""What the recorded decisions of a small model would save on a model of real sizes: a projection, never a measurement.
+"""Projects what the recorded decisions of a small model would save on a model of real size; it measures nothing.
 
 A nano model is not priced like a real one: its vocabulary is small, so that a probe of the head is cheap, and its gates
 are a larger part of a layer. A record holds the counts behind its MACs (tokens per branch, repaired K,V, query-key
-pairs, runs of the head, of probes and of each linear map of the method), and these are priced again here:
+pairs, runs of the head, of probes and of each linear map of the method). These counts are priced again here:
 
-* every layer costs what a layer of the real model costs, and stands for as many of its layers as share its relative
-  depth: keep shares are those measured there;
-* the method's linear maps have the sizes they get when the method is built for the real widths (without memory), and
-  belong to layers: twice the layers, twice the gates;
-* the head and its probes cost what the real head costs, cosines of states what the real width costs. Probes are as
-  many as were made: exits lie at the same relative depths, so a deeper model has as many exits, farther apart
+* Every measured layer costs as much as a layer of the real model and stands for all real layers at its relative depth.
+  Its keep shares are taken over.
+* The method's linear maps have the sizes they get when the method is built for the real widths (without memory). They
+  belong to layers: twice the layers, twice the gates.
+* The head and its probes cost what the real head costs, and cosines of states what the real width costs. The number of
+  probes stays: exits lie at the same relative depths, so a deeper model has as many exits, farther apart
   (`exit_interval`).
 
-Approximated, then: the keep pattern is taken over although a larger model would decide otherwise; texts keep their
-length in tokens, and with it the pairs of attention and the measured model's windows. Exact is the projection onto the
-model that was measured: it gives back its net saving.
+The projection is approximate. It keeps the pattern of executed tokens, although a larger model would decide otherwise,
+and the length of texts in tokens, and with it the query-key pairs and the measured model's windows. A projection onto
+the measured model itself is exact: it gives back the measured net saving.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Projection:
 
     Args:
         spec: The method.
-        backbone: The other model with as many layers as the measured one has.
-        depth: How many layers of the other model each of them stands for.
+        backbone: The other model, cut to as many layers as the measured model has.
+        depth: How many real layers of the other model each of these layers stands for.
     """
 
     def __init__(self, spec: MethodSpec, backbone: Backbone, depth: float) -> None:
@@ -67,9 +67,9 @@ class Projection:
         """Projected net savings by phase (`all`, `prefill`, `decode`); `None` for a phase without tokens.
 
         Args:
-            reports: The raw sums of R compute reports. They are priced at once: a large run has thousands.
+            reports: The raw sums of R compute reports. They are priced together, because a large run has thousands.
         """
-        rows = self.backbone.num_layers + 1  # of each report: its layers, and one that costs nothing for its head
+        rows = self.backbone.num_layers + 1  # per report: one for each layer, and one without layer costs for the head
         ledger = Ledger(LayerCosts(*(np.tile(np.append(costs, 0.0), len(reports)) for costs in self._costs)))
         macs: dict[str, np.ndarray] = {}
         dense: dict[str, np.ndarray] = {}
@@ -108,11 +108,10 @@ class Projection:
 def projected(
     spec: MethodSpec, evaluations: Mapping[int, list[Evaluation]], shape: str
 ) -> tuple[dict[int, list[Evaluation]], list[str]]:
-    """Evaluations of one method, by seed, with their net saving projected onto a shape; older ones, which lack the
-    counts, stay as they are.
+    """Evaluations of one method, by seed, with their net saving projected onto a shape.
 
-    A method that cannot be built at the shape's widths costs its projection, not its table: all its evaluations stay
-    as they are, and the second value says why.
+    Older evaluations, which lack the counts, stay as they are. If the method cannot be built at the shape's widths, all
+    its evaluations stay as they are, and the second value says why: the table is written all the same.
 
     Raises:
         UsageError: No shape has that name.
@@ -137,14 +136,15 @@ def projected(
             ]
             for seed, done in evaluations.items()
         }, []
-    except Exception as error:  # noqa: BLE001 - a method is built here, and a plugin's may raise anything
+    except Exception as error:  # noqa: BLE001 - this builds the method, and a plugin's method may raise anything
         reason = f"{type(error).__name__}: {error}"
         return dict(evaluations), [
-            f"{spec}: no projection onto {shape}, for it cannot be built at its widths ({reason})."
+            f"{spec}: no projection onto {shape}, because the method cannot be built at its widths ({reason})."
         ]
 
 
-# Seeds and targets of a spec share one. In a notebook a name may come to mean another class.
+# Seeds and targets of a spec share a projection. The class is an argument because a notebook may register another class
+# under the same name.
 @lru_cache(maxsize=1024)
 def _projection(registered: Hashable, spec: MethodSpec, layers: int, shape: str) -> Projection:
     return Projection(spec, *_named(shape, layers))
@@ -156,9 +156,7 @@ def _named(shape: str, layers: int) -> tuple[Backbone, float]:
 
 
 def priced(shape: PretrainedConfig, layers: int) -> tuple[Backbone, float]:
-    """The same widths with another number of layers, in tensors that have no values; and for how many layers each of
-    them stands.
-    """
+    """A backbone of the same widths with `layers` layers and no values, and how many real layers each stands for."""
     values = shape.to_dict() | {"num_hidden_layers": layers, "layer_types": None}
     with torch.device("meta"):
         backbone = Backbone(AutoModelForCausalLM.from_config(type(shape).from_dict(values)))
