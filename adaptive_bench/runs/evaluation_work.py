@@ -1,4 +1,4 @@
-"""Sweeps a method's dial on tasks; what is on disk of it is picked up."""
+"""Sweeps a method's dial on tasks; points that are already on disk are not measured again."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from adaptive_bench.training.encoding import EncodedExample, calibration_batch, 
 from adaptive_bench.training.generated_text import generated_text
 from adaptive_bench.training.memory import find_batch_size
 
-_TWIN_TEXTS = 8  # held-out examples on which specs are compared
-_PROBED_TOKENS = 4_000  # of held-out text, on which a dial is looked for
+_TWIN_TEXTS = 8  # held-out examples on which the behaviour of specs is compared
+_PROBED_TOKENS = 4_000  # tokens of held-out text on which dial values are probed
 
 
 class Calibrated:
-    """A trained training under one method spec, calibrated for one task at a time; loaded when it is first needed."""
+    """A trained model under one method spec, calibrated for one sweep at a time; loaded when it is first needed."""
 
     def __init__(self, sweep: DialEvaluation) -> None:
         self._sweep = sweep
@@ -59,7 +59,7 @@ class Calibrated:
 
     @cached_property
     def model(self) -> AdaptiveModel:
-        # What is stored beside the weights depends on earlier sweeps; a record must not.
+        # The calibration stored beside the weights depends on earlier sweeps, and a record must not.
         how = sparing(self._sweep.content)
         model = AdaptiveModel.from_pretrained(self.training.checkpoint, self.spec, calibration=None, **how)
         return quantize(model.to(self.device), self.config.evaluation.quantize)
@@ -69,7 +69,7 @@ class Calibrated:
         return planned_backbone(self.config.model, self.training.content["backbone"]).load_tokenizer()
 
     def set_sweep(self, sweep: DialEvaluation) -> None:
-        """From now on calibrate for this sweep."""
+        """Calibrate for this sweep from now on."""
         self._sweep = sweep
 
     @property
@@ -87,11 +87,12 @@ class Calibrated:
         return self._texts[key]
 
     def calibration(self, savings: Iterable[float], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """What thresholds rest on: size of the text, and for each saving the requested and the realised share.
+        """What thresholds rest on: the size of the text, and the requested and realised share for each saving.
 
         Args:
-            savings: Those of one sweep; others may be calibrated for another one.
-            before: What an earlier process wrote of the same sweep; it keeps what this one had no need of.
+            savings: Savings of this sweep; the model may be calibrated at more savings, for other sweeps.
+            before: What an earlier process wrote for the same sweep. Its entries are kept for savings that this process
+                did not calibrate.
         """
         recipe = self.config.evaluation
         about = {"text": recipe.calibration_text, "per": recipe.calibration}
@@ -106,16 +107,16 @@ class Calibrated:
 
     @property
     def has_text(self) -> bool:
-        """Whether there is held-out training text; runs that train nothing may have none."""
+        """Whether there is held-out training text; a run that trains nothing may have none."""
         return bool(self._text)
 
     def behaviour(self, savings: Sequence[float]) -> str:
-        """Digest of what the model does with some held-out text at some savings, each calibrated before."""
+        """Digest of what the model does with some held-out text at some savings, which must be calibrated already."""
         batch = calibration_batch(self._text[:_TWIN_TEXTS], padding_id(self.tokenizer), self.device)
         return behaviour(self.model, batch, [self.model.method.checked_dial(saving) for saving in savings])
 
     def probe(self, saving: float, reporter: Reporter) -> dict[str, float | None]:
-        """What is saved of some held-out text where so much is asked for, by axis."""
+        """The saving measured on some held-out text when the dial is set for `saving`, by axis."""
         self.calibrate([saving], reporter)
         size = sum(len(one.token_ids) for one in self._text)
         some = self._text[:: -(-size // _PROBED_TOKENS)]
@@ -129,7 +130,7 @@ class Calibrated:
         return saved
 
     def calibrate(self, savings: Sequence[float], reporter: Reporter) -> None:
-        """Make the dial values of some savings ready for the sweep's task, each once."""
+        """Calibrate the dial values of some savings for the sweep's task, unless that is done already."""
         if not self.model.needs_calibration:
             return
         if self._calibrated_on != (text := str(self._sweep.content["calibration_sha256"])):
@@ -141,7 +142,7 @@ class Calibrated:
         if not self.has_text:
             raise UsageError(
                 f"Calibrating {self.spec} needs held-out training text, but {', '.join(self.config.tasks)} has none. "
-                f"Name a task that has with --train-on, for example --train-on nano_math."
+                f"Name a task that has some with --train-on, for example --train-on nano_math."
             )
         with reporter.task(f"calibrate {self.spec}", total=len(missing)) as task:
             for saving in missing:
@@ -156,22 +157,24 @@ class Calibrated:
                 task.advance(1)
 
     def reached(self, end: float, reporter: Reporter) -> float:
-        """Share of tokens that the end of the dial skips of the text. An exit that leaves prompts alone never has all
-        of them, and whatever more is asked for is the same dial value.
+        """The share of the text's tokens that the end of the dial skips.
+
+        It can be smaller than `end`: an exit that leaves prompts alone never skips all tokens, and asking for more
+        gives the same dial value.
         """
         self.calibrate([end], reporter)
         return min([end, *(math.floor(1e6 * dial["realised"]) / 1e6 for dial in self._dials.get(end, []))])
 
     def collect_decisions(self, reporter: Reporter) -> DecisionBank:
-        """The decisions of every token of the calibration text, with the dial as it stands.
+        """Collect the decisions for every token of the calibration text at the present dial value.
 
         Raises:
-            UsageError: There is no such text.
+            UsageError: There is no calibration text.
         """
         if not self.has_text:
             raise UsageError(
                 f"Shuffled decisions are drawn from those of held-out training text, but "
-                f"{', '.join(self.config.tasks)} has none. Name a task that has with --train-on, for example "
+                f"{', '.join(self.config.tasks)} has none. Name a task that has some with --train-on, for example "
                 f"--train-on nano_math."
             )
 
@@ -187,20 +190,21 @@ class Calibrated:
         return bank
 
     def store(self, saving: float) -> None:
-        """Make the checkpoint a model that skips as soon as it is loaded: `AdaptiveModel.from_pretrained` of it gets
-        what is calibrated, the dial value chosen for a saving, and the tokenizer.
+        """Make the checkpoint a model that skips as soon as `AdaptiveModel.from_pretrained` loads it.
+
+        It gets the calibration, the dial value for this saving, and the tokenizer.
         """
-        add_tokenizer(self.training.checkpoint, self.tokenizer)  # of a training by an earlier version
+        add_tokenizer(self.training.checkpoint, self.tokenizer)  # earlier versions trained without storing it
         recipe = self.config.evaluation
         if (
             self.model.needs_calibration and recipe.quantize == "none"
-        ):  # else it is of other weights than those beside it
+        ):  # a calibration of quantized weights does not fit the weights stored here
             name = self._sweep.task if recipe.calibration == "task" else POOLED
             text = f"{recipe.calibration_text} {self._sweep.content['calibration_sha256']}"
             self.model.store_calibration(self.training.checkpoint, name, {saving: self.model.dial}, text)
 
     def _calibrate(self, saving: float, batch_size: int) -> list[dict[str, Any]]:
-        """The report of one saving."""
+        """Calibrate one saving and report its dial values."""
         batches = calibration_batches(self._text, padding_id(self.tokenizer), batch_size, self.device)
         return list(self.model.calibrate(batches, [saving])["dials"])
 
@@ -210,10 +214,10 @@ def evaluate_sweeps(
     reporter: Reporter,
     attempting: Callable[[DialEvaluation], AbstractContextManager[None]],
 ) -> None:
-    """Measure what is missing of some sweeps that share a method spec and a training; one model serves them all.
+    """Measure what is missing in some sweeps that share a method spec and a training; one model serves them all.
 
     Args:
-        attempting: Entered for each sweep; where it takes an error for itself, the next sweep goes on.
+        attempting: Context entered for each sweep; if it handles the sweep's error, the next sweep still runs.
     """
     trained = Calibrated(sweeps[0])
     for sweep in sweeps:
@@ -232,7 +236,7 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
     eligible += ", but no first token" if model.method.keep_first else ""
     if trained.has_text and not sweep.variant:
         end = trained.reached(end, reporter)
-        compared = sorted({round(min(level, end), 6) for level in sweep.levels})  # where probing begins
+        compared = sorted({round(min(level, end), 6) for level in sweep.levels})  # the savings that probing starts at
         trained.calibrate(compared, reporter)
         record.write("behaviour", {"sha256": trained.behaviour(compared)})
     record.write("dial", about | {"max_saved_tokens": end, "eligible": eligible})
@@ -248,7 +252,8 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
         if (known := record.point(saving)) is not None:
             return known
         probes = record.read("probes") or {"saved": {}}
-        trained.calibrate([*map(float, probes["saved"]), saving], reporter)  # a checkpoint keeps them, resumed or not
+        # Probed savings are calibrated too, so that a resumed sweep stores the same checkpoint as an uninterrupted one.
+        trained.calibrate([*map(float, probes["saved"]), saving], reporter)
         asked.append(saving)
         record.write("calibration", trained.calibration(asked, record.read("calibration")))
         model.dial = model.method.checked_dial(saving)
@@ -266,7 +271,7 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
 
     if sweep.walk(measure, probe, end) is None:
         raise EnvironmentProblem(
-            f"Shuffled decisions are measured where the method itself was, but `{sweep.own}` is not finished. Give the "
+            f"Shuffled decisions are measured at the method's own points, but `{sweep.own}` is not finished. Give the "
             f"run's command again once it is."
         )
 
@@ -274,7 +279,7 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
 def _ask(
     sweep: DialEvaluation, trained: Calibrated, bank: DecisionBank | None, reporter: Reporter
 ) -> tuple[Evaluation, list[Sample]]:
-    """The model's answers as its dial stands, with its own decisions or those of a bank."""
+    """Evaluate the model at its present dial value, with its own decisions or those of a bank."""
     recipe = sweep.config.evaluation
     with standing_between(trained.model, bank):
         return evaluate(
@@ -291,7 +296,7 @@ def _ask(
 
 
 class EvaluationWorker:
-    """Takes part in evaluations that the main process has begun."""
+    """Takes part, in a worker process, in the evaluations that the main process begins."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Path, MethodSpec], Calibrated] = {}

@@ -1,7 +1,7 @@
-"""A recipe made smaller until the forecast says that this machine does it in the time there is: a night, or a while.
+"""Makes a recipe smaller until the forecast says that this machine does it in time: within a night, or some minutes.
 
-Of a training first the sequences of a step are fewer, then its steps; of the evaluation documents and calibration
-examples are. What was chosen is kept beside the records: the same command finds the same run again.
+A training first gets fewer sequences a step, then fewer steps. The evaluation gets fewer documents and calibration
+examples. The choice is kept beside the records, so that the same command finds the same run again.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Limit:
-    """How long a run may take, and what is kept of it at least.
+    """How long a run may take, and how small it may become.
 
     Attributes:
-        seconds: By the forecast.
-        steps, documents: Of each training, of each task.
-        answer_tokens: Most tokens of an answer; by default the task's own.
-        drops: Methods and tasks that the user did not name may be left out.
+        seconds: Most time by the forecast.
+        steps, documents: Fewest steps of each training, and fewest documents of each task.
+        answer_tokens: Most tokens of an answer; by default the task's own number.
+        drops: Whether methods and tasks that the user did not name may be left out.
     """
 
     seconds: float
@@ -59,10 +59,13 @@ QUICK = Limit(20 * 60, steps=10, documents=8, answer_tokens=128, drops=True)
 def fitted(
     config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter: Reporter | None = None
 ) -> tuple[RunConfig, str]:
-    """The config, smaller where it would take longer than a limit, and a sentence that says in what; else an empty one.
+    """Make a config smaller if it would take longer than a limit.
 
     Args:
-        given: Values of the command line, nested like a config: they stay.
+        given: Values of the command line, nested like a config; they stay as they are.
+
+    Returns:
+        The config, and a sentence that says what was made smaller; an empty one if nothing was.
     """
     try:
         whole = without_groups(config)
@@ -70,7 +73,7 @@ def fitted(
         about |= {"device": find_device(config.device).type}
         file = config.out / FOLDER / f"{key_of(about)}.json"
         said = kept(file, lambda: about | _chosen(whole, given, limit, reporter or SilentReporter()))
-    except Exception:  # noqa: BLE001 - what is wrong is told by the checks and in the work, with all else
+    except Exception:  # noqa: BLE001 - the checks of the run report what is wrong, together with everything else
         return config, ""
     if not said["text"]:
         return config, ""
@@ -81,8 +84,9 @@ def fitted(
 
 
 class _Forecast:
-    """What a run and its smaller forms take here from nothing, in seconds. The code of plugins does not run beforehand:
-    their methods count like the mean of the others.
+    """Seconds that a run, or a smaller form of it, takes on this machine if nothing is on disk.
+
+    Plugin code does not run beforehand, so plugins' methods count as the mean of the others.
     """
 
     def __init__(self, config: RunConfig, reporter: Reporter) -> None:
@@ -117,7 +121,7 @@ def _without_plugins(config: RunConfig) -> RunConfig:
 
 
 def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter: Reporter) -> dict[str, Any]:
-    """What changes, by part of the config, and the sentence that says so."""
+    """What changes, by part of the config, and the sentence about it, as plain values."""
     time_of = _Forecast(config, reporter)
     before_s = time_of(config)
     if before_s <= limit.seconds:
@@ -149,7 +153,7 @@ def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter:
 
 
 def _fewer(config: RunConfig, named: Mapping[str, Any], share: float, limit: Limit) -> dict[str, int]:
-    """Sequences of a step and steps, together that share of what they are."""
+    """Fewer sequences a step and fewer steps, which together are the given share of the training."""
     train = config.train
     batch, steps = train.batch_size, train.steps
     if "batch_size" not in named:
@@ -177,7 +181,7 @@ def _changes(before: RunConfig, after: RunConfig) -> dict[str, Any]:
 
 
 def _said(before: RunConfig, after: RunConfig, before_s: float, after_s: float) -> str:
-    """`Made smaller ...`, with what is left out."""
+    """The sentence `Made smaller ...`, with everything that changed or was left out."""
     parts = [
         f"{getattr(new, name)} {words}" + (f" instead of {was}" if (was := getattr(old, name)) is not None else "")
         for name, words in _WORDS.items()

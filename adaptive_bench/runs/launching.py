@@ -1,4 +1,4 @@
-"""Has the work of a run done, here or elsewhere, until it is over or this command is asked to stop."""
+"""Starts the work of a run, on this machine or through a launcher, and waits for it or for a request to stop."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from adaptive_bench.store.runs import retry_command, run_command
 # A larger backbone keeps all cores busy by itself.
 _SMALL_BACKBONE_BYTES = 100_000_000
 _MOST_PROCESSES = 8
-_WORTH_S = 10.0  # of work that is done sooner in this process than others load the libraries: about 5 s each
+_WORTH_S = 10.0  # shorter work is done in this process: another one takes about 5 s to load the libraries
 _LOOK_S = 10.0  # between two looks at the records
-_STEP_S = 0.5  # between two looks whether this process was asked to stop
+_STEP_S = 0.5  # between two checks whether this process was asked to stop
 
 
 def limits_of(config: RunConfig) -> Limits:
-    """What each job of a run may take.
+    """The time limits of each job of a run.
 
     Raises:
-        UsageError: A time limit, and several processes that share every job.
+        UsageError: A time limit is set, but several processes share every job.
     """
     if config.cell_timeout is not None and not processes.world().is_single:
         raise UsageError(
@@ -52,10 +52,10 @@ def limits_of(config: RunConfig) -> Limits:
 
 
 def useful_processes(config: RunConfig, seconds: float = math.inf) -> int:
-    """One core for each small backbone; a large one, or a GPU, is not shared.
+    """How many processes are worth using: one for each core for a small backbone, one for a large backbone or a GPU.
 
     Args:
-        seconds: What the work takes in one process.
+        seconds: Time that the work takes in one process.
     """
     if seconds < _WORTH_S and not any(needs_own_process(MethodSpec.parse(text).name) for text in config.methods):
         return 1
@@ -66,10 +66,10 @@ def useful_processes(config: RunConfig, seconds: float = math.inf) -> int:
 
 
 def left(plan: Plan, run: Path) -> list[Failure]:
-    """What a plan still lacks, and why as far as the records know.
+    """The work of a plan that is not done, and why, as far as the records know.
 
     Args:
-        run: Folder of the run whose plan it is.
+        run: Folder of the plan's run.
     """
     untrained = plan.untrained
     failures = [_why(str(training), training.record, run) for training in untrained]
@@ -90,7 +90,7 @@ def _why(work: str, record: Record, run: Path) -> Failure:
 
 
 def settle(plan: Plan) -> None:
-    """Say of finished work that it is done where a killed process could not."""
+    """Mark finished work as done if its process was killed before it could."""
     for training in plan.trainings:
         if training.finished:
             training.record.mark_done()
@@ -107,13 +107,15 @@ def carry_out(
     shard: Shard = WHOLE,
     overwrite: Overwrite = Overwrite.only_missing,
 ) -> list[Failure]:
-    """Do everything of a plan, or of a shard of it, that is not on disk yet and that `overwrite` allows; gives back
-    what was not done.
+    """Do all work of a plan, or of a shard, that is not on disk yet and that `overwrite` allows.
 
     Args:
         workers: Processes to use at once (`run_groups`); `None` decides by the size of the backbone and the number of
             cores.
-        estimator: Knows how long each part will take; by default from the records alone.
+        estimator: Estimates how long each part will take; by default from the records alone.
+
+    Returns:
+        The work that was not done.
     """
     limits = limits_of(plan.config)
     settle(plan)
@@ -124,7 +126,7 @@ def carry_out(
     seconds = sum(job.estimate.seconds for job in jobs)
     workers = min(workers or useful_processes(plan.config, seconds), len(jobs))
     failures = run_groups(groups, reporter, workers, limits)
-    settle(plan)  # a worker may have been killed right before it could say so
+    settle(plan)  # a worker may have been killed right before it marked its work as done
     return left_out + failures
 
 
@@ -138,10 +140,10 @@ def launch_request(
     overwrite: Overwrite = Overwrite.only_missing,
     resources: Path | None = None,
 ) -> LaunchRequest:
-    """The arguments of `carry_out` for a launcher, which may do it here or give it to other machines.
+    """Wrap the arguments of `carry_out` for a launcher, which does the work here or hands it to other machines.
 
     Args:
-        folder: Of the run.
+        folder: Folder of the run.
         resources: YAML file for the launcher.
     """
     estimator = estimator or Estimator(plan.config.out)
@@ -151,7 +153,7 @@ def launch_request(
 
 
 def cells_left(plan: Plan, estimator: Estimator, shard: Shard, overwrite: Overwrite) -> list[PendingJob]:
-    """The trainings of a shard with work left that may be done, each after the one it starts from."""
+    """The trainings of a shard with work left that may be done; each comes after the training that it starts from."""
     wanted = {training.folder for training in shard.of(plan)}
     groups, _ = allowed(groups_left(plan, estimator, shard), overwrite)
     trainings = [group.jobs[0].training for group in groups]
@@ -162,17 +164,17 @@ def cells_left(plan: Plan, estimator: Estimator, shard: Shard, overwrite: Overwr
 
 
 def _depth(training: TrainingRun) -> int:
-    """How many unfinished trainings must come before this one's."""
+    """How many unfinished trainings must be done before this one."""
     return 0 if training.base is None or training.base.finished else 1 + _depth(training.base)
 
 
 def wait_for_others(
     plan: Plan, run: Path, reporter: Reporter, quiet_s: float, now_s: Callable[[], float] = time.monotonic
 ) -> None:
-    """Wait until everything of a plan is done, or until nobody has been at any of it for `quiet_s`: then what is left
-    was given up, or is not done by anybody.
+    """Wait until all work of a plan is done, or until no process has worked on any of it for `quiet_s` seconds.
 
-    What has failed is waited for as well: whoever is in charge may try it again.
+    After such a silence the remaining work counts as given up. Failed work is waited for as well, because whoever is in
+    charge may try it again.
 
     Raises:
         Stopped: This process was asked to end.
@@ -183,10 +185,10 @@ def wait_for_others(
         if any(lock.is_held(one, watches.setdefault(one, lock.Watch(one))) for one in _folders(plan)):
             last_s = now_s()
         elif now_s() - last_s >= quiet_s:
-            reporter.line(f"Nobody has been at what is left for {duration(quiet_s)}: {missing[0]}")
+            reporter.line(f"No process has worked on what is left for {duration(quiet_s)}: {missing[0]}")
             return
         if not told:
-            reporter.line(f"Waiting for {len(missing)} pieces of work that others do, among them {missing[0].work}")
+            reporter.line(f"Waiting for {len(missing)} pieces of work of other processes, such as {missing[0].work}")
             told = True
         end_s = now_s() + min(_LOOK_S, quiet_s)
         while now_s() < end_s:
@@ -195,20 +197,21 @@ def wait_for_others(
 
 
 def _folders(plan: Plan) -> list[Path]:
-    """Records of what is not done."""
+    """Folders of the records of work that is not done."""
     trainings = [training.folder for training in plan.trainings if not training.finished]
     return trainings + [sweep.folder for sweep in plan.sweeps if not sweep.is_complete]
 
 
 @contextmanager
 def stoppable(folder: Path, config: RunConfig) -> Iterator[None]:
-    """Tell whoever stops the block how to go on.
+    """Tell a user or scheduler who stops the block how to continue.
 
     Args:
-        folder: Of the run.
+        folder: Folder of the run.
 
     Raises:
-        Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept.
+        Interrupted: Ctrl-C was pressed; finished work is kept.
+        ToBeContinued: A scheduler's signal arrived; finished work is kept.
     """
     try:
         with stopping.listening():

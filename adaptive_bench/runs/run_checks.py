@@ -1,4 +1,4 @@
-"""All checks in an order in which each can rely on what came before; one that cannot run is left out."""
+"""Runs all checks before a run, each after those that it relies on; a check that cannot run is skipped."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ from adaptive_bench.training.micro_batches import VALUE_BYTES, rough_footprint, 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Of a training on disk: fp32 weights, and while it runs two checkpoints of weights and AdamW's two moments.
+# Bytes of a parameter on disk: fp32 weights; and during a training two checkpoints of weights and AdamW's two moments.
 _WEIGHT_BYTES, _RESUME_BYTES = 4, 2 * 3 * 4
 
 
 def preset_by_size(model: str) -> str:
-    """Name of the preset that takes models of this size and kind.
+    """Name of the preset for models of this size and kind.
 
     Raises:
-        UsageError: No preset is for it by default; the user has to choose.
+        UsageError: No preset, or more than one, is for this model by default; the user has to choose.
         EnvironmentProblem: The model cannot be reached.
     """
     facts = model_facts(model)
@@ -72,17 +72,18 @@ def preset_by_size(model: str) -> str:
 
 
 def check_memory(work: Workload, trained: Iterable[MethodSpec], jobs: int) -> None:
-    """Hold what one process needs for one sequence against its part of what is free.
+    """Compare the memory that one process needs for one sequence with its share of the free memory.
 
     Raises:
-        EnvironmentProblem: It does not fit.
+        EnvironmentProblem: The memory does not suffice.
     """
     recipe, empty = work.config.train, work.prices.empty
     free = free_on(find_device(work.config.device))
     weights = VALUE_BYTES * sum(each.numel() for each in empty.parameters())
     backbone = Backbone(empty)
     at_most = rough_footprint(backbone, backbone.num_layers).of(1, work.longest, work.longest)
-    if free is None or 5 * weights + at_most < free / jobs:  # gradients and two moments of a model with more parameters
+    # 5 times the weights are enough for weights, gradients and two moments, with room for a method's own parameters.
+    if free is None or 5 * weights + at_most < free / jobs:
         return
     for spec in trained:
         step = work.prices.step(
@@ -114,13 +115,13 @@ def _helps(work: Workload, jobs: int) -> str:
 
 
 def check_calibration_text(config: RunConfig, traits: Mapping[str, Trait]) -> None:
-    """Refuse methods that are calibrated on training text where that is not there.
+    """Refuse methods that need training text for calibration if there is none.
 
     Args:
-        traits: By spec what is known of it.
+        traits: What is known of each method, by spec.
 
     Raises:
-        EnvironmentProblem: Names the methods, what is missing and which options do without.
+        EnvironmentProblem: Training text is missing; the error names the methods, the text and ways to do without.
     """
     calibrated = [text for text, trait in traits.items() if trait.calibrates]
     shuffled = [text for text in config.methods if has_control(MethodSpec.parse(text), config)]
@@ -149,8 +150,8 @@ class Preflight:
 
     Attributes:
         plan: The plan.
-        facts: The model; `None` where nothing is left to do and nothing was looked at.
-        notes: What a user should know, though it stands in nobody's way.
+        facts: The model; `None` if nothing is left to do, so that nothing was checked.
+        notes: What a user should know, although it does not prevent the run.
         disk_bytes: Space the trainings that are left will need at most.
         estimator: Knows how long each part will take; `None` where nothing is left to do.
         jobs: Processes that will work at once.
@@ -178,14 +179,14 @@ def preflight(
 
     Args:
         jobs: Processes that will be used; `None` decides as `run` does.
-        timed: Whether to forecast how long the work will take where no record knows.
+        timed: Whether to forecast how long work will take that no record tells about.
         measures: See `plan`.
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
-        EnvironmentProblem: Model, data or machine are not as they must be.
+        EnvironmentProblem: The model, the data or the machine is not as it must be.
         PluginFault: A plugin cannot work.
-        SeveralProblems: More than one of these.
+        SeveralProblems: There is more than one of these.
     """
     config, reporter = without_groups(config), reporter or SilentReporter()
     findings = Findings()
@@ -200,7 +201,7 @@ def preflight(
         check_recipe(config, facts, findings)
     if len(findings.errors) == 1 and isinstance(findings.errors[0], OutOfReach):
         raise_all_missing(config, findings.errors[0])
-    findings.raise_errors()  # the rest takes seconds and rests on these
+    findings.raise_errors()  # the other checks take seconds and depend on these
     assert facts is not None
     with findings.checking():
         whole = plan(config, reporter, measures=measures)
@@ -249,29 +250,29 @@ def preflight(
 
 
 def _forecast(work: Workload, whole: Plan, jobs: int, reporter: Reporter) -> Speed | None:
-    """What the work will take, unless the records know."""
+    """Forecast how long the work will take, unless the records tell."""
     known = Estimator(whole.config.out)
     if not any(known.training(training).rough for training in whole.trainings) and not any(
         known.sweep(sweep).rough for sweep in whole.sweeps
     ):
         return None
-    # What plugins do takes place elsewhere; what their trainings take shows when they run.
+    # Plugin code runs in processes of its own; how long its trainings take shows once they run.
     trained = dict.fromkeys(
         each.spec for each in whole.trainings if each.steps and not needs_own_process(each.spec.name)
     )
     try:
         with reporter.task("forecast", total=len(trained) + 2) as task:
             return forecast(work, trained, jobs, task)
-    except Exception as error:  # noqa: BLE001 - a forecast prevents no run: if this is in its way, its work says so
+    except Exception as error:  # noqa: BLE001 - a forecast must not prevent a run: its work reports what is wrong
         reporter.line(f"How long the run takes is not known: the forecast failed ({message_of(error)}).")
         return None
 
 
 def raise_all_missing(config: RunConfig, error: OutOfReach) -> NoReturn:
-    """Tell of a model that is out of reach together with the data that is, so that all can be fetched at once.
+    """Report a model that is out of reach together with the data that is, so that all can be fetched at once.
 
     Raises:
-        OutOfReach: Both.
+        OutOfReach: The model, and perhaps data, cannot be reached.
         SeveralProblems: Data is wrong in other ways besides.
     """
     findings = Findings()
@@ -290,10 +291,10 @@ def raise_all_missing(config: RunConfig, error: OutOfReach) -> NoReturn:
 
 
 def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bool]) -> int:
-    """Space for the checkpoints of trainings, and for what the one that is under way can go on from.
+    """Bytes for the final checkpoints of trainings, and for the resume checkpoints of the one in progress.
 
     Args:
-        trained: For each training, whether adapters would be all it keeps.
+        trained: For each training, whether it keeps adapters alone if the recipe has adapters.
     """
     whole = sum(parameter.numel() for parameter in empty.parameters())
     learned = whole if recipe.lora is None else adapter_parameters(empty, recipe.lora)

@@ -1,4 +1,4 @@
-"""What a run is going to be, in a few lines: the model, the recipe, what it takes."""
+"""Describes a run in a few lines before it starts: the model, the recipe, and what the run will take."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from adaptive_bench.runs.training_targets import levels_of
 
 
 def about(config: RunConfig, found: Preflight | None, flops_per_s: float | None = None) -> list[str]:
-    """Lines of a label and a text.
+    """Lines that begin with a label.
 
     Args:
-        found: What is known before the run; `None` where it cannot run here: then there are lines if its model is one
-            of the hub, from the sizes that are stored for its name, and nothing is taken to be on disk.
-        flops_per_s: What a device sustains, to give the hours it takes.
+        found: What is known before the run; `None` if the run cannot be done here. For a model of the hub the lines
+            then rest on the sizes stored for its name, as if nothing were on disk; for any other model there are none.
+        flops_per_s: FLOPs a second that a device sustains, to state the hours the run takes.
     """
     if found is None:
         return _about_unreachable(config, flops_per_s) if is_hub_id(config.model) else []
@@ -34,7 +34,7 @@ def about(config: RunConfig, found: Preflight | None, flops_per_s: float | None 
     if found.plan.sites is not None:
         lines.append(f"eligible: {found.plan.sites.described()}")
     elif found.plan.sites_left:
-        lines.append("eligible: measured when the run begins, by a pass for each site (about a minute at 135 M)")
+        lines.append("eligible: measured when the run begins, with one pass for each site (about a minute at 135 M)")
     if found.facts is None or found.estimator is None:
         return [*lines, "left    nothing: everything is on disk"]
     dial_values: Counter[str] = Counter()

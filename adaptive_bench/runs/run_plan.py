@@ -1,4 +1,4 @@
-"""The plan of a run: which trainings and which sweeps it consists of, and where each is on disk."""
+"""Works out the plan of a run: its trainings and sweeps, and where each is on disk."""
 
 from __future__ import annotations
 
@@ -43,8 +43,11 @@ _FORM = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a run consists of, in the order it is carried out; and what the sites of its model cost, where that
-    was measured, or whether that is left to be done.
+    """Everything a run consists of, in the order in which it is carried out.
+
+    Attributes:
+        sites: Costs of the model's sites; `None` if they are not measured or not needed.
+        sites_left: Whether the costs still have to be measured.
     """
 
     config: RunConfig
@@ -55,7 +58,7 @@ class Plan:
 
     @property
     def untrained(self) -> list[TrainingRun]:
-        """Trainings that are left."""
+        """Trainings that are not finished."""
         return [training for training in self.trainings if not training.finished]
 
 
@@ -66,13 +69,15 @@ def plan(
     *,
     measures: bool = True,
 ) -> Plan:
-    """Work out the plan of a run. Nothing is loaded but text, nothing is written; but a pretrained model is, and what
-    its sites cost, where that decides who may skip where and was not measured before.
+    """Work out the plan of a run.
+
+    As a rule this loads nothing but text and writes nothing. If spared sites depend on costs that were not measured
+    before, it loads the pretrained model, measures them and writes them.
 
     Args:
         splits: Which documents are asked.
-        measures: Whether sites are measured where they were not before. Without, the plan is one without spared sites:
-            it names other records, but there is as much to do.
+        measures: Whether missing costs of sites may be measured. If not, the plan is one without spared sites: it names
+            other records, but has as much work.
 
     Raises:
         UsageError: Unknown method, parameter, task or shape, nothing to train on, or no timing to match on.
@@ -84,7 +89,7 @@ def plan(
     tasks = [find_task(name) for name in config.tasks]
     find_shape(config.project_onto)
     backbone = find_backbone(config.model)
-    seeds = config.seeds if config.train.steps else ()  # nothing is trained towards a target without steps
+    seeds = config.seeds if config.train.steps else ()  # without steps nothing is trained towards a target
     pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in seeds}
     levels = levels_of(config, Backbone(empty_model(backbone)).num_layers)
     targets = TrainingTargets.of(config, levels, pricing)
@@ -120,7 +125,7 @@ def plan(
 
 
 class _Questions:
-    """What every trained model of a run is asked."""
+    """Makes the sweeps that measure each trained model of a run."""
 
     def __init__(self, config: RunConfig, tasks: Iterable[Task]) -> None:
         self.config = config
@@ -147,8 +152,12 @@ class _Questions:
         splits: Iterable[DocumentSplit],
         eligible: Mapping[str, Any],
     ) -> list[DialEvaluation]:
-        """The sweeps of one spec on one training at its levels, with what its evaluations depend on because of spared
-        sites.
+        """The sweeps of one spec on one training.
+
+        Args:
+            levels: Savings at which the training is judged.
+            splits: Which documents are asked.
+            eligible: What spared sites add to the keys of the evaluations (`key_entry`).
         """
         about = {"cell": training.folder.name, "method": str(spec), "code": code_behind(spec.name, "evaluation")}
         about |= eligible
@@ -170,10 +179,10 @@ class _Questions:
 
 
 def checked_config(config: Any) -> RunConfig:
-    """A config as it is, with the precision that `auto` means here; what does not describe a run is refused.
+    """The config with the precision that `auto` means here.
 
     Raises:
-        UsageError: It is no config.
+        UsageError: The value is not a `RunConfig`.
     """
     if not isinstance(config, RunConfig):
         raise UsageError(
@@ -192,8 +201,9 @@ def without_groups(config: RunConfig) -> RunConfig:
 def _trainings(
     spec: MethodSpec, shared: Mapping[str, Any], targets: TrainingTargets, records: Path, known: dict[Path, TrainingRun]
 ) -> list[tuple[TrainingRun, tuple[float, ...]]]:
-    """The trainings of a spec with the levels each is judged at: one for each target if it takes any. Before them in
-    `known` stands what they start from.
+    """The trainings of a spec, each with the levels it is judged at: one for each target if the spec takes targets.
+
+    They are added to `known`, after the training that they start from.
     """
     method_type = method_class(spec)
     shared = shared if method_type.spares else {name: value for name, value in shared.items() if name != "eligible"}
@@ -222,15 +232,15 @@ def _trainings(
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of a plan. A cell belongs to it with all its evaluations.
+    """A part of a plan: some of its cells, each a training with all its evaluations.
 
-    The plan's order decides, so that several commands with the same config divide it in the same way without talking to
-    each other. A training that one of the cells starts from may belong to another part: the command that needs it first
-    trains it, the others wait for the result.
+    The plan's order decides which, so that several commands with the same config divide it in the same way without
+    communicating. A cell may start from a training of another part: the command that needs it first trains it, and the
+    others wait for the result.
 
     Attributes:
         number, parts: `2/8` has every eighth cell, from the second on.
-        cells: Names of records; if any are given, those cells alone.
+        cells: Names of records; if there are any, the part consists of these cells instead.
     """
 
     number: int = 1
@@ -239,10 +249,10 @@ class Shard:
 
     @classmethod
     def parse(cls, shard: str | None, cells: str | None) -> Shard:
-        """From `2/8`, or names of records with commas between them.
+        """Read `2/8`, or names of records separated by commas.
 
         Raises:
-            UsageError: Neither form, or both.
+            UsageError: Both are given, or one has the wrong form.
         """
         if shard is not None and cells is not None:
             raise UsageError("A command does a shard or named cells, got --shard and --cell. Leave one of them out.")
@@ -251,7 +261,7 @@ class Shard:
                 named = each_once(parts_of(cells))
             except ValueError as error:
                 raise UsageError(f"--cell is wrong: {error}, got {one_line(cells, 100)}.") from None
-            if not named:  # no cells at all would stand for every cell
+            if not named:  # an empty tuple would stand for every cell
                 raise UsageError(f"--cell names at least one cell, got {cells!r}. Give one, or leave it out.")
             return cls(cells=named)
         if shard is None:
@@ -263,11 +273,11 @@ class Shard:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is the whole plan."""
+        """Whether this part is the whole plan."""
         return self.parts == 1 and not self.cells
 
     def of(self, plan: Plan) -> tuple[TrainingRun, ...]:
-        """Its cells, in the order of the plan.
+        """The cells of this part, in the order of the plan.
 
         Raises:
             UsageError: A named cell is not in the plan.
@@ -278,7 +288,7 @@ class Shard:
         for name in self.cells:
             if name not in known:
                 raise UsageError(
-                    f"A cell is named like its record, but the plan has none {name!r}: the name is wrong, or code, "
+                    f"A cell is named like its record, but the plan has no cell {name!r}: the name is wrong, or code, "
                     f"data or recipe have changed since it was planned. {did_you_mean(name, known)}"
                 )
         return tuple(cell for name, cell in known.items() if name in self.cells)
@@ -288,7 +298,7 @@ WHOLE = Shard()
 
 
 def manifest_of(whole: Plan) -> Manifest:
-    """The list of a plan's records, with the points of those evaluations that are finished."""
+    """The list of a plan's records, with the measured points of finished evaluations."""
     trainings = (
         TrainingEntry(
             record=training.folder.name,
@@ -317,13 +327,13 @@ def manifest_of(whole: Plan) -> Manifest:
 
 
 def plan_on_disk(folder: Path, config: RunConfig, reporter: Reporter | None = None) -> Plan | None:
-    """The plan that a run's own manifest lists; `None` without one."""
+    """The plan that a run's manifest describes; `None` if the run has no manifest."""
     written = read(folder)
     return None if written is None else plan_of(config, written, reporter)
 
 
 def _with_own(sweeps: Sequence[DialEvaluation]) -> list[DialEvaluation]:
-    """The same, with each control told of the evaluation of its method on the same training, task and documents."""
+    """The same sweeps, each control with its method's own evaluation on the same training, task and documents."""
 
     def place(one: DialEvaluation) -> tuple[object, ...]:
         return one.spec, one.task, one.training.folder, one.split
@@ -333,9 +343,9 @@ def _with_own(sweeps: Sequence[DialEvaluation]) -> list[DialEvaluation]:
 
 
 def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = None) -> Plan:
-    """The plan a manifest is of; its records are asked for what they depend on, and nothing is worked out again."""
+    """The plan that a manifest describes. Contents of keys are read from the records; nothing is worked out again."""
     config = without_groups(config)
-    records = config.out / "records"  # beside the run, or where the caller says
+    records = config.out / "records"  # of the folder that holds the run, or that the caller chose
     trainings: dict[str, TrainingRun] = {}
     for one in manifest.trainings:
         content = Record(records / one.record).read("config") or {}

@@ -35,7 +35,7 @@ def test_what_nobody_is_at_is_given_up(config_of, lines):
     run(config, shard=Shard(cells=(plan(config).trainings[0].folder.name,)))
     outcome = run(config, lines, table_only=True, wait_s=0.2)
     assert len(outcome.failures) == 1 and {row["method"] for row in outcome.rows} == {"dense"}
-    assert any("Nobody has been at what is left" in line for line in lines.lines)
+    assert any("No process has worked on what is left" in line for line in lines.lines)
 
 
 def test_what_somebody_is_at_is_waited_for_however_long(config_of, lines):
