@@ -1,4 +1,4 @@
-"""The table of a run: rows in the order of methods and tasks, and what a reader should know about them."""
+"""Makes the table of a run from its records: rows in the order of methods and tasks, and warnings about them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, ver
 from adaptive_bench.tables.rows import Row
 
 _CONTENTS = {"documents_sha256": "documents", "gold_sha256": "right answers"}
-SHOWN_DOCUMENTS = 6  # of each point, whose texts are passed on
-LONGEST_TEXT = 1000
-Points = Mapping[float, Evaluation]  # by the saving each was asked for
+SHOWN_DOCUMENTS = 6  # documents of each point whose texts an entry shows
+LONGEST_TEXT = 1000  # characters
+Points = Mapping[float, Evaluation]  # by the saving that was asked for
 
 
 class SameDocuments:
-    """Takes the points of a table one by one, and refuses those that were asked something else than the ones before."""
+    """Checks the points of a table one by one, and refuses a point that was asked other documents than earlier ones."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, str, str], tuple[str, DialEvaluation]] = {}
@@ -42,7 +42,7 @@ class SameDocuments:
         """Compare the documents of a point with those of the first one of its task.
 
         Raises:
-            EnvironmentProblem: They, or their right answers, are others.
+            EnvironmentProblem: The documents, or their right answers, differ.
         """
         data: Mapping[str, Any] = evaluation.data or {}  # records of earlier versions have no digest of right answers
         for key, what in _CONTENTS.items():
@@ -53,13 +53,13 @@ class SameDocuments:
                 raise EnvironmentProblem(
                     f"Methods are compared on the same documents, but the {what} of {sweep.task!r} in the record "
                     f"{str(sweep.folder)!r} ({sweep}) are not those in {str(first.folder)!r} ({first}): the data "
-                    f"changed between the two. Remove the folder of the older one and give the same command again: it "
+                    f"changed between the two. Remove the older folder and give the same command again: it "
                     f"is measured anew."
                 )
 
 
 def training_of(work: TrainingRun) -> MeasuredTraining:
-    """What the record of a training says of it, its log left out."""
+    """A training as its record describes it, without its log."""
     record = work.record
     return MeasuredTraining(
         key=work.folder.name,
@@ -72,7 +72,7 @@ def training_of(work: TrainingRun) -> MeasuredTraining:
 
 
 def priced_alike(sweeps: Sequence[DialEvaluation]) -> tuple[list[Points], list[str]]:
-    """The points of the sweeps of one spec with their projection, and why there is none, if so."""
+    """The points of one spec's sweeps with their projections, and the reasons why any have none."""
     found = [sweep.finished() or {} for sweep in sweeps]
     first = sweeps[0]
     measured = {place: list(points.values()) for place, points in enumerate(found)}
@@ -84,11 +84,11 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
     """One sweep in plain values.
 
     Args:
-        points: With their projection.
-        samples: The documents of each.
+        points: The sweep's points, with their projections.
+        samples: The documents of each point.
 
     Raises:
-        EnvironmentProblem: Documents are missing.
+        EnvironmentProblem: Documents of a point are missing.
     """
     for one, documents in zip(points.values(), samples, strict=True):
         if one.docs != len(documents):
@@ -120,7 +120,7 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
 
 
 def measured_run(whole: Plan) -> Measurements:
-    """Everything that a finished run has measured, for an entry.
+    """Everything that a finished run has measured, as an entry holds it.
 
     Raises:
         EnvironmentProblem: A record is damaged, or measured points are missing.
@@ -133,7 +133,7 @@ def measured_run(whole: Plan) -> Measurements:
         for work, points in zip(works, priced_alike(works)[0], strict=True):
             if not points:
                 raise EnvironmentProblem(
-                    f"An entry is of a run that is complete, but there is nothing of `{work}`. Give the run's command "
+                    f"An entry is made from a complete run, but nothing of `{work}` is on disk. Give the run's command "
                     f"again."
                 )
             samples = [work.record.samples(asked) for asked in points]
@@ -150,7 +150,7 @@ def _text(sample: Sample) -> Text:
 
 
 def _logged(work: TrainingRun) -> MeasuredTraining:
-    """A training with its log and what else a reader may ask."""
+    """A training with its log and further facts for readers."""
     record = work.record
     log = work.folder / "train.jsonl"
     lines = [json.loads(line) for line in log.read_bytes().splitlines()] if log.is_file() else []
@@ -167,11 +167,11 @@ def _logged(work: TrainingRun) -> MeasuredTraining:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run's records come to.
+    """The table of a run, computed from its records.
 
     Attributes:
-        rows: Of everything that is measured.
-        warnings: What is wrong with them.
+        rows: Rows of everything that is measured.
+        warnings: What readers of the rows should know.
         answers: Plain values for `answers.json`: `tables.outcome.answers_of` each finished sweep of test documents.
     """
 
@@ -181,16 +181,16 @@ class Outcome:
 
 
 def outcome_of(whole: Plan) -> Outcome:
-    """Everything that is read off records, group by group."""
+    """Compute a run's table from its records, one group of sweeps after the other."""
     return _Pass(whole).outcome()
 
 
 @dataclass
 class _Group:
-    """What is found in the sweeps of one method on one task.
+    """What the sweeps of one method on one task contribute.
 
     Attributes:
-        answers, behaviours: By name of the sweep's record.
+        answers, behaviours: By the name of the sweep's record.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -200,7 +200,7 @@ class _Group:
 
 
 class _Pass:
-    """Takes the groups of a plan one after the other."""
+    """Goes through the groups of a plan once, one after the other."""
 
     def __init__(self, whole: Plan) -> None:
         self.whole, self.same_documents = whole, SameDocuments()
@@ -256,7 +256,7 @@ class _Pass:
 
 
 def _damaged(whole: Plan) -> list[str]:
-    """Records that cannot be read: what they said is left out of the table."""
+    """A warning about records that cannot be read, whose contents are left out of the table."""
     records = [*(training.record for training in whole.trainings), *(sweep.record for sweep in whole.sweeps)]
     found = [str(record.folder / FILE) for record in records if record.is_damaged]
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
@@ -264,7 +264,7 @@ def _damaged(whole: Plan) -> list[str]:
 
 
 def _duplicate_warnings(whole: Plan, behaviours: Mapping[str, str]) -> list[str]:
-    """Specs of the run that do exactly the same: one of them, or the method, is not what its name says."""
+    """Warnings about specs of the run that behave identically, so that one of them is not what its name says."""
     by_seed: dict[int, dict[MethodSpec, str]] = {seed: {} for seed in whole.config.seeds}
     for sweep in whole.sweeps:
         if sweep.folder.name in behaviours:
@@ -273,7 +273,10 @@ def _duplicate_warnings(whole: Plan, behaviours: Mapping[str, str]) -> list[str]
 
 
 def _calibration_warnings(sweep: DialEvaluation) -> list[str]:
-    """Dial values whose thresholds skip far more or less than asked for. Measured savings are right all the same."""
+    """Warnings about dial values whose thresholds skip far more or less than asked for.
+
+    The savings in the table are measured, so they are right all the same.
+    """
     calibration = sweep.record.read("calibration") or {"dials": []}
     off = [entry for entry in calibration["dials"] if entry["status"] == "fail"]
     if not off:

@@ -1,4 +1,4 @@
-"""A whole run: plan, work, table. What is on disk is never computed again; what is incomplete is marked as such."""
+"""Carries out a whole run: plan, work, table. Results on disk are not computed again; an incomplete table says so."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from adaptive_bench.store.runs import KEY_DIGITS
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a run gives back.
+    """The result of a run.
 
     Attributes:
         rows: The table, as in `table.json`.
-        folder: Where the table is.
+        folder: The folder that holds the table.
         warnings: What a reader of the table should know.
         failures: Work that could not be done; empty if the run is complete.
-        is_main_process: Whether this is the main process; only that one has a table.
-        elsewhere: Where the rest of the work is done, if it is; there is no table before it ends.
+        is_main_process: Whether this is the main process; only the main process has a table.
+        elsewhere: A sentence about work that is done elsewhere, if any; there is no table before that work ends.
     """
 
     rows: list[dict[str, Any]]
@@ -74,13 +74,13 @@ def run(
 
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
-        shard: The part to do; whoever finishes the last part writes the table.
-        launcher: Where the work is done, see `adaptive_bench.jobs.launchers`.
+        shard: The part to do; the command that finishes the last part writes the table.
+        launcher: Name of the launcher that does the work, see `adaptive_bench.jobs.launchers`.
         resources: YAML file for the launcher.
-        table_only: Do nothing that is left; write the table of what is there, with what is missing as failures. The
-            same as to overwrite `only-cache`.
+        table_only: Compute nothing, and write the table of what is on disk with missing work as failures. The same as
+            `overwrite="only-cache"`.
         overwrite: What becomes of results that are on disk (see `work_jobs.Overwrite`).
-        wait_s: With `table_only`: wait until others have done everything, or nobody has been at any of it for so long.
+        wait_s: With `table_only`: wait until other processes have done all work, or none has worked for this long.
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
@@ -119,7 +119,10 @@ def compute(
     resources: Path | None,
     overwrite: Overwrite,
 ) -> RunOutcome:
-    """Do what is left of a run, and write its table once nothing is left to others. Arguments as for `run`."""
+    """Do the remaining work of a run, and write its table unless other commands have work left.
+
+    Arguments as for `run`.
+    """
     start_s, launch_with = time.perf_counter(), registry.get("launchers", launcher)
     with atomic.writable(config.out):
         config.out.mkdir(parents=True, exist_ok=True)
@@ -144,11 +147,11 @@ def prepare(
     shard: Shard,
     overwrite: Overwrite,
 ) -> Preflight:
-    """Check everything that a run will need; what is to be made anew is removed."""
+    """Check everything that a run will need, and remove results that are to be overwritten."""
     if overwrite is Overwrite.always:
-        with suppress(EnvironmentProblem, UsageError):  # what is wrong is told below
+        with suppress(EnvironmentProblem, UsageError):  # the checks below report what is wrong
             measured_sites(without_groups(config), find_backbone(config.model), reporter)
-        # What is refused is refused before anything is gone; no record is asked, as it may be what is damaged.
+        # Check before anything is removed, and in an empty folder, so that a damaged record cannot stop the removal.
         preflight(config.model_copy(update={"out": config.out / "overwritten"}), reporter, jobs, timed=False)
         remove_results(plan(config), shard)
     known = preflight(config, reporter, jobs, timed=shard.is_whole)
@@ -156,17 +159,17 @@ def prepare(
 
 
 def prepare_table(config: RunConfig, reporter: Reporter, folder: Path, *, from_manifest: bool) -> Preflight:
-    """What there is to make a table of. Where results are does not depend on what is here to compute others.
+    """Find the records that a table is made from.
 
     Args:
-        from_manifest: Whether the run's own list of its records is asked before anything is planned.
+        from_manifest: Whether to read the run's manifest if there is one, which needs neither model nor data.
     """
     known = plan_on_disk(folder, config, reporter) if from_manifest else None
     return _begun(folder, config, reporter, Preflight(known or plan(config, reporter)), Overwrite.only_cache)
 
 
 def _begun(folder: Path, config: RunConfig, reporter: Reporter, known: Preflight, overwrite: Overwrite) -> Preflight:
-    """Write down what the run is; the list of a finished run stays until there is another whole table."""
+    """Write the run's config and manifest; the manifest of a finished table stays until another table is written."""
     for note in known.notes:
         reporter.line(f"Note: {note}")
     write_beginning(folder, config, computes=overwrite is not Overwrite.only_cache)
@@ -184,10 +187,10 @@ def _has_list(folder: Path, reporter: Reporter) -> bool:
 
 
 def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float | None) -> RunOutcome:
-    """Write the table of what is there, with what is missing as failures. Arguments as for `run`.
+    """Write the table of what is on disk, with missing work as failures. Arguments as for `run`.
 
     Raises:
-        EnvironmentProblem: It would replace a finished table by a poorer one.
+        EnvironmentProblem: A finished table would be replaced by one that lacks something.
     """
     start_s = time.perf_counter()
     with atomic.writable(config.out):
@@ -210,11 +213,12 @@ def _tabulated(known: Preflight, folder: Path, start_s: float) -> RunOutcome:
 
 
 def finished_elsewhere(config: RunConfig) -> RunOutcome | None:
-    """What a finished run ended with, where a plugin of it is not here: its table. `None` where every plugin is here,
-    which makes the table of the records.
+    """The stored table of a finished run if a plugin's method is not registered here.
+
+    `None` if all methods are registered: then the table is made from the records.
 
     Raises:
-        UsageError: The plugin is needed: there is no such finished run.
+        UsageError: The plugin is needed, because the run is not finished.
         EnvironmentProblem: The table cannot be read.
     """
     parsed = [MethodSpec.parse(text).name for text in config.methods]
@@ -232,7 +236,7 @@ def finished_elsewhere(config: RunConfig) -> RunOutcome | None:
 
 
 def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start_s: float) -> RunOutcome:
-    """Write the table of a run whose work is over, as far as it will be; a finished one stays in its place."""
+    """Write the table of a run whose work has ended, unless it would replace a finished table by a poorer one."""
     notes = known.notes if known.facts is not None else notes_before(folder)
     if (kept := kept_table(folder, failures)) is not None:
         return RunOutcome([], folder, [*notes, kept], failures)
@@ -241,7 +245,7 @@ def write_outcome(known: Preflight, folder: Path, failures: list[Failure], start
 
 
 def holds_finished_table(folder: Path) -> bool:
-    """Whether the table on disk is of a run that was done, or nobody can tell any more."""
+    """Whether the table on disk is of a finished run; also true if its ending can no longer be read."""
     try:
         about = ending_of(folder)
     except EnvironmentProblem:
@@ -250,18 +254,18 @@ def holds_finished_table(folder: Path) -> bool:
 
 
 def kept_table(folder: Path, failures: Sequence[Failure]) -> str | None:
-    """Why a table that lacks what the one on disk has is not written; `None` where it may be."""
+    """Why a table with missing work does not replace the finished one on disk; `None` if it may be written."""
     if not failures or not holds_finished_table(folder):
         return None
     return (
-        f"A finished table is not replaced by a poorer one, but of the table in {str(folder)!r} {len(failures)} "
+        f"A finished table is not replaced by a poorer one, but for the table in {str(folder)!r} {len(failures)} "
         f"piece(s) of work are missing by now, the first: {failures[0].work}. The table stays as it is."
     )
 
 
 def notes_before(folder: Path) -> list[str]:
-    """What was noted before a run whose work is all on disk by now: nothing was looked at again."""
+    """Notes from before the run, kept if all work was on disk already and nothing was checked again."""
     try:
         return list(ending_of(folder).get("notes", []))
-    except EnvironmentProblem:  # it is written again now
+    except EnvironmentProblem:  # the damaged file is written again now
         return []

@@ -1,5 +1,6 @@
-"""Named model shapes, for pricing on a real model what was decided in a small one, and a run before its model is at
-hand. Sizes only, no weights.
+"""Named shapes of real models: sizes only, no weights.
+
+They price the decisions of a small model on a real one, and price a run whose model is not at hand.
 
 Sources: the `config.json` files of the models on the Hugging Face hub.
 """
@@ -17,7 +18,7 @@ from adaptive_bench.errors import UsageError
 
 _LLAMA_VOCABULARY = 128256
 _LLAMA_CONTEXT = 131072
-_TUNED = ("-instruct", "-it")  # endings of the names of models of the same shape
+_TUNED = ("-instruct", "-it")  # name endings of tuned models, which have the shape of their base model
 
 SHAPES: Mapping[str, Mapping[str, Any]] = {
     "llama-3.2-1b": {  # meta-llama/Llama-3.2-1B
@@ -73,10 +74,10 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
 
 @cache
 def find_shape(name: str) -> PretrainedConfig:
-    """The shape of that name as a Hugging Face config.
+    """The shape of this name as a Hugging Face config.
 
     Raises:
-        UsageError: There is none.
+        UsageError: No shape has this name.
     """
     if name not in SHAPES:
         raise UsageError(f"No model shape is called {name!r}. {registry.did_you_mean(name, SHAPES)}")
@@ -84,7 +85,7 @@ def find_shape(name: str) -> PretrainedConfig:
 
 
 def shape_of_model(model: str) -> PretrainedConfig | None:
-    """The shape of a model of the hub; `None` where it is not stored."""
+    """The stored shape of a model of the hub; `None` if there is none."""
     name = model.rpartition("/")[2].lower()
     for ending in _TUNED:
         name = name.removesuffix(ending)

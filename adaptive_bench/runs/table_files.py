@@ -1,4 +1,4 @@
-"""The table of a run, and the files beside it."""
+"""Writes the table of a run and the files beside it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.unparsable import unparsable_notes
 
 _SPREAD = ("min", "median", "p95", "max")
-_LAYERS = 8  # of the model without memory that a method is asked about
+_LAYERS = 8  # layers of the model without values on which a method's KV policy is looked up
 
 
 def data_card(whole: Plan) -> str:
-    """The card as a Markdown page."""
+    """The data card of a run, as a Markdown page."""
     config = whole.config
     where = "the Hugging Face hub" if config.data_dir is None else f"`{config.data_dir}`"
     parts = [
@@ -65,7 +65,7 @@ def _training_sources(whole: Plan) -> Iterator[dict[str, str]]:
 
 
 def _sequences(whole: Plan) -> Iterator[dict[str, Any]]:
-    """One line a seed: every method of a seed is trained on the same sequences."""
+    """One row for each seed, because all methods of a seed are trained on the same sequences."""
     seen: set[int] = set()
     for training in whole.trainings:
         about = training.record.read("data")
@@ -117,13 +117,13 @@ def _table(rows: Iterator[dict[str, Any]]) -> str:
 def method_facts(whole: Plan) -> dict[str, Any]:
     """Plain values for `methods.json`: by spec,
 
-    causality: `C0`, `C1` or `C2`, as the conformance suite found it; `None` where this spec was never checked.
-    kv_policy: What becomes of keys and values of skipped tokens; `None` where the method cannot be asked.
-    executor: What measured it.
-    code: Digest of the code that trained and evaluated it.
-    variant: The spec without the numbers that `tune` searches: what the method is, whatever it was tuned to.
-    settings_tried: How many different settings of the method were trained on this backbone in the run's folder, those
-        of the run and of `tune` counted once each, whatever the seed.
+    causality: `C0`, `C1` or `C2`, as the conformance suite found it; `None` if this spec was never checked.
+    kv_policy: What becomes of the keys and values of skipped tokens; `None` if the method cannot be built to tell.
+    executor: The executor that measured the method.
+    code: Digest of the code that trained and evaluated the method.
+    variant: The spec without the numbers that `tune` searches: the method, whatever it was tuned to.
+    settings_tried: How many different settings of the method were trained on this backbone in the run's folder. Each
+        setting of the run or of `tune` counts once, whatever its seeds.
     """
     tried = _settings(whole.trainings)
     backbone = _empty_backbone(find_shape(whole.config.project_onto))
@@ -142,27 +142,28 @@ def method_facts(whole: Plan) -> dict[str, Any]:
 
 
 def recorded_code(whole: Plan, spec: MethodSpec) -> str | None:
-    """Digest of the code that trained and evaluated a method, by its records; `None` where they do not tell, as those
-    of early versions, or there are none. It is `source.code_of` the method that measured them.
+    """Digest of the code that trained and evaluated a method, by its records: `source.code_of` the method at that time.
+
+    `None` if there are no records, or if they do not tell, as those of early versions.
     """
     for sweep in whole.sweeps:
         trained, measured = (one.get("code") for one in (sweep.training.content, sweep.content))
         if sweep.spec == spec and isinstance(trained, dict) and isinstance(measured, dict):
-            # What is evaluated without a training of its own hangs on that of another method.
+            # A method without a training of its own depends on the training code of another method.
             own = {name: version for name, version in measured.items() if name != "evaluation"}
             return code_digest(own | {"training": trained.get("training")}, measured)
     return None
 
 
 def _untuned(spec: MethodSpec) -> MethodSpec:
-    # A number from a scale tunes a method; a choice, or a count of layers, makes another variant of it.
+    # A number on a scale tunes a method; a choice or a count of layers makes another variant of the method.
     space = method_class(spec).Config.search_space
     tuned = {name for name, search in space.items() if search.scale in ("linear", "log")}
     return replace(spec, params=tuple((name, value) for name, value in spec.params if name not in tuned))
 
 
 def _settings(trainings: Sequence[TrainingRun]) -> dict[str, set[str]]:
-    """Different settings by name of the method among all trainings beside those of a run."""
+    """The different settings of each method among all trainings in the folders of a run's trainings, by method name."""
     found: dict[str, set[str]] = {}
     backbones = {training.content.get("backbone") for training in trainings}
     for folder in _folders({training.folder.parent for training in trainings}):
@@ -188,7 +189,7 @@ def _kv_policy(spec: MethodSpec, backbone: Backbone) -> str | None:
     try:
         with torch.device("meta"):
             return str(method_of(spec, backbone).kv_policy)
-    except Exception:  # noqa: BLE001 - a plugin's method may refuse these sizes with any error; its table stays
+    except Exception:  # noqa: BLE001 - a plugin's method may refuse these sizes with any error; the table is written
         return None
 
 
@@ -200,7 +201,7 @@ def _if_quick(config: RunConfig) -> list[str]:
 
 
 def notes_on(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> list[str]:
-    """That it was a first look; scores at the floor or the ceiling of a task; texts in which no answer is found."""
+    """Notes about a quick run, scores at a task's floor or ceiling, and texts in which no answer is found."""
     matched = [row for row in rows if (row["axis"], row["phase"]) == (config.match_on, config.match_phase)]
     return [*_if_quick(config), *floor_ceiling_notes(rows, map(find_task, config.tasks)), *unparsable_notes(matched)]
 
@@ -208,12 +209,15 @@ def notes_on(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> list[str]:
 def write_table(
     whole: Plan, folder: Path, failures: Sequence[Failure], notes: Sequence[str], start_s: float
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Match what is measured and write it down; gives back the rows, and what a reader should know.
+    """Match the measured points and write the table.
 
     Args:
-        failures: What the table lacks.
-        notes: What was noted before the run.
+        failures: Work that the table lacks.
+        notes: Notes from before the run.
         start_s: When the run began, by `time.perf_counter`.
+
+    Returns:
+        The rows, and what a reader should know about them.
     """
     config = whole.config
     found = outcome_of(whole)

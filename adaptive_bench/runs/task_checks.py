@@ -1,4 +1,4 @@
-"""How many of the documents that are asked stand in the training text."""
+"""Checks the tasks of a run: documents, prompts, answers, training text, and test documents in the training text."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 8  # documents whose whole prompt is built and measured
-_TAIL = 32  # characters of a prompt that tokens of what follows may reach into
-_ANSWERS = 100  # answers that are written and read back
+_TAIL = 32  # characters at a prompt's end that may share a token with the continuation
+_ANSWERS = 100  # answers that are encoded and decoded
 _TRAINING = 64  # training examples that are encoded
 
 
 def check_task(
     name: str, config: RunConfig, tokenizer: PreTrainedTokenizerBase | None, context: int, findings: Findings
 ) -> None:
-    """Read a task's documents to the last, and hold the longest and some answers against the model.
+    """Read all documents of a task, and check the longest ones and some answers against the model.
 
     Args:
-        tokenizer: The model's; `None` if it could not be loaded.
-        context: Of the model in tokens.
+        tokenizer: The model's tokenizer; `None` if it could not be loaded.
+        context: The model's context in tokens.
 
     Raises:
-        UsageError: A prompt does not fit the context, or there are fewer worked examples than wanted.
+        UsageError: A prompt does not fit the context, or there are too few documents for the worked examples.
         EnvironmentProblem: The data cannot be read, or a document has no answer.
     """
     task = find_task(name)
@@ -74,8 +74,8 @@ def check_task(
         _check_length(task, harness, asked, tokenizer, context, findings, chat, how)
     if len(documents) == 1:
         findings.note(
-            f"{task.name} is measured on one document: its scores have no interval over documents, and nothing can be "
-            f"told apart there. Give more documents in its data, or a higher --limit."
+            f"{task.name} is measured on one document: its scores have no interval over documents, so no methods can "
+            f"be told apart there. Give more documents in its data, or a higher --limit."
         )
     texts = [text for parts in answers[:_ANSWERS] for text in parts]
     check_answers(task, texts, tokenizer, findings)
@@ -84,7 +84,7 @@ def check_task(
 def check_training_text(
     task: Task, config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: int, findings: Findings
 ) -> None:
-    """Whether the training text of a task fits the recipe's length, and can be written with these tokens."""
+    """Note a task whose training text is often longer than the recipe's length or the model's context."""
     if task.training is None or not config.train.steps:
         return
     request = ExampleRequest("train", _TRAINING, config.seeds[0], config.data_dir)
@@ -101,7 +101,7 @@ def check_training_text(
 
 
 def check_answers(task: Task, texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, findings: Findings) -> None:
-    """Note answers that do not survive being encoded and decoded: the model cannot write them."""
+    """Note answers that change when they are encoded and decoded: the model cannot write them."""
     lost: dict[str, str] = {}
     for text in dict.fromkeys(texts):
         back = _squeezed(
@@ -171,7 +171,7 @@ def _longest(harness: HarnessTask, documents: Sequence[Any], answers: Sequence[S
 def _without_tokens(
     task: Task, harness: HarnessTask, documents: Sequence[Any], tokenizer: PreTrainedTokenizerBase
 ) -> list[int]:
-    """The first documents with a continuation of no tokens, by the last characters of their prompts."""
+    """The first documents that have a continuation of no tokens, found from the last characters of their prompts."""
     if harness.OUTPUT_TYPE not in ("multiple_choice", "loglikelihood"):
         return []
     owners: dict[tuple[str, str], int] = {}
@@ -194,7 +194,7 @@ def _without_tokens(
 
 @contextmanager
 def _telling(what: str, mend: str, most: int | None = None) -> Iterator[None]:
-    """Tell whose fault it is where a task's own code fails."""
+    """Report an error in a task's own code with whose fault it is."""
     try:
         yield
     except AdaptiveBenchError:
@@ -230,7 +230,7 @@ def _check_length(
     shots = int(harness.config.num_fewshot or 0)
     mend = f"{'Lower --num-fewshot or choose' if shots else 'Choose'} a model with a longer context"
     left: tuple[int, int] | None = None
-    most, said = 0, ""  # of the longest; said at the end, as behind one that is cut may be one that has no room
+    most, said = 0, ""  # about the longest prompt; noted at the end, because a later prompt may have no room at all
     for request in harness.instances:
         number = request.doc_id + 1
         if request.request_type == "generate_until":
@@ -248,8 +248,8 @@ def _check_length(
                 most = tokens
                 said = (
                     f"The longest prompts of {task.name} ({tokens} tokens with {shots} worked examples) leave "
-                    f"{context - tokens} of {room} tokens for the answer: it is cut where the context of {context} "
-                    f"ends."
+                    f"{context - tokens} of {room} tokens for the answer: it is cut at the end of the context of "
+                    f"{context} tokens."
                 )
         elif request.request_type == "loglikelihood":
             tokens = _count("".join(request.args), tokenizer)
@@ -278,7 +278,7 @@ def _check_length(
     if left:
         findings.note(
             f"Documents of {task.name} that are too long for the context of {context} tokens, such as document "
-            f"{left[0]} with {left[1]}, are left out for every method alike; they are counted once it was asked."
+            f"{left[0]} with {left[1]}, are left out for every method alike; the table will say how many."
         )
     if said:
         findings.note(said)
@@ -293,28 +293,28 @@ def _squeezed(text: str) -> str:
 
 
 def note_idle(config: RunConfig, findings: Findings) -> None:
-    """Note what reads no setting, or refuse a run of which nothing would be left."""
+    """Note settings that have no effect on some tasks, and refuse a run whose table would be empty."""
     tasks = [find_task(name) for name in config.tasks]
     scored = ", ".join(task.name for task in tasks if task.kind == "loglikelihood")
     if not scored:
         return
     if config.evaluation.temperature is not None:
-        findings.note(f"A temperature does nothing on {scored}: given answers are scored there, and none is drawn.")
+        findings.note(f"A temperature does nothing on {scored}: given answers are scored there, and none is sampled.")
     if config.match_phase != "decode":
         return
     if all(task.kind == "loglikelihood" for task in tasks):
         findings.stop(
             UsageError(
-                f"By decode methods are matched on tokens that are fed one by one, got --phase decode and {scored}, "
-                f"where none is. Leave --phase out, or add a task that writes."
+                f"--phase decode matches methods on tokens that are fed one by one, got only {scored}, where no token "
+                f"is. Leave --phase out, or add a task that writes."
             )
         )
     else:
-        findings.note(f"By decode {scored} has no table: no token is fed one by one there.")
+        findings.note(f"With --phase decode {scored} has no table: no token is fed one by one there.")
 
 
 def check_overlap(config: RunConfig, findings: Findings) -> None:
-    """Note for each task how many of the documents that are asked stand in the training text of a seed, by the rule of
+    """Note for each task how many of its test documents stand in the training text of any seed, by the rule of
     `data.overlap`.
     """
     if not config.train.steps:
@@ -326,7 +326,7 @@ def check_overlap(config: RunConfig, findings: Findings) -> None:
             every: Any = harness.eval_docs
             numbers = drawn(task, len(every), config.evaluation.limit)
             asked[task.name] = Standing([_asked(harness, every[number]) for number in numbers])
-    seen: set[int] = set()  # hashes: seeds draw many of the same examples
+    seen: set[int] = set()  # hashes of examples, because seeds draw many of the same ones
     for seed in config.seeds:
         for one in draw_training(config, seed, SilentReporter()):
             if (known := hash(one)) not in seen:
@@ -345,6 +345,6 @@ def check_overlap(config: RunConfig, findings: Findings) -> None:
 
 def _asked(harness: HarnessTask, document: Any) -> str:
     text = harness.doc_to_text(document)
-    if isinstance(text, int):  # the right one of several questions, all with one end
+    if isinstance(text, int):  # the choices are questions with a common end, and `text` is the place of the right one
         return f"{harness.doc_to_choice(document)[text]} {harness.doc_to_target(document)}"
     return (text.strip() if isinstance(text, str) else "") or str(harness.doc_to_target(document)).strip()

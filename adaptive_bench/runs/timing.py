@@ -1,8 +1,8 @@
-"""Times method specs on a model: `adaptive-bench time`. Weights and text come from a run, or stand-ins do.
+"""Times method specs on a model, for `adaptive-bench time`.
 
-Time does not depend on how good the weights are, only on which tokens are kept. Without a run the methods are
-untrained and read random tokens: their thresholds and dials are calibrated on other random tokens, and what they
-really save is measured. With a run its checkpoints read its calibration text.
+Time depends on which tokens are kept, not on how good the weights are. Without a run, the methods are untrained and
+read random tokens; their dials are calibrated on other random tokens, and their real saving is measured. With a run,
+its checkpoints read its calibration text.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import padding_id
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
-_CALIBRATION_TOKENS = 4096  # random ones
-_CALIBRATION_ROWS = 16  # sequences calibrated together
+_CALIBRATION_TOKENS = 4096  # random tokens read for calibration without a run
+_CALIBRATION_ROWS = 16  # sequences of a run's text calibrated together
 
 
 @dataclass(frozen=True)
 class TimingRequest:
-    """What `adaptive-bench time` is asked for.
+    """The arguments of `adaptive-bench time`.
 
     Attributes:
-        specs: Methods.
+        specs: Methods to time.
         model: As for `run`.
-        batches: Rows of a batch; each is a setting of its own.
-        prompt, new: Tokens of each prompt, and new tokens.
-        savings: Shares of saved tokens the dials are set for.
+        batches: Batch sizes in rows; each is a setting of its own.
+        prompt, new: Tokens of each prompt, and new tokens after it.
+        savings: Shares of saved tokens that the dials are set for.
         rounds: Rounds of prefill.
         precision: `fp32` or `bf16`.
         device: As for `run`.
-        out: Where records go.
+        out: Output folder for the records.
         run: Configuration of a run whose checkpoints and text are used; `None` for untrained methods.
-        again: Measure anew what is on disk.
+        again: Whether to measure again what is on disk.
     """
 
     specs: tuple[MethodSpec, ...]
@@ -74,13 +74,13 @@ class TimingRequest:
 
 
 def time_specs(request: TimingRequest, reporter: Reporter | None = None) -> list[dict[str, Any]]:
-    """Time every spec at every batch size, and write a record for each; what is on disk already is read.
+    """Time every spec at every batch size and write a record for each; records on disk are read instead.
 
     Returns:
         The records, batch by batch.
 
     Raises:
-        UsageError: Unknown method, a number out of range, or a context that is too short.
+        UsageError: A method is unknown or not in the run, the context is too short, or the run has no text.
         EnvironmentProblem: The model cannot be reached, or a training of the run is not finished.
     """
     reporter = reporter or SilentReporter()
@@ -97,7 +97,7 @@ def time_specs(request: TimingRequest, reporter: Reporter | None = None) -> list
 
 
 class _Bench:
-    """What all timings of a request share."""
+    """Makes the timings of a request, which share the model and the text."""
 
     def __init__(self, request: TimingRequest) -> None:
         self.request = request
@@ -105,7 +105,7 @@ class _Bench:
         self.device = find_device(request.device)
 
     def content(self, spec: MethodSpec, batch: int) -> dict[str, Any]:
-        """Everything a time depends on; its hash is the key."""
+        """Everything that a time depends on; its hash is the key of the record."""
         request, training = self.request, self._cell(spec)
         setting = {
             "device": self.device.type,
@@ -173,7 +173,7 @@ class _Bench:
         return AdaptiveModel.from_pretrained(training.checkpoint, spec, calibration=None, **how).to(self.device)
 
     def _cell(self, spec: MethodSpec) -> TrainingRun | None:
-        """The training of a spec in the run, of its first seed."""
+        """The training of a spec in the run with the first seed; `None` without a run."""
         return None if self.request.run is None else self._sweep(spec).training
 
     def _sweep(self, spec: MethodSpec) -> DialEvaluation:
@@ -188,7 +188,8 @@ class _Bench:
     @cached_property
     def _sweeps(self) -> Sequence[DialEvaluation]:
         assert self.request.run is not None
-        run = self.request.run  # one that is matched on time waits for this timing, and aims at net FLOPs
+        # A run matched on time cannot be planned without this timing; its trainings are those of a run matched on net.
+        run = self.request.run
         return plan(run.model_copy(update={"match_on": "net"}) if run.match_on == "time" else run).sweeps
 
     @cached_property
@@ -199,8 +200,8 @@ class _Bench:
         context = min(config.train.max_length, self.plain.config.max_position_embeddings)
         if not (drawn := draw_calibration(config, config.seeds[0])):
             raise UsageError(
-                f"With --run a run's own text is read, but no task of this one, {', '.join(config.tasks)}, has any: it "
-                f"trained nothing. Leave --run out and name its --model and --methods: random tokens are read then."
+                f"With --run the run's own calibration text is read, but none of its tasks, {', '.join(config.tasks)}, "
+                f"has any. Leave --run out and name its --model and --methods: random tokens are read then."
             )
         return encode_examples(
             drawn,
@@ -230,7 +231,7 @@ class _Bench:
         return [{"input_ids": ids, "attention_mask": torch.ones_like(ids), "continuation_mask": later}]
 
     def _tokens(self, batch: int, length: int, vocabulary: int) -> Tensor:
-        """[B, prompt + new] that every variant reads: random, or the text end to end, from the start again if short."""
+        """Tokens [B, prompt + new] for every method: random, or the texts of the run in a row, repeated if short."""
         if self.request.run is None:
             return _random(batch, length, vocabulary, seed=0).to(self.device)
         stream: Iterator[int] = cycle(chain.from_iterable(example.token_ids for example in self._text))

@@ -1,4 +1,4 @@
-"""Finds the trained model of a run."""
+"""Finds the configuration, the records and the trained models of a run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _CONFIG = "config.yaml"
 
 
 def config_of(folder: Path) -> RunConfig:
-    """The configuration of a run. Its records are looked for beside it, wherever the output folder lies by now.
+    """The configuration of a run, with the output folder that the run lies in now, if its records are there.
 
     Raises:
-        UsageError: The folder is not one of a run.
-        EnvironmentProblem: Its `config.yaml` is damaged, or not there.
+        UsageError: The folder is not a run's.
+        EnvironmentProblem: The run's `config.yaml` is damaged or missing.
     """
     check_run(folder)
     config_in(folder)
@@ -37,47 +37,48 @@ def config_of(folder: Path) -> RunConfig:
 
 
 def quantized_as(folder: Path) -> str:
-    """The form in which a run evaluated its models; `none` as they were trained, and of a saved model."""
+    """The `quantize` form in which a run evaluated its models; `none` if it did not quantize, and for a saved model."""
     return config_of(folder).evaluation.quantize if (folder / _CONFIG).is_file() else "none"
 
 
 def check_has_dials(folder: Path, model: AdaptiveModel, stored: Sequence[str]) -> None:
-    """Refuse a run whose dial values belong to its quantized models, where no run without stored others.
+    """Refuse a model that has no calibration because its run evaluated it with quantized weights.
 
     Args:
-        model: As trained.
+        model: The model as it was trained.
         stored: Names of the calibrations beside its weights.
 
     Raises:
-        UsageError: There are none, and the model needs one.
+        UsageError: The run quantized its models, the model needs a calibration, and none is stored.
     """
     form = quantized_as(folder)
     if form != "none" and not stored and model.needs_calibration:
         raise UsageError(
-            f"Models are taken as they were trained, but this run evaluated with --quantize {form}, and what "
-            f"{model.spec} was calibrated to there fits no other weights. Give the same run without --quantize "
+            f"Models are taken as they were trained, but this run evaluated with --quantize {form}, and its "
+            f"calibration of {model.spec} fits no other weights. Give the same run without --quantize "
             "first: its trainings are found again."
         )
 
 
 def work_of(folder: Path) -> Plan:
-    """What a run consists of and where it is. Neither its model nor its data need to be here.
+    """The plan of a run, read from its manifest, so that neither its model nor its data are needed.
 
     Raises:
-        EnvironmentProblem: The folder is not one of a run, or was damaged.
+        UsageError: The folder is not a run's.
+        EnvironmentProblem: The run's files are damaged.
     """
     return plan_of(config_of(folder), manifest.of_run(folder))
 
 
 def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -> Path:
-    """The folder of a saved model: the folder itself, or in a run the checkpoint of a method's first seed.
+    """The folder of a saved model: the folder itself, or for a run the checkpoint of a method's first seed.
 
     Args:
-        asked: The option that named the method, for messages.
+        asked: The option that names the method, for messages.
 
     Raises:
-        UsageError: A run, and no method of it.
-        EnvironmentProblem: Not trained yet.
+        UsageError: The folder is a run's, and `method` is not one of its methods.
+        EnvironmentProblem: The method is not trained yet.
     """
     if not is_run(folder):
         nested = folder / CHECKPOINT
@@ -86,7 +87,8 @@ def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -
 
 
 def find_sparing(folder: Path, method: str | None) -> dict[str, Any]:
-    """What a method of a run spares, as arguments of `AdaptiveModel.from_pretrained`; none for a saved model, which
-    knows it.
+    """What a method of a run spares, as arguments of `AdaptiveModel.from_pretrained`.
+
+    There are none for a saved model, which stores them itself.
     """
     return {} if method is None or not is_run(folder) else sparing_of(manifest.of_run(folder), method)

@@ -1,4 +1,4 @@
-"""Levels of a run, and what its trainings are for: the saving each moves towards, and the rates of added parameters."""
+"""Derives the levels of a run and the goals of its trainings: target savings, and rates of added parameters."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from adaptive_bench.recipe import FlopAxis
 from adaptive_bench.runs.backbone_source import empty_model, find_backbone
 from adaptive_bench.spec import MethodSpec
 
-_PERCENT = 15  # what `levels: auto` is nearest to
-# Raise it when the outputs of shuffled decisions move (`engine.shuffling`), or where they are measured.
+_PERCENT = 15  # per cent of the layers that `levels: auto` comes nearest to
+# Raise it when shuffled decisions give other outputs (`engine.shuffling`) or are measured at other points.
 VERSION = 2
-# What the key of such an evaluation has beside those of the method's own.
+# What the key of a shuffled evaluation has in addition to the key of the method's own evaluation.
 SHUFFLED: Mapping[str, Any] = {"variant": "shuffled", "shuffled": VERSION}
 
 
@@ -25,8 +25,8 @@ class Goal(NamedTuple):
     """What one training is for.
 
     Attributes:
-        saving: It moves towards; `None` for a method that is trained towards none.
-        levels: It is judged at.
+        saving: The saving that it moves towards; `None` for a method that is trained towards none.
+        levels: The levels at which it is judged.
     """
 
     saving: float | None
@@ -34,15 +34,15 @@ class Goal(NamedTuple):
 
 
 def auto_level(layers: int) -> float:
-    """The share of its layers nearest to 15 % that a whole number of them is; of two that are as near, the smaller."""
+    """The share of a model's layers, a whole number of them, that is nearest to 15 %; the smaller one of a tie."""
     return max(1, -((50 - _PERCENT * layers) // 100)) / layers
 
 
 def levels_of(config: RunConfig, layers: int | None = None) -> tuple[float, ...]:
-    """The levels of a run, rising.
+    """The levels of a run, in ascending order.
 
     Args:
-        layers: Of its model; by default the model is asked, if that matters.
+        layers: Number of layers of the run's model; by default it is read from the model if it is needed.
 
     Raises:
         EnvironmentProblem: The model cannot be reached.
@@ -58,15 +58,15 @@ def levels_of(config: RunConfig, layers: int | None = None) -> tuple[float, ...]
 
 @dataclass(frozen=True)
 class TrainingTargets:
-    """The same for every method of a run, whatever its dial makes of it.
+    """The goals of trainings, the same for every method of a run.
 
     Attributes:
-        axis: What targets are a share of: the axis that is matched on; net FLOPs where that is time, saved tokens where
-            it is what a dial claims.
-        goals: Of a method that trains towards a saving, one training each.
-        untrained: Of any other.
-        pricing: By seed, the digest of the text on which targets are turned into schedules.
-        rates: Peak rate of added parameters by method spec or name.
+        axis: The axis that targets are a share of: the axis the run is matched on, but net FLOPs for time and bytes,
+            and tokens for what a dial claims.
+        goals: Goals of a method that trains towards a saving: one training for each.
+        untrained: The goal of any other method.
+        pricing: For each seed, the digest of the text on which targets are turned into schedules.
+        rates: Peak learning rate of added parameters, by method spec or name.
     """
 
     axis: FlopAxis
@@ -93,17 +93,18 @@ class TrainingTargets:
 
 
 def target_axis(config: RunConfig) -> FlopAxis:
-    """What targets of a run are a share of."""
+    """The axis that targets of a run are a share of."""
     priced: dict[str, FlopAxis] = {"time": "net", "bytes": "net", "claimed": "tokens"}
     return priced.get(config.match_on) or cast(FlopAxis, config.match_on)
 
 
 def rate_of(spec: MethodSpec, rates: Mapping[str, float]) -> float | None:
-    """Rate of what a spec adds: its own, else that of its parameters in `bench` semantics, else its method's, else
-    `None` for the rate of the run.
+    """Learning rate of the parameters that a spec adds, or `None` for the rate of the run.
+
+    The spec's own rate comes first, then that of its parameters in `bench` semantics, then that of its method's name.
 
     Args:
-        rates: By method spec or name.
+        rates: Rates by method spec or name.
     """
     given = {MethodSpec.parse(text): rate for text, rate in rates.items()}
     of_specs = {training_spec(one): rate for one, rate in given.items() if str(one) != one.name}
@@ -111,7 +112,10 @@ def rate_of(spec: MethodSpec, rates: Mapping[str, float]) -> float | None:
 
 
 def _goals(target: float | None, levels: tuple[float, ...]) -> tuple[Goal, ...]:
-    """One for each level, each judged where it was trained; 0 goes with the first. One for all if there is a target."""
+    """One goal for each level above 0, judged at that level; levels of 0 are judged with the first goal.
+
+    With a target, or without a level above 0, there is one goal for all levels.
+    """
     saving = [level for level in levels if level > 0]
     if target is not None or not saving:
         return (Goal(DEFAULT_TARGET if target is None else target, levels),)
@@ -120,16 +124,17 @@ def _goals(target: float | None, levels: tuple[float, ...]) -> tuple[Goal, ...]:
 
 
 def has_control(spec: MethodSpec, config: RunConfig) -> bool:
-    """Whether a run measures the control of shuffled decisions of a spec."""
+    """Whether a run measures the shuffled-decisions control of a spec."""
     return config.shuffled and method_class(spec).adapts and why_not_shuffled(spec) is None
 
 
 def without_control(config: RunConfig) -> list[str]:
-    """One sentence for each method of a run whose control was asked for and cannot be had. Those that treat all tokens
-    alike need none.
+    """One sentence for each method of a run whose shuffled-decisions control was asked for but is not possible.
+
+    Methods that treat all tokens alike need no control.
     """
     specs = map(MethodSpec.parse, config.methods if config.shuffled else ())
-    here = registry.names("methods")  # of a method that is not, nobody knows
+    here = registry.names("methods")  # methods that are not registered here are passed over
     return [
         f"{spec} has no control of shuffled decisions: a token can have another token's decisions where each is "
         f"decided for itself, but {why}."

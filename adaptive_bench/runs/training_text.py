@@ -1,4 +1,4 @@
-"""The text a run trains and calibrates on: equal shares of the tasks it trains on."""
+"""Draws the text that a run trains and calibrates on, in equal shares from its tasks, and digests task inputs."""
 
 from __future__ import annotations
 
@@ -22,32 +22,33 @@ from adaptive_bench.task import Example, ExampleRequest, Task
 
 Split = Literal["train", "calibration"]
 SITE_EXAMPLES = 8
-PRICING_EXAMPLES = 64  # costs of a method hardly differ from text to text
-DRAWN = "drawn"  # in what a record depends on: its documents were drawn
+PRICING_EXAMPLES = 64  # few suffice, because costs of a method hardly differ from text to text
+DRAWN = "drawn"  # entry in the key of a record whose documents were drawn at random
 
 
 def training_tasks(config: RunConfig) -> list[Task]:
-    """The tasks of `train_on`, or every selected task that has training text; none need have any where there are no
-    steps to train.
+    """The tasks of `train_on`, or else every selected task that has training text.
+
+    Without training steps, the selected tasks need not have any.
 
     Raises:
-        UsageError: A task of `train_on` has none, or nothing would be left to train on.
+        UsageError: A task of `train_on` has no training text, or no task would be left to train on.
     """
     tasks = [find_task(name) for name in config.train_on or config.tasks]
     without = [task.name for task in tasks if task.training is None]
     if without and (config.train_on or (config.train.steps and len(without) == len(tasks))):
         raise UsageError(
-            f"Training needs tasks with training text, but {', '.join(without)} has none. Name one that has with "
+            f"Training needs tasks with training text, but {', '.join(without)} has none. Name one that has some with "
             f"--train-on, for example --train-on nano_math."
         )
     return [task for task in tasks if task.training is not None]
 
 
 def draw_training(config: RunConfig, seed: int, reporter: Reporter) -> list[Example]:
-    """Training text, as many examples as the training will see, the same number from every task.
+    """Draw as many training examples as the training will see, the same number from every task.
 
-    No steps need none. A task with less text repeats it, said aloud. The tasks are not mixed yet: the seeded order of
-    training does that.
+    Without steps there are none. A task with less text repeats it, and the reporter is told. The tasks are not mixed
+    yet; the seeded order of the training does that.
 
     Raises:
         EnvironmentProblem: The data of a task cannot be read or is empty.
@@ -67,11 +68,11 @@ def draw_training(config: RunConfig, seed: int, reporter: Reporter) -> list[Exam
 
 
 def draw_calibration(config: RunConfig, seed: int, task_name: str | None = None) -> list[Example]:
-    """Held-out training text for the thresholds a task is evaluated with; never trained on, never tested on.
+    """Draw held-out training text for calibrating thresholds; it is never trained on and never tested on.
 
-    It is the task's own where a task is given, it has text and the recipe says so; else equal shares of all that have.
-    There is none where no steps are trained and a folder of local data has nothing to train on: whether a method misses
-    it is seen before anything is computed (`checks.calibration`).
+    The text is the task's own if a task is given, has training text, and the recipe calibrates by task. Otherwise it
+    consists of equal shares of all tasks that have training text. The list is empty if nothing is trained and a folder
+    of local data has no such text; `run_checks.check_calibration_text` refuses methods that need it.
 
     Raises:
         EnvironmentProblem: The data of a task cannot be read or is empty.
@@ -85,7 +86,7 @@ def draw_calibration(config: RunConfig, seed: int, task_name: str | None = None)
 
 
 def read_calibration(config: RunConfig, seed: int, task_name: str | None = None) -> list[Example]:
-    """The same for whoever cannot do without.
+    """Draw calibration text as `draw_calibration` does, but raise an error if a folder of local data has none.
 
     Raises:
         MissingData: A folder of local data has no such text.
@@ -98,7 +99,7 @@ def read_calibration(config: RunConfig, seed: int, task_name: str | None = None)
 
 
 def draw_flop_calibration_text(config: RunConfig, seed: int) -> list[Example]:
-    """Held-out training text, equal shares of all tasks, on which a target becomes the end of a method's schedule.
+    """Draw held-out training text, in equal shares of all tasks, for turning a target into the end of a schedule.
 
     Raises:
         EnvironmentProblem: The data of a task cannot be read or is empty.
@@ -108,8 +109,9 @@ def draw_flop_calibration_text(config: RunConfig, seed: int) -> list[Example]:
 
 
 def draw_site_text(config: RunConfig) -> list[Example]:
-    """Held-out training text on which sites are measured: for all seeds the same, an example of each task in turn; none
-    where there is no such text.
+    """Draw held-out training text for measuring sites: the same for all seeds, with an example of each task in turn.
+
+    The list is empty if there is no such text.
 
     Raises:
         EnvironmentProblem: The data of a task cannot be read or is empty.
@@ -124,15 +126,15 @@ def draw_site_text(config: RunConfig) -> list[Example]:
 
 
 def as_planned(examples: list[Example], fingerprint: str) -> list[Example]:
-    """Text that was drawn again, if it is the text that a run was planned with.
+    """Return text that was drawn again, if it is still the text that the run was planned with.
 
     Raises:
-        EnvironmentProblem: It is not.
+        EnvironmentProblem: The text has changed.
     """
     if (now := examples_fingerprint(examples)) != fingerprint:
         raise EnvironmentProblem(
-            f"A run trains and calibrates on the text that it planned with, but the data changed since (planned "
-            f"{fingerprint[-8:]}, now {now[-8:]}). Give the same command again: it plans with what is there now."
+            f"A run trains and calibrates on the text it was planned with, but the data has changed since (planned "
+            f"{fingerprint[-8:]}, now {now[-8:]}). Give the same command again to plan with the present data."
         )
     return examples
 
@@ -156,13 +158,18 @@ def _draw(
 
 
 def task_inputs(task: Task, data_dir: Path | None) -> dict[str, Any]:
-    """Digests of what a task is made of, as part of a key. What the hub gives stands in the records themselves."""
+    """Digests of a task's definition and local data, as part of a key.
+
+    Data from the hub is not in the key; its digests stand in the records.
+    """
     return {"task_code": _definition(task), "local_data": _local_data(task, data_dir)}
 
 
 def asked_since(task: Task, limit: int | None, num_fewshot: int | None) -> dict[str, Any]:
-    """What is asked otherwise than by the first records, as part of the key of those alone that it touches: a limit
-    draws documents, and no document is among its own worked examples.
+    """Key entries for later changes in what is asked: a limit draws documents at random, and no document is among its
+    own worked examples.
+
+    An entry is added only to keys that the change affects, so that other records keep theirs.
     """
     shots = task.num_fewshot if num_fewshot is None else num_fewshot
     limits = {DRAWN: DRAW_SEED} if limit is not None and not task.mixed else {}
@@ -170,13 +177,13 @@ def asked_since(task: Task, limit: int | None, num_fewshot: int | None) -> dict[
 
 
 def check_inputs(task_name: str, data_dir: Path | None, planned: dict[str, Any]) -> None:
-    """Refuse to keep answers to a task that changed while it was asked.
+    """Refuse answers to a task that changed while it was asked.
 
     Args:
-        planned: What a sweep was planned with (`DialEvaluation.content`).
+        planned: What the sweep was planned with (`DialEvaluation.content`).
 
     Raises:
-        EnvironmentProblem: It did.
+        EnvironmentProblem: The task's files or local data have changed.
     """
     task = find_task(task_name)
     now = task_inputs(task, data_dir)
@@ -184,14 +191,14 @@ def check_inputs(task_name: str, data_dir: Path | None, planned: dict[str, Any])
         newest = max(files_of(task.folder), key=lambda file: file.stat().st_mtime)
         what = {"task_code": f"its files (the newest is {newest})", "local_data": f"its data in {str(data_dir)!r}"}
         raise EnvironmentProblem(
-            f"A run asks the questions it planned with, but of the task {task_name!r} "
-            f"{' and '.join(what[name] for name in changed)} changed meanwhile. Give the same command again: it asks "
-            f"what is there now. What is written meanwhile belongs into another folder."
+            f"A run asks the questions it was planned with, but of the task {task_name!r} "
+            f"{' and '.join(what[name] for name in changed)} changed meanwhile. Give the same command again to ask "
+            f"the present questions, and write other files into another folder during a run."
         )
 
 
 def _local_data(task: Task, data_dir: Path | None) -> str | None:
-    """What stands for the local files a task reads: the digest of their content, or their place if unknown."""
+    """What identifies the local files a task reads: a digest of their content, or the folder if they are not known."""
     if data_dir is None or task.data_folders == ():
         return None
     if task.data_folders is None:
@@ -201,8 +208,11 @@ def _local_data(task: Task, data_dir: Path | None) -> str | None:
 
 
 def _definition(task: Task) -> dict[str, Any]:
-    """What says what a task asks and how it is scored: of a task of this distribution the versions of the floor and of
-    the task, else everything in its folder, data included, and the source that registered it.
+    """What identifies what a task asks and how it is scored.
+
+    For a task of this distribution this is the version of all its tasks and the digest of its `other_files` that are
+    not Python. For any other task it is everything in the task's folder, data included, and the source that registered
+    it.
     """
     name = task.name.partition(":")[0]
     is_registered = name in registry.names("tasks")
@@ -221,7 +231,7 @@ def _definition(task: Task) -> dict[str, Any]:
 
 
 def _files(folder: Path, *, data: bool) -> list[Path]:
-    """Files of a task's folder: its definition, and with `data` whatever else lies there and below."""
-    if not data:  # of lm-eval: data sets are not kept beside its YAML files
+    """Files of a task's folder: its definition, and with `data` everything else in the folder and below."""
+    if not data:  # a task of lm-eval keeps no data beside its YAML files
         return [file for pattern in ("*.yaml", "*.py") for file in folder.glob(pattern)]
     return files_of(folder)

@@ -1,4 +1,4 @@
-"""Trains a training; what is on disk of it is picked up."""
+"""Trains one unit of work and stores its checkpoint; a training that was interrupted continues."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from adaptive_bench.training.memory import find_batch_size
 from adaptive_bench.training.tracking import Tracking
 
 _PRICING_BATCH = 16  # sequences
-_PRICING_TOKENS = 5_000  # read up to 25 times; costs of a method hardly differ from text to text
+_PRICING_TOKENS = 5_000  # about; the text is read up to 25 times, and costs hardly differ from text to text
 
 
 def build_model(training: TrainingRun, config: RunConfig) -> AdaptiveModel:
-    """The model of a training before it is trained, on its device."""
+    """The model of a training before its first step, on the run's device."""
     if training.base is None:
         backbone = backbone_of(training, config).load_model()
     else:
@@ -53,7 +53,7 @@ def backbone_of(training: TrainingRun, config: RunConfig) -> BackboneSource:
 
 
 def pretrained_of(training: TrainingRun, config: RunConfig) -> Pretrained | None:
-    """What adapters are kept beside; `None` where the whole model is trained."""
+    """The pretrained model that adapters are stored for; `None` if the whole model is stored."""
     if config.train.lora is None or training.base is not None:
         return None
     source = backbone_of(training, config)
@@ -61,8 +61,9 @@ def pretrained_of(training: TrainingRun, config: RunConfig) -> Pretrained | None
 
 
 class RecordedReporter(Reporter):
-    """Says what the work is about before everything it passes on, and keeps the lines in the record's log. Work ends
-    here that was asked to stop: what is counted is kept.
+    """Adds what the work is about to every line and task it passes on, and keeps the lines in the record's log.
+
+    It also stops work that was asked to stop, after a step that is counted, so that finished steps are kept.
     """
 
     def __init__(self, reporter: Reporter, record: Record, about: str) -> None:
@@ -83,11 +84,12 @@ class RecordedReporter(Reporter):
 
 @contextmanager
 def recorded(work: TrainingRun | DialEvaluation, config: RunConfig, reporter: Reporter) -> Iterator[Reporter]:
-    """Keep the state of some work on disk, whatever becomes of it; unless somebody else has taken it over. In the block
-    it tells the reporter how it goes.
+    """Keep the state of some work on disk, however the block ends, unless another process has taken the work over.
+
+    The block reports through the reporter that it is given.
 
     Raises:
-        EnvironmentProblem: The code that it runs has changed since it was planned.
+        EnvironmentProblem: The code that the work runs has changed since it was planned.
     """
     record, seed = work.record, work.seed if isinstance(work, TrainingRun) else work.training.seed
     check_code(work.spec.name, "training" if isinstance(work, TrainingRun) else "evaluation", work.content["code"])
@@ -108,7 +110,7 @@ def recorded(work: TrainingRun | DialEvaluation, config: RunConfig, reporter: Re
 
 
 def _environments(record: Record, device: torch.device) -> dict[str, Any]:
-    """Versions and hardware of this process, and `before` it those of the processes whose work it goes on with."""
+    """Versions and hardware of this process; in `before`, those of the processes whose work it continues."""
     about, known = environment(device), record.read("env")
     goes_on = (record.folder / RESUME_FOLDER).is_dir() or bool(record.read("points"))
     if known is None or not goes_on:
@@ -119,7 +121,7 @@ def _environments(record: Record, device: torch.device) -> dict[str, Any]:
 
 
 def curves_of(training: TrainingRun, config: RunConfig) -> Tracking:
-    """Where the curves of a training are shown."""
+    """The trackers that show the curves of a training."""
     about: dict[str, str | int | float] = {"method": str(training.spec), "seed": training.seed}
     about |= {"model": config.model, "record": training.folder.name}
     title = f"{training.spec}{training.about_target}, seed {training.seed}"
@@ -129,12 +131,12 @@ def curves_of(training: TrainingRun, config: RunConfig) -> Tracking:
 def set_target(
     model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokenizer: Any, reporter: Reporter
 ) -> None:
-    """Turn the target saving into the end of the method's schedule, and keep what was found."""
+    """Turn the target saving into the end of the method's schedule, and write the result to the record."""
     assert training.target is not None
     max_length = min(config.train.max_length, model.backbone.context_length)
     examples = as_planned(draw_flop_calibration_text(config, training.seed), training.content["target"]["text"])
     text = encode_examples(examples, tokenizer, max_length, SilentReporter(), chat_template=config.chat_template)
-    text = text[:: -(-sum(len(one.token_ids) for one in text) // _PRICING_TOKENS)]  # of every task
+    text = text[:: -(-sum(len(one.token_ids) for one in text) // _PRICING_TOKENS)]  # evenly, so that all tasks stay
     saving, axis = training.target, training.content["target"]["axis"]
 
     def at(batch_size: int) -> Target:
@@ -151,10 +153,10 @@ def set_target(
 
 
 def carry_out_training(training: TrainingRun, config: RunConfig, reporter: Reporter) -> None:
-    """Train a training, unless it is trained already or another process is just doing it.
+    """Carry out a training, unless it is finished; a process that is already at it is waited for.
 
     Raises:
-        EnvironmentProblem: What it starts from is not trained.
+        EnvironmentProblem: The training that it starts from is not finished.
     """
     if training.base is not None and not training.base.finished:
         raise EnvironmentProblem(f"it starts from `{training.base}`, which failed.")
@@ -192,17 +194,17 @@ def _fit(model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokeniz
 
 
 def _recipe(training: TrainingRun, config: RunConfig) -> TrainRecipe:
-    """That of the config, in the precision of the plan: not every config says what `auto` means."""
+    """The config's recipe in the precision of the plan, because the config may still say `auto`."""
     return config.train.model_copy(update={"precision": training.content["recipe"]["precision"]})
 
 
 def _prepared(model: AdaptiveModel) -> dict[str, Tensor]:
-    """What a method measured before its training; it is among its buffers."""
+    """What a method measured before its training: its buffers."""
     return {name: value.cpu() for name, value in model.method.named_buffers()} if model.method.prepares_training else {}
 
 
 def train_as_worker(training: TrainingRun, config: RunConfig, target: float, prepared: dict[str, Tensor]) -> None:
-    """Take part in the training of a training that the main process has begun."""
+    """Take part in a training that the main process has begun."""
     model = build_model(training, config)
     model.method.target = target
     model.method.load_state_dict(prepared, strict=False)

@@ -1,4 +1,4 @@
-"""The two kinds of jobs that a plan comes down to."""
+"""Defines the two kinds of jobs of a plan, trainings and evaluations, and selects which of them may be done."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from adaptive_bench.store.records import FILE, Record
 
 @dataclass(frozen=True)
 class TrainingJob(Job):
-    """A training to train.
+    """A job that carries out one training.
 
     Attributes:
-        seconds, step_s: What it is expected to take: in all, and for one step.
+        seconds, step_s: Expected time of the whole training, and of one step.
     """
 
     training: TrainingRun
@@ -76,7 +76,7 @@ class TrainingJob(Job):
 
     @property
     def is_begun(self) -> bool:
-        """Whether something of it is on disk."""
+        """Whether any part of the training is on disk."""
         return self.training.record.state != "planned"
 
     def do(self, reporter: Reporter) -> list[Failure]:
@@ -91,10 +91,10 @@ class TrainingJob(Job):
 
 @dataclass(frozen=True)
 class EvaluationJob(Job):
-    """The unfinished sweeps of one method spec on one training.
+    """A job that measures the unfinished sweeps of one method spec on one training.
 
     Attributes:
-        seconds: What all of them are expected to take.
+        seconds: Expected time of all sweeps.
         unit_s: See `JobEstimate`.
     """
 
@@ -107,12 +107,12 @@ class EvaluationJob(Job):
 
     @property
     def training(self) -> TrainingRun:
-        """The training that it evaluates."""
+        """The training whose model is evaluated."""
         return self.sweeps[0].training
 
     @property
     def folder(self) -> Path:
-        """See `Job`: of the first sweep."""
+        """See `Job`: the folder of the first sweep."""
         return self.sweeps[0].folder
 
     @property
@@ -141,7 +141,7 @@ class EvaluationJob(Job):
 
     @property
     def is_begun(self) -> bool:
-        """Whether something of it is on disk."""
+        """Whether any part of the sweeps is on disk."""
         return any(sweep.record.state != "planned" for sweep in self.sweeps)
 
     def do(self, reporter: Reporter) -> list[Failure]:
@@ -160,11 +160,11 @@ class EvaluationJob(Job):
 
 
 RunJob = TrainingJob | EvaluationJob
-RunJobGroup = JobGroup[RunJob]  # what hangs on one training
+RunJobGroup = JobGroup[RunJob]  # a training and the evaluations that depend on it
 
 
 def _log(record: Record) -> Path | None:
-    """The log of a record, if it says why it failed."""
+    """The log of a failed record, if there is one."""
     log = record.folder / "log.txt"
     return log if record.state == "failed" and log.is_file() else None
 
@@ -180,7 +180,7 @@ def _mark_failed(
         with exclusive(record.folder, label, reporter):
             record.begin(content)
             record.fail(error)
-    except (EnvironmentProblem, Superseded) as problem:  # no reason to give up the work of others
+    except (EnvironmentProblem, Superseded) as problem:  # reported only, so that other work goes on
         reporter.line(f"{label}: {problem}")
     log = record.folder / "log.txt"
     return log if log.is_file() else None
@@ -189,7 +189,7 @@ def _mark_failed(
 def groups_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[RunJobGroup]:
     """The work that is left, grouped by training.
 
-    A shard has the trainings its trainings start from as well, unless they have failed where they belong.
+    A shard also includes the trainings that its own start from, unless they have failed in their own shard.
     """
     groups: list[RunJobGroup] = []
     trainings = shard.of(plan)
@@ -233,8 +233,8 @@ def _evaluation(sweeps: tuple[DialEvaluation, ...], estimator: Estimator) -> Eva
 class Overwrite(StrEnum):
     """What a run does with results that are on disk.
 
-    `only-missing` computes what is missing; `always` computes everything anew; `never` also leaves alone what was begun
-    and not finished; `only-cache` computes nothing and writes the table of what is there.
+    `only-missing` computes what is missing. `always` computes everything anew. `never` computes only what was never
+    begun and leaves unfinished work as it is. `only-cache` computes nothing and writes the table of what is on disk.
     """
 
     only_missing = "only-missing"
@@ -247,7 +247,7 @@ def remove_results(whole: Plan, shard: Shard) -> None:
     """Remove everything that a run, or a shard of it, would compute. Evaluations of other runs stay.
 
     Raises:
-        EnvironmentProblem: A process is at work there; then nothing is removed of that record.
+        EnvironmentProblem: A process is working on a record; nothing of that record is removed.
     """
     trainings = shard.of(whole)
     folders = {training.folder for training in trainings}
@@ -259,7 +259,7 @@ def remove_results(whole: Plan, shard: Shard) -> None:
 
 
 def allowed(groups: Sequence[RunJobGroup], overwrite: Overwrite) -> tuple[list[RunJobGroup], list[Failure]]:
-    """The work that a run may do of what is left, and what it leaves undone."""
+    """The remaining work that a run may do, and failures for the work that it leaves undone."""
     if overwrite is not Overwrite.never:
         return list(groups), []
     done: list[RunJobGroup] = []
@@ -288,13 +288,13 @@ def _remove(work: TrainingRun | DialEvaluation, keep: Sequence[str]) -> None:
             f"`{work}` ({work.folder}). Wait for it, or end it."
         )
     with lock.exclusive(work.folder, str(work), SilentReporter()):
-        # The record goes first: half removed, it is work that nothing was done of.
+        # The record file goes first, so that a removal that is interrupted leaves work that counts as not begun.
         for path in sorted(work.folder.iterdir(), key=lambda path: path.name != FILE):
             if path.name not in (*lock.FILES, *keep):
                 atomic.remove(path)
 
 
 def work_as_worker() -> None:
-    """Take part in what the main process broadcasts, until there is no more."""
+    """Take part in the jobs that the main process broadcasts, until it shuts down."""
     with stopping.listening():  # the main process decides when to stop
         processes.world().worker_loop({"train": train_as_worker, "evaluate": EvaluationWorker()})

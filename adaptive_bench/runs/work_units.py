@@ -1,4 +1,4 @@
-"""The units of work of a run: trainings, evaluations at dial values, and the timings that belong to them."""
+"""Defines the units of work of a run: trainings and dial sweeps, with the timings that belong to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from adaptive_bench.store.timings import TimeCurve, TimeCurves
 from adaptive_bench.tables.points import point_of
 from adaptive_bench.task import DocumentSplit
 
-_VERSIONS = ("torch", "transformers", "python")  # of this package `code` says what matters
+_VERSIONS = ("torch", "transformers", "python")  # this package is left out, because `code` says what matters of it
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class TrainingRun:
 
     Attributes:
         content: Everything the result depends on; its hash is the key.
-        folder: Where its record is.
-        base: The training whose backbone this one starts from; `None` is the pretrained backbone.
-        target: Saving it is trained towards; `None` for a spec that trains towards none.
-        has_single_target: Whether it is the only target of its spec.
+        folder: Folder of the training's record.
+        base: The training whose backbone this one starts from; `None` for the pretrained backbone.
+        target: Saving that it is trained towards; `None` for a spec that trains towards none.
+        has_single_target: Whether this is the only target of its spec.
     """
 
     spec: MethodSpec
@@ -50,7 +50,7 @@ class TrainingRun:
 
     @property
     def about_target(self) -> str:
-        """The target, where a reader needs it to tell trainings apart."""
+        """The target as text, if readers need it to tell trainings apart; else an empty text."""
         return target_text(self.target, self.has_single_target)
 
     @property
@@ -65,7 +65,7 @@ class TrainingRun:
 
     @property
     def record(self) -> Record:
-        """State and log."""
+        """The training's record, with its state and log."""
         return Record(self.folder)
 
     @property
@@ -75,7 +75,7 @@ class TrainingRun:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to train: the model is there, and what it cost."""
+        """Whether nothing is left to train: the model and its cost are on disk."""
         return self.checkpoint.is_dir() and self.record.read("cost") is not None
 
 
@@ -88,15 +88,16 @@ class DialEvaluation:
     """One method spec and seed on one task, over the range of the dial.
 
     Attributes:
-        metric: The headline metric, which the points are judged by.
-        levels: Savings to match at: those of its training.
-        training: The training it evaluates.
-        content: Everything its points depend on; its hash is the key. Levels and axis only say how far to go.
-        folder: Where its record is, inside the folder of the training.
-        curves: Saved time of the spec by setting, where it was timed.
-        split: Documents it asks: those of the test, or validation documents that choices are made on.
-        variant: `shuffled` where tokens get the decisions of others (`model.interventions`), else empty.
-        own: Of a control the evaluation of the method itself, at whose dial values it is measured.
+        metric: The headline metric, by which points are judged.
+        levels: Savings to match at: those of the training.
+        training: The training that is evaluated.
+        content: Everything the points depend on; its hash is the key. Levels and axis are not part of it, because they
+            only decide which points are measured.
+        folder: Folder of the evaluation's record, inside the folder of the training.
+        curves: Saved time of the spec by setting, if it was timed.
+        split: Documents that are asked: test documents, or validation documents that choices are made on.
+        variant: `shuffled` if tokens get the decisions of other tokens (`model.interventions`), else empty.
+        own: For a control, the evaluation of the method itself, at whose dial values the control is measured.
     """
 
     spec: MethodSpec
@@ -119,7 +120,7 @@ class DialEvaluation:
 
     @property
     def record(self) -> DialEvaluationRecord:
-        """State, log and points."""
+        """The evaluation's record, with its state, log and points."""
         return DialEvaluationRecord(self.folder)
 
     @property
@@ -133,12 +134,15 @@ class DialEvaluation:
         probe: Callable[[float], Mapping[str, float | None]],
         end: float,
     ) -> dict[float, Evaluation] | None:
-        """Measure where the levels are; of a control where its method was measured. `None` while that is not known.
+        """Measure points until the levels are matched; a control is measured where its method was.
 
         Args:
-            measure: Evaluates where a share of saved tokens is asked for.
-            probe: What is saved there of held-out text, by axis; nothing without such text.
+            measure: Evaluates the task at a requested share of saved tokens.
+            probe: Measures the saving on held-out text at such a share, by axis; empty without such text.
             end: Largest share of saved tokens.
+
+        Returns:
+            The points by requested share; `None` for a control whose method is not finished.
         """
         measured: dict[float, Evaluation] = {}
         if self.variant:
@@ -160,8 +164,9 @@ class DialEvaluation:
         return dict(sorted(measured.items()))
 
     def finished(self) -> dict[float, Evaluation] | None:
-        """Every point the walk asks for, if all of them are on disk; else `None`. A control follows its method: it has
-        none before the method has all.
+        """All points of the walk if they are on disk, else `None`.
+
+        A control follows its method, so it has no points before its method is finished.
         """
         if (end := self.record.max_saved_tokens) is None:
             return None
@@ -183,16 +188,16 @@ class DialEvaluation:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there is nothing left to measure. The disk is asked until it says so."""
+        """Whether nothing is left to measure; read from disk until that is so, then remembered."""
         if "_complete" not in self.__dict__ and self.finished() is not None:
             self.__dict__["_complete"] = True
         return "_complete" in self.__dict__
 
     def points_left(self, end: float = 1.0) -> int:
-        """Points that are likely to be left; at least 1 unless the sweep is finished.
+        """Number of points that are likely to be left; at least 1 unless the sweep is finished.
 
         Args:
-            end: Largest share of saved tokens, where the record does not know it yet.
+            end: Largest share of saved tokens, used if the record does not know it yet.
         """
         if self.is_complete:
             return 0
@@ -202,18 +207,25 @@ class DialEvaluation:
 
 
 def expected_points(levels: Sequence[float], end: float) -> int:
-    """Measurements that some levels are likely to take, where a dial goes so far: two each, one at nothing saved."""
+    """Number of points that levels are likely to need: two for each, one for a level of 0, one for a dial that saves
+    nothing.
+
+    Args:
+        end: Largest share of saved tokens that the dial reaches.
+    """
     return sum(2 if level > 0 else 1 for level in levels) if end > 0 else 1
 
 
 def timed(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: Reporter) -> list[DialEvaluation]:
-    """The same sweeps with their curves: in every setting, or in the one that the run is matched in on time. A timing
-    that does not belong to them is left out, and the reporter is told.
+    """The same sweeps with their time curves in every setting, or in the one setting that the config chooses.
+
+    A run matched on time always has one setting. Timings that do not belong to the sweeps are left out, and the
+    reporter is told.
 
     Raises:
-        UsageError: The run is matched on time, and there is no one setting that every method was timed in.
+        UsageError: The run is matched on time, but there is no single setting in which every method was timed.
     """
-    if config.evaluation.quantize != "none":  # timings are of the weights as they were trained
+    if config.evaluation.quantize != "none":  # timings are made with the weights as they were trained
         return list(sweeps)
     curves = {
         model: _curves(config, model, sweeps, reporter)
@@ -243,7 +255,7 @@ def _curves(config: RunConfig, model: str, sweeps: Sequence[DialEvaluation], rep
     missed = {(method, why) for (setting, method), why in left_out.items() if method not in curves.get(setting, ())}
     if missed:
         told = ", ".join(f"{method} (other {why})" for method, why in sorted(missed))
-        reporter.line(f"Timings that are not of this run are not used: {told}. Give `adaptive-bench time` again.")
+        reporter.line(f"Timings that do not fit this run are not used: {told}. Give `adaptive-bench time` again.")
     if config.match_on != "time":
         return curves if config.timing is None else timings.choose(curves, config.timing)
     chosen = timings.choose(curves, config.timing) if curves else curves
@@ -252,7 +264,7 @@ def _curves(config: RunConfig, model: str, sweeps: Sequence[DialEvaluation], rep
 
 
 def _other(record: Mapping[str, Any], sweeps: Sequence[DialEvaluation]) -> str | None:
-    """What a timing was made with that is not what sweeps of its method are, if anything."""
+    """What a timing has different from the sweeps of its method: `code`, `weights` or `versions`; `None` if it fits."""
     code, measured = record.get("code"), sweeps[0].content.get("code")
     if code is not None and measured is not None:
         wanted = {name: value for name, value in measured.items() if name != "evaluation"}

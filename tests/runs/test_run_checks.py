@@ -196,8 +196,8 @@ def test_settings_that_do_nothing_are_noted(config_of):
     found = preflight(config_of(tasks=("nano_text",), evaluation={"num_fewshot": 2}), timed=False)
     assert any(note.startswith("--num-fewshot 2 does nothing on nano_text") for note in found.notes)
     found = preflight(config_of(tasks=("nano_qa_ll", "nano_math"), match_phase="decode"), timed=False)
-    assert any(note.startswith("By decode nano_qa_ll has no table") for note in found.notes)
-    with pytest.raises(UsageError, match="got --phase decode and nano_qa_ll, where none is"):
+    assert any(note.startswith("With --phase decode nano_qa_ll has no table") for note in found.notes)
+    with pytest.raises(UsageError, match="got only nano_qa_ll, where no token is"):
         preflight(config_of(tasks=("nano_qa_ll",), match_phase="decode"), timed=False)
 
 
