@@ -1,4 +1,4 @@
-"""`adaptive-bench check`, `new-method` and `doctor`: is a method sound, is this machine, and how a method begins."""
+"""`adaptive-bench check`, `new-method` and `doctor`: check methods, start a new one, check this machine."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check(
 ) -> None:
     """Check that methods do what every method has to do.
 
-    Runs on tiny random Llama, Qwen and Gemma-2 models, a second per spec and family, no network. Exits with 1 if a
+    Runs on tiny random Llama, Qwen and Gemma-2 models: a second for each spec and family, no network. Exits with 1 if a
     check fails. With --debug an error in a method's code ends the command with its traceback.
     """
     if as_json and json_file is None:
@@ -69,11 +69,11 @@ def check(
         load_libraries()
         registry.load_plugins(plugin)
     for spec in (spec for text in methods or () for spec in parse_specs(text)):
-        registry.check_name("methods", spec.name)  # before seconds go by
+        registry.check_name("methods", spec.name)  # before the libraries load, which takes seconds
     for one in family or ():
         registry.check_name("families", one)
     for file in filter(None, (json_file, capabilities)):
-        output.check(file)  # before what would be lost is measured
+        output.check(file)  # before the checks run, whose results would be lost
     load_libraries()
     specs = _specs(methods or [], everything)
 
@@ -98,7 +98,7 @@ def check(
 
 
 def _specs(methods: list[str], everything: bool) -> list[MethodSpec]:
-    """A bare name stands for all specs of the method, anything else for itself."""
+    """The specs to check: a bare name stands for all specs of the method, any other text for the specs it names."""
     from adaptive_bench.testing.suite import method_specs
 
     if everything == bool(methods):
@@ -156,11 +156,11 @@ def _check_name(name: str) -> None:
     """Refuse names that cannot be a method, a Python module and an entry point at once.
 
     Raises:
-        UsageError: Wrong form, or taken by a method or a module.
+        UsageError: The name has the wrong form, or a method or module has it already.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise UsageError(
-            f"A method's name starts with a lower-case letter, goes on with such letters, digits and underscores, "
+            f"A method's name starts with a lower-case letter, has only lower-case letters, digits and underscores, "
             f"and is no Python keyword, got {name!r}. Try something like 'my_method'."
         )
     if name in registry.names("methods"):
@@ -175,10 +175,10 @@ def _check_name(name: str) -> None:
 
 
 def write_package(name: str, folder: Path) -> None:
-    """Write the package into a new folder.
+    """Write the package of a new method into a new folder.
 
     Raises:
-        UsageError: Something is there already.
+        UsageError: The folder exists already.
         EnvironmentProblem: The folder cannot be written.
     """
     if folder.exists():
@@ -202,7 +202,7 @@ def write_package(name: str, folder: Path) -> None:
 
 
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "lm-eval", "safetensors", "tokenizers")
-_Finding = tuple[str, bool | None, str]  # what, whether it is in order (`None`: only worth knowing), details
+_Finding = tuple[str, bool | None, str]  # what was checked, whether it is in order (`None`: for information), details
 
 
 def doctor(

@@ -1,7 +1,7 @@
-"""Keys of a config on the command line: an option for each of those used often, and `--set` for every one.
+"""Makes command-line options for the keys of a config: one for each key that is used often, and `--set` for all keys.
 
-The options are made of the fields of `RunConfig` when a command that has them is parsed: pydantic takes longer to
-import than the help of any other command may.
+The options are made from the fields of `RunConfig` only when a command that has them is parsed, because importing
+pydantic takes longer than the help of any other command may.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from adaptive_bench.config import RunConfig
 
-PANELS = ("What is compared", "How", "Where")  # headings of the help, in its order
+PANELS = ("What is compared", "How", "Where")  # headings of the help, in order
 _SET = "set_keys"
-# What the shell completes, by key.
+# Shell completions, by key.
 _COMPLETED = {
     "methods": names_of("methods"),
     "tasks": names_of("tasks"),
@@ -41,21 +41,21 @@ _ASSIGNMENT = re.compile(r"((?:[^=\[\]]|\[[^\]]*\])+)=(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Overrides:
-    """Values of a config that a command line gives.
+    """Config values given on the command line.
 
     Attributes:
-        values: Nested like a config file.
-        flags: What the user wrote, by dotted path: `--limit`, or `--set train.batch_size`.
+        values: The values, nested like a config file.
+        flags: The flag that the user wrote for each dotted path: `--limit`, or `--set train.batch_size`.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     flags: Mapping[str, str] = field(default_factory=dict)
 
     def with_value(self, path: Sequence[str], value: Any, flag: str) -> Overrides:
-        """One more key.
+        """The same values and one more.
 
         Raises:
-            UsageError: It was given already, or a part of it was.
+            UsageError: The key, or a part of it, was given already.
         """
         from adaptive_bench.config_file import merged
 
@@ -70,10 +70,10 @@ class Overrides:
         return replace(self, values=merged(self.values, value), flags=flags)
 
     def with_assignment(self, text: str) -> Overrides:
-        """`--set KEY=VALUE`: a dotted path and a value in YAML.
+        """The same values and one from `--set KEY=VALUE`, a dotted path and a value in YAML.
 
         Raises:
-            UsageError: Another form, no such key, a value that is not YAML, or a key that was given already.
+            UsageError: The text has another form, the key is unknown or was given already, or the value is not YAML.
         """
         match = _ASSIGNMENT.fullmatch(text)
         if match is None or not match[2].strip():
@@ -92,11 +92,11 @@ class Overrides:
 
 
 class ConfigCommand(Command):
-    """A command whose function finds the config's keys that were given in `ctx.obj`, as `Overrides`.
+    """A command whose function finds the config values that were given in `ctx.obj`, as `Overrides`.
 
     Attributes:
-        keys: Dotted paths that have an option; without any, all that have one with `run`.
-        preset: Its values are shown as defaults.
+        keys: Dotted paths that have an option; if empty, all that have one with `run`.
+        preset: The preset whose values the help shows as defaults.
     """
 
     keys: ClassVar[tuple[str, ...]] = ()
@@ -104,7 +104,7 @@ class ConfigCommand(Command):
 
     @cached_property
     def _fields(self) -> dict[str, FieldInfo]:
-        """By dotted path, in the order of the help."""
+        """Fields by dotted path, in the order of the help."""
         from adaptive_bench.config import keys
 
         fields = {path: field for path, field in keys().items() if path in self.keys or not self.keys}
@@ -182,7 +182,7 @@ def _parameter(path: str, field: FieldInfo, with_panel: bool) -> inspect.Paramet
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """A type and everything it is made of."""
+    """A type and, recursively, the types it is made of."""
     yield annotation
     if get_origin(annotation) is not Literal:
         for part in get_args(annotation):
@@ -199,7 +199,7 @@ def _leaves(path: str, value: Any) -> Iterator[str]:
 
 
 def _path(key: str) -> list[str]:
-    """A dotted path in parts. What stands below a table of names, such as method specs, is one part, dots and all."""
+    """A dotted path in parts. A name below a table of names, such as a method spec, is one part even if it has dots."""
     from adaptive_bench.config import keys
 
     fields = keys()

@@ -1,4 +1,4 @@
-"""`adaptive-bench leaderboard submit`, `verify` and `publish`: what others see of a board, and whether it holds."""
+"""`adaptive-bench leaderboard submit`, `verify` and `publish`: write, check and publish what others see of a board."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def submit(
     load_libraries()
     written = registry.get("sites", "submit")(folder, to, about=said)
     typer.echo(f"The entry is {written}")
-    # Batch sizes that practice asks for and the run has no time of.
+    # Note the usual batch sizes at which the run was not timed.
     points = (point for sweep in read_json(folder / "answers.json")["sweeps"] for point in sweep["points"])
     timed = {setting.partition(",")[0] for point in points for setting in point["times"]}
     if missing := [str(batch) for batch in BATCHES if f"batch {batch}" not in timed]:

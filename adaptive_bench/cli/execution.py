@@ -1,4 +1,4 @@
-"""Carries out a run, or prints its plan, with what the user sees while it lasts and when it ends."""
+"""Carries out a run or prints its plan, with everything that the user sees meanwhile and at the end."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ def print_plan(config: RunConfig, flops_per_s: float | None = None, part: Shard 
     """Check everything a run needs, then print the model, the recipe, the cells and what they will take.
 
     Args:
-        flops_per_s: What a device sustains, to give the hours it takes.
-        part: What this command would do of it; the plan is that of all.
+        flops_per_s: FLOPs a second that a device sustains, to print the hours the run takes.
+        part: The part that this command would do; the plan shows the whole run.
 
     Raises:
-        AdaptiveBenchError: The run would fail. Where its model is one of the hub that cannot be reached, what it would
-            take is printed all the same.
+        AdaptiveBenchError: The run would fail. If its model is one of the hub that cannot be reached, what the run
+            would take is printed all the same.
     """
     from adaptive_bench.runs import about, describe, preflight
 
     try:
         with open_reporter() as reporter:
             whole = part is None or part.is_whole
-            found = preflight(config, reporter, measures=not whole)  # names of cells depend on it
+            found = preflight(config, reporter, measures=not whole)  # names of cells depend on the measured sites
             cells = () if part is None or part.is_whole else part.of(found.plan)
-    except (EnvironmentProblem, SeveralProblems):  # its data may be missing as well
+    except (EnvironmentProblem, SeveralProblems):  # several, if data is missing as well as the model
         typer.echo("\n".join(about(config, None, flops_per_s)))
         raise
     typer.echo("\n".join(about(config, found, flops_per_s)))
     typer.echo("\n" + fitting(describe(found.plan, found.estimator)))
     if cells:
         names = ", ".join(cell.folder.name for cell in cells)
-        typer.echo("\n" + paragraph(f"Of these this command would do the cells {names}, with their evaluations."))
+        typer.echo("\n" + paragraph(f"Of these, this command would do the cells {names}, with their evaluations."))
     for note in found.notes:
         typer.echo("\n" + paragraph(f"Note: {note}"))
 
@@ -63,15 +63,15 @@ def execute(
     debug: bool = False,
     timed: bool = False,
 ) -> None:
-    """Run, then print its list, what to know about it, and where everything is.
+    """Run, then print the table, the notes about it, and where everything is.
 
     Args:
         how: Further arguments of `adaptive_bench.runs.run`.
-        wide: All levels and rows, with the scores of every task and what was saved there.
-        open_page: Build the page of the run and show it in a browser.
-        debug: Print the traceback of everything that failed.
-        timed: Once everything is done time its methods at every batch size of `adaptive-bench time`, and make the table
-            with their times.
+        wide: Whether to print all levels and rows, with the scores of every task and what was saved there.
+        open_page: Whether to build the page of the run and show it in a browser.
+        debug: Whether to print the traceback of everything that failed.
+        timed: Whether to time the methods afterwards at every batch size of `adaptive-bench time`, and to make the
+            table with their times.
 
     Raises:
         Interrupted: The user pressed Ctrl-C.
@@ -97,7 +97,7 @@ def execute(
         return
     try:
         _print_outcome(outcome, config, wide=wide, open_page=open_page)
-    except BrokenPipeError:  # nobody reads any more; everything is on disk
+    except BrokenPipeError:  # standard output was closed; everything is on disk
         let_go(sys.stdout)
     if outcome.failures:
         _tell(outcome.failures, debug)
@@ -128,7 +128,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
 
 
 def _unchecked(config: RunConfig) -> list[str]:
-    """Methods of plugins that nobody has held to the rules: they may look at later text, or save less than they say."""
+    """Warnings about plugins' methods that were never checked, or whose decisions were found to use later text."""
     from adaptive_bench.probed import stored_matrix
 
     known, never, found = registry.names("methods"), dict[str, str](), list[str]()
@@ -139,8 +139,8 @@ def _unchecked(config: RunConfig) -> list[str]:
         if not matrix:
             never[spec.name] = (
                 f"The method {spec.name!r} ({registry.origin('methods', spec.name)}) was never checked: its scores may "
-                f"rest on text that comes later. `adaptive-bench check` tries it, and --capabilities keeps what it "
-                f"finds beside the plugin."
+                f"rest on later text. `adaptive-bench check` tries it, and --capabilities keeps what it finds beside "
+                f"the plugin."
             )
         causality = matrix.get(str(spec), {}).get("causality", "-")
         if spec.semantics == "bench" and causality not in ("-", "C0"):
@@ -153,7 +153,7 @@ def _unchecked(config: RunConfig) -> list[str]:
 
 
 def _tell(failures: Sequence[Failure], debug: bool) -> None:
-    """Every cause once, with the work it cost."""
+    """Print every cause of failure once, with the work that it affected."""
     by_cause: dict[str, list[Failure]] = {}
     for failure in failures:
         by_cause.setdefault(f"{failure.kind}: {failure.reason}", []).append(failure)

@@ -1,8 +1,8 @@
-"""How a command ends when something goes wrong: an error is one paragraph and an exit code, Ctrl-C one line.
+"""Ends a command when something goes wrong: with one paragraph and an exit code for an error, one line for Ctrl-C.
 
-Ctrl-C is an exception as usual (see also `stopping`), except while Python loads modules. There an exception is lost or
-turned into another one: a library takes it for a missing package, or its C++ aborts. Nothing is under way then, so the
-process just ends. Nothing but the standard library is imported here before Ctrl-C has an answer.
+Ctrl-C raises an exception as usual (see also `stopping`), except while Python loads modules. There an exception gets
+lost or turned into another one: a library takes it for a missing package, or its C++ code aborts. No work is under way
+at that time, so the process just ends. Only the standard library is imported here before Ctrl-C is handled.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 WORD = "Stopped. Finished work is kept; give the same command again."
-EXIT_CODE = 130  # as a shell counts: 128, and the number of the signal
-_NEW_LINE = "\x1b[?25h\n"  # on a terminal, with the cursor that a moving line may have hidden
+EXIT_CODE = 130  # the shells' convention: 128 plus the number of the signal
+_NEW_LINE = "\x1b[?25h\n"  # for a terminal; it also shows the cursor, which a moving line may have hidden
 _seen = threading.Event()
 
 
 @contextmanager
 def ctrl_c_answered(*, last: bool = False) -> Iterator[None]:
-    """In the block Ctrl-C is answered so; only the main thread of a process can do that.
+    """Handle Ctrl-C in the block as described above; this only works in the main thread of a process.
 
     Args:
-        last: Whether the process ends with the block. All is said and written then, and Ctrl-C is ignored: it would
-            only replace the exit code.
+        last: Whether the process ends with the block. Everything is written then, so Ctrl-C is ignored from there on:
+            it would only replace the exit code.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -38,7 +38,7 @@ def ctrl_c_answered(*, last: bool = False) -> Iterator[None]:
         yield
     finally:
         _seen.clear()
-        if signal.getsignal(signal.SIGINT) is _answer:  # else the process ends, and ignores it meanwhile
+        if signal.getsignal(signal.SIGINT) is _answer:  # otherwise the process is ending and already ignores Ctrl-C
             signal.signal(signal.SIGINT, signal.SIG_IGN if last else before)
 
 
@@ -54,7 +54,7 @@ def _answer(number: int, frame: FrameType | None) -> None:
 
 
 def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """The interrupt that an error is, or arose from: code above it may have caught it and gone on."""
+    """The interrupt that an error is, or that it arose from after a library had caught the interrupt."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error
@@ -62,9 +62,10 @@ def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
 
 @contextmanager
 def reported(debug: bool) -> Iterator[None]:
-    """End the process with one paragraph on stderr, before it with `debug` the traceback.
+    """End the process with one paragraph on stderr that begins with the kind of the error (see `errors`).
 
-    The paragraph begins with the kind of the error (see `errors`).
+    Args:
+        debug: Whether to print the traceback before it.
     """
     try:
         yield
@@ -83,7 +84,7 @@ def _end(error: BaseException, debug: bool) -> None:
     explanation: AdaptiveBenchError = explained(error)
     if not isinstance(error, Interrupted) and (interrupt_behind(error) is not None or _seen.is_set()):
         explanation = Interrupted(WORD)
-    if isinstance(explanation, Interrupted):  # what is left is the clean-up of libraries, and they complain aloud
+    if isinstance(explanation, Interrupted):  # libraries print complaints if their clean-up is interrupted again
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     if debug:
         traceback.print_exception(error)

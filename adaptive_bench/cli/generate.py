@@ -54,28 +54,28 @@ def generate(
         str | None, typer.Option(help="Method spec: which of a run, or how to use the weights of a saved model.")
     ] = None,
     calibration: Annotated[
-        str, typer.Option(help="Of several stored calibrations this one: a task, or `pooled`.")
+        str, typer.Option(help="Which of several stored calibrations: a task, or `pooled`.")
     ] = "auto",
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Most tokens to write.")] = 64,
     stop_strings: Annotated[
-        list[str] | None, typer.Option(help="Text that ends what is written, and is its end; may be repeated.")
+        list[str] | None, typer.Option(help="Stop after this text, which is kept as the end; may be repeated.")
     ] = None,
     chat_template: Annotated[
-        bool, typer.Option("--chat-template", help="Prompts are a user's turns in the model's own chat template.")
+        bool, typer.Option("--chat-template", help="Put each prompt as a user's turn into the model's chat template.")
     ] = False,
     system_prompt: Annotated[str | None, typer.Option(help="With --chat-template: the system's turn.")] = None,
     enable_thinking: Annotated[
-        bool | None, typer.Option(help="With --chat-template: given to it; default: as the template says.")
+        bool | None, typer.Option(help="With --chat-template: its setting for thinking; default: the template's own.")
     ] = None,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 writes the likeliest token, above 0 samples.")] = 0.0,
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="Sample from the likeliest tokens only.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the sampling.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the sampling.")] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
     plugin: Plugins = None,
     out: Out = DEFAULT_OUT,
 ) -> None:
-    """Continue prompts with a trained model; what was saved is said on the last line, on stderr."""
+    """Continue prompts with a trained model; the last line, on stderr, says what was saved."""
     checkpoint = find_run(run, out)
     registry.load_plugins(plugin)
     if saving is not None and dial is not None:
@@ -108,13 +108,13 @@ def generate(
     if saving is not None:
         try:
             model.saving = saving
-        except UsageError as error:  # its next step is one of Python
+        except UsageError as error:  # its advice is for Python code, so it is replaced by one for the command line
             if not (rule := _askable(model, folder, calibration)):
                 raise
             raise UsageError(f"{rule.rstrip('.')}, got {saving:g}. Give such a share, or a --dial.") from error
     if dial is not None:
         model.dial = dial
-    # Said either way: a model's own generation config may ask for samples.
+    # Set `do_sample` in both cases, because a model's own generation config may ask for samples.
     sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p} if temperature else {"do_sample": False}
     generator = torch.Generator(device=model.device).manual_seed(seed)
     tokenizer, asked = load_tokenizer(folder), prompts
@@ -155,7 +155,7 @@ def generate(
 
 
 def _askable(model: AdaptiveModel, folder: Path, calibration: str) -> str:
-    """Which savings can be asked for, a sentence; an empty text where there are none."""
+    """A sentence that says which savings can be asked for; an empty text if there are none."""
     from adaptive_bench.model import stored_calibration
 
     method = model.method
@@ -165,7 +165,7 @@ def _askable(model: AdaptiveModel, folder: Path, calibration: str) -> str:
         return f"--saving takes a share from 0 to {method.max_saving:.3g} (0.15 is 15 %)."
     known = stored_calibration.names(folder, model.spec)
     read = {name: max(stored_calibration.read(folder, model.spec, name).dials, default=0) for name in known}
-    most = {name: math.floor(1000 * share) / 1000 for name, share in read.items()}  # can be typed, and is calibrated
+    most = {name: math.floor(1000 * share) / 1000 for name, share in read.items()}  # rounded down: short and calibrated
     chosen = stored_calibration.choose(folder, model.spec, calibration)
     if chosen is not None:
         return f"--saving takes a share up to {most[chosen]:g}, as calibrated on {chosen}."
@@ -182,7 +182,7 @@ def _continue(
     add_special_tokens: bool | None,
     **settings: Any,
 ) -> list[str]:
-    """New text after each prompt, encoded and ended as in evaluation."""
+    """The new text after each prompt; prompts are encoded and texts end as in evaluation."""
     from adaptive_bench.evaluation.language_model import AdaptiveLM
     from adaptive_bench.model.generation import padded
     from adaptive_bench.model.hugging_face_generation import ENDS_WITH_CONTEXT
@@ -207,7 +207,7 @@ def _continue(
 
 
 def saved_line(report: dict[str, Any]) -> str:
-    """What was saved in all, reading the prompt, and writing: shares of tokens and of net FLOPs, in 80 columns."""
+    """A line of at most 80 columns with the shares of tokens and net FLOPs saved: overall, in reading, in writing."""
 
     parts = []
     for phase, name in (("prefill", "read"), ("decode", "written")):
@@ -226,19 +226,19 @@ def export_model(
     without_layers: Annotated[
         int | None,
         typer.Option(
-            min=1, help="A plain model instead, without the layers that static depth leaves out at this number."
+            min=1, help="Write a plain model instead, without this many layers: those that static depth leaves out."
         ),
     ] = None,
     calibration: Annotated[
-        str, typer.Option(help="With --without-layers: of several stored calibrations this one, a task or `pooled`.")
+        str, typer.Option(help="With --without-layers: which of several stored calibrations, a task or `pooled`.")
     ] = "auto",
     plugin: Plugins = None,
     out: Out = DEFAULT_OUT,
 ) -> None:
     """Copy a method's model of the first seed, with calibrations, tokenizer and a model card, ready to be uploaded.
 
-    Where the method leaves a backbone of the hub as it is, the folder names that backbone and holds what was added.
-    With --without-layers it is a plain Hugging Face model, which `run --model` takes: a method on a pruned backbone.
+    If the method does not change a backbone of the hub, the folder holds only what was added and names the backbone.
+    With --without-layers it is a plain Hugging Face model, so that `run --model` can put methods on a pruned backbone.
     """
     folder = find_run(run, out)
     registry.load_plugins(plugin)
@@ -254,9 +254,9 @@ def export_model(
         raise UsageError(f"A model is exported into a new folder, got {str(to)!r}, which exists. Name another one.")
     if (form := quantized_as(folder)) != "none":
         raise UsageError(
-            f"A model is exported as it was trained, with the table of what it scored so, but this run evaluated with "
-            f"--quantize {form}: its table and dial values are of other weights. Give the same run without --quantize, "
-            f"which finds its trainings again, and name that one."
+            f"A model is exported as it was trained, with the table of its scores, but this run evaluated with "
+            f"--quantize {form}: its table and dial values belong to other weights. Give the same run without "
+            f"--quantize, which finds its trainings again, and name that one."
         )
     spec, found = MethodSpec.parse(method), find_checkpoint(folder, method)
     backbone, how = find_backbone(config_of(folder).model), find_sparing(folder, method)
@@ -268,7 +268,7 @@ def export_model(
     known = stored_calibration.names(found, spec)
     if model.needs_calibration and not known and (why := stored_calibration.why_none(found, spec)) is not None:
         raise why
-    for name in known:  # a damaged one is told now, not to whoever uses the model
+    for name in known:  # report a damaged calibration now, not when the exported model is used
         stored_calibration.read(found, spec, name)
     card = model_card(
         model,
@@ -287,7 +287,7 @@ def export_model(
 
 
 def _write_pruned(model: AdaptiveModel, layers: int, to: Path, base: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """The backbone without a number of layers, with tokenizer and a card of two sentences."""
+    """Write the backbone without a number of layers, with its tokenizer and a short card."""
     from adaptive_bench.model.compression import pruned
 
     if not model.method.skips_whole_layers:
@@ -319,11 +319,11 @@ def _megabytes(folder: Path) -> str:
 
 
 def _results(run: Path, spec: MethodSpec) -> str:
-    """The run's scores, this method beside the dense model."""
+    """The run's scores of this method and of the dense model, as a Markdown table."""
     table = run / "table.json"
     if not table.is_file():
         return ""
-    ours = str(replace(spec, semantics="bench")), spec.semantics  # as rows name a spec
+    ours = str(replace(spec, semantics="bench")), spec.semantics  # rows keep the semantics apart from the name
     lines = []
     for row in read_table(table):
         if (row["method"], row["semantics"]) in (ours, ("dense", "bench")) and row["score"] is not None:

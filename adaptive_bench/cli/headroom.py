@@ -1,4 +1,4 @@
-"""`adaptive-bench headroom`: what adaptive compute could save at most on a model and tasks, before any training."""
+"""`adaptive-bench headroom`: bounds what adaptive compute could save on a model and tasks, before any training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from adaptive_bench.validation import LARGEST_SEED
 
 _POLICIES = ("recompute", "copy_below", "evict")
 _WIDTH = 80
-_SITES = 4  # shown of a task
+_SITES = 4  # most costly sites shown for each task
 
 
 def headroom(
@@ -25,13 +25,13 @@ def headroom(
         ),
     ],
     tasks: Annotated[str, typer.Option(help="Tasks, as for `run`.")],
-    levels: Annotated[str, typer.Option(help="Net savings to read headroom off at.")] = "0.05,0.1,0.15,0.2,0.25",
+    levels: Annotated[str, typer.Option(help="Net savings at which headroom is read.")] = "0.05,0.1,0.15,0.2,0.25",
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, of both splits; a seeded draw.")] = 128,
     num_fewshot: options.NumFewshot = None,
     kv: Annotated[
-        str, typer.Option(metavar="|".join(_POLICIES), help="What tokens that left leave in the layers above.")
+        str, typer.Option(metavar="|".join(_POLICIES), help="Keys and values that exited tokens get in later layers.")
     ] = "recompute",
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of everything that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of everything that is drawn.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Sequences evaluated together.")] = 64,
     data_dir: options.DataDir = None,
     device: options.Device = "auto",
@@ -42,15 +42,15 @@ def headroom(
 ) -> None:
     """Measure what adaptive methods could save at most: which sites matter, oracles, best static sets of layers.
 
-    Headroom is an attainable oracle less the best static set. Layers are left out of the model as it is: methods that
-    train it to skip are not bounded. Train it on the tasks first (`run --methods dense`). Oracles know the answers:
-    they are no methods, and no table ranks them.
+    Headroom is the score of an attainable oracle less that of the best static set. Layers are left out of the model as
+    it is, so methods that train it to skip are not bounded. Train it on the tasks first (`run --methods dense`).
+    Oracles know the answers: they are not methods, and no table ranks them.
     """
     options.check_word("--kv", kv, _POLICIES)
     rule = "savings between 0 and 1 such as 0.1,0.15 (0.15 is 15 %)"
     asked = tuple(sorted(options.numbers(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
     if to is not None:
-        output.check(to)  # before what would be lost is measured
+        output.check(to)  # before the study, whose results would be lost
     load_libraries()
     registry.load_plugins(plugin)
     from adaptive_bench.headroom.study import Settings, study
@@ -74,7 +74,7 @@ def headroom(
 
 
 def shown(record: Mapping[str, Any]) -> str:
-    """All tasks, one after the other, and what the words mean."""
+    """All tasks, one after the other, and a legend."""
     parts = [part for task in record["tasks"] for part in _task(task, record["share_skipping"])]
     return "\n\n".join([*parts, *_LEGEND])
 
@@ -92,8 +92,10 @@ def _task(task: Mapping[str, Any], share: float) -> list[str]:
 
 
 def verdict(task: Mapping[str, Any]) -> str:
-    """At which savings an attainable oracle keeps more than the best static sets. Sets, exits and oracles leave layers
-    out of the model as it is: nothing is said of methods that train it to do without them.
+    """A sentence that says at which savings an attainable oracle keeps more than the best static sets.
+
+    Sets, exits and oracles leave layers out of the model as it is, so the verdict does not cover methods that train it
+    to do without them.
     """
     if _guesses(task):
         return (
@@ -111,11 +113,11 @@ def verdict(task: Mapping[str, Any]) -> str:
     where = f"at {_percents(without)} % saved"
     online = task["exit_oracle"]["online"]
     if online["headroom"] is not None and not online["headroom"]["holds_0"]:
-        # At a level below what they save, exits have given up more than was asked of them.
+        # Below their own saving, exits have skipped more than the level asks for.
         also = f" Exits per token lie above them at what they save themselves, {100 * online['saved']:.1f} %."
     else:
         where, also = "at any saving" if len(without) == len(known) else where, ""
-    if task["asked_once"] is not None:  # without another asking to cross them with, sets are in no verdict
+    if task["asked_once"] is not None:  # without a second asking there is no cross-fitted oracle over sets
         return (
             f"Whether there is anything to decide on {task['task']} {where} is not known: {task['asked_once']}, so "
             f"exits per token are the only attainable oracle, and it does not lie above the best static sets there "
@@ -129,7 +131,7 @@ def verdict(task: Mapping[str, Any]) -> str:
 
 
 def _guesses(task: Mapping[str, Any]) -> bool:
-    """Whether the interval of all layers reaches down to what a guess scores; known of shares alone."""
+    """Whether the interval with all layers reaches down to the score of a guess, which is known for shares only."""
     low, chance = task["dense"]["low"], task["chance"]
     return task["unit"] == "share" and low is not None and chance is not None and low <= chance
 
@@ -180,7 +182,7 @@ def _sites(task: Mapping[str, Any], share: float) -> str:
 
 
 class _Number:
-    """How numbers of a metric are written."""
+    """Formats the numbers of a metric."""
 
     def __init__(self, unit: str) -> None:
         self._scale, self._digits = (100, 1) if unit == "share" else (1, 3)

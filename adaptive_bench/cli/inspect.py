@@ -1,4 +1,4 @@
-"""`adaptive-bench inspect`: which token executes which branch of a text, as a page or a table."""
+"""`adaptive-bench inspect`: shows which token of a text executes which branch, as a page or a table."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def inspect(
     tasks: Annotated[
         str | None,
         typer.Option(
-            autocompletion=options.names_of("tasks"), help="Documents of tasks instead of a text: statistics of all."
+            autocompletion=options.names_of("tasks"), help="Statistics over documents of tasks, instead of a text."
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, a seeded draw.")] = 32,
     methods: Annotated[
         str | None,
         typer.Option(
-            autocompletion=options.names_of("methods"), help="Method specs; default: of a run all that decide by token."
+            autocompletion=options.names_of("methods"), help="Method specs; default: all of a run that decide by token."
         ),
     ] = None,
     savings: Annotated[
         str | None,
-        typer.Option(help="Shares of token-branches to skip, a dial value each; default: 0 to 0.5 where calibrated."),
+        typer.Option(help="Shares of token-branches to skip; default: 0 to 0.5, as far as calibrated."),
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to write as answer; 0: no answer.")] = 64,
     paper: Annotated[
@@ -102,11 +102,11 @@ def inspect(
 
 
 def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path | None) -> None:
-    """Refuse what does not go together before anything is loaded."""
+    """Refuse options that do not go together, before anything is loaded."""
     if (text is None) == (tasks is None):
         got = "neither" if text is None else "both"
         raise UsageError(
-            f"What is looked at is a text (--text FILE) or documents of tasks (--tasks), got {got}. Give one of them."
+            f"inspect looks at a text (--text FILE) or documents of tasks (--tasks), got {got}. Give one of them."
         )
     if answer is not None and text is None:
         raise UsageError("--answer is the answer to --text, got it with --tasks. Leave it out.")
@@ -127,7 +127,7 @@ def _check_paper(tasks: str | None, savings: str | None, to: Path | None) -> Non
 
 
 def _read(file: Path | None) -> str | None:
-    """A text without the end of its last line."""
+    """The text of a file, without a final line break."""
     if file is None:
         return None
     try:
@@ -137,7 +137,7 @@ def _read(file: Path | None) -> str | None:
             f"A text is a file in UTF-8, but {str(file)!r} cannot be read: {message_of(error)}. Name another one."
         ) from error
     if not text.strip():
-        raise UsageError(f"A text of one token or more is looked into, got an empty one in {str(file)!r}.")
+        raise UsageError(f"A text has one token or more, got an empty one in {str(file)!r}. Name another one.")
     return text.removesuffix("\n")
 
 
@@ -184,7 +184,7 @@ _AGREES = {True: "yes", False: "no", None: "in part, or not known"}
 
 
 def shown(record: Mapping[str, Any]) -> str:
-    """For each method skip rates by kind of token at every saving."""
+    """For each method, its skip rates by kind of token at every saving."""
     texts = f" of {record['texts']} texts" if record["texts"] > 1 else ""
     parts = [paragraph(f"{record['name']}, {record['about']}: {record['tokens']} tokens{texts}. Skipped, in %:")]
     parts += [_rates(one) for one in record["methods"]]
@@ -205,7 +205,7 @@ def _rates(method: Mapping[str, Any]) -> str:
 
 
 def paper_shown(record: Mapping[str, Any]) -> str:
-    """The paper's statements, each with ours and whether they agree; then the tokens with the highest gates."""
+    """The paper's statements, each beside our result and whether they agree; then the tokens with the highest gates."""
     about = f"{record['name']}, {', '.join(record['tasks'])}: {record['texts']} texts, {record['tokens']} tokens."
     parts = [paragraph(f"{record['source']} beside {about}")]
     for method in record["methods"]:
