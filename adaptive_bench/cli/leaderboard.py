@@ -1,7 +1,6 @@
-"""`adaptive-bench leaderboard`: tables of runs as text, as a page, and beside those of the GateSkip paper.
+"""`adaptive-bench leaderboard`: shows tables of runs as text, as a page, and beside those of the GateSkip paper.
 
-What its files hold is made by the plugins of the groups `leaderboards` and `sites`. `entries` has the commands of what
-others submit.
+Plugins of the groups `leaderboards` and `sites` make the contents. The commands for submitted entries are in `entries`.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def show(
         typer.echo(f"Note: {note}", err=True)
     for path in chosen:
         if not is_entry(path.parent):
-            read_table(path)  # one that is damaged is told with what repairs it, rather than left out
+            read_table(path)  # raises an error that says how to repair a damaged table, which would be left out below
     typer.echo(render(chosen, wide=everything) if style == "terminal" else render(chosen))
 
 
@@ -79,7 +78,7 @@ def build(
     ] = False,
     plugin: Plugins = None,
     one_file: Annotated[
-        bool, typer.Option("--one-file", help="index.html alone, without a page for each method.")
+        bool, typer.Option("--one-file", help="Write index.html alone, without a page for each method.")
     ] = False,
     manual: Annotated[
         str,
@@ -88,8 +87,8 @@ def build(
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     out: Out = DEFAULT_OUT,
 ) -> None:
-    """Write a board: `index.html` with a page for each method, which ask nothing of a network and run no script, and
-    the same numbers as Markdown, CSV, JSON and Parquet.
+    """Write a board: `index.html` and a page for each method, which need no network and no scripts, and the same
+    numbers as Markdown, CSV, JSON and Parquet.
     """
     chosen = tables_of(runs, out)
     registry.load_plugins(plugin)
@@ -113,13 +112,13 @@ MarkdownFile = Annotated[
 def ranks(
     runs: Runs = None,
     before: Annotated[
-        Path | None, typer.Option(help="Folder with the entries that the board has: ranks stand beside theirs.")
+        Path | None, typer.Option(help="Folder with the entries that the board has; ranks are shown beside theirs.")
     ] = None,
     to: MarkdownFile = Path("ranks.md"),
     plugin: Plugins = None,
     out: Out = DEFAULT_OUT,
 ) -> None:
-    """Write the ranked tables that an entry changes, and what is refused, as text for a pull request."""
+    """Write the ranked tables that an entry changes, and what is refused, as Markdown for a pull request."""
     if before is not None and not before.is_dir():
         raise UsageError(f"--before is a folder of entries, got {str(before)!r}, which is none. Name the folder.")
     chosen = tables_of(runs, out)
@@ -132,7 +131,7 @@ def ranks(
 
 
 class PaperForm(StrEnum):
-    """How a table of the paper is printed."""
+    """The format in which a table of the paper is printed."""
 
     terminal = "terminal"
     markdown = "markdown"
@@ -150,7 +149,7 @@ def paper(
 ) -> None:
     """Print a table of the GateSkip paper beside the same rows and columns of runs, and say what agrees.
 
-    Without a run the paper's values stand alone, with the commands that make ours.
+    Without a run the paper's values are shown alone, with the commands that make ours.
     """
     if table is None:
         if style is not PaperForm.terminal:
@@ -172,7 +171,7 @@ def paper(
 
 
 def paper_text(one: dict[str, Any], style: PaperForm) -> str:
-    """A table of the paper, with what runs have, as text."""
+    """A table of the paper, with the values of runs beside it, as text."""
     title = f"Table {one['table']} ({one['source']}). {one['caption']}"
     ours = f"Beside it, by saved tokens: {one['model']}." if one["model"] else ""
     is_markdown = style is PaperForm.markdown
@@ -189,7 +188,7 @@ def paper_text(one: dict[str, Any], style: PaperForm) -> str:
 
 
 def _paper_lines(one: dict[str, Any], group: dict[str, Any]) -> list[dict[str, str]]:
-    """The rows of some columns: theirs once, and below it each of ours."""
+    """The rows of some columns: each of the paper's rows once, and below it our rows for it."""
     lines, columns, before = [], group["columns"], None
     places = range(group["first"], group["first"] + len(columns))
     for row in one["rows"]:

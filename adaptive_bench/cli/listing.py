@@ -1,4 +1,4 @@
-"""`adaptive-bench list`: what there is to choose from."""
+"""`adaptive-bench list`: lists methods, tasks, models, families, configs, runs and config keys."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Listed(StrEnum):
     keys = "keys"
 
 
-_TITLES = {"description": "what it is", "origin": "from"}  # what columns of JSON are called in a table
-# What a method adds to a model; shares are of the model's parameters and of its dense products.
+_TITLES = {"description": "what it is", "origin": "from"}  # titles that columns of the JSON have in a table
+# What a method adds to a model; the shares are of the model's parameters and of its dense MACs.
 _ADDED = {
     "parameters": "parameters",
     "parameters_share": "of the model",
@@ -56,7 +56,7 @@ def _names(ctx: typer.Context, incomplete: str) -> list[str]:
 def list_names(
     what: Annotated[Listed, typer.Argument(help=f"{', '.join(Listed)}.")],
     name: Annotated[
-        str | None, typer.Argument(autocompletion=_names, help="One of them: all that is known of it.")
+        str | None, typer.Argument(autocompletion=_names, help="One of them, to show all that is known of it.")
     ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Of methods also parameters, and a table of what each can do.")
@@ -78,10 +78,10 @@ def list_names(
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """List methods, tasks, models, families, configs, runs or keys of a config, or say all of one.
+    """List methods, tasks, models, families, configs, runs or keys of a config, or show all that is known of one.
 
-    Of runs, the newest first; options choose by a part of the name. In JSON a number is a number, and what is not known
-    or does not apply is null.
+    Runs are listed newest first; options select them by a part of a name. In JSON numbers are numbers, and null stands
+    for what is unknown or does not apply.
     """
     of_methods, of_runs = what is Listed.methods, what is Listed.runs
     given = {"--task": task, "--method": method, "--status": state, "--since": since}
@@ -120,7 +120,7 @@ def list_names(
         typer.echo(fitting([_overhead_texts(row) for row in rows]))
     elif brief:
         typer.echo(lines_of([(row["name"], row["description"]) for row in rows]))
-        typer.echo("\n`adaptive-bench list methods NAME` says all of one, --full of all.")
+        typer.echo("\n`adaptive-bench list methods NAME` shows all of one method, --full all of each.")
     else:
         typer.echo(listed([{_TITLES.get(key, key): _text(key, value) for key, value in row.items()} for row in rows]))
         if of_methods:
@@ -128,10 +128,10 @@ def list_names(
 
 
 def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Mapping[str, Any]]:
-    """The row of one name, or those of a section of keys.
+    """The row with one name, or the rows of a section of keys.
 
     Raises:
-        UsageError: There is none.
+        UsageError: No row has the name.
     """
     key = {"runs": "run"}.get(what, "name" if "name" in rows[0] else "method") if rows else "name"
     if found := [row for row in rows if row[key] == name or (what is Listed.runs and Path(row[key]).name == name)]:
@@ -143,8 +143,10 @@ def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Ma
 
 
 def _brief_methods() -> list[dict[str, Any]]:
-    """Names with descriptions. Those of this distribution are read from source files: importing them loads PyTorch,
-    which takes seconds. A plugin's code may do anything to get its description, so plugins are imported.
+    """Method names with descriptions.
+
+    Descriptions of this distribution's methods are read from source files, because importing them loads PyTorch, which
+    takes seconds. Plugins are imported, because their code may make descriptions in any way.
     """
     known = {name: description_in_source(name) for name in registry.names("methods")}
     if not all(known.values()):
@@ -203,7 +205,7 @@ def _thing(group: registry.Group, name: str) -> Any:
 
 
 def _first_sentence(thing: object) -> str:
-    """The description a plugin gives of itself: a task's field, a preset's first comment, a docstring's first line."""
+    """A plugin's own description: a task's field, a preset's first comment, or a docstring's first line."""
     if isinstance(thing, Path):
         return thing.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
     description = getattr(thing, "description", None)
@@ -211,7 +213,7 @@ def _first_sentence(thing: object) -> str:
 
 
 def _config_keys() -> list[dict[str, Any]]:
-    """Every key that has a value, for config files and `--set`, with the default of a file that does not name it."""
+    """Every key of config files and `--set` that has a value, with the default that holds if it is not named."""
     from adaptive_bench.config import keys, part_of
 
     def plain(value: Any) -> Any:
@@ -230,7 +232,7 @@ def _config_keys() -> list[dict[str, Any]]:
 
 
 def _text(key: str, value: Any) -> str:
-    if key == "default":  # as it is written in YAML
+    if key == "default":  # shown as it would be written in YAML
         value = json.dumps(value) if value in ([], {}, None) or isinstance(value, bool) else value
     if key == "required":
         return "yes" if value else ""
@@ -240,11 +242,14 @@ def _text(key: str, value: Any) -> str:
 
 
 def _overheads(model_name: str, specs: str | None) -> list[dict[str, Any]]:
-    """What each method adds, measured on the model; of one that does not fit it, why, unless it was asked for.
+    """What each method adds, measured on the model, or why it does not fit the model.
 
     Args:
         model_name: As for `run --model`.
-        specs: Comma list of specs; every registered method if `None`.
+        specs: Specs separated by commas; every registered method if `None`.
+
+    Raises:
+        UsageError: A spec that was asked for does not fit the model.
     """
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.model.efficiency import measure_overhead
@@ -273,8 +278,9 @@ def _overhead_texts(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _capability_table(methods: Sequence[str]) -> str:
-    """What the methods' plain specs can do, and their paper semantics where these differ: what tells them apart as a
-    table, what they share as a line.
+    """The capabilities of the methods' plain specs, and of their paper semantics if those differ.
+
+    Capabilities that differ between specs are shown as a table, shared ones as a line.
     """
     probed = {name: stored_matrix(name) for name in methods}
     rows: Matrix = {}

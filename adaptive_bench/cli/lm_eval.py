@@ -1,4 +1,4 @@
-"""`adaptive-bench lm-eval`: lm-eval's own command line, which then knows the model `adaptive` and the suite's tasks."""
+"""`adaptive-bench lm-eval`: runs lm-eval's own command line with the model `adaptive` and this package's tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lm_eval(context: typer.Context) -> None:
 
     `adaptive-bench lm-eval run --model adaptive --model_args pretrained=DIR,saving=0.15 --tasks piqa`: every option is
     lm-eval's; `model_args` takes saving or dial, spec, calibration, dtype. Without `--device` a GPU is used if there is
-    one. A task of this package wins over one of lm-eval of the same name.
+    one. If a task of this package and one of lm-eval have the same name, this package's is used.
     """
     from lm_eval._cli import HarnessCLI
     from lm_eval.utils import setup_logging
@@ -43,11 +43,13 @@ def lm_eval(context: typer.Context) -> None:
 
 
 def _complete(arguments: argparse.Namespace) -> None:
-    """Settle what lm-eval would find out late or get wrong: names of tasks, numbers of documents, arguments that a
-    model needs, and the device where none is given.
+    """Check and complete arguments that lm-eval would check late or get wrong.
+
+    These are the names of tasks, the number of documents, the arguments that a model needs, and the device if none is
+    given.
 
     Raises:
-        UsageError: Nobody knows a task or a model, or there is no such device.
+        UsageError: A task, model or device is unknown, documents are chosen wrongly, or a model lacks an argument.
     """
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
@@ -94,8 +96,9 @@ def _complete(arguments: argparse.Namespace) -> None:
 
 
 def _check_model(name: str, given: Mapping[str, Any]) -> None:
-    """Refuse a model that lm-eval does not know, or that needs an argument that is not given: its default is `hf`,
-    where `adaptive` was meant.
+    """Refuse a model that lm-eval does not know, or that needs an argument that is not given.
+
+    This catches a forgotten `--model adaptive`, because lm-eval's default is `hf`.
     """
     from lm_eval.api.registry import get_model
 
@@ -113,7 +116,7 @@ def _check_model(name: str, given: Mapping[str, Any]) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a task has a file of its own here, where lm-eval has one too."""
+    """Whether a stock task of lm-eval has a definition of its own in this package."""
     from adaptive_bench import registry
     from adaptive_bench.evaluation.lookup import find_task
     from adaptive_bench.evaluation.stock_tasks import stock_tasks

@@ -1,4 +1,4 @@
-"""What commands have in common: how they read values, options that several of them take, and where results go."""
+"""Defines what commands share: how they read values, options that several of them take, and where results go."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from adaptive_bench.store.manifest import Manifest
 
 Number = TypeVar("Number", int, float)
-_COMMA = re.compile(r",(?![^\[]*\])")  # those in the brackets of a method spec belong to the spec
-# The libraries' own switches, set before they are imported; the progress shown is ours alone.
+_COMMA = re.compile(r",(?![^\[]*\])")  # commas between specs, not those in the brackets of a spec
+# The libraries' own switches, set before they are imported, so that only our own progress is shown.
 _QUIET = {
     QUIET: "1",
     "DATASETS_VERBOSITY": "error",
@@ -45,7 +45,7 @@ _QUIET = {
 
 
 def names_of(group: registry.Group) -> Callable[[str], list[str]]:
-    """What the shell completes: names of a group, of a list with commas the last one."""
+    """A shell completion for names of a group; in a list with commas it completes the last name."""
 
     def complete(incomplete: str) -> list[str]:
         *before, last = _COMMA.split(incomplete)
@@ -55,14 +55,14 @@ def names_of(group: registry.Group) -> Callable[[str], list[str]]:
 
 
 def run_names(ctx: typer.Context) -> list[str]:
-    """Names of runs that the shell completes."""
+    """Names of runs, for shell completion."""
     folders = run_folders(Path(ctx.params.get("out") or DEFAULT_OUT))
     return [folder.name for folder in folders] + [LAST] * bool(folders)
 
 
-# `main` reads it from the arguments before Typer parses them. A function that wants to know has a parameter `debug`.
+# `main` reads it from the arguments before Typer parses them. A command function that needs it has a parameter `debug`.
 Debug = Annotated[bool, typer.Option("--debug", help="Show library messages, and the traceback of an error.")]
-Out = Annotated[Path, typer.Option(readable=False, help="Folder of the runs.")]  # whether it is, `store.runs` says
+Out = Annotated[Path, typer.Option(readable=False, help="Folder of the runs.")]  # checked by `store.runs`
 Run = Annotated[
     str,
     typer.Argument(
@@ -84,7 +84,7 @@ RunOrModel = Annotated[
     typer.Argument(
         metavar="RUN|MODEL",
         autocompletion=run_names,
-        help="A run, by its name or folder or as `last`; a saved model; or nano, a folder, a hub id.",
+        help="A run: its name or folder, or `last`; a saved model; or nano, a folder, a hub id.",
     ),
 ]
 NumFewshot = Annotated[
@@ -96,7 +96,7 @@ RecordFile = Annotated[
     Path | None, typer.Option("--output", "-o", parser=output.file, help="Write the record as JSON, - for stdout.")
 ]
 PRECISIONS = ("fp32", "bf16")
-Precision = Annotated[str, typer.Option(metavar="|".join(PRECISIONS), help="Of the weights.")]
+Precision = Annotated[str, typer.Option(metavar="|".join(PRECISIONS), help="Precision of the weights.")]
 Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads; default: as torch decides.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 Plugins = Annotated[
@@ -105,10 +105,10 @@ Plugins = Annotated[
 
 
 class StrictCommand(TyperCommand):
-    """A command that takes each value once, and none that is empty, such as a shell's variable that is not set."""
+    """A command that takes each value once, and refuses empty ones, such as those of unset shell variables."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See click; the first look only counts."""
+        """See click; a first parse only counts values."""
         if ctx.resilient_parsing:
             return super().parse_args(ctx, args)
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
@@ -125,13 +125,13 @@ class StrictCommand(TyperCommand):
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
             given = None if error.param is None else values.get(error.param.name)
-            if given is not None and str(given) not in error.message:  # pydantic says the rule alone
+            if given is not None and str(given) not in error.message:  # pydantic's messages lack the value
                 error.message = f"{error.message.rstrip('.')}, got {given!r}."
             raise
 
 
 def _is(param: Any, what: str) -> bool:
-    return bool(getattr(param, what, False))  # arguments have none of it
+    return bool(getattr(param, what, False))  # arguments lack these attributes
 
 
 def _name(param: Any) -> str:
@@ -139,7 +139,7 @@ def _name(param: Any) -> str:
 
 
 class Command(StrictCommand):
-    """A command that takes `--debug`, and keeps the libraries quiet without it."""
+    """A command that takes `--debug`, and silences the libraries without it."""
 
     @cached_property
     def _debug(self) -> list[Any]:
@@ -147,7 +147,7 @@ class Command(StrictCommand):
         return [] if there else options_of([keyword("debug", Debug, False)])
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """See click; `--help` stays the last one."""
+        """See click; `--help` stays the last option."""
         own = super().get_params(ctx)
         return [*own[:-1], *self._debug, own[-1]]
 
@@ -166,11 +166,11 @@ def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Paramete
 
 
 def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
-    """Options of click; Typer's public way to them is a command made of a signature."""
+    """Options of click, made by Typer from the signature of a command, its only public way to make them."""
 
     def takes_them() -> None: ...
 
-    # Typer reads the options off it; functions may have one, which their type does not say.
+    # Typer reads the options from the signature. Functions may have `__signature__`, although their type lacks it.
     takes_them.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False)
     app.command()(takes_them)
@@ -178,7 +178,7 @@ def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
 
 
 def quiet() -> None:
-    """Silence the libraries below us, in worker processes too. What the user has set already stays."""
+    """Silence the libraries, in worker processes too. Variables that the user has set stay."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     warnings.simplefilter("ignore")
@@ -186,10 +186,10 @@ def quiet() -> None:
 
 
 def items(text: str, option: str) -> tuple[str, ...]:
-    """`a,b` becomes its items.
+    """The items of a text such as `a,b`.
 
     Raises:
-        UsageError: One is empty or stands there twice.
+        UsageError: An item is empty or given twice.
     """
     try:
         return each_once(parts_of(text))
@@ -200,10 +200,10 @@ def items(text: str, option: str) -> tuple[str, ...]:
 def numbers(
     text: str, option: str, kind: Callable[[str], Number], rule: str, fits: Callable[[Number], bool]
 ) -> tuple[Number, ...]:
-    """`1,8,32` becomes numbers.
+    """The numbers of a text such as `1,8,32`.
 
     Raises:
-        UsageError: A part is no number that `fits`, stands there twice, or there is none; says `option takes rule`.
+        UsageError: A part is not a number that `fits`, is given twice, or there is none; the message has the `rule`.
     """
     try:
         found = [kind(part) for part in items(text, option)]
@@ -215,48 +215,48 @@ def numbers(
 
 
 def is_count(number: int) -> bool:
-    """Whether so many rows, steps or documents can be meant."""
+    """Whether a number of rows, steps or documents is in range."""
     return 1 <= number <= LARGEST_COUNT
 
 
 def is_share(number: float) -> bool:
-    """Whether a saving can be that share of all."""
+    """Whether a number is a share that can be saved."""
     return 0 <= number < 1
 
 
 def check_word(option: str, value: str | None, known: Iterable[str]) -> None:
-    """Refuse a word that is none of those an option takes.
+    """Refuse a word that an option does not take.
 
     Raises:
-        UsageError: It is another one; says which is meant.
+        UsageError: The word is not among the known ones; the message suggests the nearest.
     """
     if value is not None and value not in known:
         raise UsageError(f"{option} is one of {', '.join(known)}, got {value!r}. {registry.did_you_mean(value, known)}")
 
 
 def tables_of(runs: list[str] | None, out: Path) -> list[Path]:
-    """The tables of runs, by their names or of all below a folder; without any the newest of the output folder's."""
+    """The tables of the named runs, or of all runs below a named folder; without names, the output folder's newest."""
     return [path for run in runs for path in tables(find_run(run, out))] if runs else [newest(out)]
 
 
 def manifest_of(run: Path) -> Manifest:
-    """What a run consists of and where it is.
+    """The manifest of a run: what it consists of and where that is.
 
     Raises:
-        UsageError: The folder is not one of a run.
-        EnvironmentProblem: It was damaged.
+        UsageError: The folder is not a run's.
+        EnvironmentProblem: The run's files are damaged.
     """
-    from adaptive_bench.store import manifest  # with it comes NumPy, which no help needs
+    from adaptive_bench.store import manifest  # imports NumPy, which no help needs
 
     return manifest.of_run(run)
 
 
 @contextmanager
 def naming_plugins(run: Path) -> Iterator[None]:
-    """Within the block an unknown name is told with the plugin files that a run was made with and that are not loaded.
+    """Add to an error about an unknown name the plugin files that a run was made with and that are not loaded.
 
     Args:
-        run: Its folder; another one says of no plugin.
+        run: Folder of the run; a folder that is not a run's adds nothing.
     """
     try:
         yield
@@ -270,11 +270,11 @@ def naming_plugins(run: Path) -> Iterator[None]:
 
 
 def tasks_and_data(tasks: str, data_dir: Path | None) -> tuple[list[str], Path | None]:
-    """The tasks that `--tasks` names, each found, and the folder of local data; before a model is loaded.
+    """Find the tasks that `--tasks` names and the folder of local data, before a model is loaded.
 
     Raises:
-        UsageError: There is no task, or none of that name.
-        EnvironmentProblem: The folder is not there.
+        UsageError: No task is named, or a task is unknown.
+        EnvironmentProblem: The folder does not exist.
     """
     from adaptive_bench.config_file import check_data_folder
     from adaptive_bench.data import data_root
@@ -290,11 +290,11 @@ def tasks_and_data(tasks: str, data_dir: Path | None) -> tuple[list[str], Path |
 
 
 def give_record(record: Mapping[str, Any], to: Path | None, as_json: bool, shown: Callable[[Any], str]) -> None:
-    """Write what a command measured as JSON where that is asked for, and print it; nothing besides on standard output.
+    """Write what a command measured as JSON if that is asked for, and print it.
 
     Args:
-        to: Where to; `None` for nowhere.
-        as_json: Print JSON instead of what `shown` makes of it.
+        to: File to write, or standard output, on which nothing else is printed then; `None` for no file.
+        as_json: Whether to print JSON instead of the text that `shown` makes.
     """
     if to is not None:
         output.write_text(to, json_text(record))

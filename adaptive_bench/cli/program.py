@@ -1,4 +1,4 @@
-"""The commands of `adaptive-bench`. A file per group of them, imported when one is run: `--help` needs none."""
+"""Defines the commands of `adaptive-bench`. The file of a command is imported only when it is run, not for `--help`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ROOM, _USE, _FIND = "Make room", "Use a trained model", "Find your way, add a m
 
 @dataclass(frozen=True)
 class Source:
-    """Where a command is.
+    """The place of a command in this package.
 
     Attributes:
-        place: `module:name` of its function, or of a `typer.Typer` with commands of its own, in this package.
-        panel: Title that it stands below in the help of the program.
-        cls: `module:class`, where it is no plain command.
-        settings: Of click's context.
+        place: `module:name` of its function, or of a `typer.Typer` with commands of its own.
+        panel: Title under which the program's help lists it.
+        cls: `module:class` of its command class.
+        settings: Settings of click's context.
     """
 
     place: str
@@ -37,7 +37,11 @@ class Source:
     settings: Mapping[str, Any] | None = None
 
     def load(self, called: str) -> Any:
-        """Import it and make the command of it."""
+        """Import the place and make the command.
+
+        Args:
+            called: The command's name.
+        """
         found = _named(self.place)
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
@@ -48,7 +52,7 @@ class Source:
         return made
 
     def summary(self) -> str:
-        """First paragraph of its help, read from the source file: to import all of them takes too long."""
+        """First paragraph of the command's help, read from the source file, because importing all takes too long."""
         module, name = self.place.split(":")
         text = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
         if name == "app":
@@ -88,7 +92,7 @@ COMMANDS = {
     "check": Source("check:check", _FIND),
     "new-method": Source("check:new_method", _FIND),
 }
-# Names of earlier versions, with what to type instead.
+# Commands of earlier versions, with what to type instead.
 _GONE = {"rates": "adaptive-bench tune --preset rates", "steps": "adaptive-bench tune --preset steps"}
 
 
@@ -98,7 +102,7 @@ def _command(name: str) -> Any:
 
 
 class _LazyGroup(TyperGroup):
-    """Imports a command when somebody asks for it."""
+    """A group of commands that imports each command when it is asked for."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

@@ -1,4 +1,4 @@
-"""`adaptive-bench run` and `retry`: train, sweep, match and print the table."""
+"""`adaptive-bench run` and `retry`: train, sweep, match, and print the table."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from adaptive_bench.config import RunConfig
 
 _what, _how, _where = (partial(typer.Option, rich_help_panel=panel) for panel in PANELS)
-_ALONE = ("dense", "static_depth", "base")  # without others they are compared with nothing
-# Of a first look (`--quick`).
+_ALONE = ("dense", "static_depth", "base")  # if these are the only methods, no control is added
+# Most steps, documents and calibration examples of a quick run.
 _QUICK_STEPS, _QUICK_LIMIT, _QUICK_EXAMPLES = 20, 16, 16
 
 
 class Overwriting(StrEnum):
-    """Names of `adaptive_bench.runs.work_jobs`, which is too heavy to be imported for `--help`."""
+    """The names of `runs.work_jobs.Overwrite`, whose module is too heavy to be imported for `--help`."""
 
     only_missing = "only-missing"
     always = "always"
@@ -54,11 +54,11 @@ def run(
         bool,
         _how(
             "--quick",
-            help="A first look in minutes: fewer steps, documents, calibration examples and points. Not to be quoted.",
+            help="A first look in minutes: fewer steps, documents and calibration examples. Not to be quoted.",
         ),
     ] = False,
     tuned: Annotated[
-        str | None, _how(help="A study of `adaptive-bench tune`: the best of each method it tuned.")
+        str | None, _how(help="Use the best settings that a study of `adaptive-bench tune` found for each method.")
     ] = None,
     plugin: Annotated[
         list[Path] | None, _where(help="Python file that registers methods, tasks or models; repeatable.")
@@ -66,24 +66,24 @@ def run(
     overwrite: Annotated[
         Overwriting,
         _where(
-            help="Of results on disk: compute what is missing; compute all again; never touch a piece of work that "
+            help="With results on disk: compute what is missing; compute all again; never touch a piece of work that "
             "was begun; or compute nothing."
         ),
     ] = Overwriting.only_missing,
-    jobs: Annotated[int | None, _where(min=1, help="Processes at once; otherwise as fits the machine.")] = None,
-    shard: Annotated[str | None, _where(help="Do a part: `2/8` of eight commands, which may run anywhere.")] = None,
+    jobs: Annotated[int | None, _where(min=1, help="Processes at once; default: as many as suit the machine.")] = None,
+    shard: Annotated[str | None, _where(help="Do a part: `2/8` is the second of eight, on any machine.")] = None,
     cell: Annotated[str | None, _where(help="Do these cells alone, named like their records.")] = None,
     launcher: Annotated[str, _where(metavar="local|slurm|kubernetes|...", help="Who does the work.")] = "local",
     resources: Annotated[
         Path | None, _where(help="YAML file: what a cell gets on a cluster (docs/cluster.md).")
     ] = None,
-    table_only: Annotated[bool, _where("--table-only", help="Compute nothing: the table of what is there.")] = False,
+    table_only: Annotated[bool, _where("--table-only", help="Only make the table of what is on disk.")] = False,
     wait: Annotated[
         float | None,
         _where(
             min=0.0,
             max=MOST_MINUTES,
-            help="With --table-only: wait until others have done all, or nobody was at it for so many minutes.",
+            help="With --table-only: wait until others have done all work, or none worked for this many minutes.",
         ),
     ] = None,
     dry_run: Annotated[
@@ -92,7 +92,7 @@ def run(
     flops: Annotated[
         float | None,
         typer.Option(
-            min=1.0, help="With --dry-run: FLOP/s a device sustains, for example 4e14, to print the hours it takes."
+            min=1.0, help="With --dry-run: FLOP/s a device sustains, for example 4e14, to print the hours needed."
         ),
     ] = None,
     timed: Annotated[
@@ -111,9 +111,9 @@ def run(
 ) -> None:
     """Compare methods at the same saved compute.
 
-    Without options: gateskip and mod beside the dense model, random skipping and static depth, on the embedded nano
-    model and two of its tasks. Finished work is found again: the same command continues after a stop, and computes
-    nothing when all of it is done.
+    Without options it compares gateskip and mod with the dense model, random skipping and static depth, on the embedded
+    nano model and two of its tasks. Finished work is found again: the same command continues after a stop, and computes
+    nothing once everything is done.
     """
     from adaptive_bench.cli.execution import execute, print_plan
     from adaptive_bench.config_file import DEFAULT_PRESET, preset_naming
@@ -146,7 +146,7 @@ def run(
             f"the path."
         )
     if resources is not None:
-        read_mapping(resources)  # a dry run asks for nothing else of it
+        read_mapping(resources)  # so that a dry run, which does not use it, finds errors too
     if plugin:
         load_libraries()
         registry.load_plugins(plugin)
@@ -154,19 +154,19 @@ def run(
         overrides = overrides.with_value(["for_models"], None, "--any-model")
     model = overrides.values.get("model")
     preset = config or preset_naming(model)
-    if preset is None:  # the size of a model is known to heavy libraries
+    if preset is None:  # the model's size decides, and finding it needs heavy libraries
         load_libraries()
         from adaptive_bench.runs.run_checks import preset_by_size, raise_all_missing
 
         try:
             preset = preset_by_size(str(model))
-        except OutOfReach as error:  # which recipe it would get is not known, but what else is missing is
+        except OutOfReach as error:  # the recipe stays unknown, but missing data can be reported as well
             raise_all_missing(overrides.load(DEFAULT_PRESET), error)
     only_reads = (table_only or overwrite is Overwriting.only_cache) and wait is None
     run_config = overrides.load(preset, reads_data=not only_reads)
-    with naming_plugins(Path(preset).parent):  # of the `config.yaml` of a run
+    with naming_plugins(Path(preset).parent):  # the folder of a run if `--config` is its config.yaml
         for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
-            check_task_name(name)  # before seconds go by
+            check_task_name(name)  # before the libraries load, which takes seconds
         _check_methods([] if only_reads else run_config.methods)
     check_device(run_config.device)
     registry.check_name("launchers", launcher)
@@ -209,12 +209,13 @@ def _check_methods(texts: Sequence[str]) -> None:
 
 
 def missing_controls(methods: Sequence[str], steps: int) -> tuple[str, ...]:
-    """The controls that `run --methods` adds, for what a method keeps is told by what they keep: the dense model, and
-    static depth, which is trained where anything is. Of a control that is named in any variant none is added.
+    """The controls that `run --methods` adds for comparison: the dense model, and static depth.
+
+    Static depth is the trained variant if the run trains at all. A control that is named in any variant is not added.
 
     Args:
-        methods: Specs as they were asked for.
-        steps: Of the training.
+        methods: Specs that were asked for.
+        steps: Training steps.
     """
     names = {MethodSpec.parse(text).name for text in methods}
     controls = {"dense": "dense", "static_depth": "static_depth[trained=true]" if steps else "static_depth"}
@@ -222,8 +223,9 @@ def missing_controls(methods: Sequence[str], steps: int) -> tuple[str, ...]:
 
 
 def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
-    """A first look in minutes: the config with fewer steps, documents, calibration examples and first points of each
-    sweep, and with the mark. A value that is smaller already stays, and one that the command line names.
+    """The config of a quick run: fewer steps, documents and calibration examples, and a preset name that marks it.
+
+    Values that are smaller already stay, and so do values that the command line names.
 
     Args:
         given: Values of the command line, nested like a config.
@@ -244,7 +246,7 @@ def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
 
 
 def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool) -> RunConfig:
-    """The config made smaller to what this machine does in the time that a user has, which is said."""
+    """The config made smaller to what this machine does in time, with a note to the user."""
     from adaptive_bench.live_display import open_reporter
     from adaptive_bench.runs.fitted_recipe import NIGHT, QUICK, fitted
 
@@ -259,12 +261,12 @@ def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool)
 def retry(run: Run, plugin: Plugins = None, out: Out = DEFAULT_OUT, debug: Debug = False) -> None:
     """Do what failed or was never finished in a run; what is done stays, and nothing else is computed.
 
-    The files of its plugins are loaded from where they were; --plugin names them where they moved.
+    The run's plugin files are loaded from where they were; if they have moved, name them with --plugin.
     """
     from adaptive_bench.cli.execution import execute
 
     folder = find_run(run, out)
-    # One that is gone may be one that nothing needs; if something does, the error names it.
+    # A plugin file that is gone may not be needed; if it is, the error names it.
     registry.load_plugins(plugin or [path for path in plugins_in(folder) if path.is_file()])
     load_libraries()
     from adaptive_bench.runs.trained import config_of
