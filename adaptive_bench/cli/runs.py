@@ -1,4 +1,4 @@
-"""`adaptive-bench status`, `rm`, `clean` and `export`, and runs as `list runs` shows them."""
+"""`adaptive-bench status`, `rm`, `clean` and `export`, and the table of `list runs`."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from adaptive_bench.store.inventory import Removable
 
 STATES = ("done", "partial", "unfinished", "damaged")
-_OF_WORK = ("running", "stopped", "partial", "failed", "damaged", "planned", "done")  # states, in order
-_UNSAID = {"documents": "all", "shots": "own"}  # what a config means that does not say it
+_OF_WORK = ("running", "stopped", "partial", "failed", "damaged", "planned", "done")  # states, in the order shown
+_UNSAID = {"documents": "all", "shots": "own"}  # shown for keys that a config leaves unset
 _TO_THE_MINUTE = len("2026-11-21T19:20")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which runs are listed: those that fit everything that is not `None`.
+    """Selects the runs to list: those that fit every attribute that is not `None`.
 
     Attributes:
-        model, task, method: A part of the model's name, of the name of one of the tasks, of one of the method specs.
+        model, task, method: A part of the model's name, of the name of any task, of any method spec.
         state: One of `STATES`.
-        since: The first day, as `2026-11-20`.
+        since: The first day, such as `2026-11-20`.
     """
 
     model: str | None = None
@@ -53,7 +53,7 @@ class Wanted:
         if self.state is not None and self.state not in STATES:
             hint = registry.did_you_mean(self.state, STATES)
             raise UsageError(f"--status is one of {', '.join(STATES)}, got {self.state!r}. {hint}")
-        try:  # `20261120` is the same day to Python, but sorts elsewhere
+        try:  # Python also reads `20261120` as a day, but as text it sorts differently
             is_day = self.since is None or date.fromisoformat(self.since).isoformat() == self.since
         except ValueError:
             is_day = False
@@ -72,7 +72,7 @@ class Wanted:
 
 
 def runs_in(out: Path, wanted: Wanted) -> list[dict[str, Any]]:
-    """Runs that were begun in a folder, the newest first. A damaged one is named and costs nothing more."""
+    """The runs in a folder that are wanted, newest first. A damaged run is listed with its problem."""
     return [run for run in map(_listed_run, run_folders(out)) if wanted.fit(run)]
 
 
@@ -96,7 +96,7 @@ def _listed_run(folder: Path) -> dict[str, Any]:
 
 
 def run_table(runs: Iterable[Mapping[str, Any]], width: int | None = None) -> str:
-    """The runs as one table where there is room for it, else as a paragraph each."""
+    """The runs as one table if it fits the width, else as a paragraph each."""
 
     def text(key: str, value: Any) -> str:
         if value is None:
@@ -130,8 +130,8 @@ def status(
 ) -> None:
     """Show what runs, what stopped, what failed and why, and what is damaged or missing.
 
-    `stopped` is work whose process is gone, `partial` work that was interrupted: the command of its run goes on with
-    both.
+    `stopped` is work whose process is gone, and `partial` is work that was interrupted: the command of their run
+    continues both.
     """
     from adaptive_bench.store.inventory import pieces
 
@@ -166,9 +166,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be delet
 
 
 def rm(run: Run, yes: Yes = False, dry_run: DryRun = False, out: Out = DEFAULT_OUT) -> None:
-    """Delete a run: its folder, and its records that nothing else refers to. One that is under way is refused.
+    """Delete a run: its folder, and its records that nothing else refers to. A run that is under way is refused.
 
-    What other runs, trainings that start from it or trials share with it stays.
+    Records that other runs, trainings that start from them, or trials use stay.
     """
     from adaptive_bench.store.inventory import of_run
 
@@ -182,8 +182,8 @@ def clean(
         bool,
         typer.Option(
             "--trials",
-            help="Also what `tune` tried, or was stopped at: trainings never evaluated on test documents. It would "
-            "train them again.",
+            help="Also delete trials of `tune`, finished or not: trainings never evaluated on test documents. `tune` "
+            "would train them again.",
         ),
     ] = False,
     yes: Yes = False,
@@ -191,7 +191,7 @@ def clean(
 ) -> None:
     """Delete records that no run refers to.
 
-    Nothing that a run of the folder refers to is deleted. A run that was moved out of the folder is not asked.
+    Records that a run in the folder refers to stay. Runs that were moved out of the folder do not count.
     """
     from adaptive_bench.store.inventory import of_output
 
@@ -243,11 +243,11 @@ def export(
         Form | None,
         typer.Option(
             "--format",
-            help="csv, parquet, json, by default as the file's name ends, else csv; lm-eval: its results, in a folder.",
+            help="csv, parquet or json; default: by the file's ending, else csv. lm-eval: its results, in a folder.",
         ),
     ] = None,
     to: Annotated[
-        Path, typer.Option("--output", "-o", parser=output.file, help="The file; by default -, standard output.")
+        Path, typer.Option("--output", "-o", parser=output.file, help="File to write; default: -, standard output.")
     ] = output.STDOUT,
     out: Out = DEFAULT_OUT,
 ) -> None:
@@ -276,7 +276,7 @@ def export(
 
 
 def _export_lm_eval(runs: list[Path], to: Path) -> None:
-    """One results file for each model (method, training, saving) of each run, in folders as lm-eval writes them."""
+    """Write a results file for each model (method, training, saving) of each run, in folders as lm-eval writes them."""
     from adaptive_bench.store.formats import lm_eval_files
 
     if output.is_stdout(to):

@@ -1,4 +1,4 @@
-"""`adaptive-bench samples` and `diff`: runs document by document, what was written and what became of the scores."""
+"""`adaptive-bench samples` and `diff`: show what models wrote for each document, and compare the scores of two runs."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 _WIDTH, _INDENT = 80, 10
 _UNITS = {"layers": "FLOPs of the layers", "tokens": "tokens", "core": "core FLOPs", "net": "net FLOPs"}
 _SHOWN = 400  # characters of a text, unless everything is wanted
-_MOST_CHANGED = 8  # documents of one row
-# What tells nothing of what two runs compute.
+_MOST_CHANGED = 8  # documents listed in one row
+# Entries that differ between runs without a difference in what they compute.
 _IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
 _IGNORED |= {"cell_timeout", "stall_warning", "state", "began", "directory", "command", "run_key", "schema"}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one method made of one document.
+    """One method's answer to one document.
 
     Attributes:
-        method: Its spec.
-        asked: Share of tokens it was asked to save on the task.
-        saved: What it saved there, on the axis of the run's tables.
-        output: What it wrote or chose.
+        method: The method's spec.
+        asked: Share of tokens that the method was asked to save on the task.
+        saved: The share it saved there, on the axis of the run's tables.
+        output: The text it wrote or chose.
         correct: The headline metric of the document.
     """
 
@@ -54,7 +54,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Document:
-    """One document, and every method's answer; the prompt is `None` in records of earlier versions."""
+    """One document with every method's answer; the prompt is `None` in records of earlier versions."""
 
     doc: int
     prompt: str | None
@@ -64,10 +64,10 @@ class Document:
 
 def samples(
     run: Run,
-    task: Annotated[str | None, typer.Option(help="Which task; needed where the run has several.")] = None,
+    task: Annotated[str | None, typer.Option(help="Which task; needed if the run has several.")] = None,
     level: Annotated[
         float,
-        typer.Option(min=0, max=1, help="A saving on the axis of the run's table: the measured point next to it."),
+        typer.Option(min=0, max=1, help="A saving on the axis of the run's table; shows the measured point nearest."),
     ] = 0.15,
     methods: Annotated[str | None, typer.Option(help="Only these specs of the run.")] = None,
     docs: Annotated[int, typer.Option(min=1, help="How many documents.")] = 3,
@@ -76,7 +76,7 @@ def samples(
         bool, typer.Option("--differing", help="Only documents that the methods do not all get right or wrong.")
     ] = False,
     shuffled: Annotated[
-        bool, typer.Option("--shuffled", help="Beside each method what it writes with the decisions of other tokens.")
+        bool, typer.Option("--shuffled", help="Also show what each method writes with the decisions of other tokens.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Whole texts instead of their ends.")] = False,
     as_json: AsJson = False,
@@ -94,12 +94,12 @@ def samples(
             f"of these methods. Leave it out, or give the run's command with --shuffled: nothing is trained again."
         )
     for text in known.unfinished(wanted):
-        typer.echo(paragraph(f"Not finished: {text} What is shown of it may not be next to the saving."), err=True)
+        typer.echo(paragraph(f"Not finished: {text} The point shown may not be the nearest to the saving."), err=True)
     axis, unit = _axis_of(folder)
     found = documents(known, wanted, level, axis)
     if found and first > found[-1].doc:
         raise UsageError(
-            f"--first is the number of a document, of which {wanted[0].task} has {found[0].doc} to {found[-1].doc} in "
+            f"--first is the number of a document, and {wanted[0].task} has {found[0].doc} to {found[-1].doc} in "
             f"this run, got {first}. Lower it."
         )
     if differing:
@@ -115,13 +115,13 @@ def samples(
 def evaluations_of(
     known: Manifest, task: str | None, methods: str | None, *, shuffled: bool = False
 ) -> list[EvaluationEntry]:
-    """What a run's first seed was measured on: one task, the methods that are named or all.
+    """The evaluations of a run's first seed on one task, of the named methods or of all.
 
     Args:
-        shuffled: The controls of shuffled decisions as well.
+        shuffled: Whether to include the controls of shuffled decisions.
 
     Raises:
-        UsageError: There is no such task or method, or several tasks and none is named.
+        UsageError: The task or a method is not in the run, or the run has several tasks and none is named.
         EnvironmentProblem: Nothing is measured.
     """
     tests = [one for one in known.evaluations if one.split == "test" and (shuffled or not one.variant)]
@@ -143,10 +143,12 @@ def evaluations_of(
 
 
 def _axis_of(run: Path) -> tuple[str, str]:
-    """Name of the saving that a run's tables are made by, and what it is a share of; tokens where no point knows it.
+    """Name of the saving that a run's tables are matched on, and what it is a share of.
+
+    The saving of tokens stands in for an axis that points do not store.
 
     Raises:
-        EnvironmentProblem: The run does not say, as its files are damaged.
+        EnvironmentProblem: The run's files are damaged.
     """
     about = read_run(run / "config.yaml")
     if problem := about.get("problem"):
@@ -160,7 +162,7 @@ def _axis_of(run: Path) -> tuple[str, str]:
 def documents(
     known: Manifest, evaluations: Sequence[EvaluationEntry], saving: float, axis: str = "tokens"
 ) -> list[Document]:
-    """The documents all these evaluations have measured, at the point of each that is next to a saving.
+    """The documents that all these evaluations have measured, each at its point nearest to a saving.
 
     Args:
         axis: Name of the saving (`store.evaluations.saving_name`).
@@ -179,13 +181,13 @@ def documents(
             )
         if 0.0 in savings and not any(sample.prompt for sample in prompts.values()):
             prompts = {sample.doc: sample for sample in record.samples(0.0)}
-        # Tokens where a record of an earlier version does not know the saving by phase.
+        # Records of earlier versions lack savings by phase; the saving of tokens stands in.
         saved = {asked: point.savings.get(axis, point.savings["tokens"]) for asked, point in record.points().items()}
         asked = min(savings, key=lambda point: abs(saved[point] - saving))
         for sample in record.samples(asked):
             method = f"{one.method}, {one.variant}" if one.variant else one.method
             choices = prompts[sample.doc].choices if sample.doc in prompts else ()
-            is_choice = isinstance(sample.output, int) and sample.output < len(choices)  # the likeliest one
+            is_choice = isinstance(sample.output, int) and sample.output < len(choices)  # place of the likeliest
             output = choices[int(sample.output)] if is_choice else str(sample.output)
             targets.setdefault(sample.doc, sample.target)
             answers.setdefault(sample.doc, []).append(Answer(method, asked, saved[asked], output, sample.correct))
@@ -223,7 +225,7 @@ def _document_text(document: Document, unit: str, full: bool) -> str:
 
 
 def diff(first: Run, second: Run, out: Out = DEFAULT_OUT) -> None:
-    """Compare two runs: their configurations, and where both measured a method at the same saving, its scores.
+    """Compare the configurations of two runs, and the scores of methods that both measured at the same saving.
 
     The difference is second less first, with a 95 % interval over the documents (and seeds) that both have.
     """
@@ -270,7 +272,7 @@ _Scores = dict[tuple[str, str, str, float], dict[int, dict[int, float]]]
 
 
 def _scores(known: Manifest) -> _Scores:
-    """By method, task, metric and asked saving, the score of each document of each seed."""
+    """The score of each document of each seed, by method, task, metric and requested saving."""
     from adaptive_bench.store.manifest import target_text
     from adaptive_bench.tables.document_values import document_values
 
@@ -287,7 +289,7 @@ def _scores(known: Manifest) -> _Scores:
 
 
 def compared(first: Path, second: Path) -> Iterator[dict[str, str]]:
-    """One row for each method, task and asked saving that both runs have measured."""
+    """One row for each method, task and requested saving that both runs have measured."""
     return _score_rows(_scores(manifest_of(first)), _scores(manifest_of(second)))
 
 
@@ -304,7 +306,7 @@ def _score_rows(first: _Scores, second: _Scores) -> Iterator[dict[str, str]]:
         method, task, metric, saving = key
         try:
             one, other = DocumentScores.of(first[key]).shared(DocumentScores.of(second[key]))
-        except UsageError:  # they have no seed or no document in common
+        except UsageError:  # the runs have no seed or no document in common
             continue
         pooled = is_pooled(metric)
         bounds = UNBOUNDED if pooled else (metric_of(metric).low, metric_of(metric).high)
@@ -313,7 +315,7 @@ def _score_rows(first: _Scores, second: _Scores) -> Iterator[dict[str, str]]:
         moved = [str(document) for document, before, after in means if before != after]
         more = " ..." if len(moved) > _MOST_CHANGED else ""
         interval = "" if found.low is None or found.high is None else f"[{found.low:+.3f}, {found.high:+.3f}]"
-        # Of a pooled metric one document moves what all of them add.
+        # With a pooled metric, one document changes what every document contributes.
         listed = "some" if pooled else f"{len(moved)}: {' '.join(moved[:_MOST_CHANGED])}{more}"
         yield {
             "method": method,
@@ -328,7 +330,7 @@ def _score_rows(first: _Scores, second: _Scores) -> Iterator[dict[str, str]]:
 
 
 def _alone(first: _Scores, second: _Scores) -> Iterator[str]:
-    """What the table leaves out: what one of two runs alone has measured, sentences."""
+    """Sentences about what the table leaves out: points and seeds that only one of the runs has measured."""
     for which, own, other in (("first", first, second), ("second", second, first)):
         if alone := [key for key in own if key not in other]:
             method, task, _, saving = alone[0]

@@ -1,4 +1,4 @@
-"""`adaptive-bench show`: where the numbers of a run or of one training come from."""
+"""`adaptive-bench show`: shows where the numbers of a run or of one training come from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from adaptive_bench.store.runs import (
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # characters of a curve
-_SHOWN = 3  # evaluations that lack something
+_SHOWN = 3  # most evaluations with lost points that are named
 _DIAL_SAVINGS = {one: one for one in ("tokens", "layers", "net")} | {"prefill": "prefill_net", "decode": "decode_net"}
 _SETTINGS = ("model", "methods", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "data_dir")
 
@@ -43,13 +43,13 @@ def show(
         ),
     ],
     dials: Annotated[
-        bool, typer.Option("--dials", help="Of a run: which dial value gave which saving, by method, task and phase.")
+        bool, typer.Option("--dials", help="For a run: which dial value gave which saving, by method, task and phase.")
     ] = False,
     out: Out = DEFAULT_OUT,
 ) -> None:
     """Show configuration, command, environment, and how the training went.
 
-    What the models were asked and wrote: `adaptive-bench samples RUN`.
+    `adaptive-bench samples RUN` shows what the models were asked and wrote.
     """
     folder = find_run(run, out)
     if dials:
@@ -95,7 +95,7 @@ def run_text(folder: Path) -> str:
             text = (record.read("data") or {}).get("order_sha256", "")[:8]
             rows.append(row | ({"last loss": f"{losses[-1]:.4f}", "text": text} if losses else {}))
         parts.append(_filled(rows))
-        parts.append(paragraph("text: digest of the training text in its order; where it is the same, so are both."))
+        parts.append(paragraph("text: digest of the training text in its order; if it is equal, so are both."))
     parts += [paragraph(f"Not as the run left it: {text}") for text in _lost(folder)]
     parts += [paragraph(f"Failed: {failure}") for failure in about.get("failures", [])]
     parts += [paragraph(f"Note: {warning}") for warning in about.get("warnings", [])]
@@ -103,7 +103,7 @@ def run_text(folder: Path) -> str:
 
 
 def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
-    """The command that repeats the run, not wrapped for it is to be copied, and what it needs that is not there."""
+    """The command that repeats the run, not wrapped so that it can be copied, and plugins it needs that are missing."""
     plugins = plugins_in(folder)
     began_in = Path(about.get("directory", "."))
     if began_in.resolve() == Path.cwd():
@@ -115,7 +115,7 @@ def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
 
 
 def _lost(folder: Path) -> list[str]:
-    """What a run has no more of what it measured."""
+    """Sentences about results that the run measured and that are no longer on disk."""
     from adaptive_bench.store import manifest
 
     try:
@@ -127,7 +127,7 @@ def _lost(folder: Path) -> list[str]:
 
 
 def _dials(folder: Path) -> str:
-    """Of every task a table of dial values, and what a dial cannot move."""
+    """A table of dial values for each task, and notes about what a dial cannot change."""
     from adaptive_bench.store.results import read_table
     from adaptive_bench.tables.dials import dial_tables, immovable
 
@@ -160,7 +160,7 @@ def _dials(folder: Path) -> str:
 
 
 def _filled(rows: Sequence[Mapping[str, str]]) -> str:
-    """A table without columns that say nothing."""
+    """A table of the rows, without empty columns."""
     keys = [key for key in dict.fromkeys(key for row in rows for key in row) if any(row.get(key) for row in rows)]
     return fitting([{key: row.get(key, "") for key in keys} for row in rows])
 
@@ -197,7 +197,7 @@ def _record_text(folder: Path) -> str:
 
 
 def _losses(folder: Path) -> list[float]:
-    """The loss of each logged step; a line that was cut by a kill, or is damaged, is left out."""
+    """The loss of each logged step, without lines that are damaged or were cut off when the process was killed."""
     log, losses = folder / "train.jsonl", []
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else ():
         try:
@@ -208,7 +208,7 @@ def _losses(folder: Path) -> list[float]:
 
 
 def curve(values: Sequence[float], width: int = _WIDTH) -> str:
-    """Numbers as a line of bars; neighbours are averaged where there are more than fit."""
+    """Numbers as a line of bars; if there are more than fit, neighbours are averaged."""
     if not values:
         return ""
     size = min(width, len(values))

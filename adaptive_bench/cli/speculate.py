@@ -1,4 +1,4 @@
-"""`adaptive-bench speculate`: self-speculative decoding with a method's dial as the draft, beside greedy decoding."""
+"""`adaptive-bench speculate`: compares self-speculative decoding, with a method's dial as the draft, with greedy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def speculate(
         str | None,
         typer.Option(
             autocompletion=options.names_of("methods"),
-            help="Method spec: which of a run; of a plain model `static_depth`.",
+            help="Method spec: one of a run's; for a plain model, `static_depth`.",
         ),
     ] = None,
     savings: Annotated[str, typer.Option(help="Shares of token-branches that drafting skips.")] = "0.25,0.5",
@@ -29,7 +29,7 @@ def speculate(
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, a seeded draw.")] = 8,
     num_fewshot: options.NumFewshot = None,
     max_new_tokens: Annotated[int, typer.Option(min=2, help="Most tokens to write after each prompt.")] = 64,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of timing; each writes all texts in all ways.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of timing; each writes all texts in every way.")] = 3,
     threads: options.Threads = None,
     precision: options.Precision = "fp32",
     device: options.Device = "auto",
@@ -41,15 +41,15 @@ def speculate(
 ) -> None:
     """Draft with the dial turned, verify with the full model: acceptance, speed and cost beside greedy decoding.
 
-    The text is that of greedy decoding; where it is not, the logits of the two candidates say whether that is rounding.
-    Ends with exit code 1 where it is not.
+    The text must be that of greedy decoding. If a text differs, the logits of the two candidate tokens say whether
+    rounding explains it; if it does not, the command exits with 1.
     """
     options.check_word("--precision", precision, options.PRECISIONS)
     batches = options.numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8", options.is_count)
     rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
     shares = options.numbers(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
     if to is not None:
-        output.check(to)  # before what would be lost is measured
+        output.check(to)  # before the study, whose results would be lost
     load_libraries()
     registry.load_plugins(plugin)
     import torch
@@ -86,11 +86,11 @@ def speculate(
 
 _WIDTH = 80
 _HEADER = ("draft saves %", "accepted %", "tok/verif.", "tok/s", "x", "MB/tok", "MFLOP/tok", "equal")
-_SHOWN = 5  # differences
+_SHOWN = 5  # differences shown for each draft saving
 
 
 def shown(record: Mapping[str, Any]) -> str:
-    """A table for each batch size, and what it says in words."""
+    """A table for each batch size, with sentences about texts that differ."""
     parts = [_title(record)]
     for batch in record["batches"]:
         parts += [_table(batch, record["texts"]), *(wrapped(line, _WIDTH) for line in _sentences(batch))]
@@ -130,13 +130,13 @@ def _table(batch: Mapping[str, Any], texts: int) -> str:
                 f"{point['equal_texts']}/{texts}",
             ]
         )
-    # The header is a row like the others: as a header it would get a margin of its own, and 80 columns are few.
+    # The header is an ordinary row here: as a header it would get a margin, which 80 columns have no room for.
     body = plain_table([list(_HEADER), *rows], (), tablefmt="plain", colalign=["right"] * len(_HEADER))
     return f"Batch {batch['batch']}\n\n{body}"
 
 
 def _sentences(batch: Mapping[str, Any]) -> list[str]:
-    """Of texts that differ where, and whether rounding explains it."""
+    """Where texts differ, and whether rounding explains the difference."""
     found = []
     for point in batch["points"]:
         differences = point["differences"]
@@ -160,7 +160,7 @@ def _difference(each: Mapping[str, Any]) -> str:
 
 
 def _drafted(point: Mapping[str, Any]) -> str:
-    """What drafting saved, in % of the token-branches; where it wrote nothing, what was asked for."""
+    """The saving of drafting in % of the token-branches; the requested saving if nothing was drafted."""
     saved = point["draft_saved"]["tokens"]
     return percent(point["saving"] if saved is None else saved)
 

@@ -1,5 +1,6 @@
-"""Text that fits the terminal: in tables columns of prose are wrapped, short ones and paths stay whole. And a word at
-once about what a command does before its own progress display begins.
+"""Formats text for the terminal: tables wrap columns of prose and keep short columns and paths whole.
+
+It also shows a line about what a command does before the command's own progress display begins.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from adaptive_bench.progress import say
 
 PROGRAM = "adaptive-bench"
 READING_TABLES = "Reading the tables; those of entries are computed from their measurements"
-_GAP = 2  # between two columns
-_HEADER = 2  # tabulate makes a column so much wider than its header at least
+_GAP = 2  # characters between two columns
+_HEADER = 2  # tabulate makes a column at least this much wider than its header
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-_NARROWEST, _READABLE = 10, 30  # a column of prose
-_WIDEST = 100  # lines that are longer are hard to read
+_NARROWEST, _READABLE = 10, 30  # characters of a column of prose: the fewest at all, and the fewest to be readable
+_WIDEST = 100  # longer lines are hard to read
 _INDENT = "  "
 
 
 def terminal_width() -> int:
-    """Columns of the terminal, 80 where there is none."""
+    """Number of columns of the terminal; 80 without a terminal."""
     return shutil.get_terminal_size((80, 24)).columns
 
 
 def wrapped(text: str, width: int | None = None, indent: str = "") -> str:
-    """A paragraph; words are never broken, nor what stands in backticks, for it is meant for copying.
+    """Wrap a paragraph. Words are never broken, nor is text in backticks, because it is meant for copying.
 
     Args:
-        width: By default that of the terminal.
-        indent: What every line but the first begins with.
+        width: Most characters of a line; by default the terminal's width.
+        indent: Text that every line but the first begins with.
     """
     room = width or terminal_width()
     whole = re.sub(rf"`[^`\n]{{1,{room - 2}}}`", lambda found: found[0].replace(" ", _NO_BREAK), text)
@@ -45,15 +46,15 @@ def wrapped(text: str, width: int | None = None, indent: str = "") -> str:
 
 
 def paragraph(text: str) -> str:
-    """Text as lines of a readable width that fit the terminal."""
+    """Wrap text into lines of a readable width that fit the terminal."""
     return wrapped(text, min(_WIDEST, terminal_width()))
 
 
 def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
-    """Rows as a table of at most so many columns of text, as far as words can be wrapped.
+    """Rows as a table that fits the width, as far as wrapping at words allows.
 
     Args:
-        width: By default that of the terminal.
+        width: Most characters of a line; by default the terminal's width.
     """
     if not rows:
         return ""
@@ -69,16 +70,16 @@ def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
 
 
 def fits(rows: Sequence[Mapping[str, Any]], width: int | None = None, narrowest: int = _NARROWEST) -> bool:
-    """Whether `fitting` can keep to the width with columns of prose that are not narrower than so many characters."""
+    """Whether `fitting` can keep to the width without a column of prose narrower than `narrowest` characters."""
     return not rows or sum(_smallest(_columns(rows), narrowest).values()) <= _room(rows, width)
 
 
 def listed(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
-    """Named things: as a table where columns of prose are wide enough to be read, else as a paragraph each.
+    """List named things: as a table if columns of prose are wide enough to read, else as a paragraph each.
 
     Args:
-        rows: The name first, then a sentence, then what else is to be said.
-        width: By default that of the terminal.
+        rows: The name first, then a sentence, then further facts.
+        width: Most characters of a line; by default the terminal's width.
     """
     if fits(rows, width, _READABLE):
         return fitting(rows, width)
@@ -92,7 +93,7 @@ def listed(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
 
 
 def lines_of(rows: Sequence[tuple[str, str]]) -> str:
-    """Names with a sentence each, one line a name; what does not fit the terminal is cut off."""
+    """Names with a sentence each, one line for each name; text that does not fit the terminal is cut off."""
     longest = max((len(name) for name, _ in rows), default=0)
     room = max(terminal_width() - longest - _GAP, len("..."))
     cut = (text if len(text) <= room else textwrap.shorten(text, room, placeholder=" ...") for _, text in rows)
@@ -100,10 +101,10 @@ def lines_of(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def in_parts(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
-    """Rows of many short columns as tables one below the other; each has the first column and as many others as fit.
+    """Rows of many short columns as tables below each other; each has the first column and as many others as fit.
 
     Args:
-        width: By default that of the terminal.
+        width: Most characters of a line; by default the terminal's width.
     """
     if not rows:
         return ""
@@ -111,13 +112,13 @@ def in_parts(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str
     first, *_ = widths
     parts = _parts(widths, room)
     while room > 0 and len(narrower := _parts(widths, room - 1)) == len(parts):
-        parts, room = narrower, room - 1  # of about the same width
+        parts, room = narrower, room - 1  # as narrow as possible, so that the tables have about the same width
     tables = ([{key: row.get(key, "") for key in (first, *part)} for row in rows] for part in parts)
     return "\n\n".join(plain_table(table, "keys") for table in tables)
 
 
 def _parts(widths: Mapping[str, int], room: int) -> list[list[str]]:
-    """Columns but the first, in as many parts as it takes."""
+    """All columns but the first, split into as few parts as fit the room."""
     (first, *keys), parts = widths, [list[str]()]
     for key in keys:
         taken = widths[first] + sum(_GAP + widths[other] for other in (*parts[-1], key))
@@ -128,15 +129,15 @@ def _parts(widths: Mapping[str, int], room: int) -> list[list[str]]:
 
 
 def plain_table(rows: Any, headers: Any, **how: Any) -> str:
-    """A table of texts as they are; see `tabulate`."""
-    from tabulate import tabulate  # with the widths of all characters it takes longer to import than help to print
+    """A table of texts, which are not read as numbers; see `tabulate`."""
+    from tabulate import tabulate  # with its tables of character widths it imports slower than help may print
 
     usual: dict[str, Any] = {"tablefmt": "simple", "disable_numparse": True}
     return str(tabulate(rows, headers, **usual | how))
 
 
 def numbers_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column is a name; the others have numbers and stand at the right."""
+    """A table whose first column has names, aligned left; the others have numbers, aligned right."""
     return plain_table(rows, header, colalign=("left", *["right"] * (len(header) - 1)))
 
 
@@ -173,9 +174,7 @@ def percent(share: float | None) -> str:
 
 
 def pasteable(command: str) -> str:
-    """A command that begins with `adaptive-bench`, with the words that this process was started by in its place: it can
-    be given as it stands.
-    """
+    """A command that can be pasted: its `adaptive-bench` is replaced by what this process was started with."""
     started, found = Path(sys.argv[0]), shutil.which(PROGRAM)
     if started.name == "__main__.py":
         program = f"{shlex.quote(sys.executable)} -m adaptive_bench"
@@ -188,8 +187,8 @@ def pasteable(command: str) -> str:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show a line while the block runs: a moving one on a terminal, which is gone afterwards, a plain one elsewhere."""
-    from rich.console import Console  # nothing waits in `--help`
+    """Show a line while the block runs: on a terminal a moving one that disappears at the end, else a plain one."""
+    from rich.console import Console  # imported here, because `--help` does not need it
 
     console = Console(stderr=True)
     if sys.stderr.isatty() and not console.is_dumb_terminal:
@@ -201,7 +200,7 @@ def waiting(what: str) -> Iterator[None]:
 
 
 def load_libraries() -> None:
-    """Import what takes seconds, with a word about it; nothing is said where it is there already."""
+    """Import the libraries that take seconds and say so, unless they are imported already."""
     if "torch" in sys.modules and "lm_eval" in sys.modules:
         return
     with waiting("Loading PyTorch, transformers and lm-eval"):

@@ -1,4 +1,4 @@
-"""`adaptive-bench time`: latency, tokens per second and memory of methods over their dials, against the plain model."""
+"""`adaptive-bench time`: times methods over their dials beside the plain model, and measures throughput and memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def time(
             help="Name or folder of a finished run, or `last`: time its checkpoints on its calibration text.",
         ),
     ] = None,
-    batch: Annotated[str, typer.Option(help="Rows of a batch; each is a setting of its own.")] = "1,8,32",
+    batch: Annotated[str, typer.Option(help="Batch sizes in rows; each is a setting of its own.")] = "1,8,32",
     prompt: Annotated[int, typer.Option(min=1, help="Tokens of each prompt.")] = 128,
     new: Annotated[int, typer.Option(min=1, help="New tokens of each row.")] = 128,
     savings: Annotated[str, typer.Option(help="Shares of saved tokens to set the dials for.")] = "0,0.25,0.5,0.75",
@@ -44,14 +44,14 @@ def time(
     precision: options.Precision = "fp32",
     device: options.Device = "auto",
     out: options.Out = options.DEFAULT_OUT,
-    again: Annotated[bool, typer.Option("--again", help="Measure anew what is on disk.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Measure again what is on disk.")] = False,
     as_json: options.AsJson = False,
     plugin: options.Plugins = None,
 ) -> None:
     """Measure how much of a method's saving is felt as time.
 
     Each method runs in turn with the plain model, over its dial: prefill, then decoding token by token. Without --run
-    the methods are untrained and read random tokens: the time depends on which tokens are kept, not on how good the
+    the methods are untrained and read random tokens, because time depends on which tokens are kept, not on how good the
     weights are. Once a model's methods are timed, `run` shows tables by saved time as well.
     """
     options.check_word("--precision", precision, options.PRECISIONS)
@@ -93,7 +93,7 @@ def time(
 
 
 def table(records: Sequence[Mapping[str, Any]]) -> str:
-    """Text of at most 80 columns, one table for each setting, `x` meaning plain time over ours."""
+    """The records as text of at most 80 columns: one table for each setting, in which `x` is plain time over ours."""
     from adaptive_bench.store.timings import label
 
     header = ["method", "tok %", "net %", "prefill", "x", "decode", "x", "tok/s", "time %"]
@@ -101,7 +101,7 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
     for setting, group in groupby(records, key=lambda record: label(record["setting"])):
         of_setting = list(group)
         plain = of_setting[0]["plain"]
-        # The header is a row like the others: as a header it would get a margin of its own, and 80 columns are few.
+        # The header is an ordinary row here: as a header it would get a margin, which 80 columns have no room for.
         rows = [
             header,
             ["plain model", "", "", _ms(plain["prefill_s"]), "", _ms(plain["decode_s"]), "", _speed(plain), ""],

@@ -1,4 +1,4 @@
-"""`adaptive-bench tune`: look for the best parameters of methods on validation documents."""
+"""`adaptive-bench tune`: looks for the best parameters of methods on validation documents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Preset = Literal["rates", "steps"]
 
 
 class TuneCommand(ConfigCommand):
-    """See the command's own options for its methods."""
+    """A command with options for some config keys; `tune` has its own option for the methods."""
 
     keys = ("tasks", "model", "seeds", "out")
     preset = "tune"
@@ -51,15 +51,15 @@ def tune(
         list[str] | None,
         typer.Option(
             help="What to search: `sparsity_weight=log:1e-3:1`, `loss=choice:l1|l2`, `stride=int:1:2`, "
-            "`train.method_learning_rate=log:1e-3:1e-1`; of one method `gateskip.NAME=...`; may be repeated. "
-            "With a preset the values to try: `train.steps=choice:320|640`. Default: the space each method publishes."
+            "`train.method_learning_rate=log:1e-3:1e-1`; for one method `gateskip.NAME=...`; may be repeated. "
+            "With a preset, the values to try: `train.steps=choice:320|640`. Default: each method's published space."
         ),
     ] = None,
     objective: Annotated[
         str | None,
         typer.Option(
             metavar="area|score@0.15|score@target",
-            help="Mean score over the levels (the default), or score at a saving, or at the one trained towards.",
+            help="Mean score over the levels (default), or score at a saving, or at the saving trained towards.",
         ),
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials of each method, its defaults included.")] = 12,
@@ -68,13 +68,13 @@ def tune(
         typer.Option(
             min=0,
             max=MOST_SEEDS,
-            help="Train the best of each method and its defaults again with so many other seeds, and let the better "
-            "mean stand. A best trial of one seed is partly luck.",
+            help="Train the best of each method and its defaults again with this many other seeds, and keep the one "
+            "with the better mean. A best trial of one seed is partly luck.",
         ),
     ] = 0,
     config: Annotated[str | None, typer.Option(help="A preset or a YAML file. Default: tune.")] = None,
     study: Annotated[
-        str | None, typer.Option(help="Name of the study; by default one that follows from the other options.")
+        str | None, typer.Option(help="Name of the study; by default made from the other options.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes to use.")] = None,
     plugin: Plugins = None,
@@ -82,7 +82,7 @@ def tune(
     """Look for the best parameters of methods, with equal trials, on validation documents.
 
     The same command continues a study that was stopped. `adaptive-bench run --tuned STUDY` takes the best of each
-    method, and finds its trainings done.
+    method and finds its trainings done.
     """
     from adaptive_bench.live_display import open_reporter
     from adaptive_bench.tuning import Objective
@@ -97,7 +97,7 @@ def tune(
         overrides = overrides.with_value(["methods"], names, "--methods")
     source = config or (TuneCommand.preset if preset is None else ConfigCommand.preset)
     run_config = overrides.load(source)
-    if preset is not None and "seeds" not in overrides.values:  # trials choose a recipe
+    if preset is not None and "seeds" not in overrides.values:  # one seed is enough to choose a recipe
         run_config = run_config.model_copy(update={"seeds": run_config.seeds[:1]})
     how: dict[str, Any] = {"preset": preset, "confirm": confirm, "name": study, "jobs": jobs}
     with open_reporter() as reporter:
@@ -106,7 +106,7 @@ def tune(
 
 
 def _print(result: StudyResult, config: str, out: Path) -> None:
-    """Every trial, the best against the defaults, what was found out, and the line to run it."""
+    """Print every trial, the best against the defaults, the notes, and the command that runs the best."""
     from adaptive_bench.tuning.result import studies_folder
 
     objective = result.definition["objective"]
@@ -114,7 +114,7 @@ def _print(result: StudyResult, config: str, out: Path) -> None:
     if result.confirmed:
         typer.echo(f"\nAgain, with seeds {', '.join(map(str, result.definition['confirm']))}:\n")
         typer.echo(_table(result.confirmed, objective))
-    of_steps = result.definition.get("preset") == "steps"  # they are asked for an order, not for the best
+    of_steps = result.definition.get("preset") == "steps"  # this preset compares orders and has no best trial
     for method, best in result.best.items() if not of_steps else ():
         default = result.default(method)
         than = "" if default is None or default.value is None else f", its defaults {default.value:.4f}"
