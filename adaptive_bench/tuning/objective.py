@@ -1,4 +1,4 @@
-"""What a study maximises: one number from a method's measured points on validation documents."""
+"""Computes what a study maximises: one number from a method's measured points on validation documents."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from adaptive_bench.metric import metric_of
 from adaptive_bench.store.evaluations import Point
 from adaptive_bench.tables import matching
 
-REACHED = 0.02  # a saving smaller by more than this is not the one that was asked for
+REACHED = 0.02  # a level counts as reached if the measured saving is at most this much smaller
 
 
 @dataclass(frozen=True)
 class Objective:
-    """One of three numbers, all better when larger: scores of which lower ones are better have a minus sign. A saving
-    that is not reached counts as score 0, of those as minus infinity.
+    """One of three numbers, which are all better when larger.
+
+    Scores of metrics for which lower is better get a minus sign. A saving that is not reached counts as score 0, or as
+    minus infinity for such metrics.
 
     Attributes:
-        kind: `area`: mean score over the levels of the run. `score`: the score at the saving `at`, and `target`: at the
-            one that a method is trained towards.
+        kind: `area` is the mean score over the levels of the run, `score` the score at the saving `at`, and `target`
+            the score at the saving that a method is trained towards.
     """
 
     kind: Literal["area", "score", "target"]
@@ -55,7 +57,7 @@ class Objective:
         return {"area": "area", "target": "score@target"}.get(self.kind) or f"{self.kind}@{self.at:g}"
 
     def config(self, config: RunConfig) -> RunConfig:
-        """The run with the levels that trials are compared at."""
+        """The run's config with the levels at which trials are compared."""
         if self.kind == "score":
             return config.model_copy(update={"levels": (self.at,)})
         if self.kind == "target" and config.train.target is not None:
@@ -63,26 +65,26 @@ class Objective:
         return config
 
     def check(self, metrics: Iterable[str]) -> None:
-        """Refuse metrics of tasks that it cannot take the mean of.
+        """Refuse metrics whose mean makes no sense.
 
         Raises:
-            UsageError: It is not known of one which scores are better, or they differ in it.
+            UsageError: The better direction of a metric is unknown, or the metrics differ in it.
         """
         better = {metric: metric_of(metric).better for metric in metrics}
         if "unknown" in better.values() or len(set(better.values())) > 1:
             told = ", ".join(f"{metric}: {which}" for metric, which in better.items())
             raise UsageError(
-                f"The objective is a mean over tasks, whose first metrics have to be better in one direction, got "
-                f"{told}. Leave out the tasks of one of them."
+                f"The objective is a mean over tasks, so their first metrics must be better in one direction, got "
+                f"{told}. Leave out the tasks of one direction."
             )
 
     def value(self, points: Sequence[Point], levels: Sequence[float], name: str, metric: str) -> float:
-        """The number for one sweep.
+        """The objective of one sweep.
 
         Args:
-            points: What was measured.
-            levels: Of the sweep.
-            name: The saving that is matched on, see `saving_name`.
+            points: Measured points.
+            levels: Levels of the sweep.
+            name: Name of the saving that is matched on, see `saving_name`.
             metric: Headline metric of the task.
         """
         sign, worst = (-1.0, -math.inf) if metric_of(metric).better == "lower" else (1.0, 0.0)
@@ -91,6 +93,6 @@ class Objective:
 
 
 def nearest(points: Sequence[Point], level: float, name: str) -> int | None:
-    """Place of the measured point nearest to a level; `None` where even that saves less than was asked for."""
+    """Place of the measured point nearest to a level; `None` if that point saves clearly less than the level."""
     place = matching.nearest([point.saved.get(name) for point in points], level)
     return None if place is None or 0 < level > points[place].at(name) + REACHED else place

@@ -1,8 +1,9 @@
-"""Two questions that a study answers with a grid of its own: which rates, and how many steps.
+"""Defines two presets of studies, each with a grid of its own: which learning rates, and how many steps.
 
-`rates`: parameters that a method adds get their learning rate from one small grid, the same for every method, by the
-score at the saving it is trained towards. `steps`: how many training steps are enough for the order of the methods not
-to hang on them. A trial is a training like any other, so a run with the chosen rate, or so many steps, finds it done.
+`rates` chooses the learning rate of the parameters that a method adds from one small grid, the same for every method,
+by the score at the saving the method is trained towards. `steps` finds out how many training steps are enough for the
+order of the methods not to depend on them. A trial is a training like any other, so a run with the chosen rate or
+steps finds it done.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from adaptive_bench.tuning.space import METHOD_RATE, STEPS
 from adaptive_bench.validation import LARGEST_RATE
 
 STEP = 5.0
-GRID = (1.0, STEP, STEP**2)  # times the rate of the backbone
-EXTENSIONS = 2  # rates beyond the grid, at most, for a method whose best is at its edge
+GRID = (1.0, STEP, STEP**2)  # factors of the backbone's rate
+EXTENSIONS = 2  # most rates beyond the grid, for a method whose best rate is at the edge
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,14 @@ class Preset:
     """What a study tries, and what it says in the end.
 
     Attributes:
-        objective: By which trials are compared unless another one is asked for.
-        setting: What trials differ in.
-        range: Its values unless some are given, of which all are tried.
-        said: Lines about searches that are over.
-        points: Trials of the range, where it is no choice.
-        grow: One more trial beside `points`.
-        checked: The config with the methods that it is about; refuses an objective or methods.
+        objective: Objective that compares trials unless another one is asked for.
+        setting: The setting in which trials differ.
+        range: Makes the setting's range if no values are given; given values are all tried.
+        said: Makes lines about finished searches.
+        points: Makes the trials if the range is not a choice.
+        grow: Makes one more trial after `points`, if one is needed.
+        checked: Returns the config with the methods that the preset is about; refuses an unsuitable objective or
+            methods.
     """
 
     objective: str
@@ -68,7 +70,7 @@ def _rate_range(config: RunConfig) -> str:
 
 
 def _edge(search: Search) -> float | None:
-    """The best rate of a method where it is the lowest or the highest of what was tried and better than all others."""
+    """A method's best rate if it is the lowest or highest rate tried and better than all others; else `None`."""
     best, rates = search.best, [float(trial.values[METHOD_RATE]) for trial in search.results]
     if best is None or best.method_rate not in (min(rates), max(rates)):
         return None
@@ -76,17 +78,17 @@ def _edge(search: Search) -> float | None:
 
 
 def _beyond(search: Search) -> Proposal | None:
-    """The next rate on the side on which the best one is the last."""
+    """A trial with the next rate beyond the edge, if the best rate is at the edge."""
     edge = _edge(search)
     if edge is None or len(search.results) >= len(GRID) + EXTENSIONS:
         return None
     highest = max(float(trial.values[METHOD_RATE]) for trial in search.results)
-    beyond = float(f"{edge * STEP if edge == highest else edge / STEP:.12g}")  # no digits of the division alone
+    beyond = float(f"{edge * STEP if edge == highest else edge / STEP:.12g}")  # without rounding errors in the text
     return {METHOD_RATE: beyond} if beyond <= LARGEST_RATE else None
 
 
 def _said_of_rates(searches: Sequence[Search], measuring: Measuring) -> list[str]:
-    """What each rate was chosen over, by how much, whether it is at the edge; and all of them as a part of a config."""
+    """Each method's rate with its lead over the second best, whether it is at the edge, and all rates as YAML."""
     lines, chosen, seeds = [], {}, len(measuring.config.seeds)
     for search in searches:
         if (best := search.best) is None:
@@ -104,7 +106,7 @@ def _said_of_rates(searches: Sequence[Search], measuring: Measuring) -> list[str
             at = " and ".join(f"{100 * level:.4g}" for level in measuring.levels[search].values())
             line += f", at {at} % saved"
         if _edge(search) is not None:
-            line += "; it is at the edge of what was tried, a better one may lie beyond"
+            line += "; it is at the edge of what was tried, so a better one may lie beyond"
         lines.append(line + ".")
     text = yaml.safe_dump({"train": {"method_learning_rates": chosen}}, sort_keys=False).rstrip()
     return [*lines, "", text] if chosen else lines
@@ -115,11 +117,11 @@ def _for_steps(config: RunConfig, objective: Objective) -> RunConfig:
     if objective.kind not in ("area", "score") or len(levels) > 1:
         raise UsageError(
             f"Steps are compared at one level, got {objective} and {', '.join(f'{level:g}' for level in levels)}. Give "
-            f"--levels one, or --objective score@LEVEL."
+            f"one with --levels, or --objective score@LEVEL."
         )
     methods = tuple(text for text in config.methods if method_class(training_spec(MethodSpec.parse(text))).trains)
     if not methods:
-        raise UsageError(f"Steps are compared of methods that are trained, got {', '.join(config.methods)}. Add one.")
+        raise UsageError(f"Steps are compared for methods that are trained, got {', '.join(config.methods)}. Add one.")
     return config.model_copy(update={"methods": methods})
 
 
@@ -128,7 +130,7 @@ def _step_range(config: RunConfig) -> str:
 
 
 def _said_of_steps(searches: Sequence[Search], measuring: Measuring) -> list[str]:
-    """From which number of steps on no order of two methods reverses when they are doubled, and what goes on moving."""
+    """The number of steps from which no order of two methods reverses on doubling, and which scores still change."""
     scores: defaultdict[tuple[int, str], dict[str, DocumentScores]] = defaultdict(dict)
     for search in searches:
         for trial in search.complete:
@@ -158,12 +160,12 @@ def _doubled(steps: int, tasks: Sequence[Doubling]) -> str:
     moving = ", ".join(f"{method} on {found.task}" for found in tasks for method in found.not_converged)
     apart, pairs = sum(found.told_apart[0] for found in tasks), sum(found.pairs for found in tasks)
     what = f"these reverse: {reversals}" if reversals else "none reverses"
-    also = f" With so many, scores certainly move of {moving}." if moving else ""
+    also = f" Between the two, scores change beyond doubt for {moving}." if moving else ""
     return f"After {steps} steps tests tell {apart} of {pairs} pairs apart; at {2 * steps} {what}.{also}"
 
 
 def _documents(sweeps: Sequence[DialEvaluation]) -> DocumentScores | None:
-    """What every document scores at the level; `None` where it is not reached or only means are known."""
+    """The score of every document at the level; `None` if the level is not reached or only means are known."""
     points = {sweep.training.seed: list((sweep.finished() or {}).values()) for sweep in sweeps}
     samples = {
         sweep.training.seed: [sweep.record.samples(asked) for asked in sweep.finished() or {}] for sweep in sweeps

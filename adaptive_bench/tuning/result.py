@@ -1,4 +1,4 @@
-"""What a study leaves behind: `result.json` with every trial, and from it the best specs for a run."""
+"""Stores the result of a study in `result.json`, with every trial, and applies its best specs to a run."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class TrialResult:
     """One trial of a study.
 
     Attributes:
-        method: What was tuned, without the values.
-        number: Its number in the Optuna study.
-        state: `complete`, `pruned`, `fail`, or `refused` where it was none of its own and does not count.
-        values: What was tried; nothing for the method as it is.
-        spec: The method with the values that are its own.
-        rates: The values that belong into the recipe of a run, by name.
-        method_rate: Rate of the parameters the method adds, where it was tuned.
-        value: The objective; of a pruned trial over what was measured.
-        curve: By task, the mean score at each level of the run.
-        reason: Why it failed or was stopped.
-        seconds: Of `training` and of `evaluation`, from the records; empty where nothing was measured.
+        method: The method that was tuned, without the values.
+        number: The trial's number in the Optuna study.
+        state: `complete`, `pruned`, `fail`, or `refused` for values that are not a trial of their own and do not count.
+        values: Values that were tried; empty for the method's defaults.
+        spec: The method with those of the values that belong to its spec.
+        rates: The values that belong to the recipe of a run, by name.
+        method_rate: Rate of the parameters that the method adds, if it was tuned.
+        value: The objective; for a pruned trial, over what was measured.
+        curve: For each task, the mean score at each level of the run.
+        reason: Why the trial failed, was pruned or was refused.
+        seconds: Seconds of `training` and `evaluation`, from the records; empty if nothing was measured.
     """
 
     method: str
@@ -50,12 +50,12 @@ class TrialResult:
 
     @property
     def values_text(self) -> str:
-        """What was tried, for a table."""
+        """The values that were tried, for a table."""
         return ", ".join(f"{name}={value}" for name, value in self.values.items()) or "(its defaults)"
 
     @property
     def seconds_text(self) -> str:
-        """Training and evaluation, for a table."""
+        """Seconds of training and evaluation, for a table."""
         return " + ".join(f"{self.seconds[name]:.0f}" for name in (TRAINING, EVALUATION) if name in self.seconds)
 
 
@@ -64,11 +64,11 @@ class StudyResult:
     """All trials of a study.
 
     Attributes:
-        name: Of the study.
-        definition: What it searches, for what, and with which recipe.
-        trials: By method, in the order they were begun.
-        confirmed: Of methods whose best was trained again beside the defaults, those two.
-        notes: Methods with fewer trials than asked for, and what the preset of the study says about it.
+        name: Name of the study.
+        definition: What the study searches, by which objective, and with which recipe.
+        trials: Trials method by method, in the order in which they ended.
+        confirmed: For each method whose best trial was trained again with other seeds, that trial and the defaults.
+        notes: Methods with fewer trials than asked for, and the lines of the study's preset.
     """
 
     name: str
@@ -79,8 +79,9 @@ class StudyResult:
 
     @property
     def best(self) -> dict[str, TrialResult]:
-        """By method, the complete trial with the highest value, of those that confirm it where there are; of equal ones
-        the first.
+        """For each method, the complete trial with the highest value; the first one of a tie.
+
+        If the best trial and the defaults were both confirmed, only these two count, with their confirmed values.
         """
         complete = [trial for trial in self._that_count if trial.state == "complete" and trial.value is not None]
         of_methods = {trial.method: [one for one in complete if one.method == trial.method] for trial in complete}
@@ -94,7 +95,7 @@ class StudyResult:
         return (*searched, *(trial for trial in self.confirmed if trial.method in settled))
 
     def default(self, method: str) -> TrialResult | None:
-        """The trial of a method as it is."""
+        """The trial of a method with its defaults."""
         return next((trial for trial in self._that_count if trial.method == method and not trial.values), None)
 
     def write(self, folder: Path) -> None:
@@ -107,10 +108,10 @@ class StudyResult:
 
     @classmethod
     def read(cls, file: Path) -> StudyResult:
-        """Read it back.
+        """Read `result.json`.
 
         Raises:
-            EnvironmentProblem: It cannot be read, or is not what the study wrote.
+            EnvironmentProblem: The file cannot be read, or is not what a study wrote.
         """
         try:
             values = json.loads(file.read_bytes())
@@ -125,15 +126,16 @@ class StudyResult:
 
 
 def studies_folder(out: Path) -> Path:
-    """Where the studies of an output folder are."""
+    """The folder that holds the studies of an output folder."""
     return out / "studies"
 
 
 def find_result(name: str, out: Path) -> StudyResult:
-    """The result of a study by its name.
+    """The result of the study with this name.
 
     Raises:
-        UsageError: There is no such study.
+        UsageError: No study has this name.
+        EnvironmentProblem: The result cannot be read.
     """
     file = studies_folder(out) / name / "result.json"
     if not file.is_file():
@@ -146,16 +148,16 @@ def find_result(name: str, out: Path) -> StudyResult:
 
 
 def tuned(config: RunConfig, study: StudyResult) -> RunConfig:
-    """A run with the best of the study in place of each method that was tuned.
+    """The config of a run with the study's best spec in place of each method that was tuned.
 
     Raises:
-        UsageError: None of the run's methods was tuned, or two methods want different rates of the whole run.
+        UsageError: None of the run's methods was tuned, or two methods need different values of a rate that all share.
     """
     best = study.best
     chosen = {text: best[text] for text in config.methods if text in best}
     if not chosen:
         raise UsageError(
-            f"The study {study.name!r} has finished trials of {', '.join(best) or 'no method'}, the run is about "
+            f"The study {study.name!r} has finished trials of {', '.join(best) or 'no method'}, but the run compares "
             f"{', '.join(config.methods)}. Give the tuned ones in --methods."
         )
     rates = _common_rates(list(chosen.values()))
@@ -174,7 +176,7 @@ def _common_rates(trials: Sequence[TrialResult]) -> Mapping[str, float]:
             if rates.setdefault(name, value) != value:
                 raise UsageError(
                     f"All methods of a run share train.{name}, but the best trials want {rates[name]:g} and {value:g}. "
-                    f"Run the methods one by one, or tune {name!r} of the parameters they add: "
+                    f"Run the methods one by one, or instead of {name!r} tune the rate of the parameters they add: "
                     f"train.method_learning_rate."
                 )
     return rates

@@ -1,5 +1,6 @@
-"""The trials of one method as a study of Optuna: given points first, then what its sampler draws; trained side by side,
-measured on validation documents, and told apart by an objective.
+"""Searches the best values of one method with Optuna: given points come first, then what its sampler draws.
+
+Trials are trained side by side, measured on validation documents, and compared by an objective.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from adaptive_bench.tuning.objective import REACHED, Objective, nearest
 from adaptive_bench.tuning.result import EVALUATION, TRAINING, TrialResult
 from adaptive_bench.tuning.space import METHOD_RATE, Space, Values, recipe_values
 
-Proposal = Mapping[str, Any]  # values as Optuna has them; of the method as it is none
-SPREAD = 4  # points that cover the space evenly, after the method as it is
-PRUNE_AFTER = 4  # complete trials that a median is taken of
+Proposal = Mapping[str, Any]  # values as Optuna has them; empty for the method's defaults
+SPREAD = 4  # points that cover the space evenly, after the defaults
+PRUNE_AFTER = 4  # fewest complete trials whose median prunes others
 
 
 @dataclass(eq=False)
@@ -43,9 +44,9 @@ class Trial:
     """A trial that was begun.
 
     Attributes:
-        values: As a spec writes them; nothing for the method as it is.
-        measured: By what it was measured so far.
-        scores: The objective of each of those.
+        values: Values as a spec writes them; empty for the method's defaults.
+        measured: Sweeps measured so far.
+        scores: The objective of each of these sweeps.
     """
 
     search: Search
@@ -56,7 +57,7 @@ class Trial:
     is_over: bool = False
 
     def end(self, state: TrialState, value: float | None = None, **about: Any) -> None:
-        """Tell Optuna how it ended, and keep it; `about` are further fields of `TrialResult`."""
+        """Tell Optuna how the trial ended, and keep its result; `about` has further fields of `TrialResult`."""
         self.is_over = True
         self.search.study.tell(self.asked, value if state is TrialState.COMPLETE else None, state)
         self.search.results.append(
@@ -74,25 +75,27 @@ class Trial:
         )
 
     def refuse(self, reason: str) -> None:
-        """It is none of its own: it is listed and does not count."""
+        """End the trial because its values are not a trial of their own; it is listed but does not count."""
         self.end(TrialState.FAIL, reason=reason)
         self.search.results[-1] = replace(self.search.results[-1], state="refused")
 
 
 class Search:
-    """The trials of one method. Nothing of it is read from disk: a sampler with a fixed seed that is told the same
-    values draws the same points, and what they were trained and scored for is found done.
+    """The trials of one method.
+
+    The search itself reads nothing from disk. A sampler with a fixed seed that is told the same values draws the same
+    points, so a search that is repeated finds its trainings and scores done.
 
     Args:
-        name: Of the Optuna study; with the values it decides what is drawn.
-        trials: How many are tried beside `grow`.
-        points: What is tried first; by default the method as it is, then points that cover the space evenly.
+        name: Name of the Optuna study; it seeds the sampler.
+        trials: Number of trials, not counting those of `grow`.
+        points: Points to try first; by default the method's defaults, then points that cover the space evenly.
         grow: Asked for one more point whenever nothing is left to try.
 
     Attributes:
-        results: Trials that are over, in the order they ended.
-        begun: By number those that were begun and count.
-        exhausted: No further values of the space were found that are a method of their own.
+        results: Finished trials, in the order in which they ended.
+        begun: Trials that were begun and count, by number.
+        exhausted: Whether the space has no further values that make a trial of their own.
     """
 
     def __init__(
@@ -124,21 +127,21 @@ class Search:
 
     @property
     def complete(self) -> list[TrialResult]:
-        """The trials with a value of their own."""
+        """The complete trials."""
         return [trial for trial in self.results if trial.state == "complete"]
 
     @property
     def best(self) -> TrialResult | None:
-        """The complete trial with the highest value, of equal ones the first."""
+        """The complete trial with the highest value; the first one of a tie."""
         return max(self.complete, key=lambda trial: trial.value or 0.0, default=None)
 
     @property
     def prunes(self) -> bool:
-        """Whether a trial that falls behind is stopped by now."""
+        """Whether trials that fall behind are stopped from now on."""
         return len(self.complete) >= PRUNE_AFTER and isinstance(self.study.pruner, MedianPruner)
 
     def ask(self) -> list[Trial]:
-        """What to try next: all that hangs on no result, else one trial; nothing once the search is over."""
+        """The trials to do next: all that do not depend on results, else one; none once the search is over."""
         asked = []
         while self._given and self._left:
             asked.append(self._begin(self._given.pop(0)))
@@ -177,17 +180,17 @@ class Search:
 
 
 class Measuring:
-    """Makes trials into results.
+    """Trains and measures trials.
 
     Args:
         config: The run whose recipe, tasks and seeds are used.
         jobs: Processes to use; see `carry_out`.
 
     Attributes:
-        levels: By method, and by what its trials are trained towards, the saving at which they are compared where the
-            objective is `score@target`: what they are trained towards; where one of the first of them does not get
-            there on some task, the largest level of the run that all of those get beyond (of none, the largest saving
-            that all of them reach). At the end of a dial nothing is left for what was trained to decide.
+        levels: For the objective `score@target`, the saving at which trials are compared, by search and by the target
+            of a training. It is the target itself if all of the first trials reach it on every task. Otherwise it is
+            the largest level of the run that all of them exceed, because at the end of a dial nothing is left to
+            decide; without such a level it is the largest saving that all of them reach.
     """
 
     def __init__(self, objective: Objective, config: RunConfig, reporter: Reporter, jobs: int | None = None) -> None:
@@ -196,10 +199,10 @@ class Measuring:
         self._of_run = levels_of(config)
 
     def do(self, trials: Sequence[Trial]) -> None:
-        """Train and measure trials and tell their searches how they ended. Where a search prunes, seed by seed.
+        """Train and measure trials, and tell their searches how they ended. If a search prunes, go seed by seed.
 
         Raises:
-            EnvironmentProblem: The surroundings are to blame, a full disk say, and not what is tried.
+            EnvironmentProblem: The machine is to blame, for example a full disk, and not the values tried.
         """
         plans = {trial: whole for trial in trials if (whole := self._plan(trial)) is not None}
         prunes = any(trial.search.prunes for trial in plans)
@@ -210,7 +213,7 @@ class Measuring:
             }
             failures = self._carry_out([(plans[trial], sweeps) for trial, sweeps in wanted.items()])
             wanted = {trial: sweeps for trial, sweeps in wanted.items() if self._is_measured(trial, sweeps, failures)}
-            if self._settle_levels(wanted):  # somebody is compared at another saving than was measured
+            if self._settle_levels(wanted):  # some trials are compared at a saving that was not measured yet
                 plans = {trial: self._settled(trial, whole) for trial, whole in plans.items()}
                 wanted = {trial: [one for one in plans[trial].sweeps if one.training.seed in seeds] for trial in wanted}
                 failures = self._carry_out([(plans[trial], sweeps) for trial, sweeps in wanted.items()])
@@ -229,13 +232,13 @@ class Measuring:
     def _plan(self, trial: Trial) -> Plan | None:
         try:
             whole = plan(trial.search.space.config_with(trial.values, self.config), splits=("validation",))
-        except UsageError as error:  # of these values: the study itself was checked
+        except UsageError as error:  # caused by these values, because the study itself was checked
             trial.end(TrialState.FAIL, reason=str(error))
             return None
         return self._settled(trial, whole)
 
     def _settled(self, trial: Trial, whole: Plan) -> Plan:
-        """The plan of a trial with the savings at which trials of its method are compared."""
+        """The plan of a trial, with the savings at which its search compares trials."""
         if self.objective.kind != "target":
             return whole
         known = self.levels.get(trial.search, {})
@@ -243,7 +246,7 @@ class Measuring:
         return replace(whole, sweeps=tuple(sweeps))
 
     def _carry_out(self, wanted: Sequence[tuple[Plan, Sequence[DialEvaluation]]]) -> list[Failure]:
-        """Do sweeps of plans that are not on disk, with all trainings they need; plans of one recipe side by side."""
+        """Do the sweeps that are not on disk, with all trainings they need; plans of one recipe run side by side."""
         together: defaultdict[str, list[tuple[Plan, Sequence[DialEvaluation]]]] = defaultdict(list)
         for whole, sweeps in wanted:
             together[whole.config.train.model_dump_json(exclude={"method_learning_rates"})].append((whole, sweeps))
@@ -266,8 +269,12 @@ class Measuring:
         return not missing
 
     def _settle_levels(self, measured: Mapping[Trial, Sequence[DialEvaluation]]) -> bool:
-        """Find the savings that trials are compared at, of methods whose first trials these are; later ones do not move
-        them. Says whether one of them is other than what was trained towards.
+        """Set the savings at which trials are compared, for searches whose first trials these are.
+
+        Later trials do not change them.
+
+        Returns:
+            Whether any of these savings differs from the target of the training.
         """
         if self.objective.kind != "target":
             return False
@@ -288,7 +295,7 @@ class Measuring:
         return self.objective.value(points_of(sweep), sweep.levels, _axis(sweep), sweep.metric)
 
     def _end(self, trial: Trial, value: float, pruned: str = "") -> None:
-        if not isfinite(value):  # of scores of which lower ones are better
+        if not isfinite(value):  # a level is not reached, with a metric for which lower is better
             trial.end(TrialState.FAIL, reason="it does not reach the savings that trials are compared at")
             return
         curve: dict[str, list[float | None]] = {}
@@ -313,7 +320,7 @@ def _score(sweep: DialEvaluation, level: float) -> float | None:
 
 
 def _target(sweep: DialEvaluation) -> float:
-    """What its training is trained towards."""
+    """The saving that the sweep's training is trained towards."""
     return float(sweep.training.content["target"]["saving"])
 
 
@@ -322,7 +329,7 @@ def _axis(sweep: DialEvaluation) -> str:
 
 
 def _seconds(sweeps: Sequence[DialEvaluation]) -> dict[str, float]:
-    """What training and measuring took, from the records; a training that trials share is in each of them."""
+    """Seconds of training and measuring, from the records; a training that trials share counts in each of them."""
     trainings = {training.folder: training for sweep in sweeps for training in sweep.training.chain}
     records = [sweep.record for sweep in sweeps]
     return {

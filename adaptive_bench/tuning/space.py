@@ -1,5 +1,7 @@
-"""What is tuned of one method: parameters of its spec and settings of the recipe, each with a range; and which values
-are no trial, because the model cannot have them or because they amount to a trial before them.
+"""Defines what is tuned of one method: parameters of its spec and settings of the recipe, each with a range.
+
+It also refuses values that are not a trial of their own: the model cannot have them, or they come to the same method as
+an earlier trial.
 """
 
 from __future__ import annotations
@@ -24,32 +26,33 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import canonical
 from adaptive_bench.validation import rule_of
 
-# The optimizer's side of a recipe, and what sets how much is computed, which is otherwise the same for all trials.
+# Settings of the recipe that can be tuned: rates of the optimizer; and the steps, which a preset alone may vary.
 METHOD_RATE, STEPS = "train.method_learning_rate", "train.steps"
 RATES = ("train.learning_rate", METHOD_RATE, "train.weight_decay", "train.warmup_steps", "train.clip_norm")
 _OF_RECIPE = (*RATES, STEPS)
-_COVERING = 64  # points that cover a space
-_DIGITS = 4  # of a number drawn: what is pasted into a spec is what was trained
+_COVERING = 64  # points of the sequence that covers a space evenly
+_DIGITS = 4  # digits of a drawn number, so that the text in a spec is exactly what was trained
 
 Values = Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """The ranges searched for one method; `spec` says what holds in every trial."""
+    """The ranges searched for one method; parameters in `spec` are fixed in every trial."""
 
     spec: MethodSpec
     ranges: Mapping[str, SearchRange]
 
     @classmethod
     def of(cls, spec: MethodSpec, params: Iterable[str]) -> Space:
-        """The space of a method: what it publishes, or the given parameters that concern it.
+        """The space of a method: the one it publishes, or those of the given parameters that concern it.
 
         Args:
             params: `NAME=RANGE` or `METHOD.NAME=RANGE`; `train.NAME` for a rate of the recipe.
 
         Raises:
-            UsageError: No such parameter, a value that the method does not accept, or nothing to search.
+            UsageError: The method is never trained, a parameter is fixed, the method does not accept a value, or there
+                is nothing to search.
         """
         method_type = method_class(spec)
         if not method_type.trains:
@@ -61,9 +64,9 @@ class Space:
             ranges = {name: search for name, search in method_type.Config.search_space.items() if name not in fixed}
         if not ranges:
             raise UsageError(
-                f"There is nothing to tune of {spec}: it publishes no search space that is not fixed, and no --param "
-                f"is for it. Its parameters are {', '.join(method_type.Config.model_fields) or 'none'}; rates are "
-                f"{', '.join(RATES)}. Try --param {METHOD_RATE}=log:1e-4:1e-1."
+                f"There is nothing to tune of {spec}: it publishes no search space beyond fixed parameters, and no "
+                f"--param is for it. Its parameters are {', '.join(method_type.Config.model_fields) or 'none'}; rates "
+                f"are {', '.join(RATES)}. Try --param {METHOD_RATE}=log:1e-4:1e-1."
             )
         for name, search in ranges.items():
             if name in fixed:
@@ -85,7 +88,7 @@ class Space:
         return {name: _at(search, share) for (name, search), share in zip(self.ranges.items(), shares, strict=True)}
 
     def grid(self) -> Iterator[dict[str, Any]]:
-        """Of a space of choices and whole numbers, all of its points; of another none."""
+        """All points of a space that has only choices and whole numbers; none of any other space."""
         if all(search.scale in ("choice", "int") for search in self.ranges.values()):
             several = [
                 search.choices if search.scale == "choice" else range(int(search.low), int(search.high) + 1)
@@ -94,9 +97,7 @@ class Space:
             yield from (dict(zip(self.ranges, point, strict=True)) for point in product(*several))
 
     def accepted(self, config: RunConfig, tried: Mapping[int, Values]) -> Iterator[dict[str, Any]]:
-        """Points that are trials of their own beside those before them: first such as cover the space evenly, then all
-        of its `grid`.
-        """
+        """Points that differ from all trials before them: first points that cover the space evenly, then its `grid`."""
         known = dict(tried)
         covering = map(self.at, Halton(len(self.ranges), scramble=False).random(_COVERING + 1)[1:])
         for point in chain(covering, self.grid()):
@@ -106,10 +107,10 @@ class Space:
                 yield point
 
     def refusal(self, values: Values, tried: Mapping[int, Values], config: RunConfig) -> str | None:
-        """Why values are no trial of their own on the model of a run; `None` where they are one.
+        """Why values are not a trial of their own on a run's model; `None` if they are.
 
         Args:
-            tried: Values by the number of their trial; those of the defaults are empty.
+            tried: Values of earlier trials by number; the defaults are an empty mapping.
         """
         try:
             mine = self._comes_to(values, config)
@@ -128,7 +129,7 @@ class Space:
         return None
 
     def _comes_to(self, values: Values, config: RunConfig) -> str:
-        """What tells the trial of some values from others: the method on this model, and its recipe."""
+        """What values amount to: the method on this model and its recipe, as text that is equal for equal trials."""
         config = self.config_with(values, config)
         spec = MethodSpec.parse(config.methods[0])
         rate = rate_of(training_spec(spec), config.train.method_learning_rates)
@@ -137,8 +138,9 @@ class Space:
         return canonical([config_of(spec).on_model(layers), rate, recipe])
 
     def fitted(self, config: RunConfig) -> Space:
-        """The space with counts up to the largest that the model can have; of a plugin's method as it is, for trying it
-        on takes a process each time.
+        """The space with each whole-number range cut to the largest value that the model can have.
+
+        A plugin's method keeps its space, because each try would run the plugin's code.
         """
         if registry.is_foreign("methods", self.spec.name):
             return self
@@ -151,15 +153,15 @@ class Space:
         return Space(self.spec, ranges)
 
     def spec_with(self, values: Values) -> MethodSpec:
-        """The method with those values that are its own."""
+        """The method's spec with the values that belong to it."""
         own = {name: value for name, value in values.items() if name not in _OF_RECIPE}
         return MethodSpec(self.spec.name, tuple({**dict(self.spec.params), **own}.items()), self.spec.semantics)
 
     def config_with(self, values: Values, config: RunConfig) -> RunConfig:
-        """The run of one trial.
+        """The config of one trial's run.
 
         Raises:
-            UsageError: No recipe has the values.
+            UsageError: A recipe cannot have the values.
         """
         spec = self.spec_with(values)
         rates = dict(config.train.method_learning_rates)
@@ -179,10 +181,10 @@ def parse_param(text: str) -> tuple[str | None, str, SearchRange]:
     """Read `sparsity_weight=log:1e-3:1`, `gateskip.sparsity_weight=...` or `train.learning_rate=...`.
 
     Returns:
-        The method it is for (`None`: every one that has it), the parameter, and its range.
+        The method that the parameter belongs to (`None` for every method that has it), its name, and its range.
 
     Raises:
-        UsageError: Another form.
+        UsageError: The text has another form.
     """
     name, equals, search = (part.strip() for part in text.partition("="))
     if not (name and equals and search):
@@ -199,7 +201,7 @@ def check_owned(specs: Iterable[MethodSpec], params: Iterable[str]) -> None:
     """Refuse parameters that none of the methods has.
 
     Raises:
-        UsageError: There is one.
+        UsageError: No method has one of the parameters.
     """
     specs = list(specs)
     for text in params:
@@ -213,7 +215,7 @@ def check_owned(specs: Iterable[MethodSpec], params: Iterable[str]) -> None:
 
 
 def recipe_values(values: Values) -> dict[str, float]:
-    """Those values that belong into the recipe of the whole run, as numbers."""
+    """The values that belong to the recipe of the whole run, as numbers."""
     return {
         name.removeprefix("train."): float(value)
         for name, value in values.items()

@@ -1,4 +1,4 @@
-"""A whole study: several methods with equal trials, on validation documents."""
+"""Carries out a whole study: several methods with equal numbers of trials, on validation documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from adaptive_bench.tuning.result import SCHEMA, StudyResult, studies_folder
 from adaptive_bench.tuning.search import Measuring, Search
 from adaptive_bench.tuning.space import STEPS, Space, check_owned, parse_param
 
-FIRST_SEED = 1001  # of those that confirm: no board uses them
+FIRST_SEED = 1001  # first seed of confirmations; boards do not use such seeds
 _RECIPE = ("model", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "train", "evaluation")
 
 
@@ -47,23 +47,23 @@ def tune(
 ) -> StudyResult:
     """Look for the best parameters of each method of a run, by equal numbers of trials on validation documents.
 
-    Nothing of a study is read again: given twice, it draws the same trials and finds on disk what was trained and
-    measured for them.
+    Trials are not read back from the study. The same call draws the same trials again and finds their trainings and
+    measurements on disk.
 
     Args:
-        config: Its methods are tuned with its recipe.
+        config: The run whose methods are tuned with its recipe.
         objective: By default `area`, or that of the preset.
-        trials: For each method, the one with its defaults included; of a preset what its grid has.
+        trials: Number of trials for each method, including the one with its defaults; a preset tries its grid instead.
         params: `NAME=RANGE`; without any, each method's own search space.
         preset: `rates` or `steps`: the grid of one setting of the recipe (`tuning.presets`).
-        confirm: Seeds of their own with which the best of each method and its defaults are trained again once all
-            trials are over. The one with the higher mean over them stands: a best trial is partly luck.
-        name: Of the study; by default one that follows from everything else.
+        confirm: Number of other seeds with which the best of each method and its defaults are trained again after all
+            trials. The one with the higher mean over them counts, because a best trial is partly luck.
+        name: Name of the study; by default made from everything else.
         jobs: Processes to use.
 
     Raises:
-        UsageError: Something to tune does not exist, a task has no validation documents, or the study of that name is
-            another one.
+        UsageError: Something to tune does not exist, a task has no validation documents, or the name belongs to a
+            different study.
     """
     spawn.check_main()
     asks = None if preset is None else PRESETS[preset]
@@ -77,8 +77,8 @@ def tune(
     specs = list(dict.fromkeys(map(MethodSpec.parse, config.methods)))
     if objective.kind == "target" and (none := [str(spec) for spec in specs if not takes_target(training_spec(spec))]):
         raise UsageError(
-            f"Trials are compared at the saving a method is trained towards, but {', '.join(none)} is trained towards "
-            f"none. Leave it out, or give --objective."
+            f"Trials are compared at the saving a method is trained towards, but {', '.join(none)} has no such "
+            f"saving. Leave it out, or give --objective."
         )
     check_owned(specs, ranges)
     spaces = [Space.of(spec, ranges).fitted(config) for spec in specs]
@@ -139,15 +139,15 @@ def tune(
 
 
 def _asked(asks: Preset | None, params: Sequence[str], config: RunConfig) -> list[str]:
-    """What is searched, as `NAME=RANGE`.
+    """The ranges to search, as `NAME=RANGE`.
 
     Raises:
-        UsageError: It is not what the preset, or a study without one, is about.
+        UsageError: A preset is given parameters other than its setting, or a study without a preset is given steps.
     """
     names = [parse_param(text)[1] for text in params]
     if asks is None:
         if STEPS in names:
-            raise UsageError(f"Trials of a study are trained for equally long, got {STEPS}. Give --preset steps.")
+            raise UsageError(f"Trials of a study are trained for equally many steps, got {STEPS}. Give --preset steps.")
         return list(params)
     if names and (names != [asks.setting] or parse_param(params[0])[2].scale != "choice"):
         raise UsageError(
@@ -158,7 +158,7 @@ def _asked(asks: Preset | None, params: Sequence[str], config: RunConfig) -> lis
 
 
 def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]) -> dict[str, Any]:
-    """What a study is: what it searches, for what, and with which recipe."""
+    """What defines a study: what it searches, by which objective, and with which recipe."""
     searched = {str(space.spec): {name: str(search) for name, search in space.ranges.items()} for space in spaces}
     recipe = config.model_dump(mode="json", include=set(_RECIPE))
     levels = levels_of(objective.config(config))
@@ -174,7 +174,7 @@ def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keep other processes out of the folder of a study."""
+    """Keep other processes out of a study's folder."""
     with atomic.writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -182,20 +182,20 @@ def _alone(folder: Path) -> Iterator[None]:
             yield
     except Timeout:
         raise UsageError(
-            f"One process at a time works at a study, but another one is at {folder.name!r}. Wait for it, or tune "
-            f"other methods in a --study of their own."
+            f"One process at a time works on a study, but another one is working on {folder.name!r}. Wait for it, or "
+            f"tune other methods in a --study of their own."
         ) from None
 
 
 def _check_same(folder: Path, definition: Mapping[str, Any]) -> None:
-    """Refuse to put other trials under the name of a study; more of them, or a confirmation, go on with it."""
+    """Refuse a different study under an existing name; more trials, or a confirmation, continue the study."""
     try:
         before = StudyResult.read(folder / "result.json").definition
-    except EnvironmentProblem:  # none yet, or one that is written anew
+    except EnvironmentProblem:  # there is no result yet, or a damaged one, which is written anew
         return
     names = {*before, *definition} - {"confirm"}
     if changed := sorted(name for name in names if before.get(name) != definition.get(name)):
         raise UsageError(
-            f"A study goes on with what it was begun with, but of {folder.name!r} would change: {', '.join(changed)}. "
-            f"Give another --study: trainings that are on disk are not made again."
+            f"A study keeps the definition it was begun with, but in {folder.name!r} these would change: "
+            f"{', '.join(changed)}. Give another --study; trainings that are on disk are not made again."
         )

@@ -173,7 +173,7 @@ def test_an_under_trained_method_is_caught(right_on):
     enough, first, second = right_on({"gateskip": {2: 0.1, 4: 0.9, 8: 0.9}, "mod": dict.fromkeys((2, 4, 8), 0.5)})
     assert enough == "4 steps are enough: no order that tests tell apart reverses at 8."
     assert "After 2 steps tests tell 1 of 1 pairs apart; at 4 these reverse: mod and gateskip on nano_qa_ll." in first
-    assert first.endswith("scores certainly move of gateskip on nano_qa_ll.") and "move" not in second
+    assert first.endswith("scores change beyond doubt for gateskip on nano_qa_ll.") and "change" not in second
 
 
 def test_where_orders_reverse_to_the_end_nothing_is_enough(right_on):
