@@ -25,10 +25,10 @@ ENTRIES = Path("leaderboard/entries")
 def submit(
     run: Run,
     to: Annotated[
-        Path, typer.Option("--output", "-o", parser=output.folder, help="Folder of entries that gets it.")
+        Path, typer.Option("--output", "-o", parser=output.folder, help="Folder of entries to add it to.")
     ] = ENTRIES,
     authors: Annotated[str | None, typer.Option(help="Names, separated by semicolons.")] = None,
-    licence: Annotated[str | None, typer.Option(help="Of the entry, by its SPDX name: CC-BY-4.0, say.")] = None,
+    licence: Annotated[str | None, typer.Option(help="Licence of the entry, by its SPDX name: CC-BY-4.0.")] = None,
     about: Annotated[
         Path | None,
         typer.Option(
@@ -41,12 +41,11 @@ def submit(
 ) -> None:
     """Write a run as an entry of a board: its measurements, its configuration, and who made it with which versions.
 
-    Nothing of this machine but the name of its processor goes along. Commit the new folder to propose it.
+    The entry tells nothing of this machine but the name of its processor. Commit the new folder to propose it.
     """
     if is_output(to):
         raise UsageError(
-            f"-o is a folder of entries, but {str(to)!r} has runs, and an entry has the name of its run. Name another "
-            f"folder."
+            f"-o is a folder of entries, but {str(to)!r} has runs, whose names entries would take. Name another folder."
         )
     folder = find_run(run, out)
     registry.load_plugins(plugin)
@@ -63,8 +62,8 @@ def submit(
         typer.echo(
             paragraph(
                 f"Note: this run was not timed at batch {', '.join(missing)}, so the entry does not say what a saving "
-                f"is worth in time. For one that does give `adaptive-bench time --run {quoted_name(folder)}` and the "
-                f"run's command once more (nothing is computed twice), remove this entry and submit the run again."
+                f"is worth in time. To add it, give `adaptive-bench time --run {quoted_name(folder)}` and the run's "
+                f"command once more (nothing is computed twice), remove this entry and submit the run again."
             )
         )
 
@@ -74,18 +73,18 @@ def verify(
     rerun: Annotated[
         str | None, typer.Option(metavar="METHOD", help="Train this method of the entry again, with a fresh seed.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="That seed; by default one more than the entry's.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The fresh seed; default: the entry's largest + 1.")] = None,
     out: Out = DEFAULT_OUT,
-    model: Annotated[str | None, typer.Option(help="The model, where the entry names a folder of its author.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model, if the entry names a folder of its author's.")] = None,
     data_dir: DataDir = None,
     device: Device = "auto",
     as_json: AsJson = False,
     plugin: Plugins = None,
 ) -> None:
     """Compute the table of an entry from its measurements and print it; or train one of its methods again with a fresh
-    seed, and print both beside each other.
+    seed, and print both scores side by side.
 
-    Whoever merges an entry writes `status: reproduced` into its about.yaml where the two agree.
+    If the two agree, the maintainer who merges the entry writes `status: reproduced` into its about.yaml.
     """
     registry.load_plugins(plugin)
     known = registry.get("sites", "entry")(entry)
@@ -134,7 +133,7 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _beside(row: Mapping[str, Any], again: Mapping[str, Any]) -> dict[str, str]:
-    """A score of the entry with its interval, and the one of the fresh seed."""
+    """A score of the entry with its interval, and the score with the fresh seed."""
     shown = {name: "" if row[name] is None else f"{row[name]:.4f}" for name in ("score", "low", "high")}
     return {
         "task": row["task"],
@@ -160,5 +159,5 @@ def publish(
         typer.Option(help="Site of the documentation (`make docs`: build/docs), published around the board."),
     ] = None,
 ) -> None:
-    """Commit a site to a branch of a git remote, or copy it to a folder. The work tree here is not touched."""
+    """Commit a site to a branch of a git remote, or copy it to a folder. The local work tree is not touched."""
     typer.echo(registry.get("sites", "publish")(site, to, branch, docs))

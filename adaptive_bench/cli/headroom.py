@@ -209,9 +209,9 @@ _LEGEND = (
     wrapped(
         "saved: net FLOPs, mean over documents. static: best mixture of fixed sets of layers, chosen on validation "
         "documents, left out of the model as it is. The others choose a set for each document, knowing answers: gold "
-        "by the right ones, crossed by those of all layers on one asking, and scored on another. headroom: crossed "
-        "less static, with the 95 % interval over documents, above 0 where the oracle is better. KL from the full "
-        "model where one branch alone is skipped.",
+        "by the right answers; crossed by the full model's answers to one asking, scored on another. headroom: crossed "
+        "less static, with the 95 % interval over documents; above 0 the oracle is better. KL: from the full model, "
+        "if one branch alone is skipped.",
         _WIDTH,
     ),
     "Oracles bound what methods can do on this model. They are no methods.",

@@ -66,7 +66,7 @@ def measured_sites(
             return None
         raise UsageError(
             f"Sites are measured on held-out training text, but {', '.join(config.tasks)} has none. Name a task that "
-            f"has with --train-on, or let tokens skip everywhere with --eligible all."
+            f"has some with --train-on, or let tokens skip everywhere with --eligible all."
         )
     about = {"version": VERSION, "backbone": source.fingerprint, "text": examples_fingerprint(text)}
     about |= {"chat_template": True} if config.chat_template else {}

@@ -139,7 +139,7 @@ def check_calibration_text(config: RunConfig, traits: Mapping[str, Trait]) -> No
                 "calibrate on another task's text, as with --train-on nano_math --set evaluation.calibration=pooled"
             ]
             raise EnvironmentProblem(
-                f"Without training steps {task!r} needs training text where {' and '.join(parts)} on it, and there "
+                f"Without training steps {task!r} still needs training text, because {' and '.join(parts)} on it, and "
                 f"it is missing. {error} Or {', or '.join(ways)}."
             ) from error
 
@@ -152,10 +152,10 @@ class Preflight:
         plan: The plan.
         facts: The model; `None` if nothing is left to do, so that nothing was checked.
         notes: What a user should know, although it does not prevent the run.
-        disk_bytes: Space the trainings that are left will need at most.
-        estimator: Knows how long each part will take; `None` where nothing is left to do.
-        jobs: Processes that will work at once.
-        work: The text of the run in numbers, if it was forecast.
+        disk_bytes: Most disk space that the remaining trainings will need.
+        estimator: Estimates how long each part will take; `None` if nothing is left to do.
+        jobs: Number of processes that will work at once.
+        work: The run's texts on its model, if they were read.
     """
 
     plan: Plan
