@@ -120,7 +120,7 @@ def ranks(
 ) -> None:
     """Write the ranked tables that an entry changes, and what is refused, as Markdown for a pull request."""
     if before is not None and not before.is_dir():
-        raise UsageError(f"--before is a folder of entries, got {str(before)!r}, which is none. Name the folder.")
+        raise UsageError(f"--before is a folder of entries, got {str(before)!r}, which is no folder. Name one.")
     chosen = tables_of(runs, out)
     known = None if before is None else tables_below(before)
     registry.load_plugins(plugin)

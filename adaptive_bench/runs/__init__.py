@@ -1,4 +1,4 @@
-"""Runs: the plan, its keys, the records on disk, and carrying it out."""
+"""Runs: plans a run, checks it, describes it and carries it out."""
 
 from adaptive_bench.runs.estimate import describe
 from adaptive_bench.runs.run_checks import Preflight, preflight

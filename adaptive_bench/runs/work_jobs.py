@@ -276,7 +276,7 @@ def allowed(groups: Sequence[RunJobGroup], overwrite: Overwrite) -> tuple[list[R
 
 
 def _refusal(work: str) -> Failure:
-    return Failure(work, "what is on disk of it is incomplete, and --overwrite never leaves it so.", UsageError.kind)
+    return Failure(work, "its results on disk are incomplete, and --overwrite never keeps them so.", UsageError.kind)
 
 
 def _remove(work: TrainingRun | DialEvaluation, keep: Sequence[str]) -> None:
