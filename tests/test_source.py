@@ -105,25 +105,17 @@ def test_an_edited_helper_is_noticed(tmp_path, monkeypatch, imports, helper):
     assert digest() != before
 
 
-def test_a_base_class_of_another_plugin_file_is_noticed(tmp_path):
+def test_a_base_class_of_another_plugin_file_and_the_version_of_one_of_ours_are_noticed(tmp_path):
     base = plugin(tmp_path / "parent.py", "parent")
     registry.load_plugin(base)
-    registry.load_plugin(
-        plugin(
-            tmp_path / "mine.py",
-            imports="from adaptive_bench import registry",
-            base='registry.get("methods", "parent")',
-        )
-    )
+    of_parent = {"imports": "from adaptive_bench import registry", "base": 'registry.get("methods", "parent")'}
+    registry.load_plugin(plugin(tmp_path / "mine.py", **of_parent))
     before = digest()
     write(base, base.read_text() + "\nSHARE = 0.3\n")
     assert digest() != before
-
-
-def test_a_plugin_knows_the_version_of_the_method_of_ours_it_builds_on(tmp_path):
-    text = "from adaptive_bench.methods.gateskip import GateSkip"
-    registry.load_plugin(plugin(tmp_path / "mine.py", imports=text, base="GateSkip"))
-    assert set(source.code_behind("mine", "training")["methods"]) == {"gateskip"}
+    of_ours = {"imports": "from adaptive_bench.methods.gateskip import GateSkip", "base": "GateSkip"}
+    registry.load_plugin(plugin(tmp_path / "ours.py", "ours", **of_ours))
+    assert set(source.code_behind("ours", "training")["methods"]) == {"gateskip"}
 
 
 def test_neither_place_nor_neighbours_matter(tmp_path):
@@ -149,10 +141,8 @@ def test_a_class_without_a_file_is_known_by_what_it_does():
 
         return Mine
 
-    def other(base=Method):
-        class Mine(base):
-            kept = 0.1
-
+    def other():
+        class Mine(made(0.1)):
             def decide(self, view):
                 return lambda: view + 2
 

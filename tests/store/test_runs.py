@@ -29,26 +29,16 @@ def test_a_run_has_several_names(runs, text):
     assert find_run(text).resolve() == runs / NAMES[0]
 
 
-def test_last_is_the_run_that_was_begun_last(runs, tmp_path):
+def test_last_is_the_run_that_was_begun_last_and_names_are_those_of_the_folder_that_is_asked(runs, tmp_path):
     os.utime(runs / NAMES[1] / "config.yaml", (2e9, 2e9))
     assert find_run("last").resolve() == runs / NAMES[1]
+    assert find_run("nano", Path("other")) == Path("other/runs") / NAMES[0]
     assert find_run("other/last") == find_run("last", Path("other")) == Path("other/runs") / NAMES[0]
     (tmp_path / "last").mkdir()
     assert find_run("last") == Path("last")
-    with pytest.raises(UsageError, match="no such run in 'nowhere'"):
-        find_run("nowhere/last")
-
-
-def test_names_are_those_of_the_folder_that_is_asked(tmp_path):
-    assert find_run("nano", Path("other")) == Path("other/runs") / NAMES[0]
-    with pytest.raises(UsageError, match="no such run in 'other'"):
-        find_run("tiny", Path("other"))
-
-
-def test_every_run_is_found_by_the_name_it_is_shown_with(tmp_path):
-    for out in ("runs", "other"):
-        for folder in run_folders((tmp_path / out).relative_to(tmp_path)):
-            assert find_run(run_name(folder)) == folder
+    for text, out, told in (("nowhere/last", "runs", "nowhere"), ("tiny", "other", "other")):
+        with pytest.raises(UsageError, match=f"no such run in '{told}'"):
+            find_run(text, Path(out))
 
 
 @pytest.mark.parametrize(
@@ -62,14 +52,6 @@ def test_every_run_is_found_by_the_name_it_is_shown_with(tmp_path):
 def test_what_does_not_name_one_run_is_refused(text, said):
     with pytest.raises(UsageError, match=said):
         find_run(text)
-
-
-def watched(monkeypatch):
-    """Folders that are read from here on, whoever reads them."""
-    seen = []
-    look = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path=".": seen.append(Path(os.fspath(path))) or look(path))
-    return seen
 
 
 @pytest.mark.parametrize("part", ["runs", "records", f"runs/{NAMES[0]}"])
@@ -95,12 +77,6 @@ def test_a_file_where_runs_or_records_lie_is_told(tmp_path, name):
         check_output(Path("new"))
 
 
-def test_a_run_that_was_moved_and_linked_back_is_listed(runs, tmp_path):
-    (runs / NAMES[0]).rename(tmp_path / "moved")
-    (runs / NAMES[0]).symlink_to(tmp_path / "moved")
-    assert Path("runs/runs") / NAMES[0] in run_folders(Path("runs"))
-
-
 def test_a_run_without_its_records_is_of_the_folder_it_lies_in(runs, tmp_path):
     (runs / NAMES[0] / "config.yaml").write_text("out: elsewhere\n")
     assert output_of(runs / NAMES[0]) == tmp_path / "runs"
@@ -108,11 +84,17 @@ def test_a_run_without_its_records_is_of_the_folder_it_lies_in(runs, tmp_path):
     assert output_of(runs / NAMES[0]) == Path("elsewhere")
 
 
-def test_runs_are_not_looked_for_among_records(tmp_path, monkeypatch):
+def test_runs_are_listed_by_their_names_wherever_they_lie_but_among_records(runs, tmp_path, monkeypatch):
     for number in range(5):
         (tmp_path / "runs" / "records" / f"{number}" / "eval" / "task").mkdir(parents=True)
     (tmp_path / "deep" / "out" / "runs" / "some-run").mkdir(parents=True)
     (tmp_path / "deep" / "out" / "runs" / "some-run" / "config.yaml").touch()
-    seen = watched(monkeypatch)
+    seen, look = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path=".": seen.append(Path(os.fspath(path))) or look(path))
     assert {folder.name for folder in run_folders(tmp_path)} == {*NAMES, "some-run"}
     assert not [path for path in seen if "eval" in path.parts]
+    for folder in (*run_folders(Path("runs")), *run_folders(Path("other"))):
+        assert find_run(run_name(folder)) == folder
+    (runs / NAMES[0]).rename(tmp_path / "moved")
+    (runs / NAMES[0]).symlink_to(tmp_path / "moved")
+    assert Path("runs/runs") / NAMES[0] in run_folders(Path("runs"))
