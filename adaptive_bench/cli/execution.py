@@ -129,7 +129,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
 
 def _unchecked(config: RunConfig) -> list[str]:
     """Warnings about plugins' methods that were never checked, or whose decisions were found to use later text."""
-    from adaptive_bench.probed import stored_matrix
+    from adaptive_bench.probed import FILE_NAME, stored_matrix
 
     known, never, found = registry.names("methods"), dict[str, str](), list[str]()
     for spec in map(MethodSpec.parse, config.methods):
@@ -139,8 +139,8 @@ def _unchecked(config: RunConfig) -> list[str]:
         if not matrix:
             never[spec.name] = (
                 f"The method {spec.name!r} ({registry.origin('methods', spec.name)}) was never checked: its scores may "
-                f"rest on later text. `adaptive-bench check` tries it, and --capabilities keeps what it finds beside "
-                f"the plugin."
+                f"rest on later text. `adaptive-bench check {spec.name} --plugin FILE --capabilities DIR/{FILE_NAME}` "
+                f"checks it; DIR is the folder of the plugin's file, where a run looks for the result."
             )
         causality = matrix.get(str(spec), {}).get("causality", "-")
         if spec.semantics == "bench" and causality not in ("-", "C0"):

@@ -172,7 +172,7 @@ def documents(
     """
     prompts: dict[int, Sample] = {}
     answers: dict[int, list[Answer]] = {}
-    targets: dict[int, Any] = {}
+    targets: dict[int, str] = {}
     for one in evaluations:
         record = known.record_of(one)
         if not (savings := record.savings()):
@@ -187,15 +187,19 @@ def documents(
         for sample in record.samples(asked):
             method = f"{one.method}, {one.variant}" if one.variant else one.method
             choices = prompts[sample.doc].choices if sample.doc in prompts else ()
-            is_choice = isinstance(sample.output, int) and sample.output < len(choices)  # place of the likeliest
-            output = choices[int(sample.output)] if is_choice else str(sample.output)
-            targets.setdefault(sample.doc, sample.target)
+            targets.setdefault(sample.doc, _read(sample.target, choices))
+            output = _read(sample.output, choices)
             answers.setdefault(sample.doc, []).append(Answer(method, asked, saved[asked], output, sample.correct))
     return [
-        Document(doc, prompts[doc].prompt if doc in prompts else None, str(targets[doc]), tuple(some))
+        Document(doc, prompts[doc].prompt if doc in prompts else None, targets[doc], tuple(some))
         for doc, some in sorted(answers.items())
         if len(some) == len(evaluations)
     ]
+
+
+def _read(answer: Any, choices: Sequence[str]) -> str:
+    """The text of an answer, which for multiple choice is the index of a choice."""
+    return choices[answer] if isinstance(answer, int) and 0 <= answer < len(choices) else str(answer)
 
 
 def _document_text(document: Document, unit: str, full: bool) -> str:

@@ -57,6 +57,7 @@ def test_choices_are_shown_as_text(samples):
     for document in documents:
         (answer,) = document["answers"]
         assert document["prompt"] and answer["method"] == "dense" and not answer["output"].isdigit()
+        assert (document["target"] == answer["output"]) == answer["correct"]
 
 
 def test_only_documents_that_differ_and_from_a_first_one_on(samples):
