@@ -12,7 +12,7 @@ from .dense import Dense
 
 
 class Base(Dense):
-    """Executes everything; nothing is trained."""
+    """Executes every branch for every token and trains nothing."""
 
     supports_data_parallel = True
     trains: ClassVar[bool] = False

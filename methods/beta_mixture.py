@@ -1,4 +1,4 @@
-"""FREE's adaptive threshold: where a mixture of two Beta distributions says that the shallow model is likely right.
+"""Computes FREE's adaptive threshold: the confidence from which the shallow model is likely to agree with the full one.
 
 Paper: "Fast and Robust Early-Exiting Framework for Autoregressive Language Models with Synchronized Parallel Decoding",
 https://arxiv.org/abs/2310.05424, section 3.4; grid and cut from the released code.
@@ -19,11 +19,12 @@ POSTERIOR_CUT = 0.4
 
 
 def beta_mixture_threshold(confidences: Sequence[float], agrees: Sequence[bool]) -> float:
-    """The adaptive threshold (section 3.4): lowest of 10 values in [0.3, 0.9] where agreement is likely enough.
+    """The adaptive threshold (section 3.4): the lowest of 10 values in [0.3, 0.9] at which agreement is likely enough.
 
-    Confidences of agreeing and of disagreeing tokens follow a Beta distribution each (fitted by moments); the
-    threshold is the lowest grid value at which the share of the two densities that is agreement's exceeds 0.4, or the
-    highest value if none does; as in the released code, both count alike however many tokens agree.
+    One Beta distribution is fitted by moments to the confidences of tokens that agree, another to those of tokens that
+    disagree. The threshold is the lowest grid value at which p_agree / (p_agree + p_disagree) of their densities
+    exceeds 0.4, or the highest value if it does at none. As in the released code, the densities are not weighted by
+    how many tokens agree.
     """
     values, labels = np.clip(np.asarray(confidences, float), 1e-3, 1 - 1e-3), np.asarray(agrees, bool)
     if not labels.any() or labels.all():
@@ -34,7 +35,7 @@ def beta_mixture_threshold(confidences: Sequence[float], agrees: Sequence[bool])
 
 
 def _beta(values: np.ndarray) -> stats.rv_continuous:
-    from scipy import stats  # the method itself runs without it: on a machine with PyTorch and transformers alone
+    from scipy import stats  # imported here so that the method also runs on a machine without SciPy
 
     mean, variance = values.mean(), max(values.var(), 1e-4)
     scale = max(mean * (1 - mean) / variance - 1, 0.1)

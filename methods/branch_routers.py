@@ -1,4 +1,4 @@
-"""Routers before every attention and every MLP, under one target: what SkipGPT and Informed Routing share.
+"""Base class of SkipGPT and Informed Routing: a router before every attention and MLP, with one target for all.
 
 A router outputs two logits, execute (0) and skip (1). Training samples the choice with a hard Gumbel-Softmax whose
 temperature falls linearly from 5 to 1; a penalty pulls the mean of all executed shares towards the target; the backbone
@@ -33,14 +33,14 @@ FIRST_TEMPERATURE, LAST_TEMPERATURE = 5.0, 1.0
 
 
 class BranchRoutersConfig(MethodConfig):
-    """Parameters of both methods."""
+    """Parameters that both methods have."""
 
     target_parameter: ClassVar[str] = "sparsity"
     sparsity: float | None = Field(
         None,
         ge=0,
         lt=1,
-        description="share of token-branches to skip in the end, s; default: what the run's target saving asks for",
+        description="share s of token-branches to skip at the end of training; default: set by the run's target saving",
     )
     penalty_weight: float = Field(ge=0, description="weight of the distance to the target")
 
@@ -59,31 +59,31 @@ class BranchRouters(LogitRouter):
         self.routers = nn.ModuleList(self.new_router(hidden) for _ in range(2 * layers))
 
     def new_router(self, hidden: int) -> nn.Module:
-        """A router of states [..., H], giving logits [..., 2]."""
+        """A new router, which maps states [..., H] to logits [..., 2]."""
         return biased_linear(hidden)
 
     def reads(self, view: SiteView) -> Tensor:
-        """States [B, S, H] that the router of a branch sees."""
+        """The states [B, S, H] that the branch's router reads."""
         return view.normed
 
     @property
     def freezes_backbone(self) -> bool:
-        """Only the method's own parameters train."""
+        """True: only the routers (and what a subclass adds) are trained."""
         return True
 
     @property
     def routing_step(self) -> tuple[int, int]:
-        """Where the training of the routers stands: at step 1 .. n of n."""
+        """The current step of the routers' training (from 1), and its number of steps."""
         return self.step, self.total_steps
 
     def decide(self, view: SiteView) -> Decision:
-        """Hard choice with a soft gradient while training; the larger logit otherwise."""
+        """Samples a hard choice with a soft gradient while training; takes the larger logit otherwise."""
         logits = self.routers[view.site.number](self.reads(view).float())
         heat = temperature(*self.routing_step) if view.call.training else 1.0
         return self.route(view, logits, temperature=heat, place=view.site.number)
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Distance of the executed share of real tokens, averaged over all branches, to the target."""
+        """Distance between the target and the executed share of real tokens, averaged over all branches."""
         end = 1.0 - (self.target if self.config.sparsity is None else self.config.sparsity)
         shares = [call.whole(call.of_real(executed)).mean() for executed in call.records["executed"]]
         target = annealed(1.0, end, *self.routing_step)
@@ -91,25 +91,25 @@ class BranchRouters(LogitRouter):
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
-        """The dense model, fine-tuned: a frozen backbone cannot learn the answer template."""
+        """Training starts from the fine-tuned dense model, since a frozen backbone cannot learn the answer template."""
         return MethodSpec("dense")
 
 
 def biased_linear(inputs: int) -> nn.Linear:
-    """A map to two logits that starts at "execute"."""
+    """A linear map to two logits that starts biased towards "execute"."""
     linear = initialised_linear(inputs, 2, std=ROUTER_STD, bias=0.0)
     nn.init.constant_(linear.bias[EXECUTE : EXECUTE + 1], EXECUTE_BIAS)
     return linear
 
 
 def two_layer_router(inputs: int, inner: int) -> nn.Module:
-    """H -> inner -> 2 with a ReLU; the first map starts as Kaiming has it, the second at "execute"."""
+    """H -> inner -> 2 with a ReLU: Kaiming initialisation first, then a map that starts biased towards "execute"."""
     first = initialised_linear(inputs, inner, std=(2.0 / inputs) ** 0.5, bias=0.0)
     return nn.Sequential(first, nn.ReLU(), biased_linear(inner))
 
 
 def temperature(step: int, total_steps: int) -> float:
-    """Of the Gumbel-Softmax at optimizer step `step` of 1 .. total_steps: from 5 linearly towards 1."""
+    """Temperature of the Gumbel-Softmax at optimizer step `step` of 1 .. total_steps: from 5 linearly towards 1."""
     return FIRST_TEMPERATURE + (LAST_TEMPERATURE - FIRST_TEMPERATURE) * (step - 1) / total_steps
 
 

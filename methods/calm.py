@@ -11,8 +11,8 @@ top-1 minus top-2 probability; for `state`, the cosine between neighbouring laye
 frozen to tell whether the layer's prediction is the last layer's, with each layer's cross entropy balanced between the
 two cases (section 3.3); for `convergence`, TIDE's measure (below). The threshold for generated token
 $t = 0, 1, \ldots$ is $0.9 \lambda + 0.1 \exp(-\tau t / N)$ with temperature $\tau$, clipped to $[0, 1]$ (section 3.3,
-`decay=paper`; the released code's form is `decay=t5x`). A probe costs a run of the head, 3 H, H or 128 (H + 1)
-multiply-accumulates, respectively.
+`decay=paper`; the released code's form is `decay=t5x`). A probe costs, for these four measures in order: a run of the
+head, 3 H, H, and 128 (H + 1) multiply-accumulates.
 
 `confidence=convergence` is how TIDE (arXiv 2603.21365) tells that a state has stopped changing: one router per layer,
 $\sigma(u \, \mathrm{silu}(D \, n(h_l)))$ with $D$ of 128 rows, no biases, and $n$ the final norm, is trained afterwards
@@ -24,11 +24,11 @@ its own.
 
 Deviations: decoder-only. Unless `exit_prompt` is set, prompts run at full depth except for their last position, which
 generates the first answer token; log-likelihoods are scored by teacher-forced exit, where each answer token exits on
-its own confidence. Tokens in a batch exit one by one. The output of the probe at which a token exits is its final
-logits. `decay` is off by default, so that one threshold means one thing; `min_exit` spares the first layers, whose
-heads are overconfident. Tokens that may exit are probed at every dial value, even where none exits: there the saving is
-negative. The paper's own calibration of the threshold (Learn then Test, section 4) is left out: boards compare at equal
-savings.
+its own confidence. Each token of a batch exits on its own. The logits of the probe at which a token exits are its final
+logits. `decay` is off by default, so that a threshold means the same at every position; `min_exit` spares the first
+layers, whose heads are overconfident. Tokens that may exit are probed at every dial value; at a value at which none
+exits, the saving is therefore negative. The paper's own calibration of the threshold (Learn then Test, section 4) is
+left out, because boards compare methods at equal savings.
 """
 
 from __future__ import annotations
@@ -65,8 +65,10 @@ TRAINED_AFTERWARDS = ("classifier", "convergence")
 
 
 class CALMConfig(MethodConfig):
-    """Parameters of CALM. The search covers only inference parameters, so that its trials share one training. The
-    classifier and the routers, which read the training text a second time, are therefore not part of it.
+    """Parameters of CALM.
+
+    The search space has only inference parameters, so that all trials share one training. It leaves out the classifier
+    and the routers, because they need a second training.
     """
 
     search_space: ClassVar[Mapping[str, SearchRange]] = {
@@ -82,18 +84,18 @@ class CALMConfig(MethodConfig):
         "softmax", description="confidence measure; `convergence` is TIDE's"
     )
     converged_at: float = Field(
-        0.98, gt=-1, lt=1, description="cosine with the last layer's state above which a state has converged (TIDE)"
+        0.98, gt=-1, lt=1, description="a state whose cosine with the last layer's exceeds this has converged (TIDE)"
     )
     min_exit: int = Field(1, ge=1, examples=[2], description="layers that always run")
     exit_interval: int = Field(1, ge=1, examples=[2], description="probe after every n-th layer only")
     exit_prompt: bool = Field(False, description="prompt tokens may exit as well")
-    decay: Literal["none", "paper", "t5x"] = Field("none", description="threshold that falls along the answer")
-    temperature: float = Field(4.0, gt=0, description="of the decay (paper and released code)")
+    decay: Literal["none", "paper", "t5x"] = Field("none", description="how the threshold falls along the answer")
+    temperature: float = Field(4.0, gt=0, description="temperature of the decay (paper and released code)")
     decay_steps: int = Field(128, ge=1, description="N of the decay, in generated tokens")
 
     def exits(self, layers: int) -> range:
         """The layers before which a token may exit."""
-        # the cosine measure has nothing to compare with at the first exit
+        # At the first exit the cosine has no earlier state to compare with.
         first = self.min_exit + (self.exit_interval if self.confidence == "state" else 0)
         return range(first, layers, self.exit_interval)
 
@@ -126,22 +128,22 @@ class CALM(EarlyExit):
         self.classifier = None
         if config.confidence == "classifier":
             self.classifier = initialised_linear(backbone.hidden_size, 1, std=CLASSIFIER_STD, bias=0.0)
-        # One for every layer below the last, wherever exits are: they are trained once for all of these settings.
+        # Every layer below the last has a router, so that one training serves every min_exit and exit_interval.
         routed = backbone.num_layers - 1 if config.confidence == "convergence" else 0
         self.routers = nn.ModuleList(_router(backbone.hidden_size) for _ in range(routed))
 
     @property
     def freezes_backbone(self) -> bool:
-        """The classifier or the routers are trained on a model that can exit already."""
+        """True for the classifier and the routers, which are trained on a model that can already exit."""
         return self.config.confidence in TRAINED_AFTERWARDS
 
     @property
     def dial(self) -> DialSpec:
-        """Confidence threshold; above 1 nobody exits."""
+        """Confidence threshold; above 1 no token exits."""
         return DialSpec("threshold", -1.0 if self.config.confidence == "state" else 0.0, NEVER, NEVER)
 
     def decide(self, view: SiteView) -> Decision:
-        """Who has not exited yet executes the layer."""
+        """Tokens that have not exited yet execute the layer."""
         if view.call.training:
             return EXECUTE_ALL
         call, layer = view.call, view.site.layer
@@ -155,7 +157,7 @@ class CALM(EarlyExit):
         return Decision(keep=alive)
 
     def _confident(self, view: SiteView, may_exit: Tensor) -> Tensor:
-        """Tokens [B, S] that leave before this layer."""
+        """Mask [B, S] of the tokens that exit before this layer."""
         previous = view.call.scratch["previous"] if self.config.confidence == "state" else None
         threshold = self.threshold(view.call).flatten()
         return leaving_tokens(
@@ -168,18 +170,18 @@ class CALM(EarlyExit):
         )
 
     def threshold(self, call: ForwardCall) -> Tensor:
-        """Threshold [B, S] at each token's place in the answer."""
-        if self.config.decay == "none" or self.value > 1.0:  # where nobody exits, nobody does later either
+        """Threshold [B, S] at each token's position in the answer."""
+        if self.config.decay == "none" or self.value > 1.0:  # no decay: above 1 no token is to exit at any position
             return torch.full(call.valid.shape, self.value, device=call.valid.device)
-        place = call.continuation_step.clamp(min=0) / self.config.decay_steps  # the last prompt token writes number 0
+        place = call.continuation_step.clamp(min=0) / self.config.decay_steps  # the last prompt token has t = 0
         return decayed(self.value, place, self.config.temperature, self.config.decay)
 
     def main_loss_weight(self, call: ForwardCall) -> float:
-        """w_L / sum w; nothing where the measure is trained."""
+        """w_L / sum w, or 0 while the classifier or the routers are trained."""
         return 0.0 if self.freezes_backbone else layer_weights(self.backbone_size[0])[-1]
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Weighted cross entropy of all layers below the last, or that of the measure there."""
+        """Weighted cross entropy of all layers below the last, or the loss of the classifier or the routers there."""
         assert call.layer_states is not None
         if self.routers:
             return {"routers": (1.0, self._convergence_loss(call, call.layer_states))}
@@ -189,7 +191,7 @@ class CALM(EarlyExit):
         return {"layers": (1.0, call.cross_entropies(call.layer_states[: len(weights)], weights))} if weights else {}
 
     def _classifier_loss(self, classifier: nn.Linear, call: ForwardCall, states: list[Tensor]) -> Tensor:
-        """Mean over the layers below the last, where the answer is written."""
+        """The classifier's loss at tokens that write the answer, averaged over the layers below the last."""
         written = [call.of_written(state) for state in states]
         with torch.no_grad():
             predicted = [call.likeliest(state) for state in written]
@@ -202,7 +204,7 @@ class CALM(EarlyExit):
         return torch.stack(layers).mean()
 
     def _convergence_loss(self, call: ForwardCall, states: list[Tensor]) -> Tensor:
-        """Mean over the layers below the last, where the answer is written."""
+        """The routers' loss at tokens that write the answer, averaged over the layers below the last."""
         *written, last = [call.of_written(state) for state in states]
         layers = []
         for router, state in zip(self.routers, written, strict=True):
@@ -213,14 +215,14 @@ class CALM(EarlyExit):
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
-        """The classifier, or the routers, learn on a model that can exit at every layer."""
+        """The classifier and the routers start from plain CALM, a model that can exit at every layer."""
         config = cls.parse_config(spec)
         assert isinstance(config, CALMConfig)
         return MethodSpec(spec.name) if config.confidence in TRAINED_AFTERWARDS else None
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Every parameter is about inference, but for what a trained measure is."""
+        """All parameters matter at inference only, except those that define a trained confidence measure."""
         assert isinstance(config, CALMConfig)
         read = {"classifier": ("confidence",), "convergence": ("confidence", "converged_at")}
         names = read.get(config.confidence, ())
@@ -233,7 +235,7 @@ def _router(hidden: int) -> nn.Sequential:
 
 
 def converged(states: Tensor, last: Tensor, cosine: float) -> Tensor:
-    """1 where states [N, H] point where those of the last layer do, by more than a cosine, else 0, [N]."""
+    """[N] 1 where the cosine of a state [N, H] with the last layer's exceeds `cosine`, else 0."""
     return (functional.cosine_similarity(states.float(), last.float(), dim=-1) > cosine).float()
 
 
@@ -244,9 +246,9 @@ def layer_weights(layers: int) -> list[float]:
 
 
 def balanced_cross_entropy(logits: Tensor, agrees: Tensor) -> Tensor:
-    """Mean binary cross entropy of logits [N] against labels [N] of 0 and 1, each weighted with the other one's share.
+    """Mean binary cross entropy of logits [N] against labels [N] of 0 and 1, each weighted by the other label's share.
 
-    So both kinds count alike, and a layer that always or never agrees teaches nothing (released code).
+    Both labels then count alike, and a layer that always or never agrees contributes nothing (released code).
     """
     share = agrees.mean()
     weights = torch.where(agrees > 0, 1.0 - share, share)

@@ -58,7 +58,7 @@ from adaptive_bench.method import (
 VERSION = 2
 SKIP, EXECUTE = 0, 1
 SKIP_BIAS, EXECUTE_BIAS = 0.1, 2.0
-NARROWER = 4  # a router is at most the states' width by this
+NARROWER = 4  # a router is at most a quarter as wide as the states
 
 
 class DLLMConfig(MethodConfig):
@@ -73,12 +73,12 @@ class DLLMConfig(MethodConfig):
         None,
         gt=0,
         le=1,
-        description="share of layers a token runs, all layers counted; default: what the run's target saving asks for",
+        description="share of all layers that a token runs; default: set by the run's target saving",
     )
     rate_weight: float = Field(5.0, ge=0, description="weight of the distance to omega at the end (released script)")
     start_layer: int = Field(2, ge=0, examples=[0], description="first routed layer (released script)")
-    reserved: int = Field(2, ge=0, description="first tokens of a text that run every layer (released code)")
-    width: int = Field(512, ge=1, description="inside a router (released code), at most a quarter of the states'")
+    reserved: int = Field(2, ge=0, description="how many first tokens of a text run every layer (released code)")
+    width: int = Field(512, ge=1, description="inner width of a router (released code), at most a quarter of H")
 
 
 class DLLM(LogitRouter):
@@ -106,16 +106,16 @@ class DLLM(LogitRouter):
 
     @property
     def kv_policy(self) -> KVPolicy:
-        """Skipping tokens leave nothing."""
+        """Tokens that skip a layer leave no K,V there."""
         return "evict"
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Routed layers."""
+        """Both branches of the routed layers."""
         return every_branch(self.routed)
 
     def decide(self, view: SiteView) -> Decision:
-        """Hard choice with a soft gradient while training; the likelier side otherwise."""
+        """Samples a hard choice with a soft gradient while training; takes the larger logit otherwise."""
         name, reserved = str(view.site.layer), view.call.positions < self.config.reserved
         if name not in self.routers:
             return EXECUTE_ALL
@@ -130,11 +130,12 @@ class DLLM(LogitRouter):
         return Decision(keep=executed.detach() > 0.5, scale=executed[..., None], soft=True)
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Mean over real tokens, reserved ones aside, of how far the share of layers they run is from omega."""
+        """Distance between omega and the share of layers a token runs, averaged over real, unreserved tokens."""
         executed = torch.stack([call.of_real(one) for one in call.records["executed"]], dim=-1)
         omega = 1.0 - self.target if self.config.omega is None else self.config.omega
         counted = call.of_real(call.positions) >= self.config.reserved
-        asked = executed.shape[-1] / len(self.routed)  # of the routed layers; as if the others did as they do
+        # Below 1 if layers are spared: the share is then that of a model scaled down to the layers that were asked.
+        asked = executed.shape[-1] / len(self.routed)
         distance = rate_distance(executed, self.backbone_size[0] * asked, omega)
         distance, count = call.whole(torch.stack([distance * counted, counted.to(distance)], dim=-1)).sum(dim=0)
         weight = self.config.rate_weight * rate_ramp(self.step, self.total_steps)
@@ -148,7 +149,7 @@ class DLLM(LogitRouter):
 
 
 class Router(nn.Module):
-    """W2 SiLU(RMSNorm(W1 h)): states [..., H] to logits [..., 2] of skip and execute."""
+    """W2 SiLU(RMSNorm(W1 h)): maps states [..., H] to logits [..., 2] of skip and execute."""
 
     def __init__(self, hidden: int, width: int) -> None:
         super().__init__()
@@ -157,16 +158,16 @@ class Router(nn.Module):
             self.out.bias.copy_(torch.tensor([SKIP_BIAS, EXECUTE_BIAS]))
 
     def forward(self, states: Tensor) -> Tensor:
-        """Logits."""
+        """Logits [..., 2] of states [..., H]."""
         logits: Tensor = self.out(functional.silu(self.norm(self.inner(states))))
         return logits
 
 
 def rate_distance(executed: Tensor, layers: float, omega: float) -> Tensor:
-    """|mean_l w - omega| [N] of choices [N, routed]; the layers that are not routed count as run."""
+    """|mean_l w - omega| [N] for choices [N, routed]; layers that are not routed count as executed."""
     return ((executed.sum(dim=-1) + layers - executed.shape[-1]) / layers - omega).abs()
 
 
 def rate_ramp(step: int, total_steps: int) -> float:
-    """sin(pi/2 t/T): the share of its weight that the rate loss has at optimizer step t of 1 .. T."""
+    """sin(pi/2 t/T): factor on the weight of the rate loss at optimizer step t of 1 .. T."""
     return math.sin(math.pi / 2 * step / total_steps)

@@ -54,7 +54,7 @@ from adaptive_bench.method import (
 
 VERSION = 2  # in 1 the quantiles were of answers too
 _BEFORE, _ACTIVE = "dash_before", "dash_active"
-_QUANTILES = 201  # of the norms on held-out text: steps of half a percent
+_QUANTILES = 201  # quantiles of the norms on held-out text, in steps of half a percent
 
 
 class DashHaltingConfig(MethodConfig):
@@ -68,12 +68,12 @@ class DashHaltingConfig(MethodConfig):
         ge=0,
         lt=1,
         examples=[0.6],
-        description="layer that scores, l_s, as a share of all (a summary of the paper)",
+        description="depth of the layer l_s that scores tokens, as a share of all layers (a summary of the paper)",
     )
 
 
 class DashHalting(Method):
-    """Halts a share of each prompt's tokens, the dial."""
+    """Halts a share of each prompt's tokens; the dial is that share."""
 
     Config: ClassVar[type[MethodConfig]] = DashHaltingConfig
     spares = False
@@ -110,8 +110,10 @@ class DashHalting(Method):
         return every_branch(range(self.start_layer + 1, self.backbone_size[0]))
 
     def fit(self, text: HeldOutText) -> None:
-        """Quantiles of the norms of what attention adds in the start layer to those who may be halted, prompt tokens
-        but the last; to all tokens of text that has none.
+        """Measures quantiles of the norm of what attention adds in the start layer.
+
+        They are taken over the tokens that may be halted: prompt tokens except the last. If the text has none of these,
+        they are taken over all tokens.
         """
         site = Site(self.start_layer, "attention").number
         norms, ranked = [], []
@@ -123,7 +125,7 @@ class DashHalting(Method):
         self.fitted.set(norms=torch.quantile(found[may_halt] if may_halt.any() else found, shares))
 
     def decide(self, view: SiteView) -> Decision:
-        """Attention of the start layer is watched, its MLP's site decides, the layers above do as decided."""
+        """Notes the stream before the start layer's attention, decides at its MLP, and applies that in layers above."""
         call, layer = view.call, view.site.layer
         if layer < self.start_layer or call.training or self.value == self.dial.skip_nothing or not call.reads_prompt:
             return EXECUTE_ALL
@@ -136,7 +138,7 @@ class DashHalting(Method):
         return EXECUTE_ALL
 
     def _active(self, view: SiteView, before: Tensor) -> Tensor:
-        """[B, S] the tokens that go on; `before` is the residual stream before attention."""
+        """Mask [B, S] of the tokens that are not halted; `before` is the residual stream before attention."""
         call = view.call
         ranked = call.context & ~call.writing
         tokens = ranked.flatten().nonzero()[:, 0]
@@ -147,7 +149,7 @@ class DashHalting(Method):
         return scores >= self._threshold().to(scores)
 
     def _threshold(self) -> Tensor:
-        """Norm below which a share rho of held-out prompt tokens lies."""
+        """The norm below which a share rho of held-out prompt tokens lies."""
         quantiles = self.fitted["norms"].double()
         place = self.value * (_QUANTILES - 1)
         low = min(int(place), _QUANTILES - 2)
@@ -155,5 +157,5 @@ class DashHalting(Method):
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Nothing is trained: the dense model."""
+        """The dense model's training: the method itself trains nothing."""
         return MethodSpec("dense")

@@ -12,7 +12,7 @@ from adaptive_bench.method import EXECUTE_ALL, Decision, DialSpec, Method, Metho
 
 
 class Dense(Method):
-    """Executes everything; its dial has one value."""
+    """Executes every branch for every token; its dial has a single value."""
 
     supports_data_parallel = True
     adapts = False
@@ -22,18 +22,18 @@ class Dense(Method):
 
     @property
     def dial(self) -> DialSpec:
-        """One value only."""
+        """A dial with a single value, 0."""
         return DialSpec("none", 0.0, 0.0, 0.0)
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Nowhere."""
+        """No site: no token ever skips."""
         return frozenset()
 
     def dial_for(self, saved_tokens: float) -> float:
-        """Always the one value."""
+        """Always 0, the dial's single value."""
         return 0.0
 
     def decide(self, view: SiteView) -> Decision:
-        """All tokens, unscaled."""
+        """Every token executes the branch, unscaled."""
         return EXECUTE_ALL

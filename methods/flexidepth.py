@@ -64,9 +64,9 @@ class FlexiDepthConfig(MethodConfig):
         "layers": SearchRange.parse("int:1:16", source="paper 16 of 32; from 1 on (ours)"),
     }
     alpha: float = Field(1e-3, ge=0, description="weight of the squared number of layers used (paper)")
-    layers: int = Field(0, ge=0, examples=[1], description="routed layers, the deepest; 0 means half (paper: 16 of 32)")
+    layers: int = Field(0, ge=0, examples=[1], description="how many of the deepest layers are routed; 0: half (paper)")
     factors: Literal["gates", "straight_through"] = Field(
-        "gates", description="what MLP and adapter are scaled by: g and 1 - g, or 1 with their gradient"
+        "gates", description="factors of MLP and adapter: g and 1 - g, or 1 with the gradient of g and 1 - g"
     )
 
     def routed_layers(self, layers: int) -> int:
@@ -102,26 +102,26 @@ class FlexiDepth(Method):
 
     @property
     def dial(self) -> DialSpec:
-        """Threshold on the router's gate; at 0 everything runs."""
+        """Threshold on the router's gate; at 0 every token runs every layer."""
         return DialSpec("threshold", 0.0, 1.0, 0.0)
 
     @property
     def freezes_backbone(self) -> bool:
-        """Only routers and adapters train."""
+        """True: only routers and adapters are trained."""
         return True
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Both branches of routed layers."""
+        """Both branches of the routed layers."""
         return every_branch(self.routed)
 
     @property
     def decides_by_layer(self) -> bool:
-        """The router is asked at attention's site; the MLP's takes over what it said."""
+        """True: the router decides at attention's site, and the MLP's site follows it."""
         return True
 
     def decide(self, view: SiteView) -> Decision:
-        """Attention's site asks the router; the MLP's takes over what it said, with factors and adapter."""
+        """Asks the router at attention's site; the MLP's site follows it and applies the factors and the adapter."""
         name, scratch = str(view.site.layer), view.call.scratch
         if name not in self.routers:
             return EXECUTE_ALL
@@ -150,13 +150,13 @@ class FlexiDepth(Method):
         return view.call.training or self.value != self.dial.skip_nothing
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Squared number of layers that a token uses."""
+        """Squared number of layers that a token uses (sum of its gates), averaged over real tokens."""
         gates = torch.stack([call.whole(call.of_real(gate)) for gate in call.records["gate"]], dim=-1)
         return {"layers_used": (self.config.alpha, layers_used(gates))}
 
     @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:
-        """With factors, gates about halve their MLPs; who skips at first is chance."""
+        """The gates about halve the MLPs they scale, and which tokens skip at first is chance."""
         assert isinstance(config, FlexiDepthConfig)
         reason = "routers have no biases, so that gates start around one half, at which training decides"
         if config.factors == "straight_through":
@@ -165,12 +165,12 @@ class FlexiDepth(Method):
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
-        """The dense model, fine-tuned: it has learned the template."""
+        """Training starts from the fine-tuned dense model, which has learned the answer template."""
         return MethodSpec("dense")
 
 
 class Router(nn.Module):
-    """w U tanh(RMSNorm(D z)): states [..., H] to a logit [..., 1]."""
+    """w U tanh(RMSNorm(D z)): maps states [..., H] to a logit [..., 1]."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ class Router(nn.Module):
 
 
 class Adapter(nn.Module):
-    """A gated MLP, states [..., H] to states [..., H]."""
+    """A gated MLP that maps states [..., H] to states [..., H]."""
 
     def __init__(self, hidden: int, width: int) -> None:
         super().__init__()
@@ -193,16 +193,16 @@ class Adapter(nn.Module):
         self.down = nn.Linear(width, hidden, bias=False)
 
     def forward(self, states: Tensor) -> Tensor:
-        """What a token that skips gets."""
+        """What is added to the residual stream of a token that skips, before the factor 1 - g."""
         output: Tensor = self.down(functional.silu(self.gate(states)) * self.up(states))
         return output
 
 
 def layers_used(gates: Tensor) -> Tensor:
-    """mean_t (sum_l g)^2 of gates [N, L]."""
+    """mean_t (sum_l g)^2 for gates [N, L]."""
     return gates.sum(dim=-1).square().mean()
 
 
 def _one(values: Tensor) -> Tensor:
-    """Ones with the gradient of these values."""
+    """Ones with the gradient of `values`."""
     return 1.0 + (values - values.detach())

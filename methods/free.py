@@ -3,9 +3,9 @@ one.
 
 Idea: the first L_S layers are a model of their own: a token that is confident there is generated at once, and all
 others go on through the deep layers. With `kv=defer`, tokens that exited wait and pass through the deep layers together
-with the next one that stays, so their deep K,V are exact (synchronized parallel decoding: it saves passes over the
-weights but hardly any FLOPs). With `kv=recompute`, the deep layers project K,V from the exit state instead, which saves
-FLOPs.
+with the next token that stays, so that their deep K,V are exact (synchronized parallel decoding: it saves passes over
+the weights but hardly any FLOPs). With `kv=recompute`, the deep layers project K,V from the exit state instead, which
+saves FLOPs.
 
 Paper: "Fast and Robust Early-Exiting Framework for Autoregressive Language Models with Synchronized Parallel Decoding",
 https://arxiv.org/abs/2310.05424.
@@ -17,10 +17,10 @@ Beta distributions (section 3.4, `adaptive_threshold`).
 
 Deviations: decoder-only; prompts run at full depth, and distillation covers the tokens that generate the answer
 (theirs: the decoder's tokens). `confidence=state` (cosine of neighbouring states) is not in the paper, although other
-comparisons call it FREE. The exit is probed at every dial value, even where no token exits. The threshold is the dial.
-The paper's adaptive threshold is a value of it, which `adaptive_threshold` fits to held-out text; theirs is refitted
-during generation to all earlier texts. Their optional rollback of exits that the deep layers disagree with, and their
-map between the distilled states (off in their scripts), are left out.
+comparisons call it FREE. The exit is probed at every dial value, even at one at which no token exits. The threshold is
+the dial. The paper's adaptive threshold is one value of the dial: `adaptive_threshold` fits it to held-out text; theirs
+is refitted during generation to all earlier texts. Their optional rollback of exits that the deep layers disagree with,
+and their map between the distilled states (off in their scripts), are left out.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class FREEConfig(MethodConfig):
     kv: Literal["recompute", "defer"] | None = Field(None, description="default: recompute in bench, defer in paper")
 
     def exit_layer(self, layers: int) -> int:
-        """L_S on a model of so many layers."""
+        """L_S on a model with this number of layers."""
         return self.shallow_layers or max(2, round(layers / 4))
 
     def on_model(self, layers: int) -> dict[str, Any]:
@@ -98,23 +98,23 @@ class FREE(EarlyExit):
 
     @property
     def dial(self) -> DialSpec:
-        """Confidence threshold; above 1 nobody exits."""
+        """Confidence threshold; above 1 no token exits."""
         return DialSpec("threshold", -1.0, NEVER, NEVER)
 
     @property
     def kv_policy(self) -> KVPolicy:
-        """State copy or waiting; training runs everything."""
+        """As configured, by default `defer` in paper and `recompute` in bench semantics; training runs every layer."""
         if self.training:
             return "recompute"
         return self.config.kv or ("defer" if self.semantics == "paper" else "recompute")
 
     @property
     def defer_layer(self) -> int:
-        """The exit."""
+        """The layer before which tokens exit, L_S."""
         return self.shallow
 
     def decide(self, view: SiteView) -> Decision:
-        """At the exit, confident answer tokens leave; above it they stay away."""
+        """Confident answer tokens exit before layer L_S and skip it and all layers above it."""
         call, layer = view.call, view.site.layer
         if call.training or layer < self.shallow - 1:
             return EXECUTE_ALL
@@ -132,16 +132,17 @@ class FREE(EarlyExit):
 
     @torch.no_grad()
     def adaptive_threshold(self, backbone: Backbone, batches: Iterable[Mapping[str, Tensor]]) -> float:
-        """The dial value that a Beta mixture fitted to a text chooses (see `beta_mixture_threshold`).
+        """The dial value that a Beta mixture fitted to held-out text chooses (see `beta_mixture_threshold`).
 
-        Confidences are those at the exit, of tokens that write an answer; agreement is with the full model.
+        It is fitted to the confidences at the exit of the tokens that write an answer, and to whether the exit's
+        prediction agrees with the full model's.
 
         Args:
-            backbone: The trained model this method sits on.
+            backbone: The trained model to which this method is attached.
             batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
 
         Raises:
-            UsageError: Confidence is no probability, or nothing is written in the text.
+            UsageError: `confidence` is not `softmax`, or no token of the batches writes an answer.
         """
         if self.config.confidence != "softmax":
             raise UsageError(
@@ -174,7 +175,7 @@ class FREE(EarlyExit):
         return self.backbone_size[0] / (self.shallow + self.backbone_size[0])
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Cross entropy of the shallow model, and distillation of the deep one into it where the answer is written."""
+        """Cross entropy of the shallow model, and distillation of the deep one at tokens that write the answer."""
         assert call.layer_states is not None
         normed = [call.of_written(call.backbone.final_norm(state)) for state in call.layer_states]
         layers = self.backbone_size[0]
@@ -199,7 +200,7 @@ def dynamic_distillation(students: Sequence[Tensor], teachers: Sequence[Tensor])
     """Mean squared error of matched layers (`align`); teachers get no gradient.
 
     Args:
-        students, teachers: States [N, H] of the tokens to distil, shallow to deep.
+        students, teachers: States [N, H] of the tokens to distil, one tensor per layer, shallow to deep.
     """
     errors = torch.stack(
         [torch.stack([functional.mse_loss(student, teacher.detach()) for student in students]) for teacher in teachers]
@@ -208,19 +209,20 @@ def dynamic_distillation(students: Sequence[Tensor], teachers: Sequence[Tensor])
 
 
 def align(errors: Tensor) -> Tensor:
-    """Match teachers, deepest first, each to the closest student strictly below the one before; where none is left, to
-    the first. Stays on the device.
+    """Matches each teacher, deepest first, to the closest student strictly below the previous match.
+
+    A teacher for which no student is left gets the first student. The result stays on the device.
 
     Args:
         errors: [teachers, students].
 
     Returns:
-        The student [teachers] of each.
+        The index of each teacher's student [teachers].
     """
     students = torch.arange(errors.shape[1], device=errors.device)
     limit = torch.full_like(students[0], errors.shape[1])
     found = []
     for row in reversed(errors.unbind()):
-        limit = row.masked_fill(students >= limit, torch.inf).argmin()  # the first of all that are infinite
+        limit = row.masked_fill(students >= limit, torch.inf).argmin()  # if all are infinite, the first
         found.append(limit)
     return torch.stack(found[::-1])

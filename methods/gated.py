@@ -19,8 +19,10 @@ from .gateskip import GateSkip, GateSkipConfig, Rule
 
 
 class GatedConfig(MethodConfig):
-    """The parameters of GateSkip that do not concern skipping. There is no search space: what saves nothing cannot be
-    tuned on what it retains at a saving; it belongs to the GateSkip it is compared with and takes its values.
+    """The parameters of GateSkip that do not concern skipping.
+
+    There is no search space: tuning optimises the quality retained at a saving, and this control saves nothing. Give it
+    the values of the GateSkip it is compared with.
     """
 
     shape: Literal["vector", "scalar"] = Field("vector", description="as in `gateskip`")
@@ -34,7 +36,7 @@ class Gated(GateSkip):
     supports_data_parallel = True
     adapts = False
     Config: ClassVar[type[MethodConfig]] = GatedConfig
-    paper_class: ClassVar[CausalityClass] = "C0"  # nobody is ranked
+    paper_class: ClassVar[CausalityClass] = "C0"  # no tokens are ranked against each other
 
     def __init__(self, config: GatedConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(GateSkipConfig(**config.model_dump()), backbone, semantics, seed)
@@ -42,35 +44,35 @@ class Gated(GateSkip):
 
     @property
     def dial(self) -> DialSpec:
-        """Budget 1."""
+        """A budget that is always 1."""
         return DialSpec("budget", 1.0, 1.0, 1.0)
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Nowhere."""
+        """No site: no token ever skips."""
         return frozenset()
 
     @property
     def skip_share(self) -> float:
-        """Nobody skips, in training neither."""
+        """Always 0: no token skips, not even in training."""
         return 0.0
 
     @property
     def _rule(self) -> Rule:
-        """Both semantics are the same."""
+        """The same rule in both semantics, since no token skips."""
         return "exact_share"
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:
-        """There is nothing to move."""
+        """Never: the budget stays at 1."""
         return False
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
-        """The pretrained model."""
+        """Training starts from the pretrained model."""
         return None
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Both semantics are the same."""
+        """One training serves both semantics."""
         return MethodSpec(spec.name, spec.params)

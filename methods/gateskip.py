@@ -14,31 +14,31 @@ Three rules decide who skips:
 * `bench` semantics, the default, are our working rule: a threshold per branch, calibrated on held-out training text, so
   that a decision is causal and independent of the batch.
 * `@paper` is what the released code (`Thiggel/GateSkip`) does: $\tau$ is `torch.quantile` of all scores of a call at
-  q = 1 - budget, interpolated linearly, and a token skips where its score is at most $\tau$; nobody skips at q = 0, in
-  a call of one token, or where all scores are 1. Of 2 rows that are being written one skips, even at q = 0.05. Training
-  sorts the scores of all n real tokens of a batch, prompts and answers together, and
-  skips those up to the one at place floor(q n), which are floor(q n) + 1, one at a budget of 1. Its penalty is a mean
-  over padding as well. K,V of skipped tokens are recomputed: the code means to copy those below, but its copy never
-  reaches the cache.
-* `gateskip[rule=text]@paper` is what the text says: equation 6 and Algorithm 3, in training too. It skips at a budget
-  of 1, and all tokens where scores are equal or n = 1, and so cannot generate answers. K,V are copied from the layer
-  below. With `loss=l1` its penalty is that of the text as well.
+  q = 1 - budget, interpolated linearly, and a token skips if its score is at most $\tau$. No token skips at q = 0, in a
+  call of one token, or if all scores are 1. When two rows are decoded together, one of them skips even at q = 0.05.
+  Training sorts the scores of all n real tokens of a batch, prompts and answers together, and skips the lowest
+  floor(q n) + 1 of them, hence one token even at a budget of 1. Its penalty is averaged over padding as well. K,V of
+  skipped tokens are recomputed: the code is meant to copy those of the layer below, but its copy never reaches the
+  cache.
+* `gateskip[rule=text]@paper` is what the text says: equation 6 and Algorithm 3, in training too. It skips even at a
+  budget of 1, and it skips every token if all scores are equal or n = 1, so it cannot generate answers. K,V are copied
+  from the layer below. With `loss=l1` its penalty is the text's as well.
 
-With `gateskip[rule=exact_share]@paper` exactly floor(q n) of a call's n tokens skip, ties broken by position, with K,V
+With `gateskip[rule=exact_share]@paper` exactly floor(q n) of a call's n tokens skip, ties broken by position. K,V are
 copied from the layer below, and training is that of `bench`.
 
-`compensate=scale` is ours: that of `static_depth`, for gated branches.
+`compensate=scale` is ours: it does for gated branches what `static_depth[compensate=scale]` does for layers.
 
-Deviations: in `bench` semantics K,V of skipped tokens are recomputed from the state they carry, and training drops what
-the thresholds will drop, exactly floor(q n) of a batch's n prompt tokens and of its answer tokens, ties broken by
-position. In all: the budget stays at its final value from 70 % of the training on (released code: a plateau too); the
-gate reads the pre-normed input and its gradient stops there, as in the released code (`input`, `detach`). Real tokens
-are those of the attention mask (released code: all but the ids of padding and end), and padding runs no branch. On
-Gemma 2, which normalises a branch's output, the gate multiplies the normalised output; the released code gates before
-that norm, which removes a scalar gate altogether.
+Deviations: in `bench` semantics K,V of skipped tokens are recomputed from the state they carry, and training drops the
+share that the thresholds will drop: exactly floor(q n) of a batch's n prompt tokens, and the same share of its answer
+tokens, ties broken by position. Under all three rules, the budget stays at its final value from 70 % of the training on
+(released code: a plateau too); the gate reads the pre-normed input and its gradient stops there, as in the released
+code (`input`, `detach`). Real tokens are those of the attention mask (released code: all but the ids of padding and
+end), and padding runs no branch. On Gemma 2, which normalises a branch's output, the gate multiplies the normalised
+output; the released code gates before that norm, which cancels a scalar gate.
 
-Penalty and lambda are a pair; the default is the released code's, the mean of g^2 with lambda 1 (the paper's: an L1,
-with lambda 0.1, `loss=l1`).
+Penalty and lambda belong together: the default pair is the released code's, the mean of g^2 with lambda 1; the paper's
+is an L1 penalty with lambda 0.1 (`loss=l1`).
 """
 
 from __future__ import annotations
@@ -95,20 +95,21 @@ class GateSkipConfig(MethodConfig):
         "skip_modules": SearchRange.parse("choice:both|attention|mlp", source="paper's ablation of what may skip"),
         "stride": SearchRange.parse("int:1:2", source="paper: every layer; every second one in its ablation"),
     }
-    unsound: ClassVar[frozenset[str]] = frozenset({"rule=text", "rule=exact_share"})  # the latter: `paper` alone has it
+    # `bench` semantics refuse both rules.
+    unsound: ClassVar[frozenset[str]] = frozenset({"rule=text", "rule=exact_share"})
     falling: ClassVar[Mapping[str, str]] = {"budget_start": "budget_end"}
     target_parameter: ClassVar[str] = "budget_end"
     shape: Literal["vector", "scalar"] = Field("vector", description="gate output: one value per channel, or one")
     sharing: Literal["separate", "shared"] = Field(
-        "separate", description="own gate per branch, or one for all of a kind"
+        "separate", description="one gate per branch, or one for all attention branches and one for all MLPs"
     )
     architecture: Literal["linear", "mlp"] = Field("linear", description="gate network: linear, or H -> 2H -> output")
     placement: Literal["after", "before", "both"] = Field(
-        "after", description="what the gate multiplies: the output, the input, or both (released code of 'before')"
+        "after", description="what the gate multiplies: output, input, or both (as the released code's 'before' does)"
     )
     loss: Literal["l2", "l1", "kl_layer", "kl_element"] = Field(
         "l2",
-        description="mean of g^2 (released code) or |g| (Algorithm 1), or KL to the budget, of means or elements",
+        description="mean of g^2 (released code) or |g| (Algorithm 1), or KL to the budget, of means or of elements",
     )
     sparsity_weight: float | None = Field(
         None, ge=0, description="lambda; default: 0.1 for l1 and kl_layer (paper), 1 for l2 and kl_element (its code)"
@@ -118,29 +119,29 @@ class GateSkipConfig(MethodConfig):
         None,
         gt=0,
         le=1,
-        description="kept share at the end; default: what the target saving asks for (paper: 0.8)",
+        description="kept share at the end of training; default: set by the run's target saving (paper: 0.8)",
     )
     skip_unit: Literal["module", "layer"] = Field(
-        "module", description="decide per branch, or per layer by attention's gate"
+        "module", description="decide for each branch, or for each layer by its attention's gate"
     )
     skip_modules: Literal["both", "attention", "mlp"] = Field("both", description="which branches may skip")
     stride: int = Field(1, ge=1, examples=[2], description="only every n-th layer may skip (the last of each n)")
-    frozen: bool = Field(False, description="train the gates only, on a backbone fine-tuned before")
+    frozen: bool = Field(False, description="train only the gates, on a backbone that was fine-tuned before")
     input: Literal["prenorm", "residual"] = Field("prenorm", description="what the gate reads (code: prenorm)")
     detach: bool = Field(True, description="stop the gradient at the gate's input (released code)")
     kv: Literal["recompute", "copy_below", "evict"] | None = Field(
         None, description="default: recompute; copy_below with rule=text and rule=exact_share (paper's text)"
     )
     rule: Rule = Field(
-        "code", description="who skips in paper semantics: as in the released code, the paper's text, or floor(q n)"
+        "code", description="rule of paper semantics: the released code's, the paper's text, or exactly floor(q n) skip"
     )
     compensate: Compensation = Field(
-        "none", description="what tokens get instead of a branch: nothing, or what makes their state s times as large"
+        "none", description="what a token gets for a skipped branch: nothing, or its state times a fitted factor s"
     )
 
     @property
     def penalty_weight(self) -> float:
-        """lambda, or what goes with the penalty."""
+        """lambda: as configured, else the default that belongs to the penalty."""
         return PAIRED_WEIGHT[self.loss] if self.sparsity_weight is None else self.sparsity_weight
 
     def on_model(self, layers: int) -> dict[str, Any]:
@@ -149,7 +150,7 @@ class GateSkipConfig(MethodConfig):
 
 
 class GateSkip(Method):
-    """One gate per branch; the dial is the budget, the share of tokens that execute a branch."""
+    """Gates every branch; the dial is the budget, the share of tokens that execute a branch."""
 
     supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = GateSkipConfig
@@ -185,50 +186,50 @@ class GateSkip(Method):
 
     @property
     def dial(self) -> DialSpec:
-        """Keep budget: the share of tokens that execute a branch."""
+        """Budget: the share of tokens that execute a branch."""
         return DialSpec("budget", 0.05, 1.0, 1.0)
 
     @property
     def kv_policy(self) -> KVPolicy:
-        """As configured; training sees identity skipping with K,V intact."""
+        """As configured, but `recompute` in training, where skipped tokens keep their K,V."""
         if self.training:
             return "recompute"
         return self.config.kv or ("recompute" if self.config.rule == "code" else "copy_below")
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """As `skip_modules` and `stride` say."""
+        """The branches that `skip_modules` and `stride` select."""
         return frozenset(self.skipping)
 
     @property
     def decides_by_layer(self) -> bool:
-        """As `skip_unit` says."""
+        """Whether `skip_unit` is `layer`."""
         return self.config.skip_unit == "layer"
 
     @property
     def max_saved_tokens(self) -> float:
-        """Every branch that may skip, does."""
+        """The share that is skipped if every eligible branch keeps only the smallest budget."""
         return (1.0 - self.dial.minimum) * self._skipping_share
 
     @property
     def freezes_backbone(self) -> bool:
-        """Ablation: gates only."""
+        """Whether only the gates are trained (`frozen`, an ablation)."""
         return self.config.frozen
 
     @property
     def skip_share(self) -> float:
-        """1 - budget; while training the budget anneals."""
+        """1 - budget; in training the budget anneals from `budget_start` to `budget_end`."""
         config = self.config
         if self.training:
             return 1.0 - self.annealed(config.budget_start, config.budget_end or self.dial_for(self.target))
         return round(1.0 - self.value, 12)
 
     def dial_for(self, saved_tokens: float) -> float:
-        """Every branch that may skip, skips the same share."""
+        """The budget at which the eligible branches, each skipping the same share, save that much in total."""
         return max(self.dial.minimum, 1.0 - saved_tokens / self._skipping_share)
 
     def decide(self, view: SiteView) -> Decision:
-        """Gate values [B, S, H or 1] scale the branch; their mean ranks the tokens."""
+        """Scales the branch by gate values [B, S, H or 1], whose mean over channels is a token's score."""
         states = view.normed if self.config.input == "prenorm" else view.hidden
         states = states.detach() if self.config.detach else states
         number = view.site.number if self.config.sharing == "separate" else view.site.number % 2
@@ -241,12 +242,12 @@ class GateSkip(Method):
         return decision if self.fitted is None else compensated(view, decision, self.fitted)
 
     def fit(self, text: HeldOutText) -> None:
-        """What is given instead of branches."""
+        """Fits the factors s of `compensate=scale`."""
         assert self.fitted is not None
         self.fitted.set(scales=site_scales(text))
 
     def _keep(self, view: SiteView, scores: Tensor) -> Tensor | None:
-        """Keep mask of one site; `None` keeps all. With `skip_unit=layer` the MLP takes over what attention decided."""
+        """Keep mask of one site; `None` keeps all. With `skip_unit=layer` the MLP follows attention's decision."""
         if not self._decides(view.site):
             return view.call.scratch.pop("attention_keep", None)
         call = view.call
@@ -261,7 +262,7 @@ class GateSkip(Method):
         return keep
 
     def _training_keep(self, call: ForwardCall, scores: Tensor) -> Tensor:
-        """Keep mask of one site; who ranks real tokens ranks those of other processes too."""
+        """Keep mask of one site; the real tokens of all training processes are ranked together."""
         valid, share, spread = call.valid, self.skip_share, call.spread
         if self._rule == "exact_share":
             return drop_lowest_by_phase(scores, valid, call.continuation, share, spread)
@@ -275,7 +276,7 @@ class GateSkip(Method):
 
     @property
     def _rule(self) -> Rule:
-        """In `bench` semantics what training drops; its thresholds aim at the same."""
+        """The configured rule; in `bench` semantics the exact share, which its thresholds approximate."""
         return "exact_share" if self.semantics == "bench" else self.config.rule
 
     def _decides(self, site: Site) -> bool:
@@ -286,7 +287,7 @@ class GateSkip(Method):
         return len(self.skipping) / (2 * self.backbone_size[0])
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Gate sparsity, averaged over branches, real tokens (by the released code's rule all) and channels."""
+        """Gate sparsity, averaged over branches, real tokens (all tokens with `rule=code`) and channels."""
         budget = 1.0 - self.skip_share
         padded = self._rule != "code" and len(call.real) < call.valid.numel()
         real = (call.of_real(gate) if padded else gate.flatten(0, 1) for gate in call.records["gate"])
@@ -295,7 +296,7 @@ class GateSkip(Method):
 
     @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:
-        """Gates start close to 1, not at it."""
+        """Gates start close to 1, but not at 1."""
         reason = "gates start at sigmoid(5) = 0.9933, and spread around it by weights of 0.01 (section 3.4)"
         if isinstance(config, GateSkipConfig) and config.input == "residual":
             longer = (
@@ -307,14 +308,14 @@ class GateSkip(Method):
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
-        """A frozen backbone has learned the answer template before."""
+        """The fine-tuned dense model if the backbone is frozen, since it cannot learn the answer template then."""
         config = cls.parse_config(spec)
         assert isinstance(config, GateSkipConfig)
         return MethodSpec("dense") if config.frozen else None
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """KV policy and compensation matter at inference only; `bench` semantics and `exact_share` train alike."""
+        """Leaves out KV policy and compensation, which matter at inference; `bench` and `exact_share` train alike."""
         at_inference = ("kv", "compensate")
         params = tuple(pair for pair in spec.params if pair[0] not in at_inference)
         assert isinstance(config, GateSkipConfig)
@@ -324,13 +325,15 @@ class GateSkip(Method):
 
 
 def released_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
-    """Keep mask [B, S] of the released code at inference: `torch.quantile` of the call's active scores, linear, and
-    skip where score <= it; nobody skips for q = 0, one active token, or scores that are all 1.
+    """Keep mask [B, S] of the released code at inference: a token skips if its score is at most the quantile at q.
+
+    The quantile is `torch.quantile`'s, with linear interpolation, of the call's active scores. No token skips if q = 0,
+    if one token is active, or if all scores are 1.
     """
     scores = scores.float()
     if q <= 0.0:
         return active
-    # As `torch.quantile` computes it, which would need the active scores alone, and so the host to wait.
+    # Computes what `torch.quantile` would, which needs the active scores picked out and thus makes the host wait.
     ordered, count = scores.masked_fill(~active, torch.inf).flatten().sort().values, active.sum()
     place = scores.new_full((1,), q) * (count - 1).clamp(min=0)
     low, high = (ordered.index_select(0, at.long()) for at in (place.floor(), place.ceil()))
@@ -340,13 +343,14 @@ def released_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
 
 
 def released_training_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
-    """Keep mask of the released code in training: skip where score <= the active score at place floor(q n), counted
-    from 0, of n in ascending order; a score of 1 never skips.
+    """Keep mask of the released code in training: a token skips if its score is at most the one at place floor(q n).
+
+    Places count from 0 in the ascending order of the n active scores. A score of 1 never skips.
 
     Args:
         scores: [B, S] or [n].
-        active: Boolean, like scores; there is one.
-        q: Share to drop in [0, 1]; floor(q n) + 1 are dropped where scores differ, at most n.
+        active: Boolean, of the same shape; at least one is True.
+        q: Share to drop in [0, 1]. If all scores differ, floor(q n) + 1 tokens are dropped, at most n.
     """
     scores = scores.float()
     ordered = scores.masked_fill(~active, torch.inf).flatten().sort().values
@@ -364,7 +368,7 @@ _RULES: Mapping[Rule, Callable[[Tensor, Tensor, float], Tensor]] = {
 
 
 def sparsity(gate: Tensor, loss: Literal["l2", "l1", "kl_layer", "kl_element"], budget: float) -> Tensor:
-    """Penalty of one branch's gate values [N, H or 1]; the KL forms compare with Bernoulli(budget)."""
+    """Penalty on one branch's gate values [N, H or 1]; the KL forms measure the distance from Bernoulli(budget)."""
     if loss == "l2":
         return gate.square().mean()
     if loss == "l1":
@@ -373,7 +377,7 @@ def sparsity(gate: Tensor, loss: Literal["l2", "l1", "kl_layer", "kl_element"], 
 
 
 def bernoulli_kl(gate: Tensor, budget: float) -> Tensor:
-    """KL(Bernoulli(gate) || Bernoulli(budget)), element by element; both are kept off 0 and 1."""
+    """KL(Bernoulli(gate) || Bernoulli(budget)), element by element; both are clamped away from 0 and 1."""
     p, q = gate.clamp(1e-6, 1 - 1e-6), min(max(budget, 1e-6), 1 - 1e-6)
     return p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()
 

@@ -1,9 +1,9 @@
 r"""Informed Routing: a token that skips a branch gets a cheap forecast of the branch's output instead of nothing.
 
 Idea: what matters is not how important a branch is to a token but how well its output can be forecast. First, a small
-network per branch learns to forecast the output; then, under one target, a router per branch learns for which tokens
-the forecast is good enough. `substitute=none` leaves the forecast out: SkipGPT with this router, the ablation of the
-idea.
+network per branch learns to forecast the output; then a router per branch learns, with one target for all, for which
+tokens the forecast is good enough. `substitute=none` leaves the forecast out, which is SkipGPT with this router: the
+ablation of the idea.
 
 Paper: "Informed Routing in LLMs: Smarter Token-Level Computation for Faster Inference",
     https://arxiv.org/abs/2510.13831.
@@ -20,7 +20,7 @@ code, H -> H/4 - 200 -> 2 with a ReLU, but at least 16 wide (the rule gives no w
 pre-normed state (its `--post_norm_router`).
 
 Deviations: both stages are one training, the first `forecast_share` of its steps and the rest (paper: 2000 and 2000);
-the LoRA stage after them is not included. The similarity term uses the forecast in place of f, which is unknown where a
+the LoRA stage after them is not included. The similarity term uses the forecast in place of f, which is unknown if a
 token skipped, and its gradient reaches the router through m alone. The model starts from the fine-tuned dense one,
 routers start biased towards execute (+5), and over stage 2 the target falls from 1 to 1 - s on the schedule all methods
 share. Padding is excluded from every mean. The dial, an offset on the execute logit at inference, is ours.
@@ -65,15 +65,15 @@ class InformedRoutingConfig(BranchRoutersConfig):
     }
     penalty_weight: float = Field(8.0, ge=0, description="weight of the distance to the target (released code)")
     similarity_weight: float = Field(0.1, ge=0, description="weight of the similarity term, w (released code)")
-    substitute: Literal["forecast", "none"] = Field("forecast", description="what a skipped token gets")
-    rank: int = Field(100, ge=1, description="width inside a forecaster (released code)")
+    substitute: Literal["forecast", "none"] = Field("forecast", description="what a token gets for a skipped branch")
+    rank: int = Field(100, ge=1, description="inner width of a forecaster (released code)")
     forecast_share: float = Field(
-        0.25, gt=0, lt=1, description="share of the training that the forecasters take (released code: a half)"
+        0.25, gt=0, lt=1, description="share of the training steps that train the forecasters (released code: half)"
     )
 
 
 class InformedRouting(BranchRouters):
-    """Routes branches by how well they can be forecast; the dial is an offset on the execute logit."""
+    """Routes branches by how well their output can be forecast; the dial is an offset on the execute logit."""
 
     supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = InformedRoutingConfig
@@ -87,17 +87,17 @@ class InformedRouting(BranchRouters):
         self.forecasters = nn.ModuleList(_forecaster(hidden, config.rank) for _ in range(count))
 
     def new_router(self, hidden: int) -> nn.Module:
-        """As in the released code, where that has a width."""
+        """A router as wide as in the released code, but at least 16 wide."""
         return two_layer_router(hidden, max(_SMALLEST_ROUTER, hidden // 4 - 200))
 
     @property
     def forecasts(self) -> bool:
-        """Whether this is a step of stage 1."""
+        """Whether the current step belongs to stage 1."""
         return self.step <= self._forecast_steps
 
     @property
     def routing_step(self) -> tuple[int, int]:
-        """Of stage 2 alone."""
+        """The current step and the number of steps of stage 2."""
         return self.step - self._forecast_steps, self.total_steps - self._forecast_steps
 
     @property
@@ -105,7 +105,7 @@ class InformedRouting(BranchRouters):
         return max(1, round(self.config.forecast_share * self.total_steps)) if self.forecasters else 0
 
     def decide(self, view: SiteView) -> Decision:
-        """In stage 1 everything executes; then routers decide, and whoever skips gets the forecast."""
+        """In stage 1 every token executes; afterwards routers decide, and tokens that skip get the forecast."""
         if view.call.training and self.forecasts:
             self.pass_over(view)
             return EXECUTE_ALL
@@ -119,12 +119,12 @@ class InformedRouting(BranchRouters):
         return replace(decision, otherwise=lambda tokens: self._weighed(view, tokens, skips.index_select(0, tokens)))
 
     def pass_over(self, view: SiteView) -> None:
-        """In stage 1 states are noted before every branch: what one added is the difference of two."""
+        """In stage 1, notes the states before every branch; their differences are what the branches added."""
         if view.call.training and self.forecasts:
             view.record(before=view.hidden.detach(), read=view.normed.detach())
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """The forecasters' error in stage 1; then the distance to the target and the similarity term."""
+        """The forecasters' error in stage 1; the distance to the target and the similarity term in stage 2."""
         if self.forecasts:
             return {"forecast": (1.0, self._errors(call).sum())}
         if not self.forecasters:
@@ -135,11 +135,11 @@ class InformedRouting(BranchRouters):
         return {**super().losses(call), "similarity": (self.config.similarity_weight, similarity)}
 
     def main_loss_weight(self, call: ForwardCall) -> float:
-        """Stage 1 has no cross entropy."""
+        """0 in stage 1, which has no cross entropy, else 1."""
         return 0.0 if self.forecasts else 1.0
 
     def _errors(self, call: ForwardCall) -> Tensor:
-        """Mean SmoothL1 distance of every forecast to what the branch added, [branches that may be skipped]."""
+        """Mean SmoothL1 distance between each branch's forecast and what the branch added, [branches not spared]."""
         assert call.layer_states is not None
         before = call.records["before"]
         after = [state.detach() for pair in zip(before[1::2], call.layer_states, strict=True) for state in pair]
@@ -154,14 +154,14 @@ class InformedRouting(BranchRouters):
         return torch.stack(errors)
 
     def _forecast(self, view: SiteView, tokens: Tensor) -> Tensor:
-        """Forecasts [N, H] of the branch's output; forecasters rest after stage 1."""
+        """Forecasts [N, H] of the branch's output, without gradients: forecasters are frozen after stage 1."""
         forecaster = self.forecasters[view.site.number]
         resting = {name: value.detach() for name, value in forecaster.named_parameters()}
         output: Tensor = functional_call(forecaster, resting, (view.normed_at(tokens).float(),))
         return output
 
     def _weighed(self, view: SiteView, tokens: Tensor, skips: Tensor) -> Tensor:
-        """Forecasts times 1 - e [N, 1], whose values are 0 and 1; notes by how much they turn the states."""
+        """Forecasts times 1 - e [N, 1], which is 0 or 1; records by how much (1 - cos) forecasts turn the states."""
         forecast = self._forecast(view, tokens)
         with torch.no_grad():
             states = view.hidden.flatten(0, 1).index_select(0, tokens).float()
@@ -171,6 +171,6 @@ class InformedRouting(BranchRouters):
 
 
 def _forecaster(hidden: int, rank: int) -> nn.Module:
-    """H -> rank -> H with a SiLU, starting at next to nothing."""
+    """H -> rank -> H with a SiLU, whose output starts close to 0."""
     maps = (initialised_linear(*sizes, std=FORECASTER_STD, bias=0.0) for sizes in ((hidden, rank), (rank, hidden)))
     return nn.Sequential(next(maps), nn.SiLU(), next(maps))

@@ -11,8 +11,8 @@ $e(l) = s \sum_{i \le l} i$ for $l < L-1$, $e(L-1) = L-1 + s \sum_{i \le L-2} i$
 curricula $C$: rotational (every R-th layer, shifted by one each step) and gradual (from the last layer backwards, one
 more every T / 2L steps). Defaults are the paper's for fine-tuning on a task (TOPv2): p_max 0.2, e_scale 1, gradual.
 
-Deviations: none from the paper's formulas (torchtune's example for TOPv2 weighs exits linearly, and takes up the last
-one at T / 2); layers above E store no K,V, since nothing reads them.
+Deviations: none from the paper's formulas (torchtune's example for TOPv2 weights exits linearly, and adds the last one
+at T / 2); layers above E store no K,V, since nothing reads them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LayerSkipConfig(MethodConfig):
 
 
 class LayerSkip(EarlyExit):
-    """Exits every token at one layer, the dial."""
+    """Exits every token at the same layer; the dial is that layer."""
 
     supports_data_parallel = True
     adapts = False
@@ -86,20 +86,20 @@ class LayerSkip(EarlyExit):
 
     @property
     def dial(self) -> DialSpec:
-        """Layers that run."""
+        """Number of layers that run."""
         return DialSpec("exit_layer", 1, self.backbone_size[0], self.backbone_size[0])
 
     @property
     def kv_policy(self) -> KVPolicy:
-        """Layers above the exit never run and store nothing."""
+        """Layers above the exit never run and store no K,V; in training all tokens keep theirs."""
         return "recompute" if self.training else "evict"
 
     def dial_for(self, saved_tokens: float) -> float:
-        """The nearest number of layers."""
+        """The number of layers that comes closest to the saving."""
         return max(1, round((1.0 - saved_tokens) * self.backbone_size[0]))
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
-        """Drop whole samples while training; stop everybody at the exit layer otherwise."""
+        """Drops layers for whole samples while training; otherwise every token stops at the exit layer."""
         layers = range(self.backbone_size[0])
         if call.training:
             return [self._dropped(call, layer) for layer in layers]
@@ -110,7 +110,7 @@ class LayerSkip(EarlyExit):
         rate = self.dropout_rate(layer)
         if rate == 0.0:
             return EXECUTE_ALL
-        whole_text = call.prefix_hash[:, -1:]  # one counter per sample, whatever batch it is in
+        whole_text = call.prefix_hash[:, -1:]  # one counter per sample, the same in any batch
         stays = uniform_from(whole_text, draw_key(self.seed, self.step, Site(layer, "layer").number)) >= rate
         return Decision(keep=stays.expand_as(call.valid))
 
@@ -128,7 +128,7 @@ class LayerSkip(EarlyExit):
         return [layer >= layers - count for layer in range(layers)]
 
     def layer_weights(self) -> list[float]:
-        """e~(t, l), which sum to 1."""
+        """e~(t, l) of every layer; they sum to 1."""
         layers, scale = self.backbone_size[0], self.config.exit_scale
         raw = [scale * layer * (layer + 1) / 2 for layer in range(layers - 1)]
         raw.append(layers - 1 + scale * (layers - 2) * (layers - 1) / 2)
@@ -137,18 +137,18 @@ class LayerSkip(EarlyExit):
         return [weight / total for weight in chosen]
 
     def main_loss_weight(self, call: ForwardCall) -> float:
-        """Share of the last layer."""
+        """e~ of the last layer."""
         return self.layer_weights()[-1]
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Cross entropy at the enabled layers below the last, weighted."""
+        """Weighted cross entropy at the enabled layers below the last."""
         assert call.layer_states is not None
         enabled = [pair for pair in zip(call.layer_states, self.layer_weights()[:-1], strict=False) if pair[1]]
         return {"early_exit": (1.0, call.cross_entropies(*zip(*enabled, strict=True)))} if enabled else {}
 
     @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:
-        """Layer dropout does not wait."""
+        """Layers are dropped from the first training step on."""
         assert isinstance(config, LayerSkipConfig)
         if not config.dropout:
             return None

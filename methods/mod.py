@@ -25,9 +25,10 @@ Deviations, all but the first because a pretrained model is fine-tuned instead o
 * capacity anneals linearly from 1 to `capacity`, reached after 70 % of training (the paper trains at 12.5 % from the
   start); its default comes from the run's target saving, the same for all methods (20 % of token-branches: 0.6);
 * r = w x + b of the pre-normed input starts at exactly 1, so that at capacity 1 the untrained model is the pretrained
-  one, whatever the width: b is 1, and w x is of the order of 1e-9, which is rounded away next to 1. It is not 0,
-  because tokens are ranked by it (by r - 1, to all its digits): top-k would order equal scores by position, and no
-  threshold separates them. The gradient of w is that at w = 0, and Adam's first step outgrows the random order.
+  one, whatever the width: b is 1, and w x is of the order of 1e-9, which is rounded away next to 1. w x is not 0,
+  because it ranks the tokens (they are compared by r - 1, to all its digits): top-k would order equal scores by
+  position, and no threshold separates them. The gradient of w is that at w = 0, and Adam's first step outgrows the
+  random order.
 
 The authors released no code. Ports (`astramind-ai/Mixture-of-depths`, `sramshetty/mixture-of-depths`, MoD in GateSkip's
 code) start routers at random and so change a pretrained model; p-MoD, made for pretrained models, starts at 1 as here,
@@ -66,7 +67,8 @@ from adaptive_bench.method import (
 )
 
 VERSION = 2  # 1 started from a router that scaled branches, and compared r with thresholds, not r - 1
-ROUTER_NOISE = 1e-9  # standard deviation of w x for an input of unit variance: it ranks tokens, and 1 + w x is 1
+# Standard deviation of w x for an input of unit variance: enough to rank tokens, while 1 + w x is rounded to 1.
+ROUTER_NOISE = 1e-9
 
 
 class MixtureOfDepthsConfig(MethodConfig):
@@ -85,7 +87,7 @@ class MixtureOfDepthsConfig(MethodConfig):
         None,
         gt=0,
         le=1,
-        description="capacity of routed blocks at the end of training; default: what the run's target saving asks for "
+        description="capacity of routed blocks at the end of training; default: set by the run's target saving "
         "(paper: 0.125)",
     )
     capacity_start: float = Field(
@@ -93,10 +95,10 @@ class MixtureOfDepthsConfig(MethodConfig):
     )
     every: int = Field(2, ge=1, examples=[1], description="route every n-th block (paper: every second)")
     route_by: Literal["router", "predictor"] | None = Field(
-        None, description="whose score picks tokens without top-k; default: router in bench, predictor in paper"
+        None, description="whose score decides without top-k; default: router in bench, predictor in paper semantics"
     )
     predictor_weight: float = Field(
-        1.0, ge=0, description="weight of the predictor's loss, if there is one; it never reaches the backbone"
+        1.0, ge=0, description="weight of the predictor's loss, whose gradient never reaches the backbone"
     )
     auxiliary_weight: float = Field(
         0.0, ge=0, examples=[0.01], description="weight of the auxiliary loss on the router itself (paper: no figure)"
@@ -104,15 +106,15 @@ class MixtureOfDepthsConfig(MethodConfig):
 
 
 class Router(nn.Linear):
-    """r = w x + b, which starts at 1. It returns r - 1: next to 1 the digits that tell tokens apart are lost."""
+    """r = w x + b, which starts at 1. It returns r - 1, because rounding r would lose the digits that rank tokens."""
 
     def reset_parameters(self) -> None:
-        """Every token has r = 1, and its rank by a random direction."""
+        """Gives every token r = 1 (rounded), and ranks tokens along a random direction."""
         nn.init.normal_(self.weight, std=ROUTER_NOISE / math.sqrt(self.in_features))
         nn.init.ones_(self.bias)
 
     def forward(self, states: Tensor) -> Tensor:
-        """r - 1 [..., 1] of states [..., H]."""
+        """r - 1 [..., 1] for states [..., H]."""
         return functional.linear(states, self.weight, self.bias - 1.0)
 
 
@@ -151,33 +153,33 @@ class MixtureOfDepths(Method):
 
     @property
     def kv_policy(self) -> KVPolicy:
-        """Bypassing tokens have no K,V in that block."""
+        """Tokens that bypass a block leave no K,V there."""
         return "evict"
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Routed blocks."""
+        """Both branches of the routed blocks."""
         return every_branch(self.routed)
 
     @property
     def max_saved_tokens(self) -> float:
-        """Only routed blocks can skip."""
+        """The share that is skipped at the smallest capacity; only routed blocks skip."""
         return (1.0 - self.dial.minimum) * len(self.routed) / self.backbone_size[0]
 
     @property
     def skip_share(self) -> float:
-        """1 - capacity; while training the capacity anneals."""
+        """1 - capacity; in training the capacity anneals from `capacity_start` to `capacity`."""
         config = self.config
         if self.training:
             return 1.0 - self.annealed(config.capacity_start, config.capacity or self.dial_for(self.target))
         return round(1.0 - self.value, 12)
 
     def dial_for(self, saved_tokens: float) -> float:
-        """Capacity that skips the share of all token-branches in the routed blocks."""
+        """The capacity at which the routed blocks skip this share of all token-branches."""
         return max(self.dial.minimum, 1.0 - saved_tokens * self.backbone_size[0] / len(self.routed))
 
     def decide(self, view: SiteView) -> Decision:
-        """The router's r [B, S, 1] scales the block; top-k of it or thresholds pick who passes."""
+        """Scales the block by the router's r [B, S, 1]; top-k or thresholds select the tokens that pass through it."""
         name, call = str(view.site.layer), view.call
         if name not in self.routers:
             return EXECUTE_ALL
@@ -200,7 +202,7 @@ class MixtureOfDepths(Method):
         return logits
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Of the predictors and, with a weight, of the routers: how well they tell membership of the top k."""
+        """How well the predictors and, with `auxiliary_weight`, the routers tell which tokens are in the top k."""
         terms = {}
         if self.predictors:
             terms["predictor"] = (self.config.predictor_weight, _membership_loss(call, "prediction"))
@@ -210,7 +212,7 @@ class MixtureOfDepths(Method):
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """Both semantics train alike, with a predictor or without."""
+        """One training serves both semantics; `route_by` matters only in that it asks for a predictor or not."""
         assert isinstance(config, MixtureOfDepthsConfig)
         others = {key: value for key, value in spec.params if key != "route_by"}
         if _route_by(config, spec.semantics) == "predictor":
@@ -219,7 +221,12 @@ class MixtureOfDepths(Method):
 
 
 def _membership_loss(call: ForwardCall, logits: str) -> Tensor:
-    """Binary cross entropy of recorded logits against membership of the top k, over routed blocks and real tokens."""
+    """Binary cross entropy of recorded logits against membership of the top k, over routed blocks and real tokens.
+
+    Args:
+        call: The training call.
+        logits: Name under which the logits were recorded.
+    """
     per_block = [
         functional.binary_cross_entropy_with_logits(
             call.whole(call.of_real(logit)), call.whole(call.of_real(member).float())

@@ -1,9 +1,9 @@
-"""Which layers an answer could do without: a search over sets of skipped layers, for many rows at once.
+"""Searches for the layers that an answer can do without: over sets of skipped layers, for many rows at once.
 
 A Monte Carlo tree search as in Dr.LLM (https://arxiv.org/abs/2510.12773, algorithm 1), without its repeated layers. A
 node is a set of skipped layers; a child also skips one layer or two neighbouring ones. Each simulation descends one
-tree per row by an upper confidence bound that favours short paths, tries the set it reaches, and rewards the nodes on
-the way if the answer is right.
+tree per row by an upper confidence bound that favours short paths, tries the set it reaches, and rewards the nodes it
+passed if the answer is right.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Path = frozenset[int]  # skipped layers
 
 
 class _Tree:
-    """What is known about one row's paths."""
+    """The search tree of one row: visits and rewards of its paths."""
 
     def __init__(self, layers: int, seed: int) -> None:
         self.layers, self.random = layers, Random(seed)
@@ -30,7 +30,7 @@ class _Tree:
         self.right: list[Path] = []
 
     def descend(self) -> list[Path]:
-        """Nodes from the root to one that was not tried yet, or that has no children."""
+        """Nodes from the root to one that has not been tried yet or has no children."""
         way = [frozenset[int]()]
         while self.visits[way[-1]] and (children := self._children(way[-1])):
             if self.random.random() < RANDOM_CHILD:
@@ -43,7 +43,7 @@ class _Tree:
         return way
 
     def learn(self, way: Sequence[Path], right: bool) -> None:
-        """What came of trying the last node of a way."""
+        """Record whether the answer was right with the last node of `way`."""
         for node in way:
             self.visits[node] += 1
             self.rewards[node] += right
@@ -60,20 +60,26 @@ class _Tree:
         visits = self.visits.get(node, 0)
         length = LENGTH_PENALTY * (self.layers - len(node)) / self.layers
         if not visits:
-            return EXPLORATION * math.sqrt(math.log(parent_visits + 1)) + 1.0 - length  # as if tried once, and right
+            return EXPLORATION * math.sqrt(math.log(parent_visits + 1)) + 1.0 - length  # as if right in one visit
         return self.rewards[node] / visits + EXPLORATION * math.sqrt(math.log(parent_visits) / visits) - length
 
 
 def shortest_right_paths(
     is_right: Callable[[Tensor], Tensor], layers: int, seeds: Sequence[int], simulations: int
 ) -> tuple[Tensor, Tensor]:
-    """The fewest layers with which each row's answer is right: keep [B, L], and whether any path was right [B].
+    """Finds for each row the fewest layers with which its answer is right.
 
-    Where none was, all layers are kept. The first path that is tried runs everything.
+    The first path that is tried runs every layer.
 
     Args:
-        is_right: From layers to run [B, L], on the CPU, to whether each row's answer is right then [B].
-        seeds: [B] of each row's random choices.
+        is_right: Given the layers to run [B, L], on the CPU, says whether each row's answer is right with them [B].
+        layers: Number of layers L.
+        seeds: Seed of each row's random choices [B].
+        simulations: Paths to try for each row.
+
+    Returns:
+        The layers to keep [B, L], which are all layers for a row without a right path, and whether any path was right
+        [B].
     """
     trees = [_Tree(layers, seed) for seed in seeds]
     for _ in range(simulations):

@@ -1,14 +1,14 @@
 r"""Skipping by position: which tokens skip depends on where they stand and on nothing they say. The floor of a loss.
 
-Idea: a model trained with a pattern of skipping gets used to it and loses when the pattern is exchanged. Here nothing
-is chosen: the pattern is the same in every document, training step, seed and batch. With `trained`, the model is
-trained with it on the schedule of all methods, and what it loses with the decisions of other tokens is what habit alone
-can cost.
+Idea: a model that is trained with a skipping pattern gets used to it and loses quality if the pattern is replaced. Here
+nothing is chosen: the pattern is the same in every document, training step, seed and batch. With `trained`, the model
+is trained with the pattern on the schedule all methods share; what it then loses under other tokens' decisions is the
+loss that habit alone causes.
 
 Equations: at site $s$ the token at position $t$ skips where
 $\mathrm{frac}(1/2 + t (\sqrt 5 - 1)/2 + s (\sqrt 2 - 1)) < q$, both counted from 0. Multiples of the golden ratio fill
-[0, 1) as evenly as any sequence can, so close to a share q of any run of tokens skips at every site, and any token
-skips close to a share q of the sites.
+[0, 1) as evenly as any sequence can. So about a share q of any run of tokens skips at every site, and every token skips
+about a share q of the sites.
 
 Source: sequences of multiples of an irrational number (Weyl; Kuipers and Niederreiter, Uniform Distribution of
 Sequences, 1974, chapter 2.3).
@@ -33,7 +33,7 @@ _START = 0.5  # so that the first token of a text is not the first one to skip
 
 
 class PositionSkip(RandomSkip):
-    """Skips at a share q of the positions, the dial."""
+    """Skips at a share q of the positions; the dial is q."""
 
     supports_data_parallel = True
     adapts = True
@@ -41,11 +41,11 @@ class PositionSkip(RandomSkip):
 
     @property
     def dial(self) -> DialSpec:
-        """Share of the positions."""
+        """Share q of the positions that skip."""
         return DialSpec("skip_share", 0.0, 1.0, 0.0)
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
-        """Skip where the number of site and position is below q: no hidden state and no word has a say."""
+        """Skips if the number of the site and position is below q; hidden states and tokens play no part."""
         share, sites = self.skip_share, 2 * self.backbone_size[0]
         if share <= 0.0:
             return [EXECUTE_ALL] * sites
@@ -53,10 +53,11 @@ class PositionSkip(RandomSkip):
 
 
 def pattern(positions: Tensor, sites: int) -> Tensor:
-    """The number in [0, 1) of every site and position: whoever has a small one skips first.
+    """A number in [0, 1) for every site and position; those with small numbers skip first.
 
     Args:
         positions: [B, S], whole numbers.
+        sites: Number of sites.
 
     Returns:
         [sites, B, S].

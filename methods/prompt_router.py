@@ -21,19 +21,19 @@ From FiRST: a router per layer that reads the prompt, layers skipped only in dec
 a model fine-tuned along with it (its abstract says no more, and no code was found). Ours: averaging the states before a
 linear router, the sampling, the penalty (SkipGPT's, with its weight), and the dial, an offset on the execute logit.
 
-Deviations: tokens enter the mean with one length (Dr.LLM averages the raw stream; of FiRST it is not known). On real
-models the raw mean is that of the first token, whose norm is about 150 times the others'. The backbone is trained as a
-whole instead of with LoRA, as for all methods here. Routers start biased towards execute (+5), and the target falls
-from 1 to 1 - s on the schedule all methods share. The target is a share of answers, since prompts run in full: over a
-whole text less is saved, and a saving larger than answers can give is not reached. A text without a prompt is decided
-on by its first token. Where a text is scored, its context is the prompt.
+Deviations: all tokens enter the mean at the same length (Dr.LLM averages the raw stream; what FiRST does is not known).
+On real models the raw mean is nearly the first token's state, whose norm is about 150 times the others'. The backbone
+is trained as a whole instead of with LoRA, as for all methods here. Routers start biased towards execute (+5), and the
+target falls from 1 to 1 - s on the schedule all methods share. The target is a share of answers, since prompts run in
+full: over a whole text less is saved, and a saving larger than answers can give is not reached. A text without a prompt
+is decided by its first token. When a text is scored, its context is the prompt.
 
 Deviations of `labels=search`: prompts run in full (in Dr.LLM they follow the path as well). Labels are searched for on
-each step's training batch, not once beforehand; an answer is right where each of its tokens is the most likely one,
-which is when greedy decoding would generate it; a row without a right path is labelled to execute everything (theirs is
-left out). The counts $n_c$ are those of a batch (theirs are constants in the code). There is no target: the labels
-determine what is saved. Their dial mixes the router's distribution with fixed ones; ours orders prompts and layers the
-same way.
+each step's training batch, not once beforehand. An answer is right if each of its tokens is the most likely one, that
+is, if greedy decoding would generate it. A row without a right path is labelled to execute everything (Dr.LLM leaves
+such a row out). The counts $n_c$ are those of a batch (in Dr.LLM's code they are constants). There is no target: the
+labels determine what is saved. Dr.LLM's dial mixes the router's distribution with fixed ones; ours orders prompts and
+layers in the same way.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ class PromptRouterConfig(MethodConfig):
         None,
         ge=0,
         lt=1,
-        description="share of the token-branches of answers to skip in the end, s; default: what the run's target "
-        "saving asks for",
+        description="share s of the token-branches of answers to skip at the end of training; default: set by the "
+        "run's target saving",
     )
     penalty_weight: float = Field(20.0, ge=0, description="weight of the distance to the target (ours, as in SkipGPT)")
     temperature: float = Field(1.0, gt=0, description="temperature of the Gumbel-Softmax (ours)")
-    simulations: int = Field(50, ge=1, description="paths tried for each label (Dr.LLM)")
+    simulations: int = Field(50, ge=1, description="paths that the search tries for each row (Dr.LLM)")
 
     def on_model(self, layers: int) -> dict[str, Any]:
         """See `MethodConfig`."""
@@ -102,7 +102,7 @@ class PromptRouterConfig(MethodConfig):
 
 
 class PromptRouter(LogitRouter):
-    """Routes whole answers; the dial is an offset on the execute logit."""
+    """Chooses the layers of a whole answer; the dial is an offset on the execute logit."""
 
     supports_data_parallel = True
     trains_alike = True
@@ -121,23 +121,23 @@ class PromptRouter(LogitRouter):
 
     @property
     def kv_policy(self) -> KVPolicy:
-        """An answer that skips a layer never attends there."""
+        """An answer that skips a layer never attends there, so it leaves no K,V."""
         return "evict"
 
     @property
     def freezes_backbone(self) -> bool:
-        """Labels that were searched for are those of the model as it is."""
+        """Whether labels are searched for: they hold for the model as it is, which must then not change."""
         return self.config.labels == "search"
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision] | None:
-        """Once prompts were read all is known: nothing hangs on the states of what is written."""
+        """All decisions once the prompt has been read; they do not depend on the states of later tokens."""
         if call.training or call.reads_prompt:
             return None
         layers = range(self.backbone_size[0])
         return [self._decision(call, known_outputs(call.session, Site(layer, "layer"))) for layer in layers]
 
     def decide(self, view: SiteView) -> Decision:
-        """A sampled choice per row with a soft gradient while training; the larger logit otherwise."""
+        """Samples one choice per row with a soft gradient while training; takes the larger logit otherwise."""
         if view.call.ahead is not None:
             return super().decide(view)
         layer = view.site.layer
@@ -155,50 +155,48 @@ class PromptRouter(LogitRouter):
         return Decision(scale=executed[..., None])
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Distance of the executed share of answers, averaged over all layers, to the target; or how far routers are
-        from the labels.
-        """
+        """Distance between the target and the executed share of answers, averaged over layers; or the labels' loss."""
         if self.config.labels == "search":
             logits = call.whole(torch.stack(call.records["routed"], dim=1))
             return {"labels": (1.0, focal_loss(logits, call.whole(self._labels(call))))}
         end = 1.0 - (self.target if self.config.sparsity is None else self.config.sparsity)
-        answers = call.whole(call.of_real(call.follows.float()))  # as weights: to pick them out would be a host read
+        answers = call.whole(call.of_real(call.follows.float()))  # weights: picking tokens out waits for the device
         executed = torch.stack([call.whole(call.of_real(layer)) for layer in call.records["executed"]])
         shares = (executed * answers).sum(dim=1) / answers.sum().clamp(min=1.0)
         distance = target_distance(shares, self.annealed(1.0, end))
         return {"target": (self.config.penalty_weight, distance)}
 
     def main_loss_weight(self, call: ForwardCall) -> float:
-        """Searched labels stand in for the cross entropy."""
+        """0 if labels are searched for, since they replace the cross entropy; else 1."""
         return 0.0 if self.config.labels == "search" else 1.0
 
     def _labels(self, call: ForwardCall) -> Tensor:
-        """[B, L] the side each layer's router is to take, by the shortest right path of each row."""
+        """[B, L] the side (execute or skip) that each router should take, by each row's shortest right path."""
         keys = [(self.seed * 1_000_003 + self.step) ^ counter for counter in call.prompt_counters.tolist()]
         layers = self.backbone_size[0]
         keep, _ = shortest_right_paths(partial(answered_right, call), layers, keys, self.config.simulations)
         return torch.where(keep, EXECUTE, SKIP).to(call.valid.device)
 
     def _decision(self, call: ForwardCall, logits: Tensor) -> Decision:
-        """Of all tokens, from the logits [B, 2] of their prompts."""
+        """The decision for all tokens of a layer, from the logits [B, 2] of their prompts."""
         if self.value == self.dial.skip_nothing:
             return EXECUTE_ALL
         return Decision(keep=self.runs(logits)[:, None] | ~call.follows)
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:
-        """The executed share falls to what the target asks for."""
+        """Whether the executed share is trained towards the run's target; searched labels have no target."""
         assert isinstance(config, PromptRouterConfig)
         return super().takes_target(config) and config.labels == "end_to_end"
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
-        """For a search the dense model, fine-tuned: a frozen backbone cannot learn the answer template."""
+        """The fine-tuned dense model with `labels=search`: a frozen backbone cannot learn the answer template."""
         return MethodSpec("dense") if dict(spec.params).get("labels") == "search" else None
 
 
 def searched_router(inputs: int) -> nn.Module:
-    """H -> 128 -> 2 with a GELU, Xavier's weights and no bias at first (Dr.LLM)."""
+    """H -> 128 -> 2 with a GELU; weights start as Xavier's, biases at 0 (Dr.LLM)."""
     maps = nn.Linear(inputs, SEARCH_WIDTH), nn.Linear(SEARCH_WIDTH, 2)
     for one in maps:
         nn.init.xavier_uniform_(one.weight)
@@ -207,8 +205,13 @@ def searched_router(inputs: int) -> nn.Module:
 
 
 def answered_right(call: ForwardCall, keep: Tensor) -> Tensor:
-    """[B] whether every label of a row is the likeliest token if what follows its prompt runs the layers [B, L] of a
-    training call alone. A row without labels has no answer that could be right.
+    """[B] whether each label of a row is the likeliest token if the tokens after its prompt run only some layers.
+
+    A row without labels counts as wrong.
+
+    Args:
+        call: The training call.
+        keep: Boolean [B, L], the layers to run.
     """
     assert call.again is not None and call.labels is not None
     paths = keep.to(call.valid.device)
@@ -221,18 +224,18 @@ def answered_right(call: ForwardCall, keep: Tensor) -> Tensor:
 
 
 def focal_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean of alpha_y (1 - p_y)^gamma (-ln p_y) over logits [B, L, 2] and labels [B, L]."""
+    """Mean of alpha_y (1 - p_y)^gamma (-ln p_y) for logits [B, L, 2] and labels [B, L]."""
     weights = class_weights(torch.stack([(labels == side).sum() for side in (EXECUTE, SKIP)]))
     chosen = logits.log_softmax(dim=-1).gather(-1, labels[..., None])[..., 0]
     return (weights[labels] * focal(chosen)).mean()
 
 
 def focal(log_probabilities: Tensor) -> Tensor:
-    """(1 - p)^gamma (-ln p), of ln p."""
+    """(1 - p)^gamma (-ln p), computed from ln p."""
     return -((1.0 - log_probabilities.exp()) ** GAMMA) * log_probabilities
 
 
 def class_weights(counts: Tensor) -> Tensor:
-    """alpha of classes with so many labels [C], with a mean of 1; a class without labels counts as having one."""
+    """alpha [C], with a mean of 1, for class counts [C]; a class without labels counts as having one."""
     weights = (1.0 - BETA) / (1.0 - BETA ** counts.clamp(min=1).double())
     return (weights / weights.mean()).float()

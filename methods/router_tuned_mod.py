@@ -44,7 +44,7 @@ from adaptive_bench.method import (
 )
 
 ROUTER_STD, ROUTER_BIAS = 0.01, 2.0
-_MIN_CAPACITY = 0.05  # where the target is more than the routed layers can skip
+_MIN_CAPACITY = 0.05  # used if the target saving exceeds what the routed layers can skip
 
 
 class RouterTunedConfig(MethodConfig):
@@ -56,13 +56,13 @@ class RouterTunedConfig(MethodConfig):
     }
     target_parameter: ClassVar[str] = "capacity"
     layers: int = Field(
-        0, ge=0, examples=[1], description="routed layers, the deepest but the last; 0 means half (paper: 16 of 32)"
+        0, ge=0, examples=[1], description="how many layers are routed, ending before the last one; 0: half (paper)"
     )
     capacity: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="executed share below which the regulariser rests; default: what the run's target saving asks for "
+        description="executed share up to which the regulariser is 0; default: set by the run's target saving "
         "(paper: 0.5)",
     )
     regulariser_weight: float = Field(1.0, ge=0, description="weight of the regulariser (released code: 0)")
@@ -106,16 +106,16 @@ class RouterTunedMoD(Method):
 
     @property
     def freezes_backbone(self) -> bool:
-        """Only the routers train."""
+        """True: only the routers are trained."""
         return True
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Attention of routed layers."""
+        """Attention of the routed layers."""
         return frozenset(Site(layer, "attention") for layer in self.routed)
 
     def decide(self, view: SiteView) -> Decision:
-        """Straight-through mask while training, hard mask otherwise."""
+        """Uses a straight-through mask while training and a hard mask otherwise."""
         name = str(view.site.layer)
         if view.site.branch != "attention" or name not in self.routers:
             return EXECUTE_ALL
@@ -131,12 +131,12 @@ class RouterTunedMoD(Method):
         return Decision(scale=mask)
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Executed share above the capacity, summed over routed layers."""
+        """By how much the executed share exceeds the capacity, summed over routed layers."""
         capacity = self.config.capacity or max(_MIN_CAPACITY, 1.0 - self.target / self.max_saved_tokens)
         excess = [(call.whole(call.of_real(mask)).mean() - capacity).clamp(min=0) for mask in call.records["mask"]]
         return {"capacity": (self.config.regulariser_weight, torch.stack(excess).sum())}
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
-        """The dense model, fine-tuned: it has learned the template."""
+        """Training starts from the fine-tuned dense model, which has learned the answer template."""
         return MethodSpec("dense")

@@ -1,7 +1,7 @@
 r"""SkipGPT: a router before every attention and every MLP decides, token by token, whether the branch runs.
 
-Idea: attention and MLP matter for different tokens, so each has a linear router of its own, with one target for all of
-them together: layers and branches divide the saving among themselves. Only the routers are trained.
+Idea: attention and MLP matter for different tokens, so each has its own linear router. All routers share one target, so
+that layers and branches divide the saving among themselves. Only the routers are trained.
 
 Paper: "SkipGPT: Dynamic Layer Pruning Reinvented with Token Awareness and Module Decoupling",
     https://arxiv.org/abs/2506.04179.
@@ -12,16 +12,16 @@ Equations: logits $r = W x + b$ with $x$ the residual stream at the layer's inpu
 
 Where paper and code differ, this follows the released inference code: one linear map per router (`router=two_layer` is
 the training script's H -> H/4 -> 2 with a ReLU) and no sampling in evaluation (the training script samples). The MLP's
-router does not see what attention added (`mlp_reads=branch_input` lets it). Padding is excluded from the executed share
-(the code includes it).
+router does not see what attention added, except with `mlp_reads=branch_input`. Padding is excluded from the executed
+share (the code includes it).
 
-Deviations: the released code gives routers the raw residual stream; here each token of it is divided by its root mean
+Deviations: the released code gives routers the raw residual stream; here each token's state is divided by its root mean
 square (on SmolLM2-135M norms are 23,600 at the first token and 150 at the others, and routers on the raw stream skip a
-tenth of everything before any training). Stage 1 only (routers on a frozen
-model); the LoRA stage after it, which leaves the routers as they are, is not included. The model starts from the
-fine-tuned dense one, routers start biased towards execute (+5), and the target falls from 1 to 1 - s on the schedule
-all methods share (the code: constant, or in steps as a variant). The dial, an offset on the execute logit at inference,
-is ours."""
+tenth of everything before any training). Only stage 1 is included (routers on a frozen model), not the LoRA stage after
+it, which leaves the routers as they are. The model starts from the fine-tuned dense one, routers start biased towards
+execute (+5), and the target falls from 1 to 1 - s on the schedule all methods share (in the code it is constant or, as
+a variant, falls in steps). The dial, an offset on the execute logit at inference, is ours.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SkipGPTConfig(BranchRoutersConfig):
         "linear", description="router network: linear (released file), or H -> H/4 -> 2 (training script)"
     )
     mlp_reads: Literal["layer_input", "branch_input"] = Field(
-        "layer_input", description="what an MLP's router sees: as attention's (released code), or after attention"
+        "layer_input", description="what an MLP's router reads: the layer's input (released code), or the MLP's own"
     )
 
 
@@ -62,13 +62,13 @@ class SkipGPT(BranchRouters):
     config: SkipGPTConfig
 
     def new_router(self, hidden: int) -> nn.Module:
-        """As configured."""
+        """A router of the configured kind."""
         if self.config.router == "linear":
             return biased_linear(hidden)
         return two_layer_router(hidden, max(1, hidden // 4))
 
     def reads(self, view: SiteView) -> Tensor:
-        """The residual stream at the layer's input, with tokens of one length."""
+        """The residual stream that `mlp_reads` selects, each token divided by its root mean square."""
         if self.config.mlp_reads == "branch_input":
             return view.levelled
         if view.site.branch == "attention":
@@ -76,6 +76,6 @@ class SkipGPT(BranchRouters):
         return view.call.scratch[_LAYER_INPUT]
 
     def pass_over(self, view: SiteView) -> None:
-        """The MLP's router reads what attention's would have read."""
+        """Keeps the layer's input for the MLP's router when attention is spared."""
         if self.config.mlp_reads == "layer_input" and view.site.branch == "attention":
             view.call.scratch[_LAYER_INPUT] = view.levelled

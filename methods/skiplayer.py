@@ -9,14 +9,14 @@ Equations: $h' = h + z f(h)$, $z = 1$ where execute wins (hard forward, soft bac
 $\mathrm{CE} + 0.1 \sum_l (r_l - P)^2$ with $r_l$ the executed share of layer $l$, summed over layers, not averaged. K,V
 of skipped tokens are computed.
 
-`start=middle_closed` is where LayerRoute (arXiv 2606.01838) starts: of 24 layers the first 8 and the last 7 lean
-towards execute (+1), the 9 in between towards skip (-1), so that training has to open them. Its other parts (one logit
-per layer, a linear penalty, LoRA on a frozen backbone) are not included.
+`start=middle_closed` starts as LayerRoute does (arXiv 2606.01838): of 24 layers, the routers of the first 8 and the
+last 7 lean towards execute (+1) and those of the 9 in between towards skip (-1), so that training has to open them.
+LayerRoute's other parts (one logit per layer, a linear penalty, LoRA on a frozen backbone) are not included.
 
-Deviations: a pretrained model is fine-tuned, where the paper trains from scratch. So the router has a bias, which
-starts towards execute (+5), and the target density P anneals linearly from 1 to `density` (default: the run's target
-saving, the same for all methods). The dial, an offset on the execute logit at inference, is ours. There is no released
-code: weight and input are those of an independent reproduction.
+Deviations: a pretrained model is fine-tuned, whereas the paper trains from scratch. So the router has a bias, which
+starts towards execute (+5), and the target density P anneals linearly from 1 to `density` (default: set by the run's
+target saving, the same for all methods). The dial, an offset on the execute logit at inference, is ours. There is no
+released code: weight and input are those of an independent reproduction.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from adaptive_bench.method import (
 
 ROUTER_STD, EXECUTE_BIAS = 0.01, 5.0
 LAYER_ROUTE_BIAS = 1.0
-EXECUTE = 1  # of the two logits, skip and execute
+EXECUTE = 1  # index of the execute logit; skip is 0
 
 
 class SkipLayerConfig(MethodConfig):
@@ -58,13 +58,13 @@ class SkipLayerConfig(MethodConfig):
         None,
         gt=0,
         le=1,
-        description="share of executing tokens aimed at in the end, P; default: what the run's target saving asks for",
+        description="executed share P aimed at by the end of training; default: set by the run's target saving",
     )
     density_weight: float = Field(0.1, ge=0, description="weight of the density loss (an independent reproduction's)")
     temperature: float = Field(1.0, gt=0, description="temperature of the Gumbel-Softmax")
     start: Literal["open", "middle_closed"] = Field(
         "open",
-        description="what routers lean towards before training: execute, or skip in the middle layers (LayerRoute)",
+        description="what routers lean towards at first: execute, or skip in the middle layers (LayerRoute)",
     )
 
     def start_biases(self, layers: int) -> list[float]:
@@ -94,19 +94,19 @@ class SkipLayer(LogitRouter):
             nn.init.constant_(router.bias[EXECUTE : EXECUTE + 1], bias)  # type: ignore[index]
 
     def decide(self, view: SiteView) -> Decision:
-        """Hard choice with a soft gradient while training; the larger logit otherwise."""
+        """Samples a hard choice with a soft gradient while training; takes the larger logit otherwise."""
         logits = self.routers[view.site.layer](view.normed.float())
         return self.route(view, logits, temperature=self.config.temperature, place=view.site.layer)
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Squared distance of each layer's executed share to the target density, summed over layers."""
+        """Squared distance between each layer's executed share and the target density, summed over layers."""
         target = self.annealed(1.0, self.config.density or 1.0 - self.target)
         shares = [call.whole(call.of_real(executed)).mean() for executed in call.records["executed"]]
         return {"density": (self.config.density_weight, density_loss(torch.stack(shares), target))}
 
     @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:
-        """Nothing, unless routers start closed."""
+        """No change, unless routers start closed in the middle layers."""
         assert isinstance(config, SkipLayerConfig)
         if config.start == "open":
             return None
@@ -114,7 +114,7 @@ class SkipLayer(LogitRouter):
 
 
 def middle_layers(layers: int) -> range:
-    """LayerRoute's middle: of 24 layers the 9 behind the first 8 and before the last 7; the same shares of others."""
+    """LayerRoute's middle layers: all but the first 8 and last 7 of 24 layers, in proportion for other depths."""
     return range(round(layers * 8 / 24), layers - round(layers * 7 / 24))
 
 

@@ -25,7 +25,7 @@ from adaptive_bench.method import MethodSpec, starting_spec, training_spec
         ("static_depth[layers=1+1]", "Name each once"),
         ("static_depth[layers=1,rule=bi]", "named or picked by a rule"),
         ("static_depth[branches=1]", "branches"),
-        ("static_depth[layers=1,unit=branch]", "of branches those are named"),
+        ("static_depth[layers=1,unit=branch]", "branches are named instead of layers"),
     ],
 )
 def test_settings_without_sense_are_refused(spec, said, make_model):
