@@ -1,1 +1,1 @@
-"""Tasks: lm-eval YAML files and the little Python beside them."""
+"""Tasks: lm-eval YAML files and the Python code they need."""

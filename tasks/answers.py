@@ -1,8 +1,9 @@
-"""Reads the answer out of what a model wrote, for every generative task alike.
+"""Reads the answer out of what a model wrote, in the same way for every generative task.
 
-`strict`: what stands after the first `####`. `flexible`: the last number, or the last option letter that stands as an
-answer, wherever it is. Both forgive what does not change the answer: currency signs, separators and zeros of a number,
-brackets, stars and case of a letter. Lm-eval calls the filters with the responses of all documents.
+`strict` takes what stands after the first `####`. `flexible` takes the last number, or the last option letter that
+stands as an answer, wherever it is. Both ignore what does not change the answer: currency signs, separators and
+trailing zeros of a number; brackets, stars and case of a letter. lm-eval calls the filters with the responses of all
+documents.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-INVALID = "[invalid]"  # what lm-eval's own filters give where there is no answer
+INVALID = "[invalid]"  # what lm-eval's own filters return if there is no answer
 _MARK = "####"
-# A minus belongs to the number unless something stands before it that it could be subtracted from.
+# A minus belongs to the number unless it follows a word or a bracket, from which the number could be subtracted.
 _NUMBER = re.compile(r"((?<![\w)])[-−])?\$?((?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)(?!\d)")
-# "20 - 5 =": numbers that are worked with, up to the last equals sign; what comes next is the result.
+# A calculation up to its last equals sign ("20 - 5 ="); the result comes after it.
 _WORKING = re.compile(r"\d[^=]*?(?<=[\d\s)%])[-−+*/×÷x]\s*[($]*\.?\d.*=")
 _AFTER_MARK = re.compile(r"[\s*_(\[\"']*([A-Za-z])(?![A-Za-z])")
 # "A" before a word in lower case is an article, unless the word says that it is the answer.
@@ -37,7 +38,7 @@ def number_after_mark(text: str) -> str:
 
 
 def last_number(text: str) -> str:
-    """The last number anywhere, in its plainest form."""
+    """The last number anywhere in the text, in its plainest form."""
     found = list(_NUMBER.finditer(text))
     return _plain(found[-1]) if found else INVALID
 
@@ -49,13 +50,13 @@ def letter_after_mark(text: str, letters: str) -> str:
 
 
 def last_letter(text: str, letters: str) -> str:
-    """The last of `letters` that stands alone and is no article."""
+    """The last of `letters` that stands alone and is not the article "A"."""
     found = [match[1] for match in _ALONE.finditer(text) if match[1] in letters]
     return found[-1] if found else INVALID
 
 
 def unparsable(references: Sequence[str], predictions: Sequence[str]) -> float:
-    """lm-eval metric: 1 for a document without an answer that can be read."""
+    """lm-eval metric: 1 for a document from whose response no answer could be read."""
     return float(predictions[0] == INVALID)
 
 
@@ -64,7 +65,7 @@ def _of_numbers(read: Callable[[str], str]) -> Filter:
 
 
 def _of_letters(read: Callable[[str, str], str]) -> Filter:
-    """Documents name their options in the field `letters`."""
+    """A filter for documents that list their options in the field `letters`."""
 
     def apply(responses: Iterable[Sequence[str]], documents: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         pairs = zip(responses, documents, strict=True)
@@ -80,7 +81,7 @@ flexible_letters = _of_letters(last_letter)
 
 
 def _marked_line(text: str) -> str:
-    """What follows the first mark in its line, or in the next line if its own is empty."""
+    """The rest of the first mark's line, or the first line after it that is not blank."""
     _, mark, after = text.partition(_MARK)
     return next((line for line in after.splitlines() if line.strip()), "") if mark else ""
 

@@ -1,4 +1,4 @@
-"""Names for several tasks at once."""
+"""Task groups: names that stand for several tasks."""
 
 from adaptive_bench.task import TaskGroup
 

@@ -1,8 +1,8 @@
-"""The GateSkip paper's template for generative tasks, and what its tasks have in common.
+"""The GateSkip paper's template for generative tasks, and helpers that its tasks share.
 
-`Question: ...`, `Answer: <reasoning>`, then `#### <answer>`; the options of a multiple-choice question stand in the
-question, one a line, and its answer is a letter. (The appendix that gives the template shows no options; without them
-an answer letter means nothing.)
+The template is `Question: ...`, `Answer: <reasoning>`, then `#### <answer>`. The options of a multiple-choice question
+are listed in the question, one per line, and the answer is a letter. (The appendix that gives the template shows no
+options, but without them an answer letter means nothing.)
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ _TAGS = re.compile(r"</?reasoning>")
 
 
 def with_options(question: str, options: Sequence[str], letters: Sequence[str] = "ABCDEFGHIJ") -> str:
-    """The question with one option a line."""
+    """The question, followed by its options, one per line."""
     return "\n".join([question.strip(), *(f"{letter}. {text}" for letter, text in zip(letters, options, strict=False))])
 
 
 def right_one(options: Sequence[str], number: int) -> str:
-    """The option that a row says is the right one.
+    """The option that a row marks as the right one.
 
     Raises:
-        ValueError: It has no such option; Python would count a negative number from the end.
+        ValueError: There is no option of that number. A negative number is refused too, since Python would count it
+            from the end.
     """
     if number not in range(len(options)):
         raise ValueError(f"the right answer is one of {len(options)} options from 0 on, got {number!r}")
@@ -46,28 +47,30 @@ def right_one(options: Sequence[str], number: int) -> str:
 
 
 def target(reasoning: str, answer: str) -> str:
-    """What a model is meant to write after `Answer: `."""
+    """The text that a model should write after `Answer: `."""
     return f"{reasoning.strip()}\n#### {answer}".lstrip()
 
 
 def document(question: str, answer: str, letters: str, reasoning: str = "") -> dict[str, Any]:
-    """A document of a task whose answer is a letter; it is also what a training example is made of."""
+    """A document of a task whose answer is a letter; training examples are made from such documents too."""
     return {"question": question, "answer": answer, "letters": letters, "target": target(reasoning, answer)}
 
 
 def examples(request: ExampleRequest, rows: Iterable[dict[str, Any]], key: str) -> list[Example]:
-    """Training text of documents with `question` and `target`; `key` names the field that identifies a row."""
+    """Training examples drawn from documents with `question` and `target`; the field `key` identifies a row."""
     drawn = draw(rows, lambda row: str(row[key]), request)
     return [Example(PROMPT.format(question=row["question"]), f" {row['target']}") for row in drawn]
 
 
 def validation(rows: Iterable[dict[str, Any]], key: str) -> list[dict[str, Any]]:
-    """The rows of a training split that are neither trained nor calibrated on."""
+    """The rows of a training split that are held out for validation, so neither trained nor calibrated on."""
     return held_out(rows, lambda row: str(row[key]), "validation")
 
 
 def read_traces(source: Source, data_dir: Path | str | None) -> list[dict[str, Any]]:
-    """Rows of the paper's reasoning traces with a field `reasoning`; the few rows without a trace are left out.
+    """Rows of the paper's reasoning traces, with the trace in the field `reasoning`.
+
+    The few rows without a trace are left out.
 
     Raises:
         EnvironmentProblem: The data cannot be read, or no row has a trace.
@@ -81,7 +84,7 @@ def read_traces(source: Source, data_dir: Path | str | None) -> list[dict[str, A
 
 
 def generative(name: str, **fields: Any) -> Task:
-    """A task in this template, zero-shot."""
+    """A zero-shot generative task in this template."""
     return Task(
         name=name,
         kind="generative",

@@ -51,12 +51,12 @@ DIRECT_PROMPT = PROMPT + "\n####"
 
 
 def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
-    """Documents of the generative form for lm-eval; it also passes the task's metadata, which is not needed.
+    """Documents of the generative form for lm-eval, which also passes the task's metadata (not needed).
 
     Only worked examples, from the training split, show reasoning.
 
     Args:
-        tested_only: Leave out what is made of the training split and of explanations, where those are not there.
+        tested_only: Give the tested documents alone, for a data folder without training split or explanations.
     """
     if tested_only:
         return _tested(data_dir)
@@ -74,7 +74,7 @@ def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_:
 
 
 def direct_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
-    """Documents of the log-likelihood form for lm-eval. They need no explanations. Arguments as in `harness_docs`."""
+    """Documents of the log-likelihood form, which need no explanations. Arguments are those of `harness_docs`."""
     if tested_only:
         return _tested(data_dir)
     test, train = read_several([(QUESTIONS, "validation"), (QUESTIONS, "train")], data_dir)
@@ -87,19 +87,19 @@ def _tested(data_dir: str | None) -> DatasetDict:
 
 
 def reasoned(request: ExampleRequest) -> list[Example]:
-    """Question, explanation and letter."""
+    """Examples of a question with its explanation and letter."""
     rows, explanations = read_several([(QUESTIONS, "train"), (EXPLANATIONS, "train")], request.data_dir)
     return examples(request, _explained(rows, explanations), "id")
 
 
 def traced(request: ExampleRequest) -> list[Example]:
-    """Question, the 70B model's reasoning and letter."""
+    """Examples of a question with the 70B model's reasoning and the letter."""
     rows = read_traces(TRACES, request.data_dir)
     return examples(request, (_document(row, row["reasoning"]) for row in rows), "question")
 
 
 def direct(request: ExampleRequest) -> list[Example]:
-    """Question and letter at once, in the same template with the reasoning left out."""
+    """Examples of a question followed directly by its letter, in the same template without reasoning."""
     drawn = draw(read_rows(QUESTIONS, "train", request.data_dir), lambda row: str(row["id"]), request)
     rows = map(_document, drawn)
     return [Example(DIRECT_PROMPT.format(question=row["question"]), f" {row['answer']}") for row in rows]
@@ -116,7 +116,7 @@ def _explained(rows: Sequence[Row], found: Sequence[Row]) -> list[dict[str, Any]
 
 
 def _answered(row: Row) -> Row:
-    """The row, unless what it gives as its answer is none."""
+    """The row, if its answer is one of its options' letters; raises a ValueError otherwise."""
     if row["answerKey"] not in row["choices"]["label"]:
         raise ValueError(f"the answer is one of the options' letters, got {row['answerKey']!r}")
     return row

@@ -37,10 +37,10 @@ _CALCULATOR_MARK = re.compile(r"<<[^<>]*>>")
 
 
 def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
-    """Documents for lm-eval with a field `target`; it also passes the task's metadata, which is not needed.
+    """Documents with a field `target` for lm-eval, which also passes the task's metadata (not needed).
 
     Args:
-        tested_only: Leave out what is made of the training split, where that is not there.
+        tested_only: Give the tested documents alone, for a data folder without the training split.
     """
     if tested_only:
         return harness_splits({"test": map(document, read_rows(SOURCE, "test", data_dir))}, SOURCE)
@@ -50,25 +50,25 @@ def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_:
 
 
 def training(request: ExampleRequest) -> list[Example]:
-    """Question and worked solution; the answer is a number."""
+    """Examples of a question and its worked solution; the answer is a number."""
     return examples(request, map(document, read_rows(SOURCE, "train", request.data_dir)), "question")
 
 
 def traced(request: ExampleRequest) -> list[Example]:
-    """Question and the 70B model's reasoning, with the data set's own answer."""
+    """Examples of a question and the 70B model's reasoning, with the data set's own answer."""
     rows = read_traces(TRACES, request.data_dir)
     return examples(request, (document(row, row["reasoning"]) for row in rows), "question")
 
 
 def _answered(row: Row) -> Row:
-    """The row, unless what it gives as its answer is none."""
+    """The row, if it ends in an answer; raises a ValueError otherwise."""
     if number_after_mark(row["answer"]) == INVALID:
         raise ValueError("an answer ends in a number behind ####")
     return row
 
 
 def document(row: Row, reasoning: str | None = None) -> dict[str, Any]:
-    """Question and target of a row, with other reasoning than its own where some is given."""
+    """Question and target of a row; `reasoning`, if given, replaces the row's own."""
     written, _, answer = _CALCULATOR_MARK.sub("", row["answer"]).rpartition("####")
     return {
         "question": row["question"],

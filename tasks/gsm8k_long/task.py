@@ -1,8 +1,8 @@
 """Long chains of thought: four GSM8K problems in a question, solved one after the other; the answer is their sum.
 
 An answer is right only if all four results are, so that an error anywhere in hundreds of written tokens shows. Problems
-are taken as they stand in the file, four in a row; what is left over at the end is left out. Worked answers are the
-solutions that people wrote, one after the other, each with its result.
+are taken in the order of the file, four in a row; fewer than four left over at the end are dropped. Worked answers are
+the solutions that people wrote, one after the other, each with its result.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _ASKED = "Solve these {count} problems one after the other, step by step. The an
 
 
 def chains(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Documents of `LINKS` rows each, in their order."""
+    """Documents that each join `LINKS` rows, in their order."""
     some = [document_of_one(row) for row in rows]
     return [_chain(some[start : start + LINKS]) for start in range(0, len(some) - LINKS + 1, LINKS)]
 
 
 def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
-    """Documents for lm-eval; it also passes the task's metadata, which is not needed.
+    """Documents for lm-eval, which also passes the task's metadata (not needed).
 
     Args:
-        tested_only: Leave out what is made of the training split, where that is not there.
+        tested_only: Give the tested documents alone, for a data folder without the training split.
     """
     if tested_only:
         return harness_splits({"test": chains(read_rows(SOURCE, "test", data_dir))}, SOURCE)
@@ -48,7 +48,7 @@ def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_:
 
 
 def training(request: ExampleRequest) -> list[Example]:
-    """Questions with their worked answers."""
+    """Examples of a question with its worked answer."""
     return examples(request, chains(read_rows(SOURCE, "train", request.data_dir)), "question")
 
 

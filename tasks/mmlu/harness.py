@@ -1,7 +1,7 @@
-"""MMLU for lm-eval: its documents, and worked examples of their own subject.
+"""Documents of MMLU for lm-eval, with worked examples from each document's own subject.
 
-The documents of the subjects take turns, so that the first few hundred (`--limit`) are a fair share of all subjects.
-STEM is what lm-eval counts as such (19 subjects; the authors of MMLU leave anatomy out).
+The subjects take turns, so that the first few hundred documents (`--limit`) cover all subjects evenly. STEM is what
+lm-eval counts as such (19 subjects; the authors of MMLU leave anatomy out).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STEM = frozenset(
 
 
 class BySubject(ConfigurableTask):
-    """Worked examples are those of the document's own subject, as in lm-eval's task of that subject."""
+    """Draws worked examples from the document's own subject, as lm-eval's task of that subject does."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(config={key: value for key, value in config.items() if key != "class"})
@@ -61,17 +61,17 @@ class BySubject(ConfigurableTask):
 
 
 def all_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
-    """Every subject; lm-eval also passes the task's metadata, which is not needed."""
+    """Documents of every subject; lm-eval also passes the task's metadata, which is not needed."""
     return _docs(data_dir, None)
 
 
 def stem_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
-    """The STEM subjects."""
+    """Documents of the STEM subjects."""
     return _docs(data_dir, STEM)
 
 
 def written_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
-    """Every subject in the paper's template; the worked examples have no reasoning."""
+    """Documents of every subject in the paper's template; the worked examples have no reasoning."""
     splits = {"test": "test", "validation": "validation", "shown": "dev"}
     found = read_several([(SOURCE, split) for split in splits.values()], data_dir)
     return harness_splits({name: map(_written, _in_turns(rows)) for name, rows in zip(splits, found, strict=True)})
@@ -89,7 +89,7 @@ def _docs(data_dir: str | None, subjects: Collection[str] | None) -> DatasetDict
 
 
 def _in_turns(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first row of every subject, then the second of every one, and so on."""
+    """The first row of every subject, then the second row of every subject, and so on."""
     by_subject: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_subject[row["subject"]].append(row)

@@ -1,4 +1,4 @@
-"""MMLU, whole or its STEM subjects, by the likeliest letter; and written, in the paper's template."""
+"""Defines MMLU by the likeliest letter (all subjects, or STEM), and as a written answer in the paper's template."""
 
 from __future__ import annotations
 

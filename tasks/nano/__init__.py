@@ -1,1 +1,1 @@
-"""The embedded default: two generated tasks, a small world of facts, and a nano backbone pretrained on them."""
+"""The embedded default: generated tasks about a small world of facts, and the nano backbones pretrained on it."""

@@ -1,4 +1,4 @@
-"""Documents for lm-eval: each YAML file here names one of these functions as its `custom_dataset`."""
+"""Documents of the nano tasks for lm-eval: each YAML file names one of these functions as its `custom_dataset`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from .stories import Story, make_story
 TEST_SEED = 3089
 TEST_DOCS = 500
 _VALIDATION_DOCS = 500
-# Only few-shot examples come from these.
-_TRAIN_DOCS = 100
+_TRAIN_DOCS = 100  # used for few-shot examples only
 
 
 def math_docs(**_metadata: object) -> dict[str, Dataset]:
-    """Validation, test and few-shot documents of `nano_math`. lm-eval passes metadata that is not needed."""
+    """Validation, test and few-shot documents of `nano_math`. lm-eval also passes metadata, which is not needed."""
     return _docs(make_math_problem, _asked)
 
 
@@ -36,7 +35,7 @@ def text_docs(**_metadata: object) -> dict[str, Dataset]:
 
 
 def held_out(make: Callable[[random.Random], K], split: Split, count: int) -> list[K]:
-    """The first `count` different items of a split; nothing is tuned on those of `test`."""
+    """The first `count` distinct items of a split; nothing is tuned on those of `test`."""
     return list(islice(distinct(stream(make, split, TEST_SEED)), count))
 
 

@@ -1,5 +1,6 @@
-"""One question with its reasoning and answer, in GSM8K's template, with one split point for training and evaluation;
-and the splits, which cannot overlap: a hash of an item's key decides, not the seed.
+"""Items (a question with its reasoning and answer, in GSM8K's template) and their splits.
+
+A hash of an item's key decides its split, not the seed, so splits cannot overlap.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Literal, Protocol, TypeVar
 from adaptive_bench.task import Example
 
 # The prompt ends right after the colon and the completion starts with a space: a byte-level tokenizer then cuts the
-# joined text at exactly this point, so what evaluation continues is what training has seen.
+# joined text at exactly this point, so evaluation prompts end on the same tokens as training prompts.
 PROMPT = "Question: {question}\nAnswer:"
 
 
@@ -25,10 +26,10 @@ class Item:
         question: Everything after `Question: `.
         reasoning: One line, one small step per sentence.
         answer: A whole number or a word.
-        key: What decides the split. Two items with the same key always share a split.
-        steps: Steps of reasoning, 2 or 3.
-        right: Place of the right statement.
-        statements: Reasonings of which one belongs to the question; empty where there are none.
+        key: Decides the split. Two items with the same key always share a split.
+        steps: Number of reasoning steps, 2 or 3.
+        right: Index of the right statement.
+        statements: Reasonings, one of which belongs to the question; empty for a question without options.
     """
 
     question: str
@@ -41,12 +42,12 @@ class Item:
 
     @property
     def prompt(self) -> str:
-        """What the model is given."""
+        """The prompt that the model is given."""
         return PROMPT.format(question=self.question)
 
     @property
     def target(self) -> str:
-        """What a perfect model writes, without the leading space."""
+        """The text that a perfect model writes, without the leading space."""
         return f"{self.reasoning}\n#### {self.answer}"
 
     def reasoned(self) -> Example:
@@ -64,7 +65,7 @@ _SPLITS: tuple[Split, ...] = ("train",) * 7 + ("calibration", "validation", "tes
 
 
 class Keyed(Protocol):
-    """Anything that says what decides its split."""
+    """Anything with a key that decides its split."""
 
     @property
     def key(self) -> str: ...
@@ -74,15 +75,15 @@ K = TypeVar("K", bound=Keyed)
 
 
 def split_of(key: str) -> Split:
-    """The split a key belongs to, the same on every machine and in every Python."""
+    """The split that a key belongs to, the same on every machine and in every Python version."""
     digest = hashlib.sha256(key.encode()).digest()
     return _SPLITS[int.from_bytes(digest[:8], "big") % len(_SPLITS)]
 
 
 def stream(make: Callable[[random.Random], K], split: Split, seed: int) -> Iterator[K]:
-    """Endless items of one split. Candidates of another split are thrown away.
+    """Generates items of one split without end. Candidates that fall into another split are discarded.
 
-    The split is part of the random seed too, so that equal seeds of two splits do not share their candidates.
+    The split is part of the random seed too, so that equal seeds of two splits do not share candidates.
     """
     source = random.Random(f"{split}/{seed}")
     while True:

@@ -1,4 +1,4 @@
-"""Where the weights of the nano backbones lie, in Hugging Face's layout (entry points `adaptive_bench.models`)."""
+"""Folders of the nano backbones' weights, in Hugging Face's layout (entry points `adaptive_bench.models`)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _FOLDER = Path(__file__).parent
 
 
 def nano_folder() -> Path:
-    """A Llama of a third of a million parameters, in a folder of the package."""
+    """Folder of the nano Llama, which has a third of a million parameters."""
     return _FOLDER / "weights"
 
 
 def nano_qwen3_folder() -> Path:
-    """Its twin in the family Qwen3, which norms queries and keys."""
+    """Folder of its counterpart in the family Qwen3, which normalises queries and keys."""
     return _FOLDER / "weights_qwen3"

@@ -1,14 +1,15 @@
 """Generates the questions of `nano_math` and `nano_qa`.
 
-`nano_math`: word problems of two or three steps whose every number stays below 40. Three families: a chain of changes
-to one pile, equal groups followed by changes, and a comparison of two people. The events are the ones that the world's
-stories tell; a story says the result after each of them, a problem only asks. A step of the reasoning names the day or
-the person of its event; in the problem, the number stands right behind it.
+`nano_math`: word problems of two or three steps in which every number stays below 40. There are three families: a chain
+of changes to one pile, equal groups followed by changes, and a comparison of two people. The events are those that the
+world's stories tell; a story states the result after each event, a problem only asks for it. A step of the reasoning
+begins with the day or person of its event, so that the model can find the number, which follows that word in the
+problem.
 
-`nano_qa`: questions of two or three hops through the world's facts, answered by writing the hops. No question names
-anything but the person it starts from and the relations to follow, the last one first; there are no options. What is
-held out is the composition (person and relations): every fact of a test question is known, but no training question
-ever led the same way. For the log-likelihood form every statement is true, but only one is asked for.
+`nano_qa`: questions of two or three hops through the world's facts, answered by writing the hops. A question names only
+the person it starts from and the relations to follow, the last one first; there are no options. The composition (person
+and relations) is held out: every fact of a test question is known, but no training question combines them in the same
+way. In the log-likelihood form every statement is true, but only one is asked for.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _GAINS = ("{n} arrive.", "{n} appear.", "{n} turn up.", "{n} come from {other}."
 _LOSSES = ("{n} break.", "{n} vanish.", "{n} get lost.", "{n} go to {other}.")
 _TIMES = {2: "they double.", 3: "they triple."}
 _TIMES_AS_MANY = {2: "twice", 3: "three times"}
-# So small that the arithmetic is a table that a small model can know.
+# Small enough for a small model to know the arithmetic by heart.
 _CHANGE = (2, 9)
 _LARGEST_PILE, _LARGEST_COMPARED_PILE = 30, 9
 _STEPS = (2, 3)
@@ -40,7 +41,7 @@ _STEPS = (2, 3)
 
 @dataclass(frozen=True)
 class Computation:
-    """One step: two numbers, a sign, and what they come to."""
+    """One step of arithmetic: two numbers, a sign, and the result."""
 
     left: int
     sign: str
@@ -48,7 +49,7 @@ class Computation:
 
     @property
     def result(self) -> int:
-        """Its value."""
+        """The value of the computation."""
         return {"+": self.left + self.right, "-": self.left - self.right, "*": self.left * self.right}[self.sign]
 
     def __str__(self) -> str:
@@ -57,11 +58,11 @@ class Computation:
 
 @dataclass(frozen=True)
 class Event:
-    """What happens.
+    """An event of a tale.
 
     Attributes:
-        sentence: How it is told; empty if it is not.
-        label: The word that finds it, its day or person, with a space behind it; empty for the start of a tale.
+        sentence: The sentence that tells it; empty if it is not told.
+        label: The word that identifies it, its day or person, followed by a space; empty at the start of a tale.
         computation: What it does to the pile, if anything.
     """
 
@@ -72,7 +73,7 @@ class Event:
 
 @dataclass
 class Tale:
-    """What happens to a pile of things, whose size is `value` and, after a change, at most `most`."""
+    """The events of a pile of things, whose size is `value` and, after a change, at most `most`."""
 
     source: random.Random
     who: str
@@ -90,18 +91,18 @@ class Tale:
         self.value = computation.result
 
     def start(self, low: int = 3, high: int = 20) -> None:
-        """A pile of a size that is told."""
+        """Starts with a pile whose size is told."""
         self.value = self.source.randint(low, min(high, self.most))
         self.told.append(Event(f"{self.who} has {self.value} {self.things}."))
 
     def groups(self) -> None:
-        """A pile of equal groups."""
+        """Starts with a pile of equal groups."""
         self.value, size = self.source.randint(2, 5), self.source.randint(2, 6)
         boxes = self.source.choice(_BOXES)
         self.tell(f"{self.who} has {self.value} {boxes} with {size} {self.things} in each.", "*", size)
 
     def change(self) -> None:
-        """One gain, loss or multiplication, on the next day."""
+        """Adds one gain, loss or multiplication, on the next day."""
         gains, losses = self._amounts(self.most - self.value), self._amounts(self.value - 1)
         factors = [factor for factor in _TIMES if self.value * factor <= self.most]
         sign = self.source.choice("++" * bool(gains) + "--" * bool(losses) + "*" * bool(factors))
@@ -112,7 +113,7 @@ class Tale:
         self.tell(f"On {day} {event.format(n=n, other=self.other)}", sign, n, f"{day} ")
 
     def compare(self) -> None:
-        """The pile of the other one, told as more, fewer or so many times the value, which it becomes."""
+        """Adds the other person's pile, told as more, fewer or some times as many; its size becomes the value."""
         amounts = {
             "+": self._amounts(_CHANGE[1]),
             "-": self._amounts(self.value - 1),
@@ -173,19 +174,19 @@ def make_math_problem(source: random.Random) -> Item:
 
 
 OPTIONS = 4
-# How a question names what a relation leads to.
+# How a question names the person or town that a relation leads to.
 _MIDDLE = {
     "friend": "the best friend of {subject}",
     "cousin": "the cousin of {subject}",
     "neighbour": "the neighbour of {subject}",
     "town": "the town of {subject}",
 }
-# More three-hop compositions exist, so that they repeat less.
+# Three hops are drawn twice as often: more compositions exist of them, so they repeat less.
 _HOPS = (2, 3, 3)
 
 
 def make_question(source: random.Random) -> Item:
-    """A question of two or three hops, with three ways that it does not ask for as wrong statements."""
+    """A question of two or three hops; the wrong statements are three paths that it does not ask for."""
     hops = source.choice(_HOPS)
     person, relations = source.choice(PEOPLE), _relations(source, hops)
     named = person
@@ -210,14 +211,14 @@ def make_question(source: random.Random) -> Item:
 
 
 def _reasoning(person: str, relations: tuple[str, ...]) -> str:
-    """The facts on the way, one sentence each."""
+    """The facts along the path, one sentence each."""
     known = world()
     met = known.follow(person, relations)
     return " ".join(known.state(subject, relation) for subject, relation in zip(met, relations, strict=False))
 
 
 def _relations(source: random.Random, hops: int) -> tuple[str, ...]:
-    """A way of `hops` relations: from person to person, and to a trait or to a sight of the town at its end."""
+    """A path of `hops` relations from person to person, ending at a person, a trait or a sight of a town."""
     ends = ((trait,) for trait in TRAITS)
     ends_in_town = (("town", sight) for sight in SIGHTS)
     people = ((relation,) for relation in ACQUAINTANCES)

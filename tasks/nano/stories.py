@@ -1,8 +1,8 @@
-"""Generates the world's stories: what the backbone has read before any task, and the held-out text of `nano_text`.
+"""Generates the world's stories: the backbone's pretraining text, and the held-out text of `nano_text`.
 
-A story opens with a scene, walks along the facts of the world, and tells of a pile of things with the result after each
-event. Stories and the shorter texts beside them hold the ingredients of the tasks, facts, single computations and the
-numbers of a tale in their order, but no question, no answer and no two steps of reasoning in a row.
+A story opens with a scene, walks along the facts of the world, and tells of a pile of things, with the result after
+each event. Stories and the shorter texts contain the ingredients of the tasks (facts, single computations, and the
+numbers of a tale in their order), but no question, no answer, and never two steps of reasoning in a row.
 """
 
 from __future__ import annotations
@@ -65,23 +65,24 @@ class Story:
     """A text of the world. It is its own key: equal texts share a split.
 
     Attributes:
-        pieces: The text in order, each piece with whether it follows from what the reader knows and has read.
+        pieces: The text in order, in pieces; the flag of a piece says whether a reader who knows the world could
+            predict it from what came before.
     """
 
     pieces: tuple[tuple[str, bool], ...]
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return "".join(piece for piece, _ in self.pieces)
 
     @property
     def key(self) -> str:
-        """What decides the split."""
+        """The text, which decides the split."""
         return self.text
 
     def told(self) -> Example:
-        """All of it is learnt; nothing is given."""
+        """A training example without a prompt: the whole text is learned."""
         return Example(prompt="", completion=self.text)
 
 
@@ -112,7 +113,7 @@ def make_statements(source: random.Random) -> Story:
 
 
 def make_sums(source: random.Random) -> Story:
-    """A list of computations, of the sizes that occur in problems."""
+    """A list of computations with numbers as large as those of problems."""
     pieces: list[tuple[str, bool]] = []
     for _ in range(_SUMS):
         kind = source.choice("+++---*g")
@@ -132,7 +133,7 @@ def make_sums(source: random.Random) -> Story:
 
 
 def make_summary(source: random.Random) -> Story:
-    """What happens to a pile, and then the numbers of it in short, without what they come to."""
+    """A tale of a pile, and then a short list of its numbers, without the results."""
     tale = new_tale(source)
     starts_with_groups = source.random() < _GROUPS
     if starts_with_groups:
@@ -150,19 +151,19 @@ def make_summary(source: random.Random) -> Story:
 
 
 def _story(pieces: list[tuple[str, bool]]) -> Story:
-    """Every piece but the first begins with a space, where the tokenizer cuts anyway."""
+    """A story of pieces that each begin with a space, where the tokenizer cuts anyway; the first loses its space."""
     (first, known), *rest = pieces
     return Story(((first.removeprefix(" "), known), *rest))
 
 
 def _fact(sentence: str) -> list[tuple[str, bool]]:
-    """A stated fact; what it states stands at its end."""
+    """A sentence that states a fact, split before its last word, which is the fact's value."""
     start, _, value = sentence.rpartition(" ")
     return [(f" {start}", False), (f" {value}", True)]
 
 
 def _scene(source: random.Random, person: str) -> str:
-    """Where somebody goes, when, and with what."""
+    """A sentence that says where a person goes, when, and with what."""
     weather, time, month, walks, looks, place, carried = map(
         source.choice, (_WEATHER, _TIMES, _MONTHS, _WALKS, _LOOKS, _PLACES, _CARRIED)
     )

@@ -1,4 +1,4 @@
-"""The nano tasks as plugins."""
+"""Defines the nano tasks (entry points `adaptive_bench.tasks`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small world that the nano tasks are about. It never changes: a pretrained backbone can know it by heart."""
+"""The small world that the nano tasks are about. It never changes, so a pretrained backbone can know it by heart."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _THINGS = {
         porridge pudding rice salad sausages soup stew toffee"""
     ),
 }
-# Relation -> the sentence that states it, and how a question asks for it.
+# For each relation, the sentence that states it (STATEMENT) and the question that asks for it (ASKED).
 STATEMENT = {
     "friend": "The best friend of {subject} is {value}.",
     "cousin": "The cousin of {subject} is {value}.",
@@ -78,18 +78,18 @@ SIGHTS = ("river", "colour", "dish")
 
 @dataclass(frozen=True)
 class World:
-    """All facts.
+    """All facts of the world.
 
     Attributes:
         facts: (subject, relation) -> value, for every person and every town.
-        values: Relation -> every value it can take; wrong options come from here.
+        values: Relation -> every value it can take.
     """
 
     facts: dict[tuple[str, str], str]
     values: dict[str, tuple[str, ...]]
 
     def follow(self, subject: str, relations: Sequence[str]) -> list[str]:
-        """The subject, and what each relation in turn leads to."""
+        """The subject, followed by what each relation in turn leads to."""
         met = [subject]
         for relation in relations:
             met.append(self.facts[met[-1], relation])

@@ -1,9 +1,9 @@
 """Bits per byte of any text: `perplexity:novels`, `perplexity:notes.txt`, `perplexity:HuggingFaceFW/fineweb`.
 
 After the colon stands a text file (one document), a file of JSON lines or a data set with the field `text`, or a folder
-of text files, which is written as a path: `./notes` or `notes/`. A data set is also a corpus to train on: of its
-`train` split a tenth is held out, some of it to make choices on; where it has no other split those are the ones
-measured. FineWeb is streamed from the hub.
+of text files, which is written as a path: `./notes` or `notes/`. A data set is also a corpus to train on: a tenth of
+its `train` split is held out, some of it to make choices on. If the data set has no split for testing, those documents
+are the ones measured. FineWeb is streamed from the hub.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .texts import chosen_on, folders, local_path, tested, text_files, trained_o
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-_BYTES_PER_TOKEN = 5  # more than any tokenizer of today reads of English in one token
+_BYTES_PER_TOKEN = 5  # more bytes of English than a token of any current tokenizer holds on average
 
 
 def harness_docs(argument: str, data_dir: str | None = None, **_: Any) -> DatasetDict:
-    """The documents for lm-eval; it also passes the task's metadata, which is not needed."""
+    """Documents for lm-eval, which also passes the task's metadata (not needed)."""
     splits = {"test": tested(argument, data_dir), "validation": chosen_on(argument, data_dir)}
     return harness_splits({split: [{"text": row["text"]} for row in rows] for split, rows in splits.items() if rows})
 
 
 def corpus(argument: str, request: ExampleRequest) -> list[Example]:
-    """The first documents of the corpus that suffice, in seeded order; all of their tokens are learned."""
+    """As many first documents of the corpus as the request needs, in seeded order; all of their tokens are learned."""
     wanted = _BYTES_PER_TOKEN * request.count * request.length
     found, size = [], 0
     for row in trained_on(argument, request.data_dir):
@@ -49,7 +49,7 @@ def _key(row: Any) -> str:
 
 
 def make(argument: str) -> Task:
-    """The task of one text."""
+    """The perplexity task of one text or corpus."""
     path = local_path(argument)
     return Task(
         name=f"perplexity:{argument}",

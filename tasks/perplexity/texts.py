@@ -1,4 +1,4 @@
-"""Documents of a corpus: a text file, a folder of them, a local data set, or one of the hub, which is streamed."""
+"""Reads the documents of a corpus: a text file, a folder of them, a local data set, or one streamed from the hub."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 from adaptive_bench.data import Row, Source, data_root, folder_names, held_out, read_lines, read_rows, stream_rows
 from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 
-# Of a corpus without a split for testing, documents at its beginning are looked through for held-out ones.
+# How many documents, from a split's beginning, are searched for held-out ones.
 _LOOKED_THROUGH = 20_000
 _SUFFIXES = (".txt", ".jsonl", ".gz")
 _TESTED = ("test", "validation")
-# Corpora whose useful part on the hub has a name of its own.
+# Corpora of which a named configuration on the hub is used.
 _CONFIGURATIONS = {"HuggingFaceFW/fineweb": "sample-10BT"}
 
 
 def source_of(name: str) -> Source:
-    """The data set of a name; documents are in the field `text`."""
+    """The data set of this name, with documents in the field `text`."""
     return Source(
         name, fields=("text",), configuration=_CONFIGURATIONS.get(name), may_be_empty=("text",), form=_text_of
     )
@@ -28,8 +28,8 @@ def source_of(name: str) -> Source:
 def local_path(argument: str) -> Path | None:
     """The file or folder that an argument names, or `None` if it names a data set.
 
-    A folder of texts and a data set can have the same name: which is meant is seen by how it is written, whatever lies
-    in the working directory.
+    A folder of texts and a data set can have the same name: the way the argument is written decides, not what lies in
+    the working directory.
     """
     path = Path(argument).expanduser()
     looks_like_one = path.is_absolute() or argument.startswith((".", "~")) or argument.endswith("/")
@@ -37,11 +37,11 @@ def local_path(argument: str) -> Path | None:
 
 
 def text_files(path: Path) -> list[Path]:
-    """The files of a path, sorted.
+    """The text files at a path, sorted.
 
     Raises:
         EnvironmentProblem: There is none.
-        UsageError: It is a file of another kind.
+        UsageError: The path is a file of another kind.
     """
     if path.is_file() and path.suffix not in _SUFFIXES:
         raise UsageError(
@@ -57,7 +57,7 @@ def text_files(path: Path) -> list[Path]:
 
 
 def tested(argument: str, data_dir: Path | str | None) -> list[dict[str, Any]]:
-    """Documents to measure: the split for testing, or the held-out ones where all are in `train`; all of a file."""
+    """Documents to measure: those of the test split, or held-out ones of `train` if there is none; all of a file."""
     path = local_path(argument)
     if path is not None:
         return [row for file in text_files(path) for row in _file_rows(file)]
@@ -72,7 +72,7 @@ def tested(argument: str, data_dir: Path | str | None) -> list[dict[str, Any]]:
 
 
 def chosen_on(argument: str, data_dir: Path | str | None) -> list[dict[str, Any]]:
-    """Held-out documents of `train` to make choices on; none where they are the ones measured, and none of a file."""
+    """Held-out documents of `train` to make choices on; none of a file, and none if they are the ones measured."""
     source, root = source_of(argument), data_root(data_dir)
     if local_path(argument) is not None or root is None:
         return []
@@ -83,13 +83,13 @@ def chosen_on(argument: str, data_dir: Path | str | None) -> list[dict[str, Any]
 
 
 def trained_on(argument: str, data_dir: Path | str | None) -> Iterator[dict[str, Any]]:
-    """Documents of the training split, in its order."""
+    """Documents of the training split, in their order."""
     source, root = source_of(argument), data_root(data_dir)
     yield from stream_rows(source, "train") if root is None else read_rows(source, "train", root)
 
 
 def folders(argument: str) -> tuple[str, ...]:
-    """Folders of a data folder that may hold the corpus."""
+    """Names of folders inside a data folder that may hold the corpus."""
     return () if local_path(argument) is not None else tuple(folder_names(argument, source_of(argument).configuration))
 
 

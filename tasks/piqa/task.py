@@ -21,10 +21,10 @@ LETTERS = "AB"
 
 
 def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
-    """Documents for lm-eval; it also passes the task's metadata, which is not needed. No worked example reasons.
+    """Documents for lm-eval, which also passes the task's metadata (not needed). Worked examples have no reasoning.
 
     Args:
-        tested_only: Leave out what is made of the training split, where that is not there.
+        tested_only: Give the tested documents alone, for a data folder without the training split.
     """
     if tested_only:
         return harness_splits({"test": map(_document, read_rows(SOURCE, "validation", data_dir))}, SOURCE)

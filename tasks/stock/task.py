@@ -1,4 +1,4 @@
-"""The log-likelihood tasks of the paper that lm-eval ships: its YAML files as they are, with facts for the reader."""
+"""Registers the paper's log-likelihood tasks that lm-eval ships, with its YAML files as they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from adaptive_bench.task import Task
 
 def _stock(name: str, folder: str, source: Source, *, harness_name: str = "", **fields: Any) -> Task:
     spec = find_spec("lm_eval")
-    assert spec is not None and spec.origin is not None  # a dependency
+    assert spec is not None and spec.origin is not None  # lm-eval is a dependency
     return Task(
         name=name,
         kind="loglikelihood",

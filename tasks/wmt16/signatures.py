@@ -1,4 +1,4 @@
-"""How sacreBLEU computed the scores of a record: lm-eval uses its defaults, and these are their signatures."""
+"""sacreBLEU's signatures of the scores in a record; lm-eval computes them with sacreBLEU's defaults."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PROMPT = "Translate from English into Romanian.\nEnglish: {en}\nRomanian:"
 
 
 def training(request: ExampleRequest) -> list[Example]:
-    """English sentence and its translation."""
+    """Examples of an English sentence and its Romanian translation."""
     rows = draw(read_rows(SOURCE, "train", request.data_dir), _key, request)
     pairs = (row["translation"] for row in rows)
     return [Example(PROMPT.format(en=pair["en"]), f" {pair['ro']}") for pair in pairs]
