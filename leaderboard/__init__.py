@@ -1,1 +1,1 @@
-"""Tables and pages made from result rows."""
+"""Boards: ranked lists, pages and files made from the tables of runs and entries."""

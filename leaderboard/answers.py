@@ -1,4 +1,4 @@
-"""Scores of single documents as runs leave them in `answers.json`, and as an entry comes to."""
+"""Scores of single documents, from the `answers.json` of a run or from an entry."""
 
 from __future__ import annotations
 
@@ -17,12 +17,21 @@ from adaptive_bench.tables.matching import interpolated, nearest
 from .row import Rejected, Row, read_of_run
 
 FILE_NAME = "answers.json"
-_SAME = 1e-6  # between a score and the mean of its documents
+_SAME = 1e-6  # largest difference between a score and the mean of its documents
 
 
 @dataclass(frozen=True)
 class AnsweredPoint:
-    """A measured point: its dial value, savings by name, saved time by setting, and scores [D] by metric."""
+    """A measured point.
+
+    Attributes:
+        dial: Dial value.
+        asked: Share of tokens that the method was asked to save, if known.
+        saved: Savings by name.
+        times: Share of time saved, by setting.
+        scores: Scores of the D documents [D], by metric.
+        seconds: Seconds that the evaluation took, if known.
+    """
 
     dial: float
     asked: float | None
@@ -32,7 +41,7 @@ class AnsweredPoint:
     seconds: float | None = None
 
     def saving(self, row: Row) -> float | None:
-        """On the axis of a row."""
+        """The saving on the axis of a row, or the time saved in the row's setting."""
         if row.timing is not None:
             return self.times.get(row.timing)
         return self.saved.get(saving_name(row.axis, row.phase))
@@ -40,7 +49,7 @@ class AnsweredPoint:
 
 @dataclass(frozen=True)
 class SweptAnswers:
-    """The measured points of one method, task and seed; `target` where it was trained towards several."""
+    """The measured points of one method, task and seed, with the `target` if the method was trained towards several."""
 
     seed: int
     target: float | None
@@ -59,14 +68,14 @@ class Answers:
     sweeps: dict[tuple[str, str, str], list[SweptAnswers]] = field(default_factory=dict)
 
     def of(self, row: Row) -> list[SweptAnswers]:
-        """What answers a row: the sweeps of the training whose target is nearest to its level."""
+        """The sweeps that belong to a row: those of the training whose target is nearest to the row's level."""
         some = self.sweeps.get((row.method, row.semantics, row.task), [])
         targets = {one.target for one in some if one.target is not None}
         chosen = min(targets, key=lambda target: (abs(target - row.level), -target), default=None)
         return [one for one in some if one.target == chosen]
 
     def scores(self, row: Row) -> DocumentScores | None:
-        """By seed and document what gives the score of a row; `None` where these are not the answers behind it."""
+        """The document scores, by seed, that average to a row's score; `None` if the row does not come from these."""
         by_seed = {}
         for sweep, point in self._points(row):
             if row.metric not in point.scores:
@@ -79,14 +88,15 @@ class Answers:
         return found if gives else None
 
     def times(self, row: Row) -> dict[str, float]:
-        """By setting the share of time saved where the row was measured, mean over the seeds."""
+        """For each setting, the share of time saved at the row's points, averaged over seeds."""
         points = [point for _, point in self._points(row)]
         settings = [name for name in (points[0].times if points else {}) if all(name in one.times for one in points)]
         return {name: fmean(one.times[name] for one in points) for name in settings}
 
     def between(self, row: Row, level: float, axis: str = "tokens") -> tuple[float | None, float | None]:
-        """Score and seconds at a level of saving on the line between measured points, as the paper's tables are read;
-        mean over the seeds that reach it.
+        """Score and seconds at a level of saving, interpolated between measured points as in the paper's tables.
+
+        Both are averaged over the seeds that reach the level.
         """
         scores, seconds = [], []
         for sweep in self.of(row):
@@ -109,7 +119,7 @@ class Answers:
 
 
 def read_answers(folder: Path) -> Answers:
-    """The answers of a run; empty where it has none, as runs of earlier versions.
+    """The answers of a run; empty if it has none, as in runs of earlier versions.
 
     Raises:
         Rejected: The file does not hold what a run writes.
@@ -119,10 +129,10 @@ def read_answers(folder: Path) -> Answers:
 
 
 def answers_of(values: Any) -> Answers:
-    """From the plain values of an `answers.json`.
+    """The answers from the parsed values of an `answers.json`.
 
     Raises:
-        Rejected: It does not hold what a run writes.
+        Rejected: The values are not what a run writes.
     """
     answers = Answers()
     try:

@@ -1,9 +1,9 @@
-"""Entries of a board: folders of raw measurements, of which the board computes everything that it shows.
+"""Entries of a board: folders of raw measurements, from which the board computes everything that it shows.
 
-config.yaml: The run's configuration. about.yaml: Who made it, with what; and its status, which a maintainer sets.
-methods.json: What the run knows of its methods. *.parquet: What was measured, see `adaptive_bench.store.entry`.
-headroom.json: What the command of that name found, where it was given.
-SHA256SUMS: Of all other files but about.yaml, as sha256sum writes them.
+config.yaml: The run's configuration. about.yaml: Who made the entry and with what, and its status, which a maintainer
+sets. methods.json: What the run knows of its methods. *.parquet: What was measured, see `adaptive_bench.store.entry`.
+headroom.json: What `adaptive-bench headroom` found, if it was run. SHA256SUMS: Digests of all other files except
+about.yaml, as sha256sum writes them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from .plain import plain
 from .row import Rejected, checked, read_json, spec_of
 
 CONFIG, ABOUT, METHODS, SUMS = "config.yaml", "about.yaml", "methods.json", "SHA256SUMS"
-LARGEST_BYTES = 10_000_000  # of all files of an entry together
+LARGEST_BYTES = 10_000_000  # all files of an entry together
 SELF_REPORTED, REPRODUCED = "self-reported", "reproduced"
-STATES = (SELF_REPORTED, REPRODUCED)  # the weaker first
+STATES = (SELF_REPORTED, REPRODUCED)  # from weak to strong
 VERSIONS = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
 _LONGEST_REASON = 1000
 _LINK = r"^https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}(/[A-Za-z0-9._~%/#?=&+,:@\-]*)?$"
@@ -61,13 +61,13 @@ class About(BaseModel):
     """`about.yaml`.
 
     Attributes:
-        licence: Of the entry, by its SPDX name.
+        licence: SPDX name of the entry's licence.
         paper, code, plugin: Links to the paper, the code of the study, the source of the plugin.
-        package: With the plugin, and its version.
+        package: Name and version of the package that has the plugin.
         status: `reproduced` once a maintainer has trained a cell again with a fresh seed.
-        submitted: When, in UTC.
-        versions: Made with which, each combination once.
-        plugins: Names of the files that the run was made with.
+        submitted: Time of submission, in UTC.
+        versions: Versions of software and device, each combination once.
+        plugins: Names of the plugin files that the run was made with.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -86,10 +86,10 @@ class About(BaseModel):
 
     @classmethod
     def of(cls, values: object) -> About:
-        """What such a file says.
+        """The checked content of such a file.
 
         Raises:
-            Rejected: A key is not known, is missing, or its value is of another kind.
+            Rejected: A key is unknown or missing, or its value is of the wrong type.
         """
         try:
             return cls.model_validate(values)
@@ -99,19 +99,21 @@ class About(BaseModel):
             raise Rejected(f"{ABOUT}: {where}: {rule_of(first)}, got {plain(first['input'], 80)!r}") from error
 
     def shown(self) -> dict[str, Any]:
-        """Who made it, as a page shows it."""
+        """The part that a page shows: who made the entry, and where."""
         return self.model_dump(exclude_none=True, exclude={"status", "submitted", "versions", "plugins"})
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry, and what it comes to.
+    """An entry, with what the board computes from it.
 
     Attributes:
-        config: Of its run.
-        measured: All that it holds.
+        folder: Folder of the entry.
+        about: Content of `about.yaml`.
+        config: Configuration of the run.
+        measured: All measurements.
         rows, answers: As in a run's `table.json` and `answers.json`.
-        let_in: The rows as a board lets them in, see `row.checked`.
+        let_in: The rows as a board accepts them, see `row.checked`.
         warnings: What a reader of the table should know.
     """
 
@@ -125,15 +127,15 @@ class Entry:
     warnings: Sequence[str]
 
     def of_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """What stands behind one of its rows: its status, whether the conformance suite has probed its method here, and
-        where a method comes from that is not of this package.
+        """What supports a row: the entry's status, whether the conformance suite has probed the method here, and where
+        the method comes from if it is not of this package.
         """
         spec = spec_of(row)
         known = stored_matrix(method_name(spec)).get(spec, {}).get("causality")
         return {"evidence": self.about.status, "checked": bool(known), "external": self.external(spec)}
 
     def external(self, spec: str) -> str | None:
-        """Where a method comes from; `None` where it is of this package."""
+        """Where a method comes from; `None` for a method of this package."""
         name = method_name(spec)
         here = name in registry.names("methods")
         if here and not registry.is_foreign("methods", name):
@@ -141,17 +143,17 @@ class Entry:
         return f"{self.about.package or self.about.plugin or 'plugin'}{'' if here else ', not here'}"
 
     def said(self) -> str:
-        """What stands behind it, as one sentence without its full stop."""
+        """The meaning of the entry's status, as a sentence without its full stop."""
         if self.about.status == REPRODUCED:
             return "reproduced: a maintainer trained a cell of it again with a fresh seed"
         return "self-reported: nobody else has trained a cell of it again"
 
 
 def read_entry(folder: Path) -> Entry:
-    """An entry, with the table that its measurements come to.
+    """Read an entry and compute its table.
 
     Raises:
-        Rejected: Something of it cannot be read; the message names the file and, where there are rows, the row.
+        Rejected: Something cannot be read; the message names the file and, for a table, the row.
     """
     check_sums(folder)
     try:
@@ -164,7 +166,7 @@ def read_entry(folder: Path) -> Entry:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, Rejected):
             raise
-        # A value that no rule looks at before it is computed with: what a stranger wrote ends no build.
+        # The file holds a value that no check covers. A stranger's entry must not stop the build.
         raise Rejected(f"its measurements make no table ({plain(type(error).__name__)}: {plain(error)})") from error
     let_in = []
     for row in rows:
@@ -181,11 +183,11 @@ def read_entry(folder: Path) -> Entry:
 
 
 def opened(folder: Path) -> Entry:
-    """As `read_entry`, for a command.
+    """As `read_entry`, but with errors meant for a user of the command line.
 
     Raises:
-        UsageError: The folder is no entry.
-        EnvironmentProblem: A board would refuse it.
+        UsageError: The folder is not an entry.
+        EnvironmentProblem: A board would refuse the entry.
     """
     if not is_entry(folder):
         raise UsageError(
@@ -196,13 +198,13 @@ def opened(folder: Path) -> Entry:
         return read_entry(folder)
     except Rejected as why:
         raise EnvironmentProblem(
-            f"A board computes its tables from an entry, but of {str(folder)!r} it is said: {why}. Correct it, or "
+            f"A board must be able to read an entry, but it refuses {str(folder)!r}: {why}. Correct the entry, or "
             f"submit the run again."
         ) from why
 
 
 def table_of(sweeps: Sequence[MeasuredSweep], config: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows of a table and its warnings, as the run of those sweeps has them."""
+    """The rows and warnings of the table, the same as in the run that measured these sweeps."""
     axis, phase = config["match_on"], config["match_phase"]
     methods, tasks = (dict.fromkeys(getattr(one, name) for one in sweeps) for name in ("method", "task"))
     found: list[TableRow] = []
@@ -220,16 +222,16 @@ def table_of(sweeps: Sequence[MeasuredSweep], config: Mapping[str, Any]) -> tupl
 
 
 def sums_of(folder: Path) -> str:
-    """The text of `SHA256SUMS`; `about.yaml` is not in it, as its status changes."""
+    """The text of `SHA256SUMS`; `about.yaml` is left out, because its status changes."""
     names = sorted(path.name for path in folder.iterdir() if path.name not in (SUMS, ABOUT))
     return "".join(f"{file_digest(folder / name)}  {name}\n" for name in names)
 
 
 def check_sums(folder: Path) -> None:
-    """Refuse an entry that is too large, or whose files are not those that it names with their digests."""
+    """Refuse an entry that is too large, or whose files and digests are not those of its `SHA256SUMS`."""
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_file():
-            raise Rejected(f"{plain(path.name, 60)} is no file; an entry is a folder of files")
+            raise Rejected(f"{plain(path.name, 60)} is not a file; an entry is a folder of files")
     size = sum(path.stat().st_size for path in folder.iterdir())
     if size > LARGEST_BYTES:
         raise Rejected(f"an entry has at most {LARGEST_BYTES / 1e6:g} MB, this one has {size / 1e6:.1f}")
@@ -238,4 +240,4 @@ def check_sums(folder: Path) -> None:
     for name in sorted(known.keys() | found.keys()):
         if known.get(name) != found.get(name):
             how = "is not in it" if name not in known else "is missing" if name not in found else "has another digest"
-            raise Rejected(f"{SUMS} names every file but {ABOUT} with its digest, but {plain(name, 60)} {how}")
+            raise Rejected(f"{SUMS} lists every file except {ABOUT} with its digest, but {plain(name, 60)} {how}")

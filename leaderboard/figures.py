@@ -1,4 +1,4 @@
-"""Figures for papers: score against measured saving of every model, as SVG and PDF. They need matplotlib."""
+"""Draws figures for papers with matplotlib: score against measured saving for every model, as SVG and PDF."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MARKERS = "os^Dv*"
 
 
 def write_figures(board: Board, folder: Path) -> list[str]:
-    """Write `<model>.svg` and `<model>.pdf`; names of what was written.
+    """Write `<model>.svg` and `<model>.pdf` for every model, and return the names of the files.
 
     Raises:
         EnvironmentProblem: matplotlib is not installed.
@@ -34,7 +34,7 @@ def write_figures(board: Board, folder: Path) -> list[str]:
         )
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
-    # The same rows give the same bytes: no dates, and identifiers that are not random. Text stays text.
+    # A fixed hash salt and no dates give the same bytes for the same rows; the font settings keep text as text.
     settings = {"svg.hashsalt": "adaptive-bench", "svg.fonttype": "none", "pdf.fonttype": 42, "font.size": 9}
     written = []
     with matplotlib.rc_context(settings):

@@ -1,4 +1,4 @@
-"""One list of rows from run folders: the source of the page, of Markdown, CSV, JSON, Parquet and of every figure."""
+"""Reads run folders into one board: the list of rows behind the page, Markdown, CSV, JSON, Parquet and figures."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from .entry import SELF_REPORTED, Entry, read_entry
 from .plain import plain
 from .row import Rejected, Row, beside_dense, checked, read_of_run
 
-Measured = Mapping[str, Collection[tuple[str, Conditions]]]  # by run: the tasks it asked, and under which conditions
+Measured = Mapping[str, Collection[tuple[str, Conditions]]]  # by run: its tasks, each with its conditions
 _MOST_PROBLEMS = 50
 
 
 @dataclass(frozen=True)
 class Board:
-    """What a site is made of.
+    """The rows and the data behind them, from which a site is made.
 
     Attributes:
-        rows: Rows that were let in, joined over runs.
-        folders: The runs' folders that gave a row.
+        rows: Accepted rows, joined over runs.
+        folders: Folders of the runs that gave a row.
         problems: What was left out and why, one sentence each, and what else a reader should know.
-        refused: Of these what was left out because it breaks a rule or does not hold: a strict build fails with it.
-        entries: By folder what was read of entries; runs that are no entries are not in it.
-        answers: Of each run, by the name that rows call it.
-        measured: Of each run what its answers count for; without it, they count for all rows.
+        answers: The answers of each run, by the name that rows use for it.
+        measured: The tasks and conditions for which a run's answers count; without it, they count for all rows.
+        refused: The problems with rows or entries that break a rule; a strict build fails if there are any.
+        entries: The entries by folder; runs that are not entries are not in it.
     """
 
     rows: Sequence[Row]
@@ -45,14 +45,14 @@ class Board:
     entries: Mapping[Path, Entry] = field(default_factory=dict)
 
     def behind(self, row: Row) -> tuple[Answers, DocumentScores] | None:
-        """The answers behind a row and their scores; of several runs those that give its score."""
+        """The answers from which a row's score comes, and their scores; `None` if no run has them."""
         for run, some in self.answers.items():
             here = self.measured is None or (row.task, row.conditions) in self.measured.get(run, ())
             if here and (found := some.scores(row)) is not None:
                 return some, found
         return None
 
-    @cached_property  # of thousands of rows, and three files are made of them
+    @cached_property  # thousands of rows, used by three files
     def lines(self) -> list[dict[str, Any]]:
         """The rows as they are written to files."""
         return [row.plain() for row in self.rows]
@@ -65,12 +65,12 @@ def board_of(
     answers: Mapping[str, Answers] | None = None,
     measured: Measured | None = None,
 ) -> Board:
-    """A board of rows that were checked, and of the answers of their runs by the name of the run."""
+    """A board of rows that were checked, with the answers of their runs by the run's name."""
     return Board(beside_dense(map(Row.of, rows)), folders, problems, answers or {}, measured)
 
 
 def read_board(tables: Iterable[Path]) -> Board:
-    """Read `table.json` files. What cannot be read, and every row that breaks a rule, is left out and said."""
+    """Read `table.json` files. Files that cannot be read and rows that break a rule are left out and reported."""
     by_folder: dict[Path, list[dict[str, Any]]] = {}
     entries: dict[Path, Entry] = {}
     problems: list[str] = []
@@ -81,7 +81,7 @@ def read_board(tables: Iterable[Path]) -> Board:
             by_folder[path.parent] = rows
     refused = list(problems)
     problems += map(plain, made_by_other_rules(folder for folder in by_folder if folder not in entries))
-    # The name of a run's folder becomes part of a name where runs disagree.
+    # If runs disagree, names of folders become part of labels, so they are made plain text.
     named: Mapping[Path, list[dict[str, Any]]] = {Path(plain(str(folder))): rows for folder, rows in by_folder.items()}
     names = short_names(named)
     answers: dict[str, Answers] = {}
@@ -98,7 +98,7 @@ def read_board(tables: Iterable[Path]) -> Board:
 
 
 def _entry_rows(folder: Path, entries: dict[Path, Entry]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows of an entry, all of them or none; the entry is put among the others."""
+    """The rows of an entry and its problems; a refused entry gives no rows. Adds the entry to `entries`."""
     try:
         found = entries[folder] = read_entry(folder)
     except Rejected as why:

@@ -1,4 +1,4 @@
-"""A board in parts that may be compared: one model and one recipe each, featured ones before those of the sandbox."""
+"""Splits a board into groups whose rows can be compared: one model and one recipe each, featured groups first."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ RULE = (
 
 @dataclass(frozen=True)
 class Group:
-    """What was measured on one model with one recipe.
+    """The rows measured on one model with one recipe.
 
     Attributes:
-        key: Names its files: letters, digits and hyphens.
-        name: The model, with what tells it from the other groups of that name.
+        key: Name of its files: letters, digits and hyphens.
+        name: The model, with what distinguishes it from other groups on that model.
         featured: Whether `RULE` holds.
-        board: The rows and folders of it alone.
+        board: A board of only its rows and folders.
     """
 
     key: str
@@ -37,7 +37,7 @@ class Group:
 
 
 def groups_of(board: Board) -> list[Group]:
-    """Featured groups first, else in the order of the rows; a board without rows has none."""
+    """The groups of a board, featured ones first, otherwise in the order of the rows; none without rows."""
     by_place: dict[tuple[str | None, str | None], list[Row]] = {}
     for row in board.rows:
         by_place.setdefault((row.conditions.backbone, row.conditions.recipe), []).append(row)
@@ -55,7 +55,7 @@ def _shared(rows: Sequence[Row]) -> Conditions:
 
 
 def _apart(shared: Sequence[Conditions]) -> list[str]:
-    """A name for each: the model's, and what differs among those with that name."""
+    """A name for each group: its model, and what differs from other groups on that model."""
     by_model: dict[str, list[Conditions]] = {}
     for one in shared:
         by_model.setdefault(one.model or "model not recorded", []).append(one)
@@ -80,7 +80,7 @@ def _is_featured(rows: Sequence[Row]) -> bool:
 
 
 def _folders(board: Board, rows: Sequence[Row]) -> list[Path]:
-    """The folders that gave one of the rows; all of them where a board does not know."""
+    """The folders that gave one of the rows; all folders if the board does not know which."""
     if board.measured is None or len(board.measured) != len(board.folders):
         return list(board.folders)
     here = {(row.task, row.conditions) for row in rows}

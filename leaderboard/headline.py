@@ -1,6 +1,6 @@
-"""The sentences on top of a board: who keeps most, whether that beats leaving out layers, whether the saving is real.
+"""The sentences above a list: which method keeps most, whether it beats leaving out layers, whether its saving is real.
 
-Every claim is a condition here; what does not hold is not said.
+Every claim is tested by a condition here and is left out if it does not hold.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ AXES = {
     "bytes": "bytes saved",
     "time": "time saved",
 }
-_FACTOR = 2.0  # savings that differ by more disagree
-_NOTHING = 0.01  # of a saving
+_FACTOR = 2.0  # savings disagree if they differ by more
+_NOTHING = 0.01  # a saving up to this counts as none
 
 
 def headline(standing: Standing) -> str:
-    """At most 25 words: who keeps most at this level, and how that stands to leaving out layers.
+    """At most 25 words: which row keeps most at this level, and how it compares with leaving out layers.
 
-    A method is named if its score is the highest. It beats leaving out layers where a test says so, corrected for all
-    comparisons with the best static control; where the best is such a control, nothing beats it. Where the ranks of
-    others hold the first, it is level with them. Where the best scores nothing, nobody is named. Where no number of
-    layers meets the level, the nearest one is told.
+    The row with the highest score is named, unless it scores nothing. It beats leaving out layers if a test says so,
+    corrected for all comparisons with the best static control; if the best row is such a control, nothing beats it. If
+    the rank intervals of other rows include the first place, it is level with them. If no number of layers meets the
+    level, the score at the nearest saving is given.
     """
     at = f"At {100 * standing.level:.3g} %"
     if standing.left_out and not any(line.score is not None for line in standing.lines):
@@ -54,7 +54,7 @@ def headline(standing: Standing) -> str:
 
 
 def _elsewhere(standing: Standing) -> str:
-    """What leaving out layers keeps at the saving that is nearest to a level it does not meet."""
+    """What leaving out layers keeps at its saving nearest to the level, if it does not meet the level."""
     known = [line for line in standing.lines if line.is_static and line.score is not None and line.saved is not None]
     if not known:
         return "was not measured here"
@@ -63,7 +63,7 @@ def _elsewhere(standing: Standing) -> str:
 
 
 def is_real(standing: Standing) -> str:
-    """Whether the best method's saving is real, in at most 25 words; empty where nothing is ranked."""
+    """Whether the best method's saving is real, in at most 25 words; empty if nothing is ranked or kept."""
     best = next(iter(standing.ranked), None)
     if best is None or _keeps_nothing(best):
         return ""
@@ -82,7 +82,7 @@ def is_real(standing: Standing) -> str:
 
 
 def savings_of(line: Line) -> list[tuple[str, float | None]]:
-    """The three savings beside each other: net FLOPs as executed, of the same decisions at a larger shape, and time."""
+    """The three savings: net FLOPs as executed, net FLOPs of the same decisions at a larger shape, and time."""
     shape = next((row.projected_shape for row in line.rows if row is not None and row.projected_shape), "larger shape")
     return [("net FLOPs", line.net), (f"at {shape}", line.projected), ("time", line.time)]
 

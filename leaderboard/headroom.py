@@ -1,4 +1,4 @@
-"""Whether there is anything to decide on a task: what `adaptive-bench headroom` found, kept beside a table."""
+"""Reads what `adaptive-bench headroom` found: whether there is anything to decide on a task."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from adaptive_bench.store.atomic import json_text
 from .row import Rejected
 
 _KEYS = ("kind", "version", "tasks")
-FILE_NAME = "headroom.json"  # of a run or an entry, as `headroom --output` writes it
+FILE_NAME = "headroom.json"  # in the folder of a run or an entry, as `headroom --output` writes it
 
 
 def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Of each of the tasks that a record is about, its name and one sentence; of each record that cannot be read, the
-    file's name and why. Texts may hold anything.
+    """Pairs of a task's name and one sentence, or of a record's file name and why it cannot be read.
+
+    The texts come from outside and may hold anything.
+
+    Args:
+        folders: Folders of runs and entries.
+        tasks: The tasks to report.
     """
     for folder in folders:
         try:
@@ -28,10 +33,10 @@ def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[tuple[
 
 
 def for_entry(path: Path) -> bytes:
-    """A record without what it says of the machine: paths of model and data.
+    """The content of a record without the paths of model and data on this machine.
 
     Raises:
-        Rejected: It is none.
+        Rejected: The file is not such a record.
     """
     read_headroom(path.parent)
     record = json.loads(path.read_bytes())
@@ -39,10 +44,10 @@ def for_entry(path: Path) -> bytes:
 
 
 def read_headroom(folder: Path) -> list[tuple[str, str]]:
-    """The tasks of the record in a folder, each with what it says of it; none where there is no record.
+    """Pairs of a task and a sentence from the record in a folder; empty if there is no record.
 
     Raises:
-        Rejected: It is none.
+        Rejected: The file is not such a record.
     """
     path = folder / FILE_NAME
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Where a board leads to: the repository, the documentation, and how the suite is cited."""
+"""Links of a board: the repository, the documentation, and how to cite the suite."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from adaptive_bench.errors import UsageError
 
-REPOSITORY = "ADAPTIVE_BENCH_REPOSITORY"  # of the environment, as for the documentation
+REPOSITORY = "ADAPTIVE_BENCH_REPOSITORY"  # environment variable, which the documentation uses too
 _LINK = re.compile(r"https?://[A-Za-z0-9.\-]+(:\d+)?(/[A-Za-z0-9._~%/\-]*)?", re.ASCII)
 _RELATIVE = re.compile(r"(\.\.?/)*[A-Za-z0-9._\-/]*", re.ASCII)
 BIBTEX = """@software{{adaptive_bench,
@@ -23,22 +23,22 @@ BIBTEX = """@software{{adaptive_bench,
 
 @dataclass(frozen=True)
 class Links:
-    """Addresses; an empty one leads nowhere, and the page then has no link.
+    """Addresses; for an empty one the page has no link.
 
     Attributes:
-        repository: Of the source, without a slash at its end.
-        manual: Of the documentation, absolute or as seen from the board's folder.
+        repository: Address of the repository, without a slash at its end.
+        manual: Address of the documentation, absolute or relative to the board's folder.
     """
 
     repository: str = ""
     manual: str = ""
 
     def of_file(self, path: str) -> str:
-        """A file of the repository."""
+        """Address of a file in the repository."""
         return f"{self.repository}/blob/main/{path}" if self.repository else ""
 
     def of_manual(self, page: str) -> str:
-        """A page of the documentation as seen from a page of a method, one folder below the board."""
+        """Address of a page of the documentation, relative to a method's page, which is one folder below the board."""
         if not self.manual:
             return ""
         start = self.manual if self.manual.startswith("http") else f"../{self.manual}"
@@ -46,13 +46,14 @@ class Links:
 
 
 def links_of(manual: str = "", repository: str | None = None) -> Links:
-    """Checked addresses.
+    """The links of a board, with checked addresses.
 
     Args:
-        repository: By default what the environment says.
+        manual: Address of the documentation.
+        repository: Address of the repository; by default taken from the environment.
 
     Raises:
-        UsageError: One is no address.
+        UsageError: A value is not an address.
     """
     source = os.environ.get(REPOSITORY, "") if repository is None else repository
     for value, name in ((source, REPOSITORY), (manual, "--manual")):
@@ -62,5 +63,5 @@ def links_of(manual: str = "", repository: str | None = None) -> Links:
 
 
 def bibtex() -> str:
-    """The entry of `CITATION.cff`, for BibTeX."""
+    """The citation of `CITATION.cff` as a BibTeX entry."""
     return BIBTEX.format(version=version("adaptive-bench"))

@@ -1,4 +1,4 @@
-"""The leaderboard as Markdown: the sentence, the list and what a reader has to know of every model and level."""
+"""Writes the leaderboard as Markdown: for every model and level the headline, the list and its notes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _LONGEST = 4000  # characters of a sentence
 
 
 def render(tables: Sequence[Path], failures: Sequence[str] = ()) -> str:
-    """The leaderboard of one or several `table.json`.
+    """The leaderboard of one or several `table.json` files.
 
     Args:
-        failures: Work of the run that could not be done, and why: what is missing in the tables.
+        tables: The files.
+        failures: Work of the run that failed, and why; its results are missing in the tables.
     """
     return written(read_board(tables), failures)
 
 
 def written(board: Board, failures: Sequence[str] = ()) -> str:
-    """The same of a board."""
+    """As `render`, from a board."""
     parts = ["# Leaderboard"]
     if failures:
         parts += ["**Incomplete.** These failed and are missing below, wholly or in part:"]
@@ -40,13 +41,13 @@ def written(board: Board, failures: Sequence[str] = ()) -> str:
 
 
 def section(name: str, standing: Standing) -> list[str]:
-    """What is said of one model at one level, as paragraphs."""
+    """The paragraphs of one model at one level."""
     said = [markdown(text, _LONGEST) for text in (headline(standing), is_real(standing)) if text]
     notes = "\n".join(f"- {markdown(note, _LONGEST)}" for note in (*notes_of(standing), COLUMNS))
     return [f"## {markdown(name)}: {markdown(level_text(standing))}", *said, as_table(*long(standing)), notes]
 
 
 def as_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; texts are shown as they are."""
+    """A Markdown table that shows its texts literally."""
     body = [[markdown(text, _LONGEST) for text in line] for line in lines]
     return tabulate(body, [markdown(text) for text in header], tablefmt="github", disable_numparse=True)

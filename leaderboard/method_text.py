@@ -1,4 +1,4 @@
-"""What a method's file says of the method, read without importing it: its docstring has idea, paper and deviations."""
+"""Reads a method's idea, sources and deviations from the docstring of its file, without importing the file."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _LARGEST_BYTES = 200_000
 
 @dataclass(frozen=True)
 class Described:
-    """Of a method.
+    """The description of a method.
 
     Attributes:
-        title: The docstring's first line.
+        title: First line of the docstring.
         idea: At most three sentences.
-        sources: What it names as paper or source, each with its link, which may be empty.
-        deviations: From the paper, one text each.
-        file: The name of its file.
-        own: Whether it belongs to this package.
+        sources: The papers or sources that it names, each with its link, which may be empty.
+        deviations: Deviations from the paper, one text each.
+        file: Name of the method's file.
+        own: Whether the method belongs to this package.
     """
 
     title: str = ""
@@ -43,7 +43,7 @@ class Described:
 
 
 def described(name: str) -> Described:
-    """What is known of a method; nothing of one that is not here or whose file cannot be read."""
+    """The description of a method; empty if the method is not registered here or its file cannot be read."""
     file = registry.file_of("methods", name) if name in registry.names("methods") else None
     if file is None:
         return Described()
@@ -56,7 +56,7 @@ def _docstring(file: Path) -> str:
         if file.stat().st_size > _LARGEST_BYTES:
             return ""
         return ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    except (OSError, ValueError, SyntaxError, RecursionError):  # a page can do without it
+    except (OSError, ValueError, SyntaxError, RecursionError):  # the page works without a description
         return ""
 
 
@@ -77,7 +77,7 @@ def _of_docstring(text: str, file: str, own: bool) -> Described:
 
 
 def _labelled(text: str) -> Iterator[tuple[str, str]]:
-    """What stands behind each label, up to the next label or paragraph without one."""
+    """Pairs of a label and its text, which ends at the next label or at a paragraph without a label."""
     label, lines = "", list[str]()
     for paragraph in text.split("\n\n"):
         for line in paragraph.splitlines():
@@ -87,14 +87,14 @@ def _labelled(text: str) -> Iterator[tuple[str, str]]:
             else:
                 lines.append(line)
         lines.append("")
-        if not label.startswith("Deviations"):  # a list of them may follow after an empty line
+        if not label.startswith("Deviations"):  # a list of deviations may follow after an empty line
             yield label, "\n".join(lines)
             label, lines = "", []
     yield label, "\n".join(lines)
 
 
 def _items(text: str) -> Iterator[str]:
-    """A list's items, or the text as one."""
+    """The items of a list, or the whole text as one item."""
     first = text.strip().split("\n\n\n")[0]
     items = re.split(r"^\* ", textwrap.dedent(first), flags=re.MULTILINE)
     for item in items:
@@ -104,7 +104,7 @@ def _items(text: str) -> Iterator[str]:
 
 
 def _sources(text: str) -> Iterator[tuple[str, str]]:
-    """Each work that a text names by an address; the text without any where there is none."""
+    """Pairs of a name and a link for each work that a text cites; the text with an empty link if it has no address."""
     words = plain(" ".join(text.split()), _LONGEST).strip()
     links = _LINK.findall(words) or [f"https://arxiv.org/abs/{one}" for one in _ARXIV.findall(words)]
     if len(links) == 1:

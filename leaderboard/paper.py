@@ -1,7 +1,7 @@
-"""A table of the GateSkip paper beside ours: its values as it prints them, ours from records, by saved tokens as there
-and read between measured points as there.
+"""Puts the GateSkip paper's tables beside ours: its values as printed, ours from records.
 
-Nothing is said of a value that no record has. Orders are to be compared, not numbers, unless the model is the paper's.
+As in the paper, savings are counted in tokens and scores are interpolated between measured points. A value that no
+record has stays empty. Orders are to be compared, not numbers, unless the model is the paper's.
 """
 
 from __future__ import annotations
@@ -24,31 +24,33 @@ from .row import Row, first_metrics
 from .texts import NONE
 
 AXIS = "tokens"
-# Generated tasks that stand in for the paper's where its own were not asked.
+# Generated tasks that stand in for the paper's own tasks if those were not evaluated.
 STAND_INS = {
     "gsm8k": "nano_math", "csqa": "nano_qa", "csqa_ll": "nano_qa_ll", "lambada": "nano_text", "mmlu_gen": "nano_qa",
 }  # fmt: skip
 _METRICS = {"written": ("exact_match", "em"), "likelihood": ("acc", "acc_norm"), "seconds": ("exact_match", "em")}
 _KINDS = {"written": "generative", "likelihood": "log-likelihood", "seconds": "timed"}
 BEYOND = "not in the paper"
-_OTHER = ("quantize", "temperature")  # in a recipe: rows of their own
+_OTHER = ("quantize", "temperature")  # words of a recipe whose rows are kept apart
 _FORM = re.compile(r"(?:^|, )quantize (\w+)")
-_DEFAULT = "(default)"  # in the name of a row of ablations
-_BYTES = 4e-6  # megabytes of a parameter in fp32, as the paper counts
+_DEFAULT = "(default)"  # marks a default in the names of ablation rows
+_BYTES = 4e-6  # megabytes of a parameter in fp32, as the paper counts them
 _Line = dict[str, Any]
 
 
 @cache
 def paper_tables() -> list[dict[str, Any]]:
-    """Tables 1 to 13: number, caption, column groups, columns and rows. Values are the paper's own texts,
-    mean ± standard deviation where it gives both; an empty text where it gives nothing.
+    """Tables 1 to 13: number, caption, column groups, columns and rows.
+
+    Values are texts as the paper prints them, with mean ± standard deviation if it gives both, and empty if it gives
+    none.
     """
     tables: list[dict[str, Any]] = json.loads(files(__package__).joinpath("paper.json").read_text(encoding="utf-8"))
     return tables
 
 
 def contents() -> list[dict[str, str]]:
-    """Every table with what makes it."""
+    """Every table with its caption and the commands that make it."""
     return [
         {"table": str(one["table"]), "about": one["caption"], "commands": _commands(one["presets"])}
         for one in paper_tables()
@@ -56,11 +58,11 @@ def contents() -> list[dict[str, str]]:
 
 
 def paper_beside(tables: Sequence[Path], number: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """A table of the paper beside every model of some runs (see `beside`), and what was left out of the board.
+    """A table of the paper beside ours for every model of some runs (see `beside`), and what the board left out.
 
     Args:
-        tables: `table.json` of runs; without any the paper stands alone.
-        number: Of the paper's table.
+        tables: `table.json` files of runs; without any, only the paper's values are shown.
+        number: Number of the paper's table.
 
     Raises:
         UsageError: The paper has no such table.
@@ -73,25 +75,26 @@ def paper_beside(tables: Sequence[Path], number: int) -> tuple[list[dict[str, An
 
 
 def beside_board(board: Board | None, number: int) -> list[dict[str, Any]]:
-    """As `paper_beside`, of a board that was read before."""
+    """As `paper_beside`, for a board that has already been read."""
     return beside(board or Board([]), number, variants_of(board.folders) if board else {})
 
 
 def beside(board: Board, table: int, variants: Mapping[str, str]) -> list[dict[str, Any]]:
-    """A table of the paper beside what was measured on every model; beside nothing where nothing was.
+    """A table of the paper beside our values, once for every model, or alone if nothing was measured.
 
     Args:
-        table: Its number in the paper.
-        variants: By spec the same method without what it was tuned to; others stand for themselves.
+        board: The board with our rows.
+        table: Number of the table in the paper.
+        variants: For each tuned spec, the same method without its tuned parameters; other specs stand for themselves.
 
     Returns:
-        Plain values: `table`, `caption`, `source`, `model`, `columns`, `groups` of them (`name`, `first`, `columns`),
-        `rows` (`name`, `label`, and of each column `theirs` and `ours` as texts), `said` of models and tasks, and
-        `commands` that make ours.
+        Plain values for each model: `table`, `caption`, `source`, `model`, `columns`, `groups` of columns (`name`,
+        `first`, `columns`), `rows` (`name`, `label`, and for each column `theirs` and `ours` as texts), `said` (remarks
+        on models and tasks), and the `commands` that make our values.
     """
     (theirs,) = [one for one in paper_tables() if one["table"] == table]
     by_model: dict[str | None, list[Row]] = {}
-    pools = theirs["model"] is None or theirs.get("across_models", False)  # a table over models takes them all
+    pools = theirs["model"] is None or theirs.get("across_models", False)  # such a table takes the rows of all models
     for row in board.rows:
         by_model.setdefault(None if pools else row.conditions.model, []).append(row)
     found = [_Join(theirs, some, variants, board).table(model) for model, some in by_model.items()]
@@ -99,25 +102,25 @@ def beside(board: Board, table: int, variants: Mapping[str, str]) -> list[dict[s
 
 
 def form_of(row: Row) -> str:
-    """What the weights were quantized as; empty where they were not."""
+    """The form that the weights were quantized to; empty if they were not quantized."""
     found = _FORM.search(row.conditions.recipe or "")
     return found[1] if found else ""
 
 
 def _is_plain(row: Row) -> bool:
-    """Whether weights are as they were trained, and answers not drawn at random."""
+    """Whether the weights were not quantized and the answers not sampled."""
     return not any(f"{one} " in (row.conditions.recipe or "") for one in _OTHER)
 
 
 def _commands(presets: Mapping[str, Sequence[str]]) -> str:
-    """What makes a table: on the generated tasks, and on the paper's models."""
+    """The commands that make a table, on the nano model and on the paper's models."""
     places = (("nano", "On the nano model"), ("paper", "On the paper's models"))
     parts = [f"{where}: {' and '.join(f'`{one}`' for one in presets[kind])}" for kind, where in places if presets[kind]]
     return ". ".join(parts) + "."
 
 
 class _Join:
-    """The values that rows have of a table."""
+    """Joins a table of the paper with the board's rows."""
 
     def __init__(
         self,
@@ -132,7 +135,7 @@ class _Join:
         self._means: dict[str, list[str]] = {}
 
     def table(self, model: str | None) -> dict[str, Any]:
-        """Plain values."""
+        """The joined table as plain values, see `beside`."""
         table = self._table
         lines = [line for row in table["rows"] for line in self._lines(row)] + self._beyond()
         if model is None and self._rows:
@@ -153,7 +156,7 @@ class _Join:
         }
 
     def _said(self, ours: str | None) -> list[str]:
-        """Whose model each side has, which tasks a mean of ours is over, and which stand in for the paper's."""
+        """Remarks: which models both sides used, which tasks our means cover, and which tasks stand in for others."""
         theirs, told = self._table["model"], []
         if theirs is not None and (ours is None or ours.rpartition("/")[2] != theirs.rpartition("/")[2]):
             told.append(f"The paper's model is {theirs}, ours {ours}: orders are compared, not numbers.")
@@ -171,7 +174,7 @@ class _Join:
         return self._found(blank, [one for one in self._rows if self._is_of(one, row)]) or [blank | nothing]
 
     def _beyond(self) -> list[_Line]:
-        """Rows of the table's methods on models, or in forms, that the paper has none of: another family, 8 bits."""
+        """Lines for the table's methods on models or in forms that the paper does not have: another family, 8 bits."""
         rows, over_models = self._table["rows"], self._table["model"] is None
         known, of_forms = {row["method"] for row in rows}, any("recipe" in row for row in rows)
         by_model: dict[str, list[Row]] = {}
@@ -187,7 +190,7 @@ class _Join:
         ]
 
     def _found(self, blank: _Line, rows: Sequence[Row]) -> list[_Line]:
-        """A line for each of our methods, and each of the forms it was measured in."""
+        """A line for each of our methods in each form in which it was measured."""
         by_label: dict[str, list[Row]] = {}
         for one in rows:
             by_label.setdefault(f"{one.label}, {form_of(one)}" if form_of(one) else one.label, []).append(one)
@@ -206,13 +209,13 @@ class _Join:
         return measured and self._variant(ours) == row["method"] and row.get("model", "").lower() == self._named(ours)
 
     def _named(self, ours: Row) -> str:
-        """What the table's rows of this method call the model: the longest of their names that is in its own."""
+        """The name that the table's rows of this method use for the model: the longest one that its name contains."""
         name, method = (ours.conditions.model or "").lower(), self._variant(ours)
         known = {row.get("model", "").lower() for row in self._table["rows"] if row["method"] == method}
         return max((one for one in known if one in name), key=len, default="")
 
     def _value(self, rows: Sequence[Row], what: str | None, level: float) -> str:
-        """The mean over all tasks of a kind, or the score of one; seconds of all tasks together."""
+        """The text of a cell: a mean over all tasks of a kind, the score of one task, or the total seconds."""
         kind, _, name = (what or "").partition(" ")
         if kind == "megabytes":
             added = [row.parameters_added for row in rows if row.parameters_added is not None]
@@ -233,12 +236,12 @@ class _Join:
         return number(known[0].metric, fmean(score for score, _ in found if score is not None))
 
     def _between(self, row: Row, level: float) -> tuple[float | None, float | None]:
-        """Score and seconds of a method at a share of skipped tokens."""
+        """Score and seconds of a row's method at a share of skipped tokens."""
         behind = self._board.behind(row)
         return (None, None) if behind is None else behind[0].between(row.but(level=level), level, AXIS)
 
     def _task(self, name: str) -> str | None:
-        """The task itself, or what stands in for it here."""
+        """The task itself if it was evaluated, else the task that stands in for it, if any."""
         if name in self._first or not name:
             return name or None
         if (other := STAND_INS.get(name, "")) in self._first:
@@ -247,7 +250,7 @@ class _Join:
         return None
 
     def _metric(self, kind: str, task: str) -> str | None:
-        """The metric of a task that a column asks for; bits per byte of a text stand for its perplexity."""
+        """The metric of a task that a column asks for; bits per byte replace perplexity if that is missing."""
         if kind not in ("perplexity", "acc"):
             return self._first[task]
         there = {row.metric for row in self._rows if row.task == task}
@@ -256,7 +259,7 @@ class _Join:
 
 
 def _is_beside_its_like(line: _Line, lines: Sequence[_Line]) -> bool:
-    """Whether a default is in the semantics of the ablations of its section, and of any other row that it stands."""
+    """Whether a line belongs into the table: a default only if its semantics are those of its section's ablations."""
     if line["label"] is None or _DEFAULT not in line["name"]:
         return True
     beside = [
@@ -266,6 +269,6 @@ def _is_beside_its_like(line: _Line, lines: Sequence[_Line]) -> bool:
 
 
 def _asked_most(rows: Sequence[Row], task: str, metric: str) -> Row | None:
-    """Of rows of a method on a task one with the most documents."""
+    """The row on a task and metric with the most documents."""
     some = [row for row in rows if (row.task, row.metric) == (task, metric) and row.score is not None]
     return max(some, key=lambda row: row.documents, default=None)

@@ -1,4 +1,4 @@
-"""Which folders a board may be written to: what somebody else keeps in one is neither overwritten nor mixed with it."""
+"""Checks where a board may be written: files that are not a board's are neither overwritten nor mixed with it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from pathlib import Path
 
 from adaptive_bench.errors import UsageError
 
-INDEX = "board.json"  # lists the data files; a folder with it is known as a board's
-BOARD = "board"  # where the board lies beside the documentation
+INDEX = "board.json"  # lists the data files; a folder that has it is a board's
+BOARD = "board"  # the board's folder inside a site of documentation
 
 
 def check_place(folder: Path, option: str) -> None:
-    """Refuse a folder that a board would share with foreign files. One that is new or empty will do, and one that holds
-    an earlier board, alone or beside its documentation; hidden files are those of git and of desktops.
+    """Refuse a folder in which a board would lie among foreign files.
+
+    A new or empty folder is accepted, and one that holds an earlier board, alone or with its documentation. Hidden
+    files are ignored: git and desktops leave them.
 
     Args:
-        option: That named the folder.
+        folder: The folder to write to.
+        option: The option that named the folder, for the message.
 
     Raises:
-        UsageError: It holds something else, or is a file.
+        UsageError: The folder holds something else, or is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{option} is a folder for the board, but {str(folder)!r} is a file. Name another place.")

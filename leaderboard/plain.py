@@ -1,4 +1,4 @@
-"""Text from outside, made harmless for where it is shown. Jinja's autoescape does it for HTML."""
+"""Makes text from outside harmless for the place where it is shown; for HTML, Jinja's autoescape does that."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#|!~&])")
 
 
 def plain(text: object, longest: int = 500) -> str:
-    """One line without control, direction or private characters (terminal escapes among them), cut at a length."""
+    """The text as one line, cut to a length, without control, direction or private characters (no terminal escapes)."""
     kept = str(text)[: 4 * longest]
-    if not (kept.isascii() and kept.isprintable()):  # nearly every text is, and pages have thousands
+    if not (kept.isascii() and kept.isprintable()):  # skips the slow path, which few of a page's texts need
         letters = (" " if letter in "\n\r\t" else letter for letter in kept)
         kept = "".join(letter for letter in letters if not unicodedata.category(letter).startswith("C"))
     return kept if len(kept) <= longest else kept[: longest - 1] + "…"
 
 
 def block(text: object, longest: int = 4000) -> str:
-    """As `plain`, but lines stay."""
+    """As `plain`, but line breaks are kept."""
     lines = str(text)[: 4 * longest].splitlines()
     kept = "\n".join(plain(line.replace("\t", "    "), longest) for line in lines)
     return kept if len(kept) <= longest else kept[: longest - 1] + "…"
 
 
 def cell(value: Any) -> Any:
-    """A value of a spreadsheet: text that a program would run as a formula starts with an apostrophe."""
+    """A value for a spreadsheet: text that would run as a formula gets an apostrophe in front."""
     return _cell(value) if isinstance(value, str) else value
 
 
@@ -39,6 +39,6 @@ def _cell(value: str) -> str:
 
 
 def markdown(text: str, longest: int = 500) -> str:
-    """Text that Markdown shows as it is: no link, image, HTML, table cell or automatic link; cut at a length."""
+    """Text that Markdown shows literally: without links, images, HTML or table cells; cut to a length."""
     escaped = _MARKDOWN.sub(r"\\\1", plain(text, longest))
     return re.sub(r"(?i)(https?|ftp|javascript|data|mailto|www)([:.])", r"\1<!-- -->\2", escaped)

@@ -1,4 +1,4 @@
-"""Where rows come from: of each run its config, command, versions, device, seeds, digests and failures."""
+"""Collects where rows come from: each run's config, command, versions, device, seeds, digests and failures."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ from .plain import block, plain
 from .row import Rejected, read_json
 
 _KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
-BUDGET_BYTES = 300_000  # of a page, for all runs together
+BUDGET_BYTES = 300_000  # for all runs on a page together
 _LARGEST_TEXT_BYTES = 1_000_000
-_POINTS = 40  # of a training curve
+_POINTS = 40  # about as many points are kept of a training curve
 _MOST_ITEMS = 50
-_MOST_RECORDS = 1000  # of a run: more never fit
+_MOST_RECORDS = 1000  # of a run; more never fit into the budget
 
 
 def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> list[dict[str, Any]]:
-    """What the page says about each run. Whatever is missing or damaged in a folder is left out of it.
+    """What the page says about each run. Anything missing or damaged in a folder is left out.
 
     Args:
-        entries: By folder, of those that are entries.
+        folders: Folders of runs and entries.
+        entries: The entries by folder, for the folders that are entries.
     """
     known = entries or {}
     return [_of_entry(known[folder]) if folder in known else _run(folder) for folder in folders]
 
 
 def fitting(runs: Sequence[Mapping[str, Any]], budget_bytes: int = BUDGET_BYTES) -> list[dict[str, Any]]:
-    """What fits into a page: of many runs no configurations and training curves, then no records, then nothing."""
+    """The runs, cut until they fit into a page: first configurations and records are dropped, then facts, then all."""
     smaller: Sequence[dict[str, Any]] = [dict(run) for run in runs]
     for keys in ((), ("config", "records"), ("facts", "environments", "warnings")):
         smaller = [run | {key: type(run[key])() for key in keys} | ({"cut": True} if keys else {}) for run in smaller]
@@ -48,12 +49,12 @@ def fitting(runs: Sequence[Mapping[str, Any]], budget_bytes: int = BUDGET_BYTES)
 
 
 def records_of(folder: Path) -> Iterator[Path]:
-    """The record folders a run names. A name that is no key leads nowhere, whatever path it spells."""
+    """The record folders that a run names. A name that is not a key is ignored, so it cannot lead to another path."""
     named = _object(folder / "run.json").get("records")
     keys = [key for key in named if isinstance(key, str) and _KEY.fullmatch(key)] if isinstance(named, list) else []
     if not keys:
         return iter(())
-    places = (output_of(folder) / "records" / key for key in keys)  # of a copied run where it was made
+    places = (output_of(folder) / "records" / key for key in keys)  # of a copied run, the place where it was made
     return (place for place in places if place.is_dir() and not place.is_symlink())
 
 
@@ -65,25 +66,25 @@ METHOD_FACTS = {
     "settings_tried": "settings tried",
     "code": "code",
 }
-OTHER_CODE = "another version"  # than the one that makes the board
+OTHER_CODE = "another version"  # not the version that makes the board
 NOT_HERE = "a plugin, which is not here"
 
 
 def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
-    """By spec what runs know of their methods; of two runs that disagree, what the first says."""
+    """For each spec, what runs know of the method; if two runs disagree, the first one's word counts."""
     found: dict[str, dict[str, str]] = {}
     for spec, facts in _methods(folders):
         known = {key: plain(facts[key], 40) for key in METHOD_FACTS if facts.get(key) not in (None, "")}
         if "code" in known:
             here = code_of(method_name(spec))
-            # Of a plugin that is not here nobody knows whether its code is another by now.
+            # Without the plugin it is unknown whether its code has changed since.
             known["code"] = NOT_HERE if here is None else "this version" if known["code"] == here else OTHER_CODE
         found.setdefault(plain(spec, 200), known)
     return found
 
 
 def measured_earlier(folders: Sequence[Path]) -> str:
-    """Which methods were measured by other code than the one at hand, as a sentence; empty where none was."""
+    """A sentence that names the methods measured by other code than the present one; empty if there are none."""
     known = method_facts_of(folders)
     old = [f"`{spec}`" for spec, facts in known.items() if facts.get("code") == OTHER_CODE]
     if not old:
@@ -93,7 +94,7 @@ def measured_earlier(folders: Sequence[Path]) -> str:
 
 
 def variants_of(folders: Sequence[Path]) -> dict[str, str]:
-    """By spec the same method without what it was tuned to, as far as runs say."""
+    """For each spec, the same method without its tuned parameters, as far as runs record it."""
     found: dict[str, str] = {}
     for spec, facts in _methods(folders):
         if isinstance(facts.get("variant"), str):
@@ -111,7 +112,7 @@ def _methods(folders: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 
 def versions_of(folder: Path) -> list[dict[str, str]]:
-    """With what the records of a run were made, each combination once."""
+    """The versions with which the records of a run were made, each combination once."""
     found = (_section(record, "env") for record in records_of(folder))
     texts = [{key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")} for one in found]
     return [one for place, one in enumerate(texts) if one and one not in texts[:place]]
@@ -123,7 +124,7 @@ def _run(folder: Path) -> dict[str, Any]:
     return {
         **_began(folder, _texts(_object(folder / "command.json").get("plugins"))),
         "facts": _facts(about, ("state", "model", "match_on", "match_phase", "finished")),
-        "environments": [],  # with its records
+        "environments": [],  # each record shows its own
         "warnings": _texts(about.get("warnings")),
         "failures": _texts(about.get("failures")),
         "records": [_record(record) for record in records] if len(records) <= _MOST_RECORDS else [],
@@ -164,7 +165,7 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
 
 
 def _began(folder: Path, plugins: Sequence[str]) -> dict[str, Any]:
-    """The name of a run, its command, and its configuration; plugin files are named without their folders."""
+    """A run's name, command and configuration; plugin files are named without their folders."""
     name = plain(folder.name, 100)
     options = [f"--plugin {plain(Path(text).name, 100)}" for text in plugins]
     return {
@@ -199,7 +200,7 @@ def sweeps_of(record: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 
 def read_text(path: Path) -> str:
-    """A small text file; empty where there is none."""
+    """The text of a small file; empty if the file is missing, too large or a link."""
     try:
         if path.is_symlink() or path.stat().st_size > _LARGEST_TEXT_BYTES:
             return ""
@@ -209,7 +210,7 @@ def read_text(path: Path) -> str:
 
 
 def _losses(path: Path) -> list[list[float]]:
-    """Step and loss, thinned out."""
+    """Pairs of step and loss, thinned out."""
     found: list[list[float]] = []
     for line in read_text(path).splitlines():
         try:

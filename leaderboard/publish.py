@@ -1,4 +1,4 @@
-"""Puts a site where others see it: on a branch of a git remote, or into a folder. No work tree is touched."""
+"""Publishes a site on a branch of a git remote or in a folder, without touching a work tree."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .place import BOARD, check_place
 
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/\-]*", re.ASCII)
 _DEFAULT = "gh-pages"
-_REMOTE = re.compile(r"[\w.\-]+", re.ASCII)  # its name
-_ADDRESS = re.compile(r"[^/]*:")  # as git has it: with a colon before the first slash
+_REMOTE = re.compile(r"[\w.\-]+", re.ASCII)  # name of a remote
+_ADDRESS = re.compile(r"[^/]*:")  # as git tells an address from a path: a colon before the first slash
 
 
 def publish(site: Path, to: str, branch: str = _DEFAULT, docs: Path | None = None) -> str:
@@ -25,18 +25,18 @@ def publish(site: Path, to: str, branch: str = _DEFAULT, docs: Path | None = Non
 
     Args:
         site: A folder that `leaderboard build` wrote.
-        docs: A folder with the documentation as a site. It is published with the board in its folder `BOARD`, in one
-            commit or copy; a board that is there already gives way.
-        to: Name or address of a git remote; or a folder, which then holds a copy. A new one is written with a slash
-            (`./site`), so that nothing becomes one by a misspelt name.
-        branch: Branch of the remote. It gets one more commit, whose only content is the site.
+        to: Name or address of a git remote, or a folder, which then holds a copy. A new folder is written with a slash
+            (`./site`), so that a misspelt remote does not create one.
+        branch: Branch of the remote. It gets one more commit, which contains only the site.
+        docs: A folder with the documentation as a site. It is published together with the board, which goes into its
+            folder `BOARD`, in one commit or copy; a board that it already contains is replaced.
 
     Returns:
         What was done, in one sentence.
 
     Raises:
-        UsageError: That is no site, or no place.
-        EnvironmentProblem: git is missing, or refuses.
+        UsageError: A folder is not a site, or `to` is neither a remote nor a folder.
+        EnvironmentProblem: git is missing or failed.
     """
     if not (site / "index.html").is_file():
         raise UsageError(f"`leaderboard build` writes a site with an index.html, but there is none in {str(site)!r}.")
@@ -68,7 +68,7 @@ def publish(site: Path, to: str, branch: str = _DEFAULT, docs: Path | None = Non
 
 
 def _address(to: str) -> str | None:
-    """The address behind a remote's name, or an address; `None` for a plain folder."""
+    """The address that `to` is or that a remote of this name has; `None` if `to` is a plain folder."""
     if to.startswith("-"):
         raise UsageError(f"--to takes a git remote or a folder, got {to!r}.")
     is_name = _REMOTE.fullmatch(to) is not None
@@ -85,13 +85,13 @@ def _address(to: str) -> str | None:
         known = ", ".join(_git("remote", wrong_is="").split()) or "none"
         raise UsageError(
             f"--to is a git remote (here: {known}), its address, or a folder, got {to!r}, which is none of them. "
-            f"Correct it; a new folder is written with a slash, `./site` say, in one that is there."
+            f"Correct it; write a new folder with a slash, such as `./site`, inside a folder that exists."
         )
     return None
 
 
 def _commit(site: Path, address: str, to: str, branch: str) -> str:
-    """A commit made in a repository that exists for this only, on top of what the branch has, pushed without force."""
+    """Commits the site in a temporary repository, on top of the branch, and pushes it without force."""
     author: dict[str, str] = {}
     for key, name in (("user.name", "NAME"), ("user.email", "EMAIL")):
         author |= dict.fromkeys((f"GIT_AUTHOR_{name}", f"GIT_COMMITTER_{name}"), _git("config", key, wrong_is=""))
@@ -123,12 +123,13 @@ def _commit(site: Path, address: str, to: str, branch: str) -> str:
 def _git(
     *arguments: str, place: dict[str, str] | None = None, where: Path | None = None, wrong_is: str | None = None
 ) -> str:
-    """What git prints.
+    """Runs git and returns what it prints.
 
     Args:
-        place: Variables that say which repository.
+        arguments: Arguments of git.
+        place: Environment variables that select the repository.
         where: The folder to work in.
-        wrong_is: What a failure gives instead of an error.
+        wrong_is: Returned if git fails, instead of raising an error.
     """
     if shutil.which("git") is None:
         raise EnvironmentProblem("Publishing to a remote needs git, which is not installed. Give a folder instead.")

@@ -1,4 +1,4 @@
-"""What an entry changes: lists of a board beside the ranks of the board before, as Markdown for a pull request."""
+"""Writes what an entry changes: a board's lists beside the ranks before, as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .plain import markdown
 from .standing import Standing, preferred, standings
 from .texts import level_text, rank, short
 
-MARKER = "<!-- adaptive-bench ranks -->"  # begins the comment, so that the next one can replace it
+MARKER = "<!-- adaptive-bench ranks -->"  # first line of the comment, so that the next one can replace it
 _LONGEST = 2000
 _MOST_REFUSED = 20
 
@@ -22,8 +22,8 @@ def ranks(after: Sequence[Path], before: Sequence[Path] | None = None) -> str:
     """The list of every model and recipe that changed, at the level that the page shows first.
 
     Args:
-        after: `table.json` of entries, as they would be.
-        before: Of those that the board has; without them every list is shown, and no rank has one before it.
+        after: `table.json` files of the entries with the change.
+        before: Those of the board as it is; without them every list is shown, without earlier ranks.
     """
     board = read_board(after)
     known = {} if before is None else {_place(one): one for one in groups_of(read_board(before))}

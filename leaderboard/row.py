@@ -1,4 +1,4 @@
-"""A row of a board: a score of a table with all that belongs to it, and what the board adds to it."""
+"""Rows of a board: a row of a table, checked, with what the board adds to it."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from .plain import plain
 Score = TypeVar("Score", float, Floats)
 _LONGEST_TEXT = 1000
 _LONGEST_REASON = 2000
-_MARKUP = re.compile(r'[<>`|\\{}"$]|\]\(|//|www\.')  # of which no name is made
+_MARKUP = re.compile(r'[<>`|\\{}"$]|\]\(|//|www\.')  # markup, of which names have none
 
 
 class Rejected(ValueError):
-    """An entry, a table or a row cannot be read; the message says why, in a line of plain text."""
+    """An entry, a table or a row was refused; the message says why, in one line of plain text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row(rows.Row):
-    """A score at a level, with the columns of `table.json`, which `docs/tables.md` explains, under their names.
+    """A score at a level. Its fields are the columns of `table.json`, which `docs/tables.md` explains.
 
-    Rows of earlier versions have fewer columns. What is not known is `None`.
+    Rows of earlier versions have fewer columns. Unknown values are `None`.
 
     Attributes:
-        evidence, checked, external: What stands behind it, see `entry.Entry.of_row`; `None` in a run that is no entry.
-        run: End of a run's name where runs disagree on the method's scores, see `tables.finished.joined`.
-        beside: Of a row without `run` the run that it is of, where runs disagree on the dense model: it is held to that
-            run's.
-        dense, base: Scores of the dense model and of the model before training on the task; no columns.
-        conditions: What it was measured under; rows of other conditions are not comparable.
+        evidence, checked, external: What supports the row, see `entry.Entry.of_row`; `None` in a run that is no entry.
+        run: End of the run's name, if runs disagree on the method's scores, see `tables.finished.joined`.
+        beside: For a row without `run`, the run it comes from, if runs disagree on the dense model; the row is compared
+            with the dense model of that run.
+        dense, base: Scores of the dense model and of the model before training on the task; not columns.
+        conditions: The conditions it was measured under; rows with other conditions are not comparable.
     """
 
     evidence: str | None = None
@@ -62,7 +62,7 @@ class Row(rows.Row):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Row:
-        """A row of a `table.json`; columns that a board knows nothing of are left out."""
+        """A row of a `table.json`; columns that the board does not know are left out."""
         known = {name: value for name, value in values.items() if name in COLUMNS}
         return cls(**known, conditions=conditions_of(values))
 
@@ -74,18 +74,19 @@ class Row(rows.Row):
 
     @property
     def label(self) -> str:
-        """What the row's method is called on this board: its spec, and its run where runs disagree."""
+        """The method's name on this board: its spec, and its run if runs disagree."""
         return self.spec if self.run is None else f"{self.spec} ({self.run})"
 
     def reached(self) -> float:
-        """The score, of a row that has one."""
+        """The score of a row that has one."""
         assert self.score is not None
         return self.score
 
     @property
     def nothing(self) -> float | None:
-        """The score that counts as 0: that of the model before training or of a guess, whichever is better, as far as
-        they are known; where higher is better at least 0.
+        """The score that counts as 0: that of the model before training or of a guess, whichever is better.
+
+        Scores that are not known are left out. If higher is better, it is at least 0.
         """
         better = metric_of(self.metric).better
         known = [one for one in (self.base, chance_of(self.task, self.metric)) if one is not None]
@@ -95,20 +96,21 @@ class Row(rows.Row):
 
     @property
     def is_scaled(self) -> bool:
-        """Whether the dense model is known to be better than `nothing`: else there is no scale between the two."""
+        """Whether the dense model is known to be better than `nothing`; otherwise there is no scale between the two."""
         if self.dense is None or self.nothing is None:
             return False
         return self.dense < self.nothing if metric_of(self.metric).better == "lower" else self.dense > self.nothing
 
     def scaled(self, scores: Score) -> Score:
-        """Scores of the row's metric with 0 for `nothing` and 1 for the dense model, linear between and beyond; of a
-        row that `is_scaled`.
+        """Scores of the row's metric on a linear scale with 0 at `nothing` and 1 at the dense model.
+
+        Only for a row that `is_scaled`.
         """
         assert self.dense is not None and self.nothing is not None
         return (scores - self.nothing) / (self.dense - self.nothing)
 
     def plain(self) -> dict[str, Any]:
-        """Its columns by name, what it is called first."""
+        """The row's columns by name, with its label first."""
         return {"label": self.label} | {name: getattr(self, name) for name in COLUMNS}
 
 
@@ -118,7 +120,7 @@ OF_A_TABLE = [one.name for one in fields(rows.Row)]
 
 @cache
 def chance_of(task: str, metric: str) -> float | None:
-    """What a guess scores, of a task that is registered here and of its first metric."""
+    """The score of a guess; known only for the first metric of a task that is registered here."""
     name = task.partition(":")[0]
     found = registry.get("tasks", name) if name in registry.names("tasks") else None
     if not isinstance(found, Task) or metric != found.metrics[0] or math.isnan(found.chance):
@@ -127,8 +129,9 @@ def chance_of(task: str, metric: str) -> float | None:
 
 
 def beside_dense(found: Iterable[Row]) -> list[Row]:
-    """The rows with the scores of the dense model and of the model before training on their task and metric, those of
-    their own run where runs disagree.
+    """Adds to each row the scores of the dense model and of the model before training on its task and metric.
+
+    If runs disagree on these scores, a row gets those of its own run.
     """
     every = list(found)
     known: dict[tuple[Any, ...], float] = {}
@@ -144,7 +147,7 @@ def beside_dense(found: Iterable[Row]) -> list[Row]:
 
 
 def first_metrics(found: Iterable[Row]) -> dict[str, str]:
-    """By task the metric it is judged by: the first of its rows."""
+    """For each task, the metric by which it is judged: that of its first row."""
     first: dict[str, str] = {}
     for row in found:
         first.setdefault(row.task, row.metric)
@@ -152,7 +155,7 @@ def first_metrics(found: Iterable[Row]) -> dict[str, str]:
 
 
 def spec_of(row: Mapping[str, Any]) -> str:
-    """The method of a row with its semantics, as `methods.json` names it."""
+    """The method of a row with its semantics, written as in `methods.json`."""
     method, semantics = str(row["method"]), row.get("semantics", "bench")
     return method if semantics == "bench" or method.endswith(f"@{semantics}") else f"{method}@{semantics}"
 
@@ -173,20 +176,20 @@ def read_of_run(path: Path) -> Any:
     """A JSON file that a run wrote.
 
     Raises:
-        Rejected: It cannot be read; with the command that writes it again.
+        Rejected: It cannot be read; the message has the command that writes it again.
     """
     try:
         return read_run_file(path)
     except AdaptiveBenchError as error:
-        # It names paths, the command among them: longer than what a table says of itself may be.
+        # The message has paths and a command, so it may be longer than other reasons.
         raise Rejected(plain(message_of(error), _LONGEST_REASON).removesuffix(".")) from error
 
 
 def checked(value: object) -> dict[str, Any]:
-    """A row of a table with the columns that a board knows.
+    """A row of a table, reduced to the columns that a board knows.
 
     Raises:
-        Rejected: A value is missing or of another kind, a number is not finite, or a text is no line of plain text.
+        Rejected: A value is missing or of the wrong type, a number is not finite, or a text is not one plain line.
     """
     try:
         row = _form().model_validate(value).model_dump()
@@ -207,7 +210,7 @@ def checked(value: object) -> dict[str, Any]:
 
 @cache
 def _form() -> type[BaseModel]:
-    """The columns of a table; others are left out."""
+    """A model that validates the columns of a table and ignores others."""
     types = get_type_hints(rows.Row)
     needed = ("method", "task", "metric", "axis", "level", "score")
     known: dict[str, Any] = {
@@ -216,5 +219,5 @@ def _form() -> type[BaseModel]:
         if name not in ("semantics", "phase")
     }
     known |= {"semantics": (str, "bench"), "phase": (types["phase"], "all")}
-    known["status"] = (str, "ok")  # of earlier versions with other words
+    known["status"] = (str, "ok")  # any word, since earlier versions used others
     return create_model("Row", __config__=ConfigDict(strict=True, allow_inf_nan=False), **known)

@@ -1,4 +1,4 @@
-"""A few documents of every task with what each method wrote, at each measured saving."""
+"""Collects a few documents of every task with what each method wrote, at each measured saving."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ BUDGET_BYTES = 350_000
 
 
 def samples_of(folder: Path, entry: Entry | None = None) -> dict[str, Any]:
-    """By task: the right answers by document, and by method points `[saved tokens, core, net, answers, sites]`.
+    """For each task, the right answers by document, and by method its points `[tokens, core, net, answers, sites]`.
+
+    The first three are savings in percent. An answer is a text and whether it is right (1, 0, another score, or `None`
+    if unknown). Sites hold, for each layer, the shares of tokens that executed its attention and its MLP. One seed of
+    each method is shown.
 
     Args:
-        folder: Of a run, or of the entry that it is.
-
-    An answer is a text and whether it is right (1, 0, or `None` where that is no number); sites are by layer the shares
-    of tokens that executed its attention and its MLP. One seed of each method.
+        folder: Folder of a run or of an entry.
+        entry: The entry, if the folder is one.
     """
     return collected(records_of(folder)) if entry is None else of_entry(entry.measured)
 
 
 def collected(records: Iterable[Path]) -> dict[str, Any]:
-    """As `samples_of`, of the records of one run. Nothing as soon as it is too large with one document."""
+    """As `samples_of`, from the records of one run; empty if even one document per point would exceed the budget."""
     found: dict[str, Any] = {}
     size_bytes = 0
     for record in records:
@@ -45,7 +47,7 @@ def collected(records: Iterable[Path]) -> dict[str, Any]:
             task, method = config.get("task"), config.get("method")
             if not isinstance(task, str) or not isinstance(method, str) or config.get("split", "test") != "test":
                 continue
-            if config.get("variant"):  # what the method's control writes is no answer of the method
+            if config.get("variant"):  # answers of the method's control, not of the method
                 continue
             task, method = plain(task, 200), plain(method, 200)
             place = found.setdefault(task, {"targets": {}, "methods": {}})
@@ -59,7 +61,7 @@ def collected(records: Iterable[Path]) -> dict[str, Any]:
 
 
 def of_entry(measured: Measurements) -> dict[str, Any]:
-    """As `collected`, of an entry."""
+    """As `collected`, from an entry."""
     found: dict[str, Any] = {}
     for number, sweep in enumerate(measured.sweeps):
         task, method = plain(sweep.task, 200), plain(sweep.method, 200)
@@ -83,9 +85,7 @@ def _cut(points: Sequence[Sequence[Any]], documents: int) -> list[list[Any]]:
 
 
 def _points(record: DialEvaluationRecord, targets: dict[str, str]) -> Iterator[list[Any]]:
-    """The points of a sweep; right answers are added to the others. What is damaged is not shown: scores do not come
-    from here.
-    """
+    """The points of a sweep; adds right answers to `targets`. Damaged points are left out: no score depends on them."""
     with suppress(EnvironmentProblem):
         for saving, point in record.points().items():
             some = record.samples(saving, DOCUMENTS)
@@ -96,7 +96,7 @@ def _points(record: DialEvaluationRecord, targets: dict[str, str]) -> Iterator[l
 
 
 def _sites(values: Sequence[Mapping[str, Any]]) -> list[list[float]]:
-    """By layer the shares of tokens that executed its attention and its MLP."""
+    """For each layer, the shares of tokens that executed its attention and its MLP."""
     found: dict[int, list[float]] = {}
     for one in values[: 2 * _MOST_LAYERS]:
         layer, branch = int(one["layer"]), ("attention", "mlp").index(one["branch"])

@@ -1,4 +1,4 @@
-"""A board as files: the page, Markdown, CSV, JSON, Parquet and figures, all from the same rows."""
+"""Writes a board as files: the page, Markdown, CSV, JSON, Parquet and figures, all from the same rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .plain import cell
 
 SCHEMA = 3
 POINTS = "points.csv.gz"
-_MOST_NAMED = 20  # of what was refused, in an error
+_MOST_NAMED = 20  # refusals that an error names
 LARGEST_PAGE_BYTES = 1_572_864
 
 
@@ -39,19 +39,19 @@ def build(
     """Write a site.
 
     Args:
-        tables: `table.json` of runs. What is wrong in them is left out of the board, and said.
+        tables: `table.json` files of runs. What is wrong in them is left out of the board and reported.
         out: The folder to write to.
-        figures: Also draw figures, which takes longer than all the rest.
-        strict: Fail where something was refused, after the rest of the board is written.
-        one_file: No page for each method, so that `index.html` can be passed on alone.
-        manual: Address of the documentation, absolute or as seen from the page; without it there is no link to it.
+        figures: Also draw figures, which takes longer than everything else.
+        strict: Raise an error if something was refused, after the rest of the board is written.
+        one_file: Write no pages of methods, so that `index.html` can be passed on alone.
+        manual: Address of the documentation, absolute or relative to the page; without it the page has no link to it.
 
     Returns:
-        What the user should know, one sentence each.
+        Messages for the user, one sentence each.
 
     Raises:
-        UsageError: An address is none, or the folder holds something else than a board.
-        EnvironmentProblem: Figures are wanted, and matplotlib is not installed; or a strict build refused something.
+        UsageError: An address is not valid, or the folder holds something other than a board.
+        EnvironmentProblem: Figures are wanted, but matplotlib is not installed; or a strict build refused something.
     """
     check_place(out, "-o")
     links = links_of(manual)
@@ -64,7 +64,7 @@ def build(
     for name, text in pages.items():
         if (size := len(text.encode())) > LARGEST_PAGE_BYTES:
             said.append(
-                f"{name} has {size / 2**20:.1f} MiB, more than the {LARGEST_PAGE_BYTES / 2**20:.1f} that open at once "
+                f"{name} has {size / 2**20:.1f} MiB; pages of up to {LARGEST_PAGE_BYTES / 2**20:.1f} MiB open quickly "
                 f"everywhere. Build a board of fewer runs."
             )
         atomic.write_text(out / name, text)
@@ -79,7 +79,7 @@ def build(
 
 
 def as_csv(board: Board) -> str:
-    """The rows as CSV; no text in it starts a formula."""
+    """The rows as CSV, in which no text can run as a formula."""
     return _csv(board.lines)
 
 
@@ -88,14 +88,16 @@ def _csv(lines: Sequence[Mapping[str, object]]) -> str:
 
 
 def as_json(board: Board) -> str:
-    """The rows as JSON, one on a line, with the problems beside the rows."""
+    """The rows as JSON, one row per line, together with the problems."""
     rows = ",\n".join(_json(line) for line in board.lines)
     return f'{{"schema": {SCHEMA}, "rows": [\n{rows}\n], "problems": {_json(board.problems)}}}\n'
 
 
 def downloads(board: Board) -> dict[str, bytes]:
-    """Files by name: the rows of each model and recipe in `ROWS` as CSV, JSON and Parquet, and `INDEX`, which lists
-    them with what was left out. pandas reads the compressed ones as they are.
+    """Data files by name, for other programs.
+
+    The folder `ROWS` has the rows of each model and recipe as CSV, JSON and Parquet; `INDEX` lists these files and what
+    was left out. pandas reads the compressed files directly.
     """
     found: dict[str, bytes] = {}
     listed = []
@@ -108,12 +110,12 @@ def downloads(board: Board) -> dict[str, bytes]:
         }
         listed.append({"name": name, "model": group.name, "rows": len(some.rows)})
     index = {"schema": SCHEMA, "endings": [".csv.gz", ".json.gz", ".parquet"], "files": listed}
-    # First, so that a build which was stopped leaves a folder that the next one knows.
+    # The index comes first, so that the next build recognises the folder of a build that was stopped.
     return {INDEX: (json.dumps(index | {"problems": board.problems}, indent=1) + "\n").encode()} | found
 
 
 def points_of(board: Board) -> list[dict[str, object]]:
-    """Every measured point: dial, savings, saved times and scores with their intervals over documents."""
+    """Every measured point as a row: dial, savings, time saved, and scores with their intervals over documents."""
     lines: list[dict[str, object]] = []
     for run, answers in board.answers.items():
         for (method, semantics, task), sweeps in answers.sweeps.items():
@@ -132,7 +134,7 @@ def points_of(board: Board) -> list[dict[str, object]]:
 
 
 def _compressed(text: str) -> bytes:
-    return gzip.compress(text.encode(), mtime=0)  # without a date the same rows give the same bytes
+    return gzip.compress(text.encode(), mtime=0)  # no date, so that the same rows give the same bytes
 
 
 def _json(value: object) -> str:

@@ -1,4 +1,4 @@
-"""The ranked list of a board: dense, controls and methods at one level of saving, best first, over all tasks."""
+"""Ranked lists of a board: dense, controls and methods at one level of saving over all tasks, best first."""
 
 from __future__ import annotations
 
@@ -20,35 +20,37 @@ from adaptive_bench.tables.intervals import UNBOUNDED, interval
 from .frame import Board
 from .row import Row, first_metrics
 
-PREFERRED = 0.15  # the level that is shown first is the one nearest to it
+PREFERRED = 0.15  # the level nearest to this saving is shown first
 RULE = (
     "Score: 0 is the model before training, or a guess where that is better; 100 is the dense model; the mean over the "
     "tasks. Intervals are 95 %, over seeds and documents. Ranks are those that tests of all pairs leave open (Holm)."
 )
 SAVES_NOTHING = ("dense", "base")
-_SAYS = re.compile(r"^    (adapts|once_per_prompt) = (True|False)$", re.MULTILINE)  # in a method's file, of its class
+_SAYS = re.compile(r"^    (adapts|once_per_prompt) = (True|False)$", re.MULTILINE)  # class attributes in a file
 _BY_CHANCE = ("random_skip", "position_skip")
-_MOST_DOCUMENTS = 10**12  # of a task
-_MOST_RANKED = 100  # 4950 pairs
+_MOST_DOCUMENTS = 10**12  # exceeds the document numbers of any task
+_MOST_RANKED = 100  # which makes 4950 pairs to test
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the list.
+    """A line of the list: one method at the level of the list.
 
     Attributes:
-        chooses: What it decides by: `per token`, `per prompt`, `by chance`, `never`; empty where nothing is skipped.
-        rows: By task of the standing; `None` where there is no score.
-        saved: Measured saving on the axis of the level, mean over the tasks.
-        score, interval: Mean over the tasks on the scale of `Row.scaled`; `None` unless every task has a score.
-        scores: By seed and document, see `_joint`; `None` where documents are not known.
-        rank: Best and worst rank that is left open; `None` where the level is not met on every task by every seed.
-        over_static: How much more it scores than the best static control, corrected for these comparisons.
-        skipped, net, projected: Saved token-branches, net FLOPs, and those at another model's shape; means over tasks.
-        times: By setting the share of time saved, mean over the tasks.
-        lost: Mean over the tasks of how much is lost with the decisions of other tokens, on the same scale.
-        eligible: Where tokens may skip.
+        label: Name of the method on this board.
+        chooses: How it decides: `per token`, `per prompt`, `by chance` or `never`; empty if it skips nothing.
+        rows: Its row for each task of the standing; `None` for a task without a score.
+        saved: Measured saving on the axis of the level, averaged over tasks.
+        score, interval: Mean over tasks on the scale of `Row.scaled`; `None` unless every task has a score.
+        scores: Scores by seed and document, see `_joint`; `None` if the documents' scores are not known.
+        rank: Best and worst rank that the tests leave open; `None` unless every seed meets the level on every task.
+        over_static: Difference from the best static control's score, corrected for all these comparisons.
+        skipped, net, projected: Skipped token-branches, saved net FLOPs, and saved net FLOPs at another model's shape,
+            averaged over tasks.
+        times: Share of time saved by setting, averaged over tasks.
+        lost: Loss with the decisions of other tokens, averaged over tasks, on the same scale as `score`.
+        eligible: The sites at which tokens may skip.
     """
 
     label: str
@@ -69,31 +71,32 @@ class Line:
 
     @property
     def time(self) -> float | None:
-        """The least time saved in the settings that were timed."""
+        """The smallest share of time saved in the settings that were timed."""
         return min(self.times.values()) if self.times else None
 
     @property
     def is_reference(self) -> bool:
-        """Whether it is a model that skips nothing."""
+        """Whether this is a model that skips nothing."""
         return method_name(self.label) in SAVES_NOTHING
 
     @property
     def is_static(self) -> bool:
-        """Whether it leaves out layers or branches, the same for every token."""
+        """Whether this method leaves out the same layers or branches for every token."""
         return method_name(self.label) == "static_depth"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The list.
+    """The list at one level of saving.
 
     Attributes:
+        axis, phase, level: What the saving is measured on, in which phase, and how large it is.
         tasks: Names of the tasks that count, with their metrics.
         left_out: Tasks on which the dense model is not known to be better than the model before training and than a
-            guess: they have no scale.
-        lines: Best first; then what has no score on some task.
+            guess, and which therefore have no scale.
+        lines: Best first; lines without a score on some task come last.
         static: Label of the best static control that meets the level, if there is one.
-        seeds: Fewest seeds of a ranked line.
+        seeds: Smallest number of seeds of a ranked line.
     """
 
     axis: str
@@ -112,7 +115,7 @@ class Standing:
 
 
 def standings(board: Board) -> list[Standing]:
-    """Of one model and recipe, for everything it was matched on and every level above nothing."""
+    """The lists of one model and recipe: one for each axis and phase of matching and each level above 0."""
     first = first_metrics(board.rows)
     rows = [row for row in board.rows if row.metric == first[row.task] and row.level > 0]
     views = dict.fromkeys((row.axis, row.phase) for row in rows)
@@ -125,12 +128,12 @@ def standings(board: Board) -> list[Standing]:
 
 
 def preferred(found: Sequence[Standing]) -> Standing | None:
-    """The one that is shown first: its level is the nearest to 15 %."""
+    """The list that is shown first: the one whose level is nearest to 15 %."""
     return min(found, key=lambda one: (abs(one.level - PREFERRED), one.level), default=None)
 
 
 def _asked_alike(rows: Sequence[Row]) -> list[Row]:
-    """Of a task that was asked in several ways the one with the most documents."""
+    """The rows of each task under one set of conditions: if there are several, those with the most documents."""
     most: dict[str, Row] = {}
     for row in rows:
         known = most.setdefault(row.task, row)
@@ -147,7 +150,7 @@ def _standing(board: Board, axis: str, phase: str, level: float, rows: Sequence[
     counted = {task: found for task, found in by_task.items() if any(row.is_scaled for row in found.values())}
     scored = [task for task, found in by_task.items() if any(row.score is not None for row in found.values())]
     left_out = tuple(task for task in scored if task not in counted)
-    counted = counted or by_task  # then no line has a score of its own
+    counted = counted or by_task  # without any scale, all tasks are shown and no line has a score
     labels = dict.fromkeys(label for found in by_task.values() for label in found)
     lines = [_line(board, label, [found.get(label) for found in counted.values()]) for label in labels]
     lines = _ranked(lines, [next(iter(found.values())) for found in counted.values()])
@@ -196,7 +199,7 @@ def _line(board: Board, label: str, rows: Sequence[Row | None]) -> Line:
 
 
 def chooses(label: str) -> str:
-    """What a method decides by; empty for models that skip nothing. A method that is not here is taken at its word."""
+    """How a method decides; empty for models that skip nothing. A method that is not here counts as `per token`."""
     name = method_name(label)
     if name in SAVES_NOTHING:
         return ""
@@ -209,7 +212,7 @@ def chooses(label: str) -> str:
 
 
 def _said(name: str) -> dict[str, bool]:
-    """What a method's class says of its decisions. One of ours is read: importing it would import PyTorch."""
+    """What a method's class declares about its decisions. Our own files are parsed, since importing needs PyTorch."""
     file = registry.file_of("methods", name)
     if file is None or registry.is_foreign("methods", name):
         found = registry.get("methods", name)
@@ -218,9 +221,10 @@ def _said(name: str) -> dict[str, bool]:
 
 
 def _joint(known: Sequence[DocumentScores | None], rows: Sequence[Row]) -> DocumentScores | None:
-    """What the seeds of a method score on the documents of all tasks together, so that the mean is its overall score
-    and varies with seeds and documents as that does: each document counts by its task's share of the mean, about the
-    mean of its task.
+    """A method's scores by seed and document over all tasks together, or `None` if some task's are not known.
+
+    Their mean is the method's overall score, and varies with seeds and documents as the overall score does: the
+    deviation of a document from its task's mean is weighted by the task's share of the overall mean.
     """
     found = [one for one in known if one is not None]
     if len(found) < len(rows):
@@ -248,13 +252,13 @@ def _interval(rows: Sequence[Row], scores: DocumentScores | None) -> Interval | 
 
 
 def _times(found: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
-    """By setting the time saved where the scores were measured, of settings that all the tasks have."""
+    """For each setting that all tasks have, the share of time saved, averaged over tasks; `None` without any."""
     settings = [name for name in found[0] if all(name in one for one in found)]
     return {name: fmean(one[name] for one in found) for name in settings} or None
 
 
 def _ranked(lines: Sequence[Line], tasks: Sequence[Row]) -> list[Line]:
-    """Best first, those that meet the level with their ranks and how they stand to the best static control."""
+    """The lines, best first; those that meet the level get a rank and a comparison with the best static control."""
     ordered = sorted(lines, key=lambda line: (line.score is None, -(line.score or 0.0)))
     meeting = [
         line
@@ -262,7 +266,7 @@ def _ranked(lines: Sequence[Line], tasks: Sequence[Row]) -> list[Line]:
         if line.score is not None and not line.is_reference and all(row and row.status == "ok" for row in line.rows)
     ][:_MOST_RANKED]
     known = {line.label: line.scores for line in meeting if line.scores is not None}
-    # On one task the scale has the metric's ends, which an interval does not leave.
+    # On a single task the scores have the metric's bounds, which limit the intervals.
     bounds = UNBOUNDED
     if len(tasks) == 1 and tasks[0].is_scaled:
         low, high = sorted(map(tasks[0].scaled, (metric_of(tasks[0].metric).low, metric_of(tasks[0].metric).high)))

@@ -1,4 +1,4 @@
-"""`leaderboard submit`: a finished run as an entry of raw measurements."""
+"""`leaderboard submit`: writes a finished run as an entry of raw measurements."""
 
 from __future__ import annotations
 
@@ -26,41 +26,43 @@ from .headroom import for_entry
 from .provenance import versions_of
 from .row import Rejected
 
-# Keys of a configuration that are of a machine, or of whoever watched the run.
+# Keys of a configuration that describe the machine, or only how the run was watched.
 _NOT_PASSED_ON = ("out", "data_dir", "device", "preset", "track", "cell_timeout", "stall_warning", "for_models")
 
 
 def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
-    """Write a run as an entry: a new folder of `entries` with the run's name.
+    """Write a run as an entry: a new folder inside `entries` with the run's name.
+
+    Nothing that describes the machine goes into it: no paths, no name of the machine, no logs.
 
     Args:
+        run: Folder of the run.
+        entries: Folder of the entries.
         about: Who made it, see `entry.About`.
 
-    Nothing of the machine goes along: no path, no name of a machine, no log.
-
     Raises:
-        UsageError: It is no run, there is such an entry already, or `about` lacks something.
+        UsageError: The folder is not a run, the entry exists already, or `about` lacks something.
         EnvironmentProblem: The run is not finished or not complete, or a board would refuse the entry.
     """
     refuse_entry(run)
     if not is_run(run):
         raise UsageError(
-            f"An entry is made of a run, but {str(run)!r} is none. `adaptive-bench list runs` shows the runs."
+            f"An entry is made from a run, but {str(run)!r} is not a run. `adaptive-bench list runs` shows the runs."
         )
     target = entries / run.resolve().name
     if target.exists():
         raise UsageError(f"An entry is never changed, but {str(target)!r} exists. Remove it first, or keep it.")
     if ending_of(run).get("state") != "done":
         raise EnvironmentProblem(
-            f"An entry is of a run that is done, with nothing failed, but {str(run)!r} is not. Give the run's command "
+            f"Only a run that finished without failures can be submitted, which {str(run)!r} did not. Give its command "
             f"again (nothing is computed twice), then submit it."
         )
     config, methods = read_mapping(run / CONFIG), read_json(run / METHODS)["methods"]
     named = [*config.get("tasks", ()), *(config.get("train_on") or ())]
     if of_a_machine := [task for task in named if PurePath(task.partition(":")[2]).is_absolute()]:
         raise UsageError(
-            f"Others have the data of an entry's tasks, but {of_a_machine[0]!r} is a file of this machine. Put it into "
-            f"the folder of --data-dir, name it by what it is called there, and give the run's command again."
+            f"Others need the data of an entry's tasks, but {of_a_machine[0]!r} is a path on this machine. Put the "
+            f"file into the folder of --data-dir, name the task by its name there, and give the run's command again."
         )
     said = _asked_of(about, config.get("methods", ())) | {
         "status": SELF_REPORTED,
@@ -80,14 +82,14 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             read_entry(folder)
     except Rejected as why:
         raise EnvironmentProblem(
-            f"A board takes an entry that it can read, but of {str(run)!r} it is said: {why}. Give the run's command "
-            f"again (nothing is computed twice), then submit it."
+            f"A board must be able to read an entry, but it refuses that of {str(run)!r}: {why}. Give the run's "
+            f"command again (nothing is computed twice), then submit it."
         ) from why
     return target
 
 
 def _asked_of(values: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any]:
-    """What an author is asked for, checked."""
+    """What the author says about the entry, checked."""
     wanted = (
         "--about FILE is a YAML file with authors (a list), licence (CC-BY-4.0, say) and, where there are, "
         "affiliation, links to paper, code and plugin, and package (name==version). --authors 'A. Name; B. Name' and "
@@ -101,8 +103,8 @@ def _asked_of(values: Mapping[str, Any], methods: Sequence[str]) -> dict[str, An
     foreign = sorted(name for name in here if registry.is_foreign("methods", name))
     if foreign and not {"plugin", "package"} & found.keys():
         raise UsageError(
-            f"An entry with methods from elsewhere says where others get them, but it has no plugin or package for "
-            f"{', '.join(foreign)}. {wanted}"
+            f"An entry must say where others get methods that are not of this package, but it names no plugin or "
+            f"package for {', '.join(foreign)}. {wanted}"
         )
     return found
 

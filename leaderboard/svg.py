@@ -1,4 +1,4 @@
-"""Score against saving as one SVG, controls in it: a line for each method through the levels it was measured at."""
+"""Draws score against saving as an SVG: a line for each method and control through the levels it was measured at."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from .headline import AXES
 from .standing import Line, Standing, standings
 
 _COLOURS = ("#0b62b0", "#b84a00", "#00765a", "#9c2a78", "#6b5300", "#5b3fb8", "#b01e3c", "#0d6e80")
-_WIDTH, _HEIGHT = 440, 260  # of the square of the curves
-_LEFT, _TOP, _BELOW = 48, 16, 44  # what stands around it
+_WIDTH, _HEIGHT = 440, 260  # of the area of the curves
+_LEFT, _TOP, _BELOW = 48, 16, 44  # margins around it
 _LINE, _LETTER, _LONGEST = 16, 7, 60  # of the names beside it: height of a line, width of a letter, most letters
-_LOWEST, _HIGHEST = -0.5, 1.5  # scores beyond lie on the edge
+_LOWEST, _HIGHEST = -0.5, 1.5  # scores beyond these are drawn on the edge
 MOST_CURVES = 16
 
 
 def render(tables: Sequence[Path]) -> str:
-    """Draw the first model of some `table.json`. The same tables give the same bytes."""
+    """Draw the first model of some `table.json` files. The same tables give the same bytes."""
     groups = groups_of(read_board(tables))
     return chart(standings(groups[0].board) if groups else [])
 
 
 def series(found: Sequence[Standing]) -> dict[str, list[Line]]:
-    """By label its lines with a score, at rising levels; of many methods those that are best anywhere."""
+    """For each label, its lines with a score, at rising levels; keeps the `MOST_CURVES` labels with the best scores."""
     by_label: dict[str, list[Line]] = {}
     for standing in found:
         for line in standing.lines:
@@ -52,7 +52,7 @@ def _ticks(low: float, high: float, step: float) -> list[float]:
 
 
 def chart(found: Sequence[Standing]) -> str:
-    """The drawing of some levels of one model; text in it never acts."""
+    """The drawing of some levels of one model; all text in it is escaped."""
     curves = series(found)
     names = {label: label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…" for label in curves}
     right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT

@@ -1,4 +1,4 @@
-"""The list a run ends with: plain text that fits a terminal of 80 columns."""
+"""Renders the list that a run ends with, as plain text for a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from .standing import Standing, preferred, standings
 from .texts import COLUMNS, MOST_LINES, by_task, first_lines, level_text, long, notes_of, short
 
 WIDTH = 80
-_NARROWEST = 12  # column of methods' names
+_NARROWEST = 12  # least width of the column of methods' names
 
 
 def render(tables: Sequence[Path], *, wide: bool = False) -> str:
-    """The list of every model and recipe of some `table.json`, at the level nearest to 15 %.
+    """The list of every model and recipe in some `table.json` files, at the level nearest to 15 %.
 
     Args:
-        wide: All levels and lines, with what was saved and the scores of every task, however wide that is.
+        tables: The `table.json` files.
+        wide: Show all levels and lines, with savings and the scores of every task, however wide that is.
     """
     board = read_board(tables)
     groups = groups_of(board)
@@ -69,7 +70,7 @@ def _title(standing: Standing, name: str) -> str:
 
 
 def _by_task(standing: Standing) -> list[str]:
-    """Scores as they are, where there is no scale."""
+    """The table of unscaled scores, for a list without a scale."""
     every, lines = by_task(standing)
     header, body = _fitting(every, lines[:MOST_LINES], every[:1:-1])
     hidden = header != every or len(body) < len(lines)
@@ -79,7 +80,7 @@ def _by_task(standing: Standing) -> list[str]:
 def _fitting(
     header: Sequence[str], body: Sequence[Sequence[str]], less_needed: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
-    """The table without as many of its less needed columns as leave room for methods' names."""
+    """The table, with less needed columns dropped until methods' names have room."""
     titles, lines = list(header), [list(line) for line in body]
     for name in less_needed:
         if WIDTH - sum(one + 2 for one in _widths(titles, lines)) >= _NARROWEST:
@@ -91,12 +92,12 @@ def _fitting(
 
 
 def _widths(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[int]:
-    """Of all columns but that of methods."""
+    """Widths of all columns except the methods' names."""
     return [max(len(line[at]) for line in (header, *body)) for at, name in enumerate(header) if name != "method"]
 
 
 def _table(header: Sequence[str], body: Sequence[Sequence[str]], width: int = WIDTH) -> str:
-    """Columns as narrow as their texts; methods' names are broken where the width asks for it."""
+    """A table with columns as wide as their texts; methods' names are broken if they do not fit into `width`."""
     at = list(header).index("method")
     widths = [max(len(line[place]) for line in (header, *body)) for place in range(len(header))]
     room = width - sum(one + 2 for place, one in enumerate(widths) if place != at)
@@ -116,7 +117,7 @@ def _table(header: Sequence[str], body: Sequence[Sequence[str]], width: int = WI
 
 
 def broken(method: str, width: int) -> list[str]:
-    """A method's label in lines of at most `width` characters, broken between parameters where that is enough."""
+    """A method's label in lines of at most `width` characters, broken between parameters if possible."""
     lines = [""]
     parts = re.split(r"(?<=[\[,])|(?=@)", method)
     for part in (one for whole in parts for one in ([whole] if len(whole) <= width else re.split(r"(?<==)", whole))):

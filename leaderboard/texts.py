@@ -1,4 +1,4 @@
-"""The texts of a ranked list, once for the terminal, for Markdown and for the page."""
+"""The texts of a ranked list, shared by the terminal, Markdown and the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .standing import RULE, Line, Standing
 
 NONE = "–"
 _MOST_NAMED = 4
-MOST_LINES = 12  # of a list, before a reader asks for all
+MOST_LINES = 12  # lines of a list, unless all are asked for
 
 
 def level_text(standing: Standing) -> str:
@@ -21,7 +21,7 @@ def level_text(standing: Standing) -> str:
 
 
 def first_lines(standing: Standing) -> list[Line]:
-    """The first lines that have a score, and of the others those that all are compared with."""
+    """The first lines with a score, and the models and the static control that all lines are compared with."""
     lines = [line for line in standing.lines if line.score is not None]
     needed = [line for line in lines if line.is_reference or line.label == standing.static]
     some = [line for line in lines if line not in needed][: max(0, MOST_LINES - len(needed))]
@@ -29,7 +29,7 @@ def first_lines(standing: Standing) -> list[Line]:
 
 
 def short(standing: Standing, lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
-    """Header and texts of the list as it is first shown."""
+    """Header and texts of the short form of the list, which is shown first."""
     header = ["rank", "method", "score", "vs static", "skipped", "time"]
     elsewhere = any(_is_elsewhere(line) for line in lines)
     body = []
@@ -41,13 +41,13 @@ def short(standing: Standing, lines: Sequence[Line]) -> tuple[list[str], list[li
 
 
 def by_task(standing: Standing) -> tuple[list[str], list[list[str]]]:
-    """Header and texts of scores as they are, for a list without a scale."""
+    """Header and texts of unscaled scores, for a list without a scale."""
     body = [[line.label, *(NONE if row is None else cell(row) for row in line.rows)] for line in standing.lines]
     return ["method", *(task for task, _ in standing.tasks)], body
 
 
 def long(standing: Standing) -> tuple[list[str], list[list[str]]]:
-    """Header and texts of all lines with everything that is known of them."""
+    """Header and texts of all lines, with everything that is known about them."""
     header = ["rank", "method", "chooses", "score", "vs static", *(task for task, _ in standing.tasks)]
     header += ["saved", "skipped", "net", "projected", "shuffled", "time", "sites"]
     body = []
@@ -73,7 +73,7 @@ COLUMNS = (
 
 
 def notes_of(standing: Standing) -> list[str]:
-    """What a reader of the list has to know: each a line under it, never a mark in it."""
+    """Notes that a reader of the list needs: each is a line under the list, never a mark inside it."""
     notes = [RULE]
     if standing.static is not None:
         notes.append(f"vs static: difference to {standing.static}, with its interval.")
@@ -112,7 +112,7 @@ def _is_elsewhere(line: Line) -> bool:
 
 
 def rank(line: Line) -> str:
-    """`2`, or `1-3` where tests leave it open."""
+    """`2`, or `1-3` if the tests leave the rank open."""
     if line.rank is None:
         return NONE
     low, high = line.rank
@@ -157,7 +157,7 @@ def _whole(share: float) -> str:
 
 
 def cell(row: Row) -> str:
-    """Score of a task with its interval, as the task counts it."""
+    """Unscaled score of a task with its interval."""
     told = number(row.metric, row.reached())
     if row.low is None or row.high is None:
         return told

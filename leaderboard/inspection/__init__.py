@@ -1,4 +1,4 @@
-"""The page of `adaptive-bench inspect`: one file that opens from a disk and makes no network requests."""
+"""Renders the page of `adaptive-bench inspect`: one file that opens from disk and makes no network requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCRIPTS = ("elements.js", "data.js", "text.js", "tables.js", "main.js")
 
 
 def render(record: Mapping[str, Any]) -> str:
-    """The page of a record (`adaptive_bench.inspection`). Every text of it is data: it enters as text alone."""
+    """The page of a record (`adaptive_bench.inspection`). All texts of the record enter as data, never as markup."""
     style = of_the_board("board.css") + _source("inspection.css")
     script = "\n".join(map(_source, _SCRIPTS))
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(_source("inspection.html"))

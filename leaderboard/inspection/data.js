@@ -1,4 +1,4 @@
-// The record, masks unpacked, and what is shown: in the URL's fragment, so that a link restores it, from a disk as well.
+// The record with its masks unpacked, and the state of the page, kept in the URL's fragment so that a link restores it.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const BRANCHES = ["attention", "MLP"];
@@ -8,9 +8,9 @@ const percent = (share) => (100 * share).toFixed(1);
 const keyOf = (saving) => String(Number(saving.toPrecision(6)));
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-const unpacked = new Map(); // masks by their text: each is read once
+const unpacked = new Map(); // unpacked masks by their text, so that each is unpacked once
 
-/** Whether a token executes a site, of a mask as base 64, as a function of token and site. */
+/** For a mask in base 64, a function of token and site that says whether the token executes the site. */
 function mask(text) {
   if (!unpacked.has(text)) unpacked.set(text, bytesOf(text));
   const bytes = unpacked.get(text);
@@ -20,7 +20,7 @@ function mask(text) {
 const VIEWS = { runs: "what is executed", scores: "scores" };
 let state = fromFragment();
 
-/** The state a fragment spells; whatever it says that does not exist here is the default. */
+/** The state in a URL's fragment; a value that does not exist in this record is replaced by the default. */
 function fromFragment() {
   const said = new URLSearchParams(location.hash.slice(1));
   const pick = (key, known, usual) => (known.includes(said.get(key)) ? said.get(key) : usual);
@@ -39,15 +39,15 @@ function change(changes) {
 }
 
 const method = () => data.methods[SPECS.indexOf(state.method)];
-/** The method at the saving; `undefined` where its dial has no value for it. */
+/** The shown method at the shown saving; `undefined` if its dial has no value for it. */
 const point = () => method().points[state.saving];
 
-/** The mask that is shown, or `null`. */
+/** The mask of the shown method and saving, or `null`. */
 function shownMask() {
   return point() ? mask(point().bits) : null;
 }
 
-/** The score of a token at a site as a share of the site's range, and as a number; `null` where there is none. */
+/** The score of a token at a site as a share of the site's range, and as a number; `null` if there is none. */
 function scored(token, site) {
   const scores = method().scores;
   if (!scores) return null;

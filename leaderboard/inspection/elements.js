@@ -1,4 +1,4 @@
-// How pages make elements. Text enters only as text, never as markup.
+// Makes the elements of a page. Text enters only as text, never as markup.
 
 const byId = (id) => document.getElementById(id);
 

@@ -1,4 +1,4 @@
-// The switches, and everything anew when one of them is turned.
+// The controls; a change of any of them redraws the page.
 
 function controls() {
   const select = (key, title, options, textOf) => element("label", {}, title, element("select", { id: `choose-${key}`, onchange: (event) => change({ [key]: event.target.value }) }, ...options.map((one) => element("option", { value: one }, textOf(one)))));
@@ -10,7 +10,7 @@ function controls() {
   byId("controls").hidden = false;
 }
 
-/** The sentence on top. */
+/** The sentence at the top of the page. */
 function sentence() {
   const asked = `${percent(Number(state.saving))} %`;
   if (!point()) return `${state.method} has no dial value for ${asked}: it was not calibrated that far, or cannot skip so much.`;

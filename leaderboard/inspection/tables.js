@@ -12,7 +12,7 @@ const none = () => element("td", {}, element("span", { class: "na" }, "n/a"));
 const header = (text, properties = {}) => element("th", { scope: "col", ...properties }, text);
 const scrolled = (name, table) => element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${name}, table` }, table);
 
-/** A table of skip rates in %: rows by name, of each method attention and MLP. */
+/** A table of skip rates in %: named rows, with columns for attention and MLP of each method. */
 function rates(title, corner, caption, rows, cellsOf, countOf) {
   const there = data.methods.filter((one) => one.points[state.saving]);
   const head = [element("tr", {}, element("td", {}), ...(countOf ? [element("td", {})] : []), ...there.map((one) => header(one.spec, { scope: "colgroup", colspan: 2 }))),

@@ -1,4 +1,4 @@
-// The text with a tower on each token: what it executes, layer by layer, attention and MLP apart.
+// The text with a tower on each token that shows what it executes, by layer, for attention and MLP.
 
 const SVG = "http://www.w3.org/2000/svg";
 function drawn(name, properties, ...children) {
@@ -50,7 +50,7 @@ function buildText() {
   }
 }
 
-/** Arrows go from token to token, up and down from line to line. */
+/** Arrow keys move between tokens; up and down move between lines. */
 function keyed(event, from, to) {
   const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   let next = null;
@@ -90,7 +90,7 @@ function executed(keep, token) {
   return BRANCHES.map((_, branch) => Array.from({ length: LAYERS }, (_, layer) => layer).filter((layer) => keep(token, 2 * layer + branch)));
 }
 
-/** A token in words: what it is, and what it executes; with `long` its scores too. */
+/** Describes a token in words: what it is and what it executes; with `long`, its scores too. */
 function words(token, keep, long) {
   const name = `“${data.names[token]}” (${data.kinds[token]})`;
   if (!keep) return name;

@@ -1,4 +1,4 @@
-"""The page: one HTML file without a script, and one for each method beside it. It asks nothing of a network."""
+"""Writes a board's page: one HTML file without scripts or network requests, and one such file for each method."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from ..svg import chart
 from ..texts import COLUMNS, by_task, first_lines, level_text, long, notes_of, short
 from .methods import method_pages, page_of
 
-ROWS = "rows"  # beside the page: the same rows for other programs
+ROWS = "rows"  # folder beside the page with the same rows as data files
 
 
 @dataclass(frozen=True)
 class Part:
-    """A group of the board with its lists, the one that is shown first before the others."""
+    """A group of the board with its lists; the list that is shown first comes first."""
 
     group: Group
     standings: list[Standing]
@@ -43,12 +43,13 @@ class Part:
 def files_of(
     board: Board, figures: Sequence[str] = (), *, one_file: bool = False, links: Links | None = None
 ) -> dict[str, str]:
-    """The page by names of files: `index.html`, and a page for each method.
+    """The HTML of the page by file name: `index.html`, and a page for each method.
 
     Args:
+        board: The board to show.
         figures: Names of the files in `figures/` to link to.
-        one_file: No page for each method.
-        links: Where the page leads to.
+        one_file: Leave out the methods' pages.
+        links: Addresses of repository and documentation.
     """
     links = links or links_of("")
     parts = [_part(group, board) for group in groups_of(board)]
@@ -80,7 +81,7 @@ def _part(group: Group, board: Board) -> Part:
 
 
 def _shown(part: Part, *, pages: bool) -> dict[str, Any]:
-    """What the page shows of a group."""
+    """The values that the template shows of a group."""
     group = part.group
     levels = []
     for standing in part.standings:
@@ -134,7 +135,7 @@ def _meta(part: Part) -> str:
 
 
 def embedded(data: Mapping[str, Any]) -> Markup:
-    """JSON that no text in it can end: what HTML might read as markup is written as an escape of JSON."""
+    """JSON for a script element that no text inside can close: characters of markup are written as JSON escapes."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -142,10 +143,10 @@ def embedded(data: Mapping[str, Any]) -> Markup:
 
 
 def source(name: str) -> str:
-    """Text of a file of this folder."""
+    """Text of a file in this folder."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def digest(text: str) -> str:
-    """What a page's security policy knows a style or script by."""
+    """The SHA-256 digest by which a page's security policy allows a style or script."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

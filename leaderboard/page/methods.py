@@ -1,4 +1,4 @@
-"""A page for each method of a board: its idea and source, what it executes, and where it stands on every model."""
+"""Writes a page for each method of a board: its idea and source, what it executes, and its rank on every model."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ from ..texts import level_text, long
 FOLDER = "methods"
 STYLE = "board.css"
 _SHOWN_AT = (0.0, 15.0, 25.0)  # savings near which answers are shown, in percent
-_DOCUMENTS = 2  # of each task
+_DOCUMENTS = 2  # shown of each task
 _MOST_CURVES, _MOST_CURVE_SPECS = 5, 4
-_NET = 2  # place of saved net FLOPs in a point of `samples`
+_NET = 2  # index of saved net FLOPs in a point of `samples`
 
 
 def page_of(label: str) -> str:
-    """Where the page of a method lies, as seen from the board. No letter of a method's name has a sense in a path."""
+    """Path of a method's page, relative to the board. No character of a method's name has a meaning in a path."""
     return f"{FOLDER}/{method_name(label)}.html"
 
 
 def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, str]:
-    """The pages by name of file, and their style.
+    """The methods' pages and their style sheet, by file name.
 
     Args:
-        parts: Of each model and recipe the `group`, `standings` and `runs` of the board's page.
+        board: The board.
+        parts: The `Part` of each model and recipe, with its `group`, `standings` and `runs`.
+        links: Addresses of repository and documentation.
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     environment.filters["coded"] = _coded
@@ -66,14 +68,14 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
 
 
 def _coded(text: str) -> Markup:
-    """What stands between backticks as code."""
+    """The text as HTML, with what stands between backticks as code."""
     return Markup("").join(
         Markup("<code>{}</code>").format(piece) if at % 2 else escape(piece) for at, piece in enumerate(text.split("`"))
     )
 
 
 def _stands(part: Any, name: str) -> Iterator[dict[str, Any]]:
-    """Where the method and its variants stand on one model, at every level that one of them was measured at."""
+    """Lines of the method and its variants on one model, at every level at which one of them was measured."""
     for standing in part.standings:
         header, lines = long(standing)
         own = [texts for line, texts in zip(standing.lines, lines, strict=True) if method_name(line.label) == name]
@@ -87,7 +89,7 @@ def _samples(board: Board) -> list[Mapping[str, Any]]:
 
 
 def _points(samples: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[str, str, Mapping[str, str], list[Any]]]:
-    """Task, spec, right answers by document, and points; of several runs the first that has them."""
+    """Task, spec, right answers by document, and points; if several runs have them, those of the first."""
     seen = set()
     for place in samples:
         for task, there in place.items():
@@ -98,7 +100,7 @@ def _points(samples: Sequence[Mapping[str, Any]], name: str) -> Iterator[tuple[s
 
 
 def _executed(where: str, samples: Sequence[Mapping[str, Any]], name: str) -> Iterator[dict[str, Any]]:
-    """For each variant the layers as measured near 15 % of net FLOPs saved, on the first task that has them."""
+    """For each variant, the executed shares of its layers near 15 % of net FLOPs saved, on the first task with them."""
     shown = set()
     for task, spec, _, points in _points(samples, name):
         near = min(points, key=lambda point: abs(point[_NET] - 15))
@@ -109,7 +111,7 @@ def _executed(where: str, samples: Sequence[Mapping[str, Any]], name: str) -> It
 
 
 def _answers(where: str, samples: Sequence[Mapping[str, Any]], name: str) -> Iterator[dict[str, Any]]:
-    """For each task and variant two documents with what was written near some savings."""
+    """For each task and variant, two documents with what was written near the savings `_SHOWN_AT`."""
     for task, spec, targets, points in _points(samples, name):
         near = [min(points, key=lambda point, at=at: abs(point[_NET] - at)) for at in _SHOWN_AT]  # type: ignore[misc]
         some = [point for place, point in enumerate(near) if point not in near[:place]]
@@ -125,7 +127,7 @@ def _answers(where: str, samples: Sequence[Mapping[str, Any]], name: str) -> Ite
 
 
 def _curves(records: Sequence[Mapping[str, Any]], name: str) -> Iterator[dict[str, Any]]:
-    """For each variant its training losses, a line for each record, as points of a drawing of 400 by 130."""
+    """For each variant, its training losses: one line per record, as points of a drawing of 400 by 130."""
     by_spec: dict[str, list[Any]] = {}
     for record in records:
         for spec in record["methods"]:

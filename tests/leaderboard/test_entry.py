@@ -130,7 +130,7 @@ def test_files_that_are_not_what_the_sums_say_are_refused(small_entry, tmp_path,
     (folder / "config.yaml").unlink()
     assert "config.yaml is missing" in read_board([folder / "table.json"]).refused[0]
     (folder / "config.yaml").symlink_to("/etc/passwd")
-    assert "config.yaml is no file" in read_board([folder / "table.json"]).refused[0]
+    assert "config.yaml is not a file" in read_board([folder / "table.json"]).refused[0]
     (folder / "config.yaml").unlink()
     shutil.copy(small_entry / "config.yaml", folder)
     (folder / "run.sh").write_text("")
