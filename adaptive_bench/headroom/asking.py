@@ -1,8 +1,8 @@
-"""The documents of a task as oracles use them: a score and an answer each, asked once or again; and their tokens, every
-prompt with what the full model writes or with the answers that are given.
+"""Asks a task's documents for the oracles: scores and answers of each document, and the tokens of its texts.
 
-Greedy decoding gives the same answer to the same prompt, so a score that is chosen for being high has to be measured on
-another prompt: with other worked examples where the task has some, else with other white space before it.
+Greedy decoding gives the same answer to the same prompt, so a score that was chosen because it is high has to be
+measured again with another prompt: with other worked examples if the task has some, else with a line break before it.
+A text is a prompt followed by what the full model writes, or by the given answer of a log-likelihood task.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Asking(NamedTuple):
 
     Attributes:
         prefix: Text before every prompt.
-        seed: Worked examples are drawn with it.
+        seed: Seed with which worked examples are drawn.
     """
 
     prefix: str = ""
@@ -51,7 +51,7 @@ class Asking(NamedTuple):
 
 
 def another_asking(num_fewshot: int) -> Asking:
-    """Of the same questions, in a way that changes nothing but luck."""
+    """Another asking of the same questions, which changes nothing but luck."""
     return Asking(seed=FEWSHOT_SEED + 1) if num_fewshot else Asking("\n")
 
 
@@ -59,8 +59,9 @@ def why_asked_once(output_type: str, num_fewshot: int, encode: Callable[[str], A
     """Why a task cannot be asked in another way, or `None`.
 
     Args:
-        output_type: lm-eval's word for what it asks of a model.
-        encode: The model's tokenizer.
+        output_type: lm-eval's `output_type` of the task.
+        num_fewshot: Number of worked examples.
+        encode: The tokenizer's function that encodes a text.
     """
     if output_type == "loglikelihood_rolling":
         return "it scores whole texts and has no prompt that could be asked in another way"
@@ -71,13 +72,13 @@ def why_asked_once(output_type: str, num_fewshot: int, encode: Callable[[str], A
 
 @dataclass(frozen=True)
 class Asked:
-    """What one model made of one asking.
+    """The result of one model in one asking.
 
     Attributes:
-        saved: Net FLOPs saved, a share of the dense model's, by the ledger.
+        saved: Net FLOPs saved according to the ledger, as a share of the dense model's.
         score: The headline metric.
-        scores: By document, in the metric's unit: the metric is their mean.
-        answers: By document, to be compared for equality; `None` where there are none.
+        scores: Score of each document in the metric's unit; the metric is their mean.
+        answers: Answer of each document, compared for equality; `None` if the task has no answers.
     """
 
     saved: float
@@ -86,14 +87,14 @@ class Asked:
     answers: list[str] | None
 
     def agreement(self, other: Asked) -> list[bool] | None:
-        """By document whether two gave the same answer; `None` where answers cannot be compared."""
+        """For each document, whether both models gave the same answer; `None` if answers cannot be compared."""
         if self.answers is None or other.answers is None:
             return None
         return [mine == theirs for mine, theirs in zip(self.answers, other.answers, strict=True)]
 
 
 class LinesOnly(Reporter):
-    """Passes on what is said once; the many short evaluations are shown as one task."""
+    """Passes on lines but no progress, so that many short evaluations are shown as one task."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -108,10 +109,13 @@ class Asker:
     """Asks models the questions of one task.
 
     Attributes:
+        task: The task.
+        tokenizer: Tokenizer of the models.
+        reporter: Receives lines.
         how: Arguments of `evaluate`: `limit`, `data_dir`, `num_fewshot`, `batch_size`.
 
     Raises:
-        UsageError: The task's headline metric is no mean over documents, or nobody knows which way is better.
+        UsageError: The task's headline metric is not a mean over documents, or it is unknown which way is better.
     """
 
     task: Task
@@ -129,12 +133,12 @@ class Asker:
 
     @property
     def metric(self) -> Metric:
-        """The headline."""
+        """The task's headline metric."""
         return metric_of(self.task.metrics[0])
 
     @property
     def sign(self) -> int:
-        """What makes higher better."""
+        """Factor on scores, 1 or -1, after which higher is better."""
         return 1 if self.metric.better == "higher" else -1
 
     def ask(self, model: AdaptiveModel, split: DocumentSplit, asking: Asking) -> Asked:
@@ -156,7 +160,10 @@ _BITS = "bits_per_byte"
 
 
 def _additive(samples: Sequence[Sample]) -> list[float]:
-    """Bits of each document over the mean size of all: their mean is bits per byte, whichever model read which."""
+    """Bits of each document divided by the mean size of all, so that their mean is bits per byte.
+
+    This holds for any choice of model per document.
+    """
     sizes = [len(str(one.target).encode()) for one in samples]
     mean_size = sum(sizes) / len(sizes)
     return [-float(one.output) / math.log(2) / mean_size for one in samples]
@@ -182,7 +189,7 @@ class TaskText:
 
     @property
     def read(self) -> tuple[int, ...]:
-        """The tokens a model is fed: the last one is only predicted."""
+        """The tokens that a model reads: all but the last one, which is only predicted."""
         return self.prompt + self.answer[:-1]
 
 
@@ -192,7 +199,7 @@ class TextBatch:
 
     Attributes:
         input_ids, attention_mask: [B, S].
-        writing: Boolean [B, S], positions that predict the answer.
+        writing: Boolean [B, S], positions that predict tokens of the answer.
     """
 
     input_ids: Tensor
@@ -221,7 +228,7 @@ def collect_texts(
     batch_size: int,
     reporter: Reporter,
 ) -> list[TaskText]:
-    """The texts of the documents of a task that a limit leaves, in their order, as `evaluate` would ask them.
+    """The texts of the documents of a task, as many as `limit` allows, as `evaluate` would ask them.
 
     Args:
         model: Writes the answers of generative tasks; it skips nothing.
@@ -237,7 +244,7 @@ def collect_texts(
 def requests_of(
     task_name: str, *, split: DocumentSplit, limit: int, data_dir: Path | None, num_fewshot: int | None
 ) -> list[Any]:
-    """What lm-eval asks of a model on the documents of a task that a limit leaves, as `evaluate` would ask it."""
+    """lm-eval's requests for the documents of a task, as many as `limit` allows, as `evaluate` would make them."""
     task = find_task(task_name)
     set_seed(FEWSHOT_SEED)
     random.seed(0)

@@ -1,27 +1,27 @@
-"""Oracles: what whoever knew the answers could save, per document and per token.
+"""Oracles: what a method that knew the answers could save, per document and per token.
 
-Per document: one static set of layers for each, chosen with knowledge of the answers at one mean saving.
+Per document: each document gets one static set of layers, chosen with knowledge of the answers at a given mean saving.
 
-* gold      chosen by the right answers, scored on the same runs (Glavas et al., arXiv 2410.20022): the maximum over
-            noisy scores is biased upwards;
-* crossed   chosen on one asking of the questions by whether the answer is the full model's own (by the right answers
-            where answers cannot be compared), scored on another asking: attainable by whoever knew the documents. By
-            the right answers it would be no headroom where the full model guesses: a guess that is right by luck is
-            right again when it is asked again.
+* gold      is chosen by the right answers and scored on the same runs (Glavas et al., arXiv 2410.20022). It is biased
+            upwards, as a maximum over noisy scores.
+* crossed   is chosen on one asking of the questions and scored on another, so a method that knew the documents could
+            attain it. It is chosen by whether the answer is the full model's own, or by the right answers if answers
+            cannot be compared. Right answers alone would overstate the headroom where the full model guesses: a guess
+            that is right by luck is right again when it is asked again.
 
-The floor is the best mixture of static sets, chosen on validation documents: the same sets, the same saving, and
-documents not told apart. Headroom is crossed less floor, paired over documents.
+The floor is the best mixture of static sets, chosen on validation documents: the same sets at the same saving, but
+without telling documents apart. Headroom is crossed minus floor, paired over documents.
 
 Choosing one set for each document under a mean cost is a multiple-choice knapsack. It is solved as its linear
-relaxation, which is exact but for one document: where the budget ends within a document's step, it takes both sets with
-weights, as if a coin were tossed (Sinha and Zoltners, Operations Research 27, 1979).
+relaxation, which is exact except for one document: if the budget ends within that document's step, it takes both sets
+with weights, as if a coin were tossed (Sinha and Zoltners, Operations Research 27, 1979).
 
 Per token: early exits on the cache that earlier exits left behind. For every token that writes, one full pass on the
-cache as it is says which token the model would choose now and from which layer on its predictions stay with it (its
-stable exit). Then the token runs again, up to that layer only, and leaves the K,V that the policy gives it. Only the
-second run is counted. So the saving could be had by whoever knew the exits; the text may drift from the dense one, and
-the score says what that costs. Prompts run at full depth but for their last token, which writes the first token of the
-answer.
+current cache shows which token the model would choose now, and from which layer on its predictions stay with that
+choice (the stable exit). Then the token runs again up to that layer only, and leaves the K,V that the policy gives it.
+Only the second run is counted, so a method that knew the exits could have this saving. The text may drift from the
+dense model's, and the score says what that costs. Prompts run at full depth except for their last token, which writes
+the first token of the answer.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ from adaptive_bench.model.interventions import Prescribed, prescribed_model
 from adaptive_bench.store.measured import Floats as Floats
 
 _TINY = 1e-12
-# One answer is weighed against what its set has on the whole, as one more answer: a single one that is right or wrong
-# is mostly luck where sets are alike.
+# A document's score is averaged with its set's mean score, which counts as this many answers: whether a single answer is
+# right is mostly luck if sets are alike.
 _PRIOR_ANSWERS = 1.0
 
 
 @dataclass(frozen=True)
 class Askings:
-    """K static sets that answered the same D documents in H askings, higher scores being better.
+    """Results of K static sets on the same D documents in H askings; higher scores are better.
 
     Attributes:
         scores: [H][D, K].
-        agrees: [H][D, K] whether the answer is the full model's, 0 or 1; empty where answers cannot be compared.
+        agrees: [H][D, K] whether the answer is the full model's, 0 or 1; empty if answers cannot be compared.
         priors: [K] mean scores on validation documents.
-        costs: [K] 1 - net saving, of the documents on the whole.
+        costs: [K] 1 - net saving, over all documents.
     """
 
     scores: Sequence[Floats]
@@ -78,11 +78,12 @@ class Askings:
 
 @dataclass(frozen=True)
 class AtSaving:
-    """The readings at one mean saving, each [D] scores of the documents; the mean over askings.
+    """The readings at one mean saving: scores [D] of the documents, averaged over askings.
 
     Attributes:
-        weights: [K] of the floor's mixture.
-        crossed: `None` where there is one asking.
+        weights: [K] weights of the floor's mixture.
+        floor, gold: See the module.
+        crossed: See the module; `None` if there is only one asking.
     """
 
     weights: Floats
@@ -92,7 +93,7 @@ class AtSaving:
 
 
 def at_saving(askings: Askings, saving: float) -> AtSaving | None:
-    """All readings at a mean saving of net FLOPs; `None` where no set saves so much."""
+    """All readings at a mean saving of net FLOPs; `None` if no set saves so much."""
     budget = 1.0 - saving
     floor = choose(askings.priors[None], askings.costs, budget)
     if floor is None:
@@ -106,7 +107,7 @@ def at_saving(askings: Askings, saving: float) -> AtSaving | None:
 
 
 def _crossed(askings: Askings, budget: float) -> Floats:
-    """Each asking in turn chooses for the mean of the others, by a table of its own."""
+    """The crossed reading: each asking in turn chooses the sets, which are scored by the mean of the other askings."""
     found = []
     for number, table in enumerate(askings.agrees or askings.scores):
         prior = table.mean(axis=0) if askings.agrees else askings.priors
@@ -127,16 +128,17 @@ def _mean(tables: Sequence[Floats]) -> Floats:
 
 
 def choose(scores: ArrayLike, costs: ArrayLike, budget: float) -> Floats | None:
-    """Weights [D, K] of the candidates of each document: rows sum to 1, all but one are whole.
+    """Weights [D, K] that maximise the mean score under a mean cost of at most `budget`.
 
-    Maximises the mean score under a mean cost of at most `budget`; of equal scores the cheaper one is taken.
+    Rows sum to 1, and all rows but one select a single candidate. Among equal scores the cheaper candidate is taken.
 
     Args:
         scores: [D, K], higher is better.
         costs: [K], the same for every document.
+        budget: Largest mean cost.
 
     Returns:
-        `None` where even the cheapest candidate costs more.
+        The weights, or `None` if even the cheapest candidate costs more.
     """
     table, prices = np.asarray(scores, dtype=float), np.asarray(costs, dtype=float)
     if budget < prices.min() - _TINY:
@@ -149,7 +151,7 @@ def choose(scores: ArrayLike, costs: ArrayLike, budget: float) -> Floats | None:
             cost = prices[after] - prices[before]
             steps.append(((row[after] - row[before]) / cost, document, before, after, cost))
     left = len(table) * budget - float((weights @ prices).sum())
-    # Slopes of one document fall along its hull, so that sorting keeps its steps in their order.
+    # Slopes fall along a document's hull, so sorting keeps the steps of each document in order.
     for _, document, before, after, cost in sorted(steps, key=lambda one: -one[0]):
         share = min(1.0, left / cost)
         if share <= _TINY:
@@ -161,7 +163,7 @@ def choose(scores: ArrayLike, costs: ArrayLike, budget: float) -> Floats | None:
 
 
 def _hull(row: Floats, prices: Floats) -> list[int]:
-    """Candidates on the upper concave hull of (cost, score), from the cheapest to the best."""
+    """The candidates on the upper concave hull of (cost, score), from the cheapest to the best."""
 
     def slope(before: int, after: int) -> float:
         return float((row[after] - row[before]) / (prices[after] - prices[before]))
@@ -182,8 +184,9 @@ def expected(weights: Floats, scores: ArrayLike) -> Floats:
 
 
 def layer_predictions(model: AdaptiveModel, input_ids: Tensor, **call: Any) -> Tensor:
-    """The likeliest next token after each of the L layers, [L, B, S], in a call at a dial that skips nothing: what the
-    final norm and the head make of the residual stream there.
+    """The likeliest next token after each of the L layers, [L, B, S], in a call that skips nothing.
+
+    It is what the final norm and the head predict from the residual stream after that layer.
     """
     output = model(input_ids, output_hidden_states=True, **call)
     head, norm = model.backbone.head, model.backbone.final_norm
@@ -192,18 +195,18 @@ def layer_predictions(model: AdaptiveModel, input_ids: Tensor, **call: Any) -> T
 
 
 def stable_exits(predicted: Tensor) -> Tensor:
-    """Stable exits in 1 .. L of predictions [L, ...]."""
+    """Stable exits, from 1 to L, of predictions [L, ...]."""
     meets = (predicted == predicted[-1]).int()
-    kept = meets.flip(0).cumprod(dim=0).sum(dim=0)  # layers at the end that all agree
+    kept = meets.flip(0).cumprod(dim=0).sum(dim=0)  # number of last layers that all agree
     return len(predicted) - kept + 1
 
 
 class OnlineExits(AdaptiveModel):
-    """Evaluated like any model; made by `online_exits`.
+    """The per-token oracle as a model that is evaluated like any other; made by `online_exits`.
 
     Attributes:
-        prober: Runs the full pass of each token on a copy of the cache; its ledger is nobody's.
-        exits: Exit depths of all tokens that wrote so far, one tensor [B] a column.
+        prober: Runs the full pass of each token on a copy of the cache; its ledger is not read.
+        exits: Exit depths of all tokens that wrote so far, one tensor [B] per column.
     """
 
     method: Prescribed
@@ -225,10 +228,10 @@ class OnlineExits(AdaptiveModel):
         return_logits: bool = True,
         documents: Tensor | None = None,
     ) -> CausalLMOutputWithPast:
-        """As the harness calls a model: prompts padded on the left, logits of the last positions.
+        """Runs a call of the harness: prompts are padded on the left, and logits are of the last positions.
 
         Raises:
-            UsageError: Another kind of call.
+            UsageError: The call is of another kind.
         """
         batch, length = input_ids.shape
         writing = logits_to_keep if isinstance(logits_to_keep, int) else logits_to_keep.shape[-1]
@@ -263,7 +266,7 @@ class OnlineExits(AdaptiveModel):
         return CausalLMOutputWithPast(logits=torch.cat(logits, dim=1), past_key_values=cache if use_cache else None)
 
     def _leave_at(self, exits: Tensor | None) -> None:
-        """Tokens [B, 1] run the layers below their exits [B]; all of them without."""
+        """Lets tokens [B, 1] run only the layers below their exits [B], or all layers if there are no exits."""
 
         def rule(view: SiteView) -> Tensor | None:
             return None if exits is None else (exits > view.site.layer)[:, None]
@@ -272,10 +275,10 @@ class OnlineExits(AdaptiveModel):
 
 
 def online_exits(backbone_model: PreTrainedModel, kv: KVPolicy = "recompute") -> OnlineExits:
-    """The oracle on a model, with what tokens that left leave in the layers above."""
+    """The per-token oracle on a model; `kv` says what tokens that exited leave in the cache of the layers above."""
     label = f"exit_oracle_{kv}"
     model: OnlineExits = prescribed_model(backbone_model, kv=kv, looks_ahead=True, kind=OnlineExits, label=label)
-    # Not a submodule: its parameters are the same ones.
+    # Kept from being a submodule, since it shares the model's parameters.
     object.__setattr__(model, "prober", prescribed_model(backbone_model, kv=kv))
     model.exits = []
     return model

@@ -1,11 +1,11 @@
-"""Which layers to leave out for everybody: the floor that every adaptive method has to beat.
+"""Searches for the layers to leave out for every token: the floor that every adaptive method has to beat.
 
-Of each number of layers left out the sets whose predictions move least on validation text go on: among all subsets
-where these are few, else by greedy deletion, one layer more at a time. Validation documents decide among them. Layers
-are left out of the model as it is, without training, and store no K,V.
+For each number of layers, the finalists are the sets whose predictions change least on validation text: among all
+subsets if these are few, else by greedy deletion, one more layer at a time. Scores on validation documents decide among
+the finalists. Layers are left out of the model as it is, without training, and store no K,V.
 
-A pass begins at the first layer that a set has and the chain has not, or the other way round: the residual stream of
-the chain's last set is kept before every layer.
+The residual stream before every layer is kept for the chain's last set, so a pass for another set begins at the first
+layer at which the two sets differ.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from adaptive_bench.headroom.asking import TaskText, text_batches
 from adaptive_bench.model.interventions import prescribed_model
 from adaptive_bench.progress import Reporter
 
-# All subsets of a number of layers are tried where they are no more than so many; 2^8 is a small model's.
+# All subsets of a given size are tried if there are at most this many: the number of all subsets of 8 layers.
 MOST_SUBSETS = 256
-FINALISTS = 3  # of one number of layers
-_MOST_VALUES = 1 << 28  # logits of one batch at most: 1 GiB in fp32, whatever the vocabulary
+FINALISTS = 3  # for each number of layers
+_MOST_VALUES = 1 << 28  # most logits of a batch, 1 GiB in fp32 for any vocabulary
 
 
 @dataclass(frozen=True)
 class LayerSet:
-    """Layers that are left out.
+    """A set of layers that are left out.
 
     Attributes:
-        skipped: Their numbers, rising.
-        divergence: Mean KL in nats from the full model, over tokens that predict validation answers.
+        skipped: Numbers of the layers, in rising order.
+        divergence: Mean KL divergence in nats from the full model, over tokens that predict validation answers.
     """
 
     skipped: tuple[int, ...]
@@ -49,7 +49,7 @@ class StaticSets:
     """Searches the sets of a model on some texts.
 
     Attributes:
-        chain: The set whose states are kept: none left out, then what `finalists` was last told.
+        chain: The set whose states are kept: the empty set at first, then the last `nested` given to `finalists`.
     """
 
     def __init__(self, backbone_model: PreTrainedModel, texts: Sequence[TaskText], rows: int) -> None:
@@ -59,7 +59,7 @@ class StaticSets:
         rows = min(rows, max(1, _MOST_VALUES // (longest * self._model.backbone.vocab_size)))
         self._batches = list(text_batches(texts, rows, backbone_model.device))
         self.chain: tuple[int, ...] = ()
-        self._states: list[list[Tensor]] = [[] for _ in self._batches]  # of each batch before every layer
+        self._states: list[list[Tensor]] = [[] for _ in self._batches]  # for each batch, the states before every layer
         self._full = self._read((), keep=True)
 
     def divergence(self, skipped: Sequence[int]) -> float:
@@ -71,11 +71,15 @@ class StaticSets:
         return total / count
 
     def finalists(self, count: int, nested: Sequence[int], reporter: Reporter, label: str) -> list[LayerSet]:
-        """The sets of so many layers that go on, nearest to the full model first. The one that extends a nested chain
-        best is always among them (`next_nested`).
+        """The best sets of `count` layers, nearest to the full model first.
+
+        The best set that extends the nested chain is always among them (`next_nested`).
 
         Args:
-            nested: The chain's set of one layer less.
+            count: Number of layers to leave out.
+            nested: The chain's set with one layer less.
+            reporter: Receives progress.
+            label: Name of the task in progress lines.
         """
         layers = self._model.backbone.num_layers
         if tuple(nested) != self.chain:
@@ -98,7 +102,8 @@ class StaticSets:
         """Log-probabilities [N, V] of each batch at the N positions that write.
 
         Args:
-            keep: The states of this set are those that are kept from now on.
+            skipped: The layers to leave out.
+            keep: Keep the states of this set from now on.
         """
         model, layers = self._model, self._model.backbone.num_layers
         start = 0 if keep else min({*skipped} ^ {*self.chain}, default=layers - 1)
@@ -122,5 +127,5 @@ class StaticSets:
 
 
 def next_nested(sets: Sequence[LayerSet], nested: Collection[int]) -> LayerSet:
-    """The first that leaves out all that a nested set does."""
+    """The first set that contains a nested set and more."""
     return next(one for one in sets if set(nested) < set(one.skipped))

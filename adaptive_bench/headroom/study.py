@@ -1,4 +1,4 @@
-"""The headroom of one model on tasks: runs what is missing, piece by piece, and puts the record together."""
+"""Measures the headroom of one model on tasks: runs the missing pieces and assembles the record."""
 
 from __future__ import annotations
 
@@ -42,22 +42,26 @@ from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.intervals import interval
 from adaptive_bench.task import DocumentSplit, Task
 
-# Raised when a number of this package changes: pieces of another version are not used.
+# Raise it when a number of this package changes: stored pieces of another version are not used.
 VERSION = 2
-# Texts that are read token by token: documents they are of; tokens for which layers to leave out, and for what each
-# site costs, where what is looked for is ten times the median.
+# Number of documents whose texts are read token by token, and of their tokens: for the search of layers to leave out,
+# and for the cost of each site. The latter needs fewer, since sensitive sites cost ten times the median.
 TEXT_DOCUMENTS, SET_TOKENS, SITE_TOKENS = 32, 2048, 1024
-LEVELS = (0.05, 0.1, 0.15, 0.2, 0.25)  # of net savings, unless others are asked for
+LEVELS = (0.05, 0.1, 0.15, 0.2, 0.25)  # net savings, unless others are asked for
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a study depends on beside the model.
+    """What a study depends on besides the model and the tasks.
 
     Attributes:
         levels: Net savings at which headroom is read off.
-        limit: Only so many documents of a task, drawn as by `evaluate`; `None` for all.
-        kv: What tokens that left early leave in the layers above.
+        limit: Number of documents of each task, drawn as `evaluate` draws them; `None` for all.
+        seed: Seed of the measurement of sites.
+        num_fewshot: Worked examples before each question; `None` for the task's own number.
+        kv: What tokens that exited leave in the cache of the layers above.
+        data_dir: The local data folder.
+        batch_size: Rows per batch.
     """
 
     levels: tuple[float, ...] = LEVELS
@@ -70,10 +74,14 @@ class Settings:
 
 
 def study(subject: Subject, tasks: Sequence[str], settings: Settings, out: Path, reporter: Reporter) -> dict[str, Any]:
-    """The record of all tasks, plain values.
+    """The record of all tasks as plain values.
 
     Args:
-        out: Pieces are kept in `<out>/headroom/`, and found there when the same study is asked for again.
+        subject: The model.
+        tasks: Names of the tasks.
+        settings: Everything else the study depends on.
+        out: Pieces are kept in `<out>/headroom/` and reused when the same study is run again.
+        reporter: Receives progress.
     """
     return {
         "kind": "headroom",
@@ -94,7 +102,7 @@ def _plain(settings: Settings) -> dict[str, Any]:
 
 
 class _TaskStudy:
-    """One task. What was measured is kept in a folder named after everything it depends on."""
+    """The study of one task. Measurements are kept in a folder whose name is a key of everything they depend on."""
 
     def __init__(self, subject: Subject, task: Task, settings: Settings, out: Path, reporter: Reporter) -> None:
         self._subject, self._task, self._reporter = subject, task, reporter
@@ -118,16 +126,14 @@ class _TaskStudy:
         self._folder = out / "headroom" / f"{task.name.replace(':', '-').replace('/', '-')}-{key_of(content)}"
 
     def record(self) -> dict[str, Any]:
-        """Everything about the task. Differences are positive where the oracle is better, whichever way the metric
-        goes.
-        """
+        """The task's part of the record. A positive difference means that the oracle is better, for any metric."""
         task, metric, sign = self._task, self._asker.metric, self._asker.sign
         harness_task = load_task(task, self._settings.data_dir, self._settings.num_fewshot, "test")
         shots = harness_task.config.num_fewshot or 0
         encode = self._subject.tokenizer.encode
         asked_once = why_asked_once(str(harness_task.config.output_type), shots, encode)
 
-        # The cheapest things that can go wrong first: a task without validation documents.
+        # Asked first, since it fails at little cost if the task has no validation documents.
         validation: dict[tuple[int, ...], Asked] = {(): self._ask((), "validation", Asking())}
         costs = SiteCosts.from_json(self._piece("sites", lambda: self._sites().to_json()))
         online = Asked(**self._piece(f"online-{self._settings.kv}", lambda: asdict(self._online())))
@@ -142,7 +148,7 @@ class _TaskStudy:
             priors=np.array([sign * validation[skipped].score for skipped in sets]),
             costs=1.0 - np.mean([[one.saved for one in some] for some in runs], axis=0),
         )
-        first = replace(found, scores=found.scores[:1], agrees=found.agrees[:1])  # the task as it is
+        first = replace(found, scores=found.scores[:1], agrees=found.agrees[:1])  # the task in its usual wording
         agreement = online.agreement(runs[0][0])
         above = _online_at(first, online, max(0.0, online.saved), metric)
         return {
@@ -185,7 +191,7 @@ class _TaskStudy:
         }
 
     def _piece(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What was measured before, else made and kept; one that cannot be parsed is made again.
+        """A stored piece of the study; if it is missing or cannot be parsed, it is measured and stored.
 
         Raises:
             EnvironmentProblem: The folder cannot be read or written.
@@ -198,7 +204,7 @@ class _TaskStudy:
             atomic.write_json(file, found)
         except OSError as error:
             raise EnvironmentProblem(
-                f"What was measured before must be readable, but {str(file)!r} is not: {error.strerror}. Correct its "
+                f"Earlier measurements must be readable, but {str(file)!r} is not: {error.strerror}. Correct its "
                 f"permissions or choose another folder with --out."
             ) from error
         return found
@@ -224,12 +230,15 @@ class _TaskStudy:
         return asked
 
     def _search(self, largest_saving: float, validation: dict[tuple[int, ...], Asked]) -> list[tuple[int, ...]]:
-        """The candidates: no layer left out, and of 1, 2, ... layers the best set on validation documents (of equal
-        ones that nearer to the full model) and the one in the chain of nested sets; until a saving is reached or one
-        layer is left.
+        """The candidate sets of layers to leave out, beginning with the empty set.
+
+        For 1, 2, ... layers they are the set with the best score on validation documents (among equal ones the set
+        nearer to the full model) and the set in the chain of nested sets. The search ends when a set reaches the saving
+        or only one layer would remain.
 
         Args:
-            validation: What sets score there, to be added to.
+            largest_saving: The saving to reach.
+            validation: Results on validation documents by set; the search adds to it.
         """
         chosen: list[tuple[int, ...]] = [()]
         nested: tuple[int, ...] = ()
@@ -254,7 +263,7 @@ class _TaskStudy:
         return chosen
 
     def _tested(self, sets: Sequence[tuple[int, ...]], ways: Sequence[Asking]) -> list[list[Asked]]:
-        """[askings][sets]."""
+        """Results on test documents, [askings][sets]."""
         with self._reporter.task(f"{self._task.name}: sets on test documents", total=len(sets) * len(ways)) as task:
             runs: list[list[Asked]] = []
             for way in ways:
@@ -276,7 +285,7 @@ class _TaskStudy:
 
     @cached_property
     def _texts(self) -> list[TaskText]:
-        """Texts of validation documents."""
+        """Texts of some validation documents."""
         limit = self._settings.limit
         return collect_texts(
             static_model(self._subject.model, ()),
@@ -289,7 +298,7 @@ class _TaskStudy:
 
 
 def _some(texts: Sequence[TaskText], most_tokens: int) -> Sequence[TaskText]:
-    """The first texts of so many tokens together; one at least."""
+    """The first texts with at most this many tokens in total; at least one text."""
     ends = np.cumsum([len(text.read) for text in texts])
     return texts[: max(1, int((ends <= most_tokens).sum()))]
 
@@ -313,7 +322,7 @@ def _level(found: Askings, first: Askings, online: Asked, level: float, metric: 
 
 
 def _online_at(first: Askings, online: Asked, saving: float, metric: Metric) -> Mapping[str, Any] | None:
-    """The exit oracle less the best static mixture that saves so much; `None` where none does."""
+    """The exit oracle's score minus that of the best static mixture at this saving; `None` if none saves so much."""
     read = at_saving(first, saving)
     if read is None:
         return None
@@ -324,7 +333,7 @@ def _online_at(first: Askings, online: Asked, saving: float, metric: Metric) -> 
 
 def _difference(first: Floats, second: Floats, metric: Metric) -> dict[str, Any]:
     bounds = (metric.low, metric.high) if metric.better == "higher" else (-metric.high, -metric.low)
-    # Rounding must not leave the metric's range.
+    # Clipped because rounding could leave the metric's range.
     found = paired_difference(np.clip(first, *bounds)[None], np.clip(second, *bounds)[None], bounds)
     return {
         **{name: getattr(found, name) for name in ("difference", "low", "high", "p")},

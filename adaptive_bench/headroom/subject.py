@@ -1,4 +1,4 @@
-"""The models a study is about, by the ways users name them."""
+"""Finds the models of a study from the names that users give."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, run_folders
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-# Files of a run, of a checkpoint, and of the record around one.
+# Files that mark the folder of a run, of a checkpoint, and of the record around a checkpoint.
 _OF_A_RUN = ("config.yaml", "adaptive.json", "checkpoint/adaptive.json")
-# Trained as a plain model, so that its layers are those of one.
-_PLAIN = ("dense", "base")
+_PLAIN = ("dense", "base")  # methods whose trained model runs all of its layers
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,10 @@ class Subject:
     """The model that is studied.
 
     Attributes:
-        name: As the user wrote it; of a folder the last part, since records are read on other machines.
-        fingerprint: Of its files.
-        model: In `eval()` mode, in fp32.
+        name: As the user wrote it; for a folder only its last part, since records are read on other machines.
+        fingerprint: Fingerprint of the model's files.
+        model: The model, in `eval()` mode and in fp32.
+        tokenizer: Its tokenizer.
     """
 
     name: str
@@ -49,10 +49,12 @@ class Subject:
 
 
 def find_subject(name: str, device: str = "auto", out: Path = DEFAULT_OUT) -> Subject:
-    """A registered model, a folder in Hugging Face layout, a hub id; a run (its dense model), or a checkpoint.
+    """The model of a name.
 
     Args:
-        out: Where runs are looked for by name.
+        name: A registered model, a folder in Hugging Face layout, a hub id, a run (its dense model), or a checkpoint.
+        device: Device for the model.
+        out: Folder in which runs are looked up by name.
 
     Raises:
         UsageError: The checkpoint is not of a dense model.
@@ -76,11 +78,13 @@ def find_subject(name: str, device: str = "auto", out: Path = DEFAULT_OUT) -> Su
 
 @dataclass(frozen=True)
 class Subjects:
-    """Models of one tokenizer, each with its method, in `eval()` mode.
+    """Models that share a tokenizer, each with its method, in `eval()` mode.
 
     Attributes:
-        name: As the user wrote it; of a folder the last part.
-        notes: What a reader should know of their dial values, one sentence each.
+        name: As the user wrote it; for a folder only its last part.
+        models: The models.
+        tokenizer: Their tokenizer.
+        notes: What a reader should know about their dial values, one sentence each.
     """
 
     name: str
@@ -102,13 +106,18 @@ def find_subjects(
     """Methods of a run with their calibrations, a saved model, or untrained methods on a plain model.
 
     Args:
-        methods: Of a run by default all that decide token by token; on a plain model those that need no calibration.
-        out: Where runs are looked for by name.
-        task: The calibration stored for it is taken, else the pooled one, else the first by name, which a note says.
+        name: Name of the run or model.
+        methods: The methods to load. By default, for a run, all methods that decide token by token. On a plain model
+            only methods that need no calibration work.
+        out: Folder in which runs are looked up by name.
+        task: The task whose stored calibration is used; without one the pooled calibration, else the first by name,
+            which a note reports.
+        device: Device for the models.
+        dtype: Type of the weights.
         asked: The option that named the methods, for messages.
 
     Raises:
-        UsageError: No such run or method, or one that has to be calibrated, of a plain model.
+        UsageError: There is no such run or method, or a method on a plain model needs calibration.
         EnvironmentProblem: There is no such model, or it cannot be read.
     """
     folder = saved_folder(name, out)
@@ -126,15 +135,15 @@ def find_subjects(
 
 
 def _deciding(folder: Path) -> list[MethodSpec]:
-    """Of a run the methods that decide by the token; of a saved model its own."""
+    """The methods of a run that decide token by token, or the method of a saved model."""
     if not (folder / "config.yaml").is_file():
         return [read_saved(find_checkpoint(folder, None)).spec]
     known = dict.fromkeys(one.method for one in manifest.of_run(folder).evaluations)
     found = [spec for spec in map(MethodSpec.parse, known) if method_class(spec).adapts]
     if not found:
         raise UsageError(
-            f"What is looked into are methods that decide token by token, but the run has {', '.join(known)}. Name "
-            f"some of them with --methods to look all the same, or another run."
+            f"By default the methods that decide token by token are inspected, but the run only has "
+            f"{', '.join(known)}. Name some of them with --methods to inspect them anyway, or name another run."
         )
     return found
 
@@ -158,7 +167,7 @@ def _untrained(
     source = find_backbone(name)
     if not methods:
         raise UsageError(
-            f"A plain model has no method to look into, got {name!r} and no --methods. Name methods that need no "
+            f"A plain model has no method to inspect, got {name!r} and no --methods. Name methods that need no "
             f"training, such as random_skip or static_depth, or a run."
         )
     loaded: list[Any] = [source.load_model() for _ in methods]
@@ -166,17 +175,18 @@ def _untrained(
     for model in models:
         if model.needs_calibration:
             raise UsageError(
-                f"The dial of {model.spec} is calibrated on held-out training text, which a plain model comes without, "
+                f"The dial of {model.spec} is calibrated on held-out training text, which a plain model does not have, "
                 f"got {name!r}. Name a run that trained it, or a method that needs none, such as random_skip."
             )
     return models, source.load_tokenizer()
 
 
 def saved_folder(name: str, out: Path = DEFAULT_OUT) -> Path | None:
-    """The folder of a run or of a saved model that a name stands for; `None` where it stands for a plain model.
+    """The folder of the run or saved model that a name stands for; `None` if it stands for a plain model.
 
     Args:
-        out: Where runs are looked for by name.
+        name: The name.
+        out: Folder in which runs are looked up by name.
     """
     folder = Path(name).expanduser()
     if not folder.is_dir() and name not in registry.names("models") and _begins_a_run(name, out):
@@ -185,7 +195,7 @@ def saved_folder(name: str, out: Path = DEFAULT_OUT) -> Path | None:
 
 
 def model_name(name: str) -> str:
-    """What a plain model is called in records: of a folder the last part."""
+    """The name of a plain model in records: for a folder only its last part."""
     folder = Path(name).expanduser()
     return folder.resolve().name if folder.is_dir() else name
 

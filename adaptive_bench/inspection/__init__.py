@@ -1,1 +1,1 @@
-"""Looking inside: what methods decide token by token on a text, by kind of token, position and layer."""
+"""Inspects what methods decide token by token on a text, by kind of token, position and layer."""

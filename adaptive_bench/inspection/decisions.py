@@ -1,5 +1,6 @@
-"""Methods on texts at several dial values: who executes what, as a frame and as the plain values of a page and of JSON,
-masks as bits and every statistic at every saving.
+"""Records what methods decide on texts at several dial values, as a data frame and as plain values for pages and JSON.
+
+Plain values have masks as bits, and every statistic at every saving.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
 
 
-SAVINGS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # that a method has no dial value for are left out
+SAVINGS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # those for which a method has no dial value are left out
 Text = tuple[list[int], list[int]]
 
 
@@ -43,17 +44,17 @@ class Point:
 
     @property
     def saved(self) -> float:
-        """Share of token-branches that were skipped, of all texts together."""
+        """Share of token-branches that were skipped, over all texts together."""
         return 1.0 - float(np.concatenate([one.keep.ravel() for one in self.texts]).mean())
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one method did.
+    """The decisions of one method.
 
     Attributes:
-        spec, dial_name, unit, semantics: Of the method.
-        points: By rising saving, at least one.
+        spec, dial_name, unit, semantics: Properties of the method.
+        points: The dial values in order of rising saving; at least one.
     """
 
     spec: str
@@ -65,12 +66,12 @@ class Reading:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was looked at.
+    """The decisions of several methods on the same texts.
 
     Attributes:
-        name: Of the run or model.
-        about: What was read: a file's name, or tasks.
-        readings: One for each method; the texts are the same.
+        name: Name of the run or model.
+        about: What was read: the name of a file, or tasks.
+        readings: One reading for each method.
         notes: What the reader should know, one sentence each.
         ends: Token ids that end a text.
     """
@@ -83,7 +84,7 @@ class Inspection:
 
     @property
     def texts(self) -> list[TextDecisions]:
-        """The texts, as the first method's first dial value has them."""
+        """The texts, taken from the first method's first dial value."""
         return self.readings[0].points[0].texts
 
 
@@ -93,17 +94,19 @@ def inspect_texts(
     """Read texts with each method at each saving.
 
     Args:
-        texts: Token ids of a prompt and of an answer each.
-        savings: Shares of token-branches to skip; by default `SAVINGS`, as far as a method goes.
+        subjects: The models with their methods.
+        texts: For each text, the token ids of its prompt and of its answer.
+        savings: Shares of token-branches to skip; by default those of `SAVINGS` that a method can reach.
+        about: What was read, for the record.
 
     Raises:
-        UsageError: A text is longer than the model reads, or a method has none of the savings.
+        UsageError: A text is longer than the model's context, or a method has a dial value for none of the savings.
     """
     limit = getattr(subjects.models[0].backbone.config, "max_position_embeddings", None)
     for prompt, answer in texts:
         if limit is not None and len(prompt) + len(answer) > limit:
             raise UsageError(
-                f"A text has to fit into the {limit} tokens that the model reads, got {len(prompt) + len(answer)}. "
+                f"A text has to fit into the model's context of {limit} tokens, got {len(prompt) + len(answer)}. "
                 f"Shorten it, or lower --max-new-tokens."
             )
     readings, notes = [], list(subjects.notes)
@@ -114,8 +117,8 @@ def inspect_texts(
             notes.append(f"{reading.spec} has no dial value for {left_out[0]}")
         if reading.semantics == "paper" and model.method.paper_class != "C0":
             notes.append(
-                f"{reading.spec} decides on all tokens of a call together: here that is the whole text in one call, "
-                f"not how it would write the answer."
+                f"{reading.spec} decides on all tokens of a call together; here one call has the whole text, "
+                f"which differs from how the method would write the answer."
             )
     ends = {subjects.tokenizer.eos_token_id} - {None}
     return Inspection(subjects.name, about, readings, notes, frozenset(ends))
@@ -128,7 +131,7 @@ def _read(
     for saving in sorted(savings):
         try:
             model.saving = saving
-        except UsageError as error:  # beyond what the method can do, or what it was calibrated for
+        except UsageError as error:  # more than the method can skip or was calibrated for
             left_out.append(f"{100 * saving:g} %: {error}")
             continue
         points.append(Point(saving, [text_decisions(model, subjects.tokenizer, *text) for text in texts]))
@@ -139,14 +142,16 @@ def _read(
 
 
 def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens: int) -> Text:
-    """A prompt and its answer as tokens: the one given, or what the first model writes greedily with nothing skipped.
+    """The tokens of a prompt and of its answer.
+
+    Without a given answer, the first model writes one greedily with nothing skipped.
 
     Raises:
         UsageError: The prompt has no tokens.
     """
     first, rest = encoded(subjects.tokenizer, prompt, answer or "")
     if not first:
-        raise UsageError(f"A text of one token or more is looked into, got {prompt!r}. Give one.")
+        raise UsageError(f"A text has at least one token, got {prompt!r}. Give some text.")
     if answer is not None or max_new_tokens == 0:
         return first, rest
     model = subjects.models[0]
@@ -159,8 +164,9 @@ def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens
 
 
 def tidy(inspection: Inspection) -> DataFrame:
-    """One row for each text, method, saving, token and branch: the columns of `TextDecisions.tidy`, and `text`,
-    `saving` (asked for), `kind` of the token.
+    """A data frame with one row for each text, method, saving, token and branch.
+
+    It has the columns of `TextDecisions.tidy`, and `text`, `saving` (as asked for) and `kind` (of the token).
     """
     import pandas
 
@@ -179,11 +185,11 @@ def tidy(inspection: Inspection) -> DataFrame:
 
 
 SCHEMA = 1
-FIRST_SHOWN = 0.2  # the saving a page begins with
+FIRST_SHOWN = 0.2  # a page first shows the saving nearest to this
 
 
 def record_of(inspection: Inspection) -> dict[str, Any]:
-    """Everything a page shows."""
+    """Everything that a page shows, as plain values."""
     texts = inspection.texts
     kinds = [kinds_of(one.pieces, one.token_ids, inspection.ends) for one in texts]
     groups = [kind for some in kinds for kind in some]
@@ -237,7 +243,7 @@ def _point(point: Point, groups: Sequence[str]) -> dict[str, Any]:
 
 
 def _scores(scores: np.ndarray, tokens: int) -> dict[str, Any]:
-    """The first text's scores as bytes within the range of each site: 0 to 254, 255 where there is none."""
+    """The first text's scores as bytes: 0 to 254 within the range of each site, 255 for a missing score."""
     known = ~np.isnan(scores)
     low = np.where(known, scores, np.inf).min(axis=0)
     high = np.where(known, scores, -np.inf).max(axis=0)
@@ -256,5 +262,5 @@ def _rounded(found: dict[str, tuple[int, float, float]]) -> dict[str, list[float
 
 
 def bits(keep: np.ndarray) -> str:
-    """A mask [S, L, 2] in base 64, eight decisions a byte, the first in the highest bit."""
+    """A mask [S, L, 2] in base 64, with eight decisions per byte and the first in the highest bit."""
     return base64.b64encode(np.packbits(keep.ravel()).tobytes()).decode()

@@ -1,9 +1,9 @@
-"""The gate analysis of the GateSkip paper on a model at hand: each statement of it beside ours.
+"""Repeats the gate analysis of the GateSkip paper on a given model: each of the paper's statements beside ours.
 
-Statements are those of the paper's appendix "Qualitative Analysis of Gate Values"; its model is Llama-3.2-1B with 16
-layers, some of it with gates shared by all layers. What the paper says of layer 13, or of layers 6 to 9, is asked of
-the layers at the same height of the model. Not repeated is the heat map of a prompt that a model should refuse: one
-sentence has no statistic.
+The statements are those of the appendix "Qualitative Analysis of Gate Values". The paper's model is Llama-3.2-1B with
+16 layers, in part of the analysis with gates shared by all layers. A statement about layer 13, or about layers 6 to 9,
+is tested on the layers at the same relative depth. The heat map of a prompt that a model should refuse is not repeated,
+since one sentence gives no statistic.
 """
 
 from __future__ import annotations
@@ -25,27 +25,29 @@ from adaptive_bench.model.text_decisions import visible
 SOURCE = "The gate analysis of the GateSkip paper (appendix, Llama-3.2-1B)"
 SAVINGS = (0.0, 0.3)  # the paper's two runs
 _PAPER_LAYERS = 16
-_PAPER_SPAN = 0.02  # from the first mode to the last
+_PAPER_SPAN = 0.02  # distance from the first mode to the last
 _Statement = dict[str, Any]
 
 
 def gate_analysis(subjects: Subjects, texts: Sequence[Text], tasks: Sequence[str]) -> dict[str, Any]:
-    """The analysis for each method with gates: `methods`, each with `spec`, `statements` and `top`, by saving the ten
-    tokens with the highest gates. A statement has its `place` in the paper, `paper`, `ours` and `agrees` (`None` where
-    that cannot be said, or holds in part).
+    """The analysis of each method with gates, as plain values.
+
+    Each of the `methods` has its `spec`, the `statements`, and `top`: for each saving, the ten tokens with the highest
+    gates. A statement has its `place` in the paper, what the `paper` says, `ours`, and whether it `agrees` (`None` if
+    that cannot be told, or holds in part).
 
     Raises:
-        UsageError: No method has gates: scores between 0 and 1.
+        UsageError: No method has gates, which are scores between 0 and 1.
     """
     inspection = inspect_texts(subjects, texts, None, about=", ".join(tasks))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a site without gates has no mean
+        warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns of the mean of a site without gates
         methods = [_of(reading, inspection, subjects) for reading in inspection.readings if _has_gates(reading)]
     if not methods:
         specs = ", ".join(reading.spec for reading in inspection.readings)
         raise UsageError(
-            f"The paper analyses gates, values between 0 and 1 that scale a branch, but {specs} decides by none. Name "
-            f"a method with gates by --methods, such as gateskip."
+            f"The paper analyses gates, values between 0 and 1 that scale a branch, but {specs} has none. Name a "
+            f"method with gates by --methods, such as gateskip."
         )
     count = sum(len(one.pieces) for one in inspection.texts)
     return {
@@ -93,7 +95,7 @@ def _of(reading: Reading, inspection: Inspection, subjects: Subjects) -> dict[st
 
 
 def _ranked(point: Point) -> tuple[list[tuple[str, int, float]], list[int]]:
-    """Vocabulary items by their mean gate over layers and occurrences, and their token ids."""
+    """Vocabulary items, ranked by their mean gate over layers and occurrences, and their token ids."""
     scores = statistics.scores_of(point.texts)
     assert scores is not None
     ids = [token for one in point.texts for token in one.token_ids]
@@ -199,7 +201,7 @@ def _no_collapse(scores: np.ndarray) -> _Statement:
 
 
 def _global_cut(scores: np.ndarray) -> _Statement:
-    """It agrees in part where one cut would treat layers unequally, but not so much."""
+    """What one cut for all layers would skip; it agrees in part if layers differ less than in the paper."""
     medians = np.nanmedian(scores, axis=0)
     steps = np.abs(np.diff(medians, axis=0))
     cut = np.nanquantile(scores, SAVINGS[1])
@@ -228,5 +230,5 @@ def _halves(scores: np.ndarray) -> tuple[slice, slice]:
 
 
 def _at_height(of_paper: Sequence[int] | range, layers: int) -> list[int]:
-    """Layers at the height of some of the paper's 16."""
+    """The layers at the same relative depth as some of the paper's 16 layers."""
     return list(dict.fromkeys(min(layers - 1, layer * layers // _PAPER_LAYERS) for layer in of_paper))

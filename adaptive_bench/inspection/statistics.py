@@ -1,7 +1,7 @@
-"""Skip rates by kind of token and layer, where scores lie, and what kind of token a token is.
+"""Statistics of decisions: skip rates by kind of token and by layer, distributions of scores, and kinds of tokens.
 
-The kind of a piece of a word or number is the whole one's, so that a tokenizer's cuts do not decide it. Function words
-are English.
+A token that is part of a word or number has the kind of the whole word or number, so that the tokenizer's cuts do not
+matter. Function words are English.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KINDS = ("first", "end", "digits", "operator", "punctuation", "function word", "
 _OPERATORS = frozenset("+-*/=<>×÷−·%^±≤≥≠≈")
 _NUMBER_OR_WORD = re.compile(r"\d(?:[\d.,:]*\d)?|[^\W\d_]+(?:['’][^\W\d_]+)*")
 _CONTRACTED = re.compile(r"(?:n['’]t|['’](?:s|m|d|re|ve|ll))$")
-# English closed word classes: articles, prepositions, pronouns, conjunctions, auxiliaries, and words that ask.
+# English closed word classes: articles, prepositions, pronouns, conjunctions, auxiliaries and question words.
 FUNCTION_WORDS = frozenset(files(__package__).joinpath("function_words.txt").read_text(encoding="utf-8").split())
 
 
@@ -28,7 +28,8 @@ def kinds_of(pieces: Sequence[str], token_ids: Sequence[int], ends: Collection[i
     """The kind of each token of a text, one of `KINDS`.
 
     Args:
-        pieces: Of each token its part of the text.
+        pieces: The part of the text that each token stands for.
+        token_ids: The tokens.
         ends: Token ids that end a text.
     """
     words = _words_of(pieces)
@@ -55,7 +56,7 @@ def _kind(text: str, word: str | None) -> str:
 
 
 def _words_of(pieces: Sequence[str]) -> list[str | None]:
-    """Of each token the word or number that holds its first letter."""
+    """For each token, the word or number that contains its first letter, or `None`."""
     text = "".join(pieces)
     spans = [(match.start(), match.end(), match.group()) for match in _NUMBER_OR_WORD.finditer(text)]
     words: list[str | None] = []
@@ -73,12 +74,12 @@ DENSITY_POINTS = 64
 
 
 def masks_of(texts: Sequence[TextDecisions]) -> np.ndarray:
-    """[N, L, 2] who executes, the tokens of all texts one after the other."""
+    """[N, L, 2] masks of execution, with the tokens of all texts one after the other."""
     return np.concatenate([one.keep for one in texts])
 
 
 def scores_of(texts: Sequence[TextDecisions]) -> np.ndarray | None:
-    """[N, L, 2] scores, NaN where there is none; `None` where nobody has one."""
+    """[N, L, 2] scores, NaN where a site has none; `None` if no text has scores."""
     found = [one.scores for one in texts]
     if all(each is None for each in found):
         return None
@@ -87,11 +88,11 @@ def scores_of(texts: Sequence[TextDecisions]) -> np.ndarray | None:
 
 
 def skipped_by(keep: np.ndarray, groups: Sequence[str]) -> dict[str, tuple[int, float, float]]:
-    """Of each group its tokens, and the shares of its token-branches of attention and of MLP that are skipped.
+    """For each group, its number of tokens, and the shares of its attention and of its MLP branches that are skipped.
 
     Args:
         keep: [N, L, 2].
-        groups: Of each token its group.
+        groups: Group of each token.
     """
     names = np.asarray(groups)
     found = {}
@@ -103,12 +104,12 @@ def skipped_by(keep: np.ndarray, groups: Sequence[str]) -> dict[str, tuple[int, 
 
 
 def skipped_by_layer(keep: np.ndarray) -> list[tuple[float, float]]:
-    """Of each layer the share of tokens that skip attention, and MLP."""
+    """For each layer, the share of tokens that skip attention and the share that skip the MLP."""
     return [(float(attention), float(mlp)) for attention, mlp in 1.0 - keep.mean(axis=0)]
 
 
 def by_vocabulary(values: np.ndarray, token_ids: Sequence[int], pieces: Sequence[str]) -> list[tuple[str, int, float]]:
-    """Each vocabulary item with its occurrences and the mean of a value [N] over them, highest first.
+    """Each vocabulary item with its number of occurrences and the mean of their values [N], highest mean first.
 
     Occurrences without a value (NaN) do not count.
     """
@@ -123,7 +124,7 @@ def by_vocabulary(values: np.ndarray, token_ids: Sequence[int], pieces: Sequence
 
 
 def mean_scores(scores: np.ndarray) -> np.ndarray:
-    """[N] mean of each token's scores [N, L, 2] over the branches that have one; NaN where none has."""
+    """[N] mean of each token's scores [N, L, 2] over the branches that have one; NaN for a token without scores."""
     known = ~np.isnan(scores)
     count = known.sum(axis=(1, 2))
     total = np.where(known, scores, 0.0).sum(axis=(1, 2), dtype=np.float64)
@@ -131,11 +132,13 @@ def mean_scores(scores: np.ndarray) -> np.ndarray:
 
 
 def density(values: np.ndarray) -> tuple[float, float, list[float]] | None:
-    """Where the scores of a site lie: ends of the range, and a Gaussian kernel density (Scott's rule) at 64 points
-    between them, with 1 for its peak. `None` where there are fewer than 3, or all are the same.
+    """The distribution of a site's scores: both ends of their range, and a density at 64 points between them.
+
+    The density is a Gaussian kernel density (Scott's rule), scaled to a peak of 1. `None` if there are fewer than 3
+    scores or all are equal.
 
     Args:
-        values: Scores [N], NaN where there is none.
+        values: Scores [N], NaN for a missing score.
     """
     from scipy.stats import gaussian_kde
 
@@ -148,7 +151,7 @@ def density(values: np.ndarray) -> tuple[float, float, list[float]] | None:
 
 
 def peaks(heights: Sequence[float], least: float = 0.05) -> list[int]:
-    """Where a density has its modes: points above both neighbours, and at least so high as a share of the peak."""
+    """The modes of a density: points above both neighbours that reach at least the share `least` of the peak."""
     padded = [-1.0, *heights, -1.0]
     return [
         place

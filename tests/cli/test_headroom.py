@@ -99,4 +99,4 @@ def test_a_folder_that_cannot_be_read_is_named(measure, tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "headroom").write_text("a file, not a folder")
     found = measure("toy_write")
-    assert found.exit_code == 1 and "What was measured before must be readable" in found.said
+    assert found.exit_code == 1 and "Earlier measurements must be readable" in found.said

@@ -91,7 +91,7 @@ def test_documents_of_a_task_and_the_papers_gate_analysis(inspect, tmp_path):
         (("--tasks", "nano_math", "--paper", "-o", "page.html"), "written as .json"),
         (("--text", "text.txt", "--methods", "free"), "got --methods 'free'"),
         (("--text", "text.txt", "-o", "map.svg", "--max-new-tokens", "1"), "ends in one of .html, .csv"),
-        (("--tasks", "nano_math", "--limit", "1", "--paper", "--methods", "mod"), "decides by none"),
+        (("--tasks", "nano_math", "--limit", "1", "--paper", "--methods", "mod"), "branch, but mod has none"),
     ],
 )
 def test_what_does_not_go_together_is_refused(inspect, more, said):

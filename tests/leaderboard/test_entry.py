@@ -160,12 +160,12 @@ def test_an_entry_is_of_a_run_that_is_done_and_is_never_overwritten(small_run, s
         submit(small_run, small_entry.parent, about=ABOUT)
     with pytest.raises(UsageError, match="is an entry of a board"):
         submit(small_entry, tmp_path / "entries", about=ABOUT)
-    with pytest.raises(UsageError, match="is none"):
+    with pytest.raises(UsageError, match="is not a run"):
         submit(tmp_path, tmp_path / "entries", about=ABOUT)
     home = shutil.copytree(small_run.parents[1], tmp_path / "out")
     run = home / "runs" / small_run.name
     (run / "run.json").unlink()
-    with pytest.raises(EnvironmentProblem, match=r"is not\. Give the run's command again"):
+    with pytest.raises(EnvironmentProblem, match=r"did not\. Give its command again"):
         submit(run, tmp_path / "entries", about=ABOUT)
     assert not (tmp_path / "entries").exists()
 
