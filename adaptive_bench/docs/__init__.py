@@ -1,1 +1,1 @@
-"""What of the documentation is written by code: the methods' pages, the figures, and the site around both."""
+"""Generates parts of the documentation: the methods' pages, the figures, and the site around them."""

@@ -1,4 +1,4 @@
-"""`python -m adaptive_bench.docs docs`: write the methods' pages and the figures of a documentation folder."""
+"""`python -m adaptive_bench.docs docs` writes the methods' pages and the figures of a documentation folder."""
 
 from __future__ import annotations
 

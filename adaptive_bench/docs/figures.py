@@ -1,5 +1,6 @@
-"""The figures of the documentation whose numbers come from records, as SVG: the same byte for byte wherever they are
-drawn, in colours for a light and a dark page. Those without numbers were drawn once and are files alone.
+"""Draws the documentation's figures whose numbers come from records, as SVG in colours for light and dark pages.
+
+The same records give the same bytes on any machine. Figures without numbers were drawn once and exist only as files.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-# Contrast to `paper` of everything that is written in is at least 4.5 (WCAG 1.4.3); a test holds that.
+# Every colour that text is written in has a contrast to `paper` of at least 4.5 (WCAG 1.4.3), which a test checks.
 _NAMES = ("paper", "ink", "faint", "rule", "accent", "second", "soft", "warm")
 _LIGHT = ("#ffffff", "#1f2937", "#5b6472", "#c4cad4", "#3949ab", "#a14a05", "#dfe3f6", "#fbe5cc")
 _DARK = ("#1e2129", "#e5e7eb", "#a8b0be", "#4b5365", "#a5b0ff", "#f3b25f", "#343c68", "#57411f")
@@ -19,7 +20,7 @@ WRITTEN_IN = ("ink", "faint", "accent", "second")
 FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 CLASS = "drawing"
 _TASK = "nano_math"
-_LEVEL = 0.15  # that headroom is shown at
+_LEVEL = 0.15  # saving at which headroom is shown
 _Spot = tuple[float, float]
 
 
@@ -29,9 +30,9 @@ def colours(palette: Mapping[str, str]) -> str:
 
 
 class Drawing:
-    """Shapes on a sheet of `width` x `height` units; x to the right, y down, letters of 12 units unless told otherwise.
+    """Shapes on a sheet of `width` x `height` units; x grows to the right, y down, and letters default to 12 units.
 
-    Colours are names of the palettes. `title` says what is seen, for those who do not see it.
+    Colours are names of the palettes. `title` describes the figure for readers who cannot see it.
     """
 
     def __init__(self, width: int, height: int, title: str) -> None:
@@ -55,7 +56,7 @@ class Drawing:
         self._parts.append(f'<circle cx="{x:.4g}" cy="{y:.4g}" r="{radius:g}" {_look(fill, colour)}/>')
 
     def diamond(self, x: float, y: float, colour: str = "second") -> None:
-        """A mark for what was not measured itself."""
+        """A diamond-shaped mark."""
         corners = f"{x:.4g},{y - 7:.4g} {x + 7:.4g},{y:.4g} {x:.4g},{y + 7:.4g} {x - 7:.4g},{y:.4g}"
         self._parts.append(f'<polygon points="{corners}" {_look("paper", colour, width=2)}/>')
 
@@ -70,25 +71,25 @@ class Drawing:
         size: float = 12,
         bold: bool = False,
     ) -> None:
-        """One line of text on the base line y; `anchor` is `start`, `middle` or `end`."""
+        """A line of text with its base line at y; `anchor` is `start`, `middle` or `end`."""
         weight = ' font-weight="600"' if bold else ""
         place = f'x="{x:.4g}" y="{y:.4g}" text-anchor="{anchor}" font-size="{size:g}"{weight}'
         self._parts.append(f'<text {place} style="fill:var(--drawing-{colour})">{escape(words)}</text>')
 
     def columns(self, ticks: Mapping[float, str], top: float, bottom: float, below: float = 16) -> None:
-        """Lines from top to bottom, by their place, with what stands below each."""
+        """Lines from top to bottom: for each x, the text below its line."""
         for x, words in ticks.items():
             self.line([(x, top), (x, bottom)], "rule", width=0.8)
             self.text(x, bottom + below, words, "faint", anchor="middle", size=11)
 
     def rows(self, ticks: Mapping[float, str], left: float, right: float) -> None:
-        """Lines from left to right, by their place, with what stands before each."""
+        """Lines from left to right: for each y, the text before its line."""
         for y, words in ticks.items():
             self.line([(left, y), (right, y)], "rule", width=0.8)
             self.text(left - 6, y + 4, words, "faint", anchor="end", size=11)
 
     def svg(self) -> str:
-        """The file: readable by itself, on its own paper, in the reader's light or dark setting."""
+        """The SVG file, which works by itself: it has a background and follows the reader's light or dark setting."""
         dark = f"@media (prefers-color-scheme:dark){{.{CLASS}{{{colours(DARK)}}}}}"
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" viewBox="0 0 {self.width} {self.height}" '
@@ -109,10 +110,10 @@ def _look(fill: str | None, line: str, dashed: bool = False, width: float = 1.2)
 
 
 def figures(records: Path) -> dict[str, str]:
-    """SVG by file name.
+    """The figures as SVG, by file name.
 
     Args:
-        records: The folder `docs/records`, which numbers are taken from.
+        records: The folder `docs/records`, from which numbers are taken.
     """
     names = ("nano_steps", "nano_headroom", "nano_trials")
     steps, rooms, tried = (json.loads((records / f"{name}.json").read_bytes()) for name in names)
@@ -126,7 +127,7 @@ def _scores(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def axes(record: Mapping[str, Any]) -> Drawing:
-    """What one level of net FLOPs is in tokens, by method."""
+    """For each method, the share of token-branches that it skips at one level of net FLOPs."""
     rows = sorted(_scores(record), key=lambda row: row["saved_tokens"])
     level, bottom = f"{100 * record['level']:g} %", 48 + 26 * len(rows)
     drawing = Drawing(
@@ -158,7 +159,7 @@ def axes(record: Mapping[str, Any]) -> Drawing:
 
 
 def ranks(record: Mapping[str, Any]) -> Drawing:
-    """Scores with intervals beside the ranks that tests of all pairs leave open."""
+    """Scores with intervals, beside the ranks that tests of all pairs leave open."""
     rows, which = sorted(_scores(record), key=lambda row: -row["score"]), (_TASK, record["steps"][0])
     (found,) = (one["methods"] for one in record["doublings"] if (one["task"], one["steps"]) == which)
     bottom = 46 + 26 * len(rows)
@@ -195,7 +196,7 @@ def ranks(record: Mapping[str, Any]) -> Drawing:
 
 
 def headroom(record: Mapping[str, Any]) -> Drawing:
-    """The best static sets beside the attainable oracle over sets, by task and level, and what lies between at 15 %."""
+    """The best static sets and the attainable oracle over sets, by task and level, with their distance at 15 %."""
     drawing = Drawing(
         430,
         300,
@@ -235,7 +236,7 @@ def headroom(record: Mapping[str, Any]) -> Drawing:
 
 
 def trials(record: Mapping[str, Any]) -> Drawing:
-    """What each trial of a study scored, by method, and which one stands after the best was trained again."""
+    """The score of each trial of a study, by method, and the one used after the best was trained again."""
     tried: dict[str, list[Mapping[str, Any]]] = {}
     for one in record["trials"]:
         if one["value"] is not None:

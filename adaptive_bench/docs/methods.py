@@ -1,7 +1,7 @@
-"""A page per method, from what the method says of itself; `python -m adaptive_bench.docs docs` writes them.
+"""Generates a page for each method from its code; `python -m adaptive_bench.docs docs` writes the pages.
 
 A page has the docstring of the method's file, its parameters with defaults and sources, its dial, and what the
-conformance suite found out about it. Nothing on it is written by hand, so nothing on it can be out of date.
+conformance suite found out about it. Nothing on a page is written by hand, so nothing can be out of date.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusi
 
 
 def pages() -> dict[str, str]:
-    """Markdown by file name: one page per method of this distribution, and an index."""
+    """Markdown of the pages by file name: one for each method of this distribution, and an index."""
     methods = {
         name: method_class(MethodSpec(name))
         for name in registry.names("methods")
@@ -104,7 +104,7 @@ def _start(method: type[Method]) -> str:
 
 
 def _capabilities(name: str) -> str:
-    """What was found out about its first spec, and where others differ from it; equal specs stand together."""
+    """What was measured on a method's first spec, and how its other specs differ; equal specs are listed together."""
     specs: dict[tuple[str, ...], list[str]] = {}
     for spec, row in stored_matrix(name).items():
         found = tuple(row.get(capability.key, "-") for capability in CAPABILITIES)
@@ -127,20 +127,20 @@ def _capabilities(name: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """A docstring as Markdown: labels stand out, signs of formulas stay what they are."""
-    text = re.sub(r"\n {4}", "\n", text)  # indented continuation lines are no code blocks
-    text = _LABEL.sub(lambda label: f"\n**{label[1]}:**", _escaped(text))  # each in a paragraph of its own
+    """A docstring as Markdown, with bold labels and untouched formulas."""
+    text = re.sub(r"\n {4}", "\n", text)  # Markdown would read indented continuation lines as code
+    text = _LABEL.sub(lambda label: f"\n**{label[1]}:**", _escaped(text))  # every label begins a paragraph
     text = re.sub(r":\*\*\n(?=\* )", ":**\n\n", text)
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
 _AS_IT_IS = re.compile(r"(`[^`]*`|\$[^$]+\$)")  # code and equations
 _SIGN = re.compile(r"(?<!^)(?<!\n)\*|[_<|&]")
-_ENTITIES = {"<": "&lt;", "|": "&#124;", "&": "&amp;"}  # which no backslash makes harmless on every site
+_ENTITIES = {"<": "&lt;", "|": "&#124;", "&": "&amp;"}  # a backslash does not escape these everywhere
 
 
 def _escaped(text: str) -> str:
-    """Text with Markdown's signs made harmless outside code and equations, but for list items and links."""
+    """Text with Markdown's signs escaped, except in code and equations, at list items, and in links."""
     parts = _AS_IT_IS.split(text)
     for index in range(0, len(parts), 2):
         pieces = re.split(r"(https?://[^\s,]+[^\s,.])", parts[index])

@@ -1,6 +1,6 @@
-"""What mkdocs does beyond its plugins, as a hook: equations, figures and the notebook become part of the pages.
+"""A hook for mkdocs that makes equations, figures and the notebook part of the pages.
 
-All of it happens while the site is built, so that a page asks nothing of other servers and runs no script for it.
+All of this happens while the site is built, so that pages need no other servers and no scripts for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NOTEBOOK = "first_steps.ipynb"
 STYLE = "figures.css"
-REPOSITORY = "ADAPTIVE_BENCH_REPOSITORY"  # of the environment: the address of the source, for the foot of each page
+REPOSITORY = "ADAPTIVE_BENCH_REPOSITORY"  # environment variable with the source's address, for the foot of each page
 _NOTEBOOK_PAGE = "first_steps.md"
 _BOARD = "board/index.html"  # `leaderboard build` puts it there, see the Makefile
 _MATH = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
@@ -33,7 +33,7 @@ _FIGURE = re.compile(r'<img alt="([^"]*)" src="[^"]*?figures/([\w-]+\.svg)"\s*/?
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Say the version, and where the source is if that is known."""
+    """Add the version, a link to the source if its address is known, and the figures' style sheet."""
     config.copyright = f"adaptive-bench {__version__}, MIT licence"
     if address := os.environ.get(REPOSITORY):
         config.extra["social"] = [{"icon": "fontawesome/brands/git-alt", "link": address, "name": "Source code"}]
@@ -42,7 +42,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the notebook as a page, and the colours of the figures."""
+    """Add the notebook as a page, and the style sheet of the figures."""
     notebook = json.loads((Path(config.docs_dir) / NOTEBOOK).read_text(encoding="utf-8"))
     files.append(File.generated(config, _NOTEBOOK_PAGE, content=page_of(notebook)))
     files.append(File.generated(config, STYLE, content=style()))
@@ -50,25 +50,25 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
-    """Lead to the board, which is no page of this site but lies beside it."""
+    """Link to the board, which is not a page of this site but lies beside it."""
     nav.items.insert(1, Link("Board", _BOARD))
     return nav
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead to the notebook as a page; files of the repository have links that work there."""
+    """Let links to the notebook lead to its page; in the repository they lead to the file."""
     is_notebook = page.file.src_uri == _NOTEBOOK_PAGE
     return markdown if is_notebook else markdown.replace(f"]({NOTEBOOK})", f"]({_NOTEBOOK_PAGE})")
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Equations as MathML, figures in the page's own colours."""
+    """Replace equations by MathML, and images of figures by the figures themselves, in the page's colours."""
     folder = Path(config.docs_dir) / "figures"
     return _FIGURE.sub(lambda found: inlined((folder / found[2]).read_text(encoding="utf-8"), found[1]), rendered(html))
 
 
 def rendered(html: str) -> str:
-    """A page with its equations as MathML, which browsers show by themselves."""
+    """A page with its equations as MathML, which browsers show without scripts."""
     return _MATH.sub(lambda found: convert(unescape(found[3]), display="inline" if found[2] == "(" else "block"), html)
 
 
@@ -84,7 +84,7 @@ def inlined(svg: str, words: str) -> str:
 
 
 def style() -> str:
-    """Colours of the figures under either scheme of the theme."""
+    """Style sheet with the figures' colours for both schemes of the theme."""
     sheets = []
     for scheme, palette in (("default", LIGHT), ("slate", DARK)):
         on_page = {**palette, "paper": "var(--md-default-bg-color)"}
@@ -94,7 +94,7 @@ def style() -> str:
 
 
 def page_of(notebook: dict[str, Any]) -> str:
-    """A notebook as Markdown: its texts, and its code in blocks; results are not stored in it."""
+    """A notebook as Markdown: its texts, and its code in blocks. The notebook stores no results."""
     parts = [f"[Download this page as a notebook]({NOTEBOOK})"]
     for cell in notebook["cells"]:
         source = "".join(cell["source"])

@@ -46,8 +46,8 @@ from adaptive_bench.model.interventions import Prescribed, prescribed_model
 from adaptive_bench.store.measured import Floats as Floats
 
 _TINY = 1e-12
-# A document's score is averaged with its set's mean score, which counts as this many answers: whether a single answer is
-# right is mostly luck if sets are alike.
+# A document's score is averaged with its set's mean score, which counts as this many answers: if sets are alike, a
+# single right answer is mostly luck.
 _PRIOR_ANSWERS = 1.0
 
 

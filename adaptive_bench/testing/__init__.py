@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from adaptive_bench.testing.report import Report, check_specs
 
 __all__ = ["CHECKS", "Check", "MethodConformance", "Report", "Result", "check_specs"]
-# Loaded when first asked for: whoever needs one tiny backbone needs no tables.
+# Modules are loaded on first use, so that importing a tiny backbone does not load everything else.
 _HOMES = {
     "CHECKS": "adaptive_bench.testing.checks",
     "Check": "adaptive_bench.testing.check",

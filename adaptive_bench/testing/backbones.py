@@ -1,4 +1,4 @@
-"""Tiny random backbones of the true Hugging Face classes, and text for them.
+"""Tiny random backbones of the real Hugging Face classes, and random text for them.
 
 Their weights are large and their norms uneven, so that a skipped branch, a wrong position or a misplaced norm moves the
 logits by far more than any tolerance.
@@ -28,14 +28,14 @@ from transformers import (
 
 from adaptive_bench.backbone import find_family
 
-FAMILIES = ("llama", "qwen3", "gemma2")  # those checked by default; between them they have all that is particular
+FAMILIES = ("llama", "qwen3", "gemma2")  # checked by default; together they have every peculiarity of the families
 VOCABULARY = 97
 FIRST_WORD = 3  # ids below are special tokens
 BOS = 1
-WIDTH = 1024  # of a real model's residual stream
-MASSIVE = range(0, WIDTH, WIDTH // 4)  # channels of it with massive activations
-AT_FIRST, AT_OTHERS = 2000.0, 40.0  # times the other channels, as in the late layers of SmolLM2-135M
-LONGER = 10.0  # outputs of branches, so that residual norms are those of a real model: hundreds, and 20,000
+WIDTH = 1024  # width of a real model's residual stream
+MASSIVE = range(0, WIDTH, WIDTH // 4)  # its channels with massive activations
+AT_FIRST, AT_OTHERS = 2000.0, 40.0  # their factors at the first and other tokens, as in late layers of SmolLM2-135M
+LONGER = 10.0  # factor on branches, for residual norms as in real models: hundreds, and 20,000 at the first token
 SIZES: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -52,30 +52,35 @@ SIZES: dict[str, Any] = {
 
 
 def tiny_backbone(family: str) -> PreTrainedModel:
-    """A new model of a registered family, in `eval()`; always the same weights."""
+    """A new model of a registered family, in `eval()`, always with the same weights."""
     return copy.deepcopy(_original(family))
 
 
 def wide_backbone(family: str) -> PreTrainedModel:
-    """The same with a residual stream as wide as a real model's, for what grows with the width. Narrow inside."""
+    """The same model with a residual stream as wide as a real model's; heads and MLPs stay narrow.
+
+    It shows effects that grow with the width.
+    """
     return copy.deepcopy(_original(family, WIDTH))
 
 
 def massive_backbone(family: str) -> PreTrainedModel:
-    """The wide one with a residual stream like that of every real Llama: a few channels are far above the others, and
-    those of the first token, which has to be BOS, a thousand times and more.
+    """The wide backbone with massive activations as in every real Llama.
+
+    A few channels of the residual stream are far larger than the others, and at the first token, which has to be BOS,
+    more than a thousand times as large.
     """
     model = wide_backbone(family)
     embedding: Any = model.get_input_embeddings()
     head: Any = model.get_output_embeddings()
-    head.weight = nn.Parameter(head.weight.detach().clone())  # of its own, where it was tied to the embedding
+    head.weight = nn.Parameter(head.weight.detach().clone())  # a copy, since it may be tied to the embedding
     model.config.tie_word_embeddings = False
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith(("o_proj.weight", "down_proj.weight")):
                 weight.mul_(LONGER)
         states = model(torch.arange(FIRST_WORD, VOCABULARY)[None], output_hidden_states=True).hidden_states
-        usual = states[-2].std() * embedding.weight.std() / states[0].std()  # as a weight: Gemma scales embeddings
+        usual = states[-2].std() * embedding.weight.std() / states[0].std()  # for a weight: Gemma scales embeddings
         embedding.weight.mul_(usual / embedding.weight.std())
         embedding.weight[:, MASSIVE] += AT_OTHERS * usual
         embedding.weight[BOS, MASSIVE] = AT_FIRST * usual
@@ -88,7 +93,7 @@ def _original(family: str, width: int = SIZES["hidden_size"]) -> PreTrainedModel
     about = find_family(family)
     sizes = {**SIZES, **about.tiny}
     narrow = SIZES["hidden_size"]
-    if width != narrow:  # heads keep their size, branches what they make of a state of unit variance
+    if width != narrow:  # keeps the size of heads, and what branches make of a state of unit variance
         head = sizes.get("head_dim", narrow // SIZES["num_attention_heads"])
         sizes |= {
             "hidden_size": width,
@@ -105,13 +110,13 @@ def _original(family: str, width: int = SIZES["hidden_size"]) -> PreTrainedModel
             if "norm" in name:
                 parameter.add_(0.3 * torch.randn_like(parameter))
             if any(f".{norm}." in name for norm in about.norm_after.values()):
-                parameter.add_(2.0)  # else the scaled embeddings drown what branches add, and every word repeats itself
+                parameter.add_(2.0)  # otherwise scaled embeddings drown out the branches, and each word predicts itself
     return model.eval()
 
 
 @dataclass(frozen=True)
 class Text:
-    """Rows of random tokens, the last part of each row being the continuation of a prompt.
+    """Rows of random tokens; the last part of each row is the continuation of a prompt.
 
     Attributes:
         input_ids, attention_mask, continuation_mask: [B, S].
@@ -128,7 +133,7 @@ class Text:
 
     @property
     def arguments(self) -> dict[str, Tensor]:
-        """For `AdaptiveModel.forward` and `AdaptiveModel.calibrate`."""
+        """Arguments for `AdaptiveModel.forward` and `AdaptiveModel.calibrate`."""
         return {
             "input_ids": self.input_ids,
             "attention_mask": self.attention_mask,
@@ -137,7 +142,7 @@ class Text:
 
     @property
     def as_read(self) -> Text:
-        """The text without the last token of each row, which no training and no generation feeds; padded right."""
+        """The text without the last token of each row, which models never read; for text padded on the right."""
         last = self.valid & (self.attention_mask.cumsum(dim=1) == self.attention_mask.sum(dim=1, keepdim=True))
         return Text(self.input_ids, self.attention_mask * ~last, self.continuation_mask & ~last)
 
@@ -162,12 +167,15 @@ def random_text(
     prompt: int | None = None,
     distinct: bool = False,
 ) -> Text:
-    """Rows of the given lengths, padded on one side; the same row has the same words whatever the side.
+    """Rows of the given lengths, padded on one side; a row has the same words on either side.
 
     Args:
+        lengths: Tokens of each row.
+        seed: Seed of the words.
+        side: Side of the padding.
         prompt: Tokens of each row that are its prompt; by default the first half, rounded up.
-        distinct: No word stands there twice. Before the first attention equal words have equal scores, and which of
-            them a ranking drops is left to how a processor rounds.
+        distinct: Use no word twice. Before the first attention equal words have equal scores, and rounding on a
+            processor would decide which of them a ranking drops.
     """
     width = max(lengths)
     generator = torch.Generator().manual_seed(seed)
@@ -188,7 +196,7 @@ def random_text(
 
 
 def write_model_folder(folder: Path) -> Path:
-    """Write a Llama of two layers, always the same weights, and its tokenizer; gives the folder back."""
+    """Write a Llama of two layers, always with the same weights, and its tokenizer; returns the folder."""
     vocabulary = ["<pad>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     core = Tokenizer(models.BPE(vocab={token: index for index, token in enumerate(vocabulary)}, merges=[]))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

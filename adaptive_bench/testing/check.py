@@ -1,4 +1,4 @@
-"""What a check is, and what comes out of it."""
+"""Checks and their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class NotApplicable(Exception):
     """A check has nothing to assert here; the message is the reason.
 
     Args:
-        facts: What was found out nevertheless.
+        reason: Why the check does not apply.
+        facts: Facts that were found all the same.
     """
 
     def __init__(self, reason: str, **facts: Fact) -> None:
@@ -36,9 +37,10 @@ class Result:
     """One check of one spec on one family.
 
     Attributes:
+        check, spec, family: Names of the check, the spec and the family.
         message: What is wrong, or why the check does not apply; empty if it passed.
-        facts: What was found out about the method on the way (see `capabilities`).
-        error: What the method's code raised, if it did.
+        facts: Facts about the method that the check found (see `probed.CAPABILITIES`).
+        error: The error that the method's code raised, if any.
     """
 
     check: str
@@ -52,16 +54,16 @@ class Result:
 
 @dataclass(frozen=True)
 class Check:
-    """One property every method has to have.
+    """One property that every method must have.
 
     Attributes:
         name: One word.
         asserts: The property in one sentence.
         probe: Returns facts, or raises `Violation` or `NotApplicable`.
-        needs: Checks without which this one means nothing: where one of them failed, it does not apply.
-        of_training: It depends on what is trained only: specs that are trained alike share its result.
-        rounding: It compares sums taken in different orders. Rounding may then flip a decision that stands at a
-            threshold, so a violation counts only if other texts show it as well.
+        needs: Checks without which this one means nothing: if one of them failed, this one does not apply.
+        of_training: The check depends only on what is trained, so specs that are trained alike share its result.
+        rounding: The check compares sums taken in different orders. Rounding may then flip a decision at a threshold,
+            so a violation counts only if another text shows it as well.
     """
 
     name: str
@@ -75,7 +77,7 @@ class Check:
 def check(
     name: str, *, needs: tuple[str, ...] = (), of_training: bool = False, rounding: bool = False
 ) -> Callable[[Callable[[Subject], Facts]], Check]:
-    """Makes a check of a function; the first paragraph of its docstring is the sentence it asserts."""
+    """Turns a function into a check; the first paragraph of its docstring is the sentence that it asserts."""
 
     def make(probe: Callable[[Subject], Facts]) -> Check:
         sentence = (inspect.getdoc(probe) or "").partition("\n\n")[0].replace("\n", " ")

@@ -20,10 +20,10 @@ from adaptive_bench.testing.suite import Suite
 
 
 class MethodConformance:
-    """Inherit and set `spec`, the method spec to check.
+    """The class to inherit; set `spec` to the method spec to check.
 
     Attributes:
-        spec: As on the command line, for example `mine` or `mine[every=3]@paper`.
+        spec: A method spec as on the command line, for example `mine` or `mine[every=3]@paper`.
     """
 
     spec: ClassVar[str]

@@ -1,5 +1,5 @@
-"""What checks measure with: FLOPs as PyTorch counts them, decisions replayed on the plain model, two runs compared, and
-what each phase of a text executes.
+"""Measuring tools of checks: PyTorch's FLOP count, decisions replayed on the plain model, comparisons of two runs, and
+the savings of each phase of a text.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from adaptive_bench.testing.check import Violation
 
 
 class ExecutedFlops(TorchDispatchMode):
-    """Counts in its block.
+    """Counts the FLOPs executed inside its `with` block.
 
     Attributes:
-        total: FLOPs of all operators that PyTorch has a formula for; a multiply-accumulate is two.
+        total: FLOPs of all operators for which PyTorch has a formula; a multiply-accumulate counts as two.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.total = 0
-        self._undivided: set[Any] = set()  # operators that are not made of others
+        self._undivided: set[Any] = set()  # operators that do not decompose into others
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -52,10 +52,12 @@ class ExecutedFlops(TorchDispatchMode):
 
 
 def replayed_logits(backbone: PreTrainedModel, input_ids: Tensor, decisions: Sequence[tuple[Site, Decision]]) -> Tensor:
-    """Logits [B, S, V] of texts [B, S] without padding, every branch executed and scaled as decided.
+    """Logits [B, S, V] of texts [B, S] without padding, with every branch executed and scaled as decided.
 
     Args:
-        decisions: One per site that decides; their `keep` is ignored.
+        backbone: The plain model.
+        input_ids: [B, S].
+        decisions: One for each site that decides; their `keep` is ignored.
     """
     handles = []
     try:
@@ -78,7 +80,7 @@ def replayed_logits(backbone: PreTrainedModel, input_ids: Tensor, decisions: Seq
 
 
 def _modules(layer: Any, branch: str, family: Family) -> tuple[nn.Module | None, nn.Module]:
-    """The module whose output the branch reads, and the one whose output it adds."""
+    """The module whose output the branch reads (`None` if there is no norm), and the one whose output is added."""
     own = "self_attn" if branch == "attention" else "mlp"
     before = family.norm_before.get(branch)
     reads = None if before is None else getattr(layer, before)
@@ -100,7 +102,7 @@ def _scale_input(scale: Tensor | None) -> Any:
     def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if scale is None:
             return None
-        if inputs:  # an MLP is given its states by place, attention by name
+        if inputs:  # an MLP gets its states as a positional argument, attention by name
             return (inputs[0] * scale, *inputs[1:]), named
         return inputs, named | {"hidden_states": named["hidden_states"] * scale}
 
@@ -114,12 +116,12 @@ def _scale_update(scale: Tensor | None) -> Any:
     return hook
 
 
-TOLERANCE = 1e-4  # of logits in fp32, between two orders of the same sums
+TOLERANCE = 1e-4  # difference of fp32 logits between two orders of the same sums
 NEW_TOKENS = 6
 
 
 def difference(one: Tensor, other: Tensor) -> float:
-    """Largest absolute difference; infinite where something is not a number."""
+    """Largest absolute difference; infinite if a value is not a number."""
     return float((one - other).abs().nan_to_num(nan=torch.inf).max()) if one.numel() else 0.0
 
 
@@ -130,10 +132,12 @@ def logits_of(model: AdaptiveModel, text: Text) -> Tensor:
 
 
 def generated_tokens(model: AdaptiveModel, text: Text, steps: StaticSteps | None = None) -> list[list[int]]:
-    """What the model writes after the prompts; some rows finish before others.
+    """The tokens that the model writes after the prompts; some rows finish before others.
 
     Args:
-        steps: Written with these.
+        model: The model.
+        text: The prompts.
+        steps: Recorded decode steps to write with, if any.
     """
     how: dict[str, Any] = {"stop": lambda new: new[-1] % 7 == 0, "steps": steps}
     return new_tokens(model, text.input_ids, text.attention_mask, max_new_tokens=NEW_TOKENS, **how)
@@ -147,8 +151,10 @@ def demand(condition: bool, message: str) -> None:
 
 @torch.no_grad()
 def saved_by_phase(model: AdaptiveModel, text: Text, prompt: int) -> dict[str, float]:
-    """Shares of token-branches saved, for rows of one length: `scoring` a text in one call, and in cached decoding of
-    the same text its `prompt`, the `writing` of the rest one token per row and call, and the two `together`.
+    """Shares of token-branches saved by phase, for rows of equal length.
+
+    `scoring` is one call over the whole text. In cached decoding of the same text, `prompt` is the prompt, `writing` is
+    the rest with one token per row and call, and `together` is both.
     """
     model.reset_ledger()
     model(**text.arguments)

@@ -1,4 +1,4 @@
-"""Checks many specs and tells what came out: a table, and what each method can do, found out and never declared."""
+"""Checks many specs and reports the results: a table, and each method's capabilities as measured, never as declared."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from adaptive_bench.testing.suite import Shared, Suite
 
 
 def capability_matrix(results: Iterable[Result]) -> Matrix:
-    """Capabilities of each spec; where families disagree the value names those that stand out."""
+    """Capabilities of each spec; if families disagree, every value names its family."""
     by_spec: dict[str, list[Result]] = {}
     for result in results:
         by_spec.setdefault(result.spec, []).append(result)
@@ -55,10 +55,12 @@ def _row(results: list[Result]) -> dict[str, str]:
 
 
 def write_matrix(path: Path, matrix: Mapping[str, Mapping[str, str]], *, whole: bool = True) -> None:
-    """Write a matrix as JSON, specs in order.
+    """Write a matrix as JSON.
 
     Args:
-        whole: Forget what the file knows of other specs; else it is kept.
+        path: The file.
+        matrix: Capabilities by spec.
+        whole: Replace the file; otherwise keep what it knows of other specs, and sort by spec.
     """
     if not whole and path.is_file():
         matrix = dict(sorted((json.loads(path.read_text(encoding="utf-8")) | matrix).items()))
@@ -74,7 +76,9 @@ class Report:
     """Results of all checks on all specs and families.
 
     Attributes:
-        warnings: Specs that do the same (see `duplicate_warnings`).
+        results: The results.
+        warnings: Warnings of specs that behave alike (see `duplicate_warnings`).
+        elapsed_s: Seconds that the checks took.
     """
 
     results: tuple[Result, ...]
@@ -94,8 +98,8 @@ class Report:
     def table(self) -> str:
         """One row per spec, one numbered column per check, over all families.
 
-        `.` passed, `-` does not apply, `F` failed. Below it stands what the numbers
-        mean.
+        `.` passed, `-` does not apply, `F` failed. A legend below explains the
+        numbers.
         """
         statuses: dict[str, dict[str, set[str]]] = {}
         for result in self.results:
@@ -106,7 +110,7 @@ class Report:
             found = [by_check[check.name] for check in CHECKS]
             rows.append([spec, *("F" if "failed" in one else "." if "passed" in one else "-" for one in found)])
         longest = _WIDTH - sum(2 + len(number) for number in numbers)
-        # Numbers are a row like the others: as headings they would get a margin of their own, and 80 columns are few.
+        # The numbers are an ordinary row, since headings would get margins for which 80 columns have no room.
         table = tabulate(
             [["", *numbers], *rows],
             tablefmt="plain",
@@ -118,7 +122,7 @@ class Report:
         return f"{table}\n\n{textwrap.fill(legend, _WIDTH)}".replace("\N{NO-BREAK SPACE}", " ")
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for machines."""
+        """The whole report as plain values."""
         results = [{key: value for key, value in asdict(result).items() if key != "error"} for result in self.results]
         return {
             "schema": _SCHEMA,
@@ -133,12 +137,12 @@ class Report:
 
 
 def _named(given: Any) -> list[MethodSpec]:
-    """The specs that were asked for, all of methods that exist with parameters that they have."""
+    """The given specs, after checking that their methods and parameters exist."""
     parts = [given] if isinstance(given, str | MethodSpec) else given
     specs = [spec for part in parts for spec in (parse_specs(part) if isinstance(part, str) else [part])]
     for spec in specs:
         registry.check_name("methods", spec.name)
-        with suppress(PluginFault):  # which the checks report
+        with suppress(PluginFault):  # the checks report it
             config_of(spec)
     return specs
 
@@ -154,12 +158,14 @@ def check_specs(
     """Run every check on every spec and family, and compare what the specs do.
 
     Args:
-        specs: One or more; a text may list several.
-        debug: Let errors of a method's code through instead of reporting them as failures.
-        device: Where everything runs.
+        specs: One or more specs; a text may list several.
+        families: Families of backbones to check on.
+        reporter: Receives progress.
+        debug: Raise errors of a method's code instead of reporting them as failures.
+        device: Device on which everything runs.
 
     Raises:
-        UsageError: Of the methods or families one does not exist, or no such device is here.
+        UsageError: A method or family does not exist, or this machine does not have the device.
     """
     start_s = time.perf_counter()
     specs, device = _named(specs), find_device(str(device))
@@ -176,6 +182,6 @@ def check_specs(
                 failed |= any(result.status == "failed" for result in family_results)
                 results += family_results
                 task.advance(1, spec=str(spec))
-            if not failed:  # what is broken is not compared
+            if not failed:  # a broken spec is not compared with others
                 behaviours[spec] = trained_behaviour(Subject(spec, families[0], device))
     return Report(tuple(results), tuple(duplicate_warnings(behaviours)), time.perf_counter() - start_s)

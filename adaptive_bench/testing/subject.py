@@ -1,4 +1,4 @@
-"""A spec on a tiny backbone, made ready for checks; short trainings of it that call a model as the real loop does."""
+"""Prepares a spec on a tiny backbone for checks, and trains it for a few steps as the real training loop does."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ class Subject:
 
     Args:
         spec: The method.
-        family: One of `backbones.FAMILIES`.
-        device: Where its models and texts lie.
+        family: Name of a registered family.
+        device: Device of its models and texts.
     """
 
     def __init__(self, spec: MethodSpec, family: str, device: torch.device | str = "cpu") -> None:
         self.spec = spec
         self.family = family
         self.device = torch.device(device)
-        self.texts = 0  # which of the checks' texts `text` gives
+        self.texts = 0  # number of the set of texts that `text` draws from
 
     @property
     def training_spec(self) -> MethodSpec:
-        """What has to be trained for the spec."""
+        """The spec that has to be trained for this one."""
         return training_spec(self.spec)
 
     @property
     def declared_class(self) -> str:
-        """Causality class the method has to have: C0 in `bench`, in `paper` what it says of itself."""
+        """Causality class that the method must have: C0 in `bench`, and in `paper` the one it declares."""
         return "C0" if self.spec.semantics == "bench" else method_class(self.spec).paper_class
 
     def build(self, spec: MethodSpec | None = None) -> AdaptiveModel:
-        """A new model, by default of the spec itself, in `eval()`, and ready to be trained."""
+        """A new model in `eval()` that is ready to be trained, by default of the spec itself."""
         model = AdaptiveModel.build(self.backbone(), spec or self.spec, seed=SEED).eval()
         model.prepare_training([CALIBRATION_TEXT.to(self.device).arguments])
         return model
@@ -68,7 +68,7 @@ class Subject:
         return random_text(lengths, seed=seed + 1000 * self.texts, side=side, prompt=prompt).to(self.device)
 
     def model(self) -> AdaptiveModel:
-        """The shared model, spread and calibrated. Dial, executor and ledger come reset; leave its weights alone."""
+        """The shared model, spread and calibrated, with dial, executor and ledger reset. Do not change its weights."""
         model = self._shared
         model.dial = model.method.dial.skip_nothing
         model.executor = None
@@ -77,14 +77,14 @@ class Subject:
 
     @property
     def dials(self) -> list[float]:
-        """Dial values that should skip, each more than the one before; empty if there is nothing to dial."""
+        """Dial values that should skip, each more than the one before; empty if the dial cannot be moved."""
         method = self._shared.method
         values = (method.checked_dial(share * method.max_saved_tokens) for share in SHARES)
         return [value for value in dict.fromkeys(values) if value != method.dial.skip_nothing]
 
     @property
     def all_dials(self) -> list[float]:
-        """`dials`, after the value that skips nothing."""
+        """The value that skips nothing, followed by `dials`."""
         return [self._shared.method.dial.skip_nothing, *self.dials]
 
     @cached_property
@@ -97,14 +97,14 @@ class Subject:
 
 @torch.no_grad()
 def spread(model: AdaptiveModel) -> None:
-    """Move the method's parameters as training would, so that scores differ from token to token."""
+    """Move the method's parameters at random, as training would, so that scores differ between tokens."""
     generator = torch.Generator().manual_seed(SEED)
     for parameter in model.method.parameters():
         parameter.add_(SPREAD * torch.randn(parameter.shape, generator=generator).to(parameter.device))
 
 
 def calibrate(model: AdaptiveModel) -> None:
-    """Make the dials of `SHARES` ready for use."""
+    """Calibrate the dial for the savings of `SHARES`, if the method needs calibration."""
     if model.needs_calibration:
         savings = [share * model.method.max_saved_tokens for share in SHARES]
         model.calibrate([CALIBRATION_TEXT.to(model.device).arguments], savings)
@@ -116,11 +116,12 @@ TRAVELS = (0.2, 0.4, 0.6, 0.8)
 
 
 class ShortTraining:
-    """Trains what a subject's spec needs trained, one step at a time.
+    """Trains what a subject's spec needs, one step at a time.
 
     Args:
-        total_steps: Length of the training that schedules see.
-        first_text: Number of the text of its first step; that of the next is one higher.
+        subject: The subject.
+        total_steps: Length of the training, as schedules see it.
+        first_text: Number of the first step's text; it rises by one with every step.
     """
 
     def __init__(self, subject: Subject, total_steps: int, first_text: int = 1) -> None:
@@ -131,7 +132,7 @@ class ShortTraining:
         self.optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE, weight_decay=0.001)
 
     def backward(self, step: int) -> float:
-        """Loss of optimizer step `step` of 1 .. total_steps, and its gradient."""
+        """Computes the gradient of optimizer step `step` of 1 .. total_steps, and returns its loss."""
         number = self.first_text + step - 1
         text = random_text(LENGTHS, seed=number, side="right", distinct=True).to(self.model.device)
         labels = text.input_ids.masked_fill(~text.continuation_mask, IGNORED_LABEL)
@@ -142,7 +143,7 @@ class ShortTraining:
         return float(loss.detach())
 
     def run(self, first: int, last: int) -> list[float]:
-        """The losses of steps `first` .. `last`, both included."""
+        """Runs the steps `first` .. `last`, both included, and returns their losses."""
         losses = []
         for step in range(first, last + 1):
             losses.append(self.backward(step))
@@ -151,9 +152,11 @@ class ShortTraining:
 
 
 def trained_model(subject: Subject, folder: Path, training: ShortTraining | None = None) -> AdaptiveModel:
-    """A model of the spec, in `eval()`, after three training steps of what has to be trained for it, if anything has.
+    """A model of the spec in `eval()`, after three steps of the training that it needs, if it needs any.
 
     Args:
+        subject: The subject.
+        folder: Folder for the trained model, if another spec is trained.
         training: The training, before its first step.
     """
     training = training or ShortTraining(subject, total_steps=3)
@@ -165,14 +168,14 @@ def trained_model(subject: Subject, folder: Path, training: ShortTraining | None
     model.save_pretrained(folder)
     model = AdaptiveModel.from_pretrained(folder, subject.spec).to(subject.device)
     with torch.no_grad():
-        # Tensors mapped from a file lie where the file says, and kernels may round differently there.
+        # Copied, since tensors mapped from a file may be aligned differently, and kernels may round differently then.
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()
     return model
 
 
 def trained_behaviour(subject: Subject) -> str:
-    """Behaviour of a spec after some steps of training, so that parameters which matter in training only show too."""
+    """Behaviour of a spec after a few training steps, which also shows parameters that matter only in training."""
     with tempfile.TemporaryDirectory() as folder:
         model = trained_model(subject, Path(folder))
     calibrate(model)

@@ -1,9 +1,9 @@
-"""Runs checks: every one on every spec and family, none twice. And which specs of a method are checked: both semantics,
-and every alternative of every parameter with few values.
+"""Runs the checks on a spec and family, each once, and lists the specs of a method that are checked.
 
-Alternatives are read off the method's `Config`: each other value of a `Literal`, the opposite of a `bool`, and the
-`examples` a field of any other type gives (`Field(1, examples=[2])`). Parameters vary one at a time, in `bench`
-semantics, unless one needs another (`Config.companions`); values known to be unsound (`Config.unsound`) are left out.
+The specs are the default in both semantics and a variant for each alternative value of a parameter. Alternatives are
+read off the method's `Config`: every other value of a `Literal`, the opposite of a `bool`, and the `examples` of a
+field of another type (`Field(1, examples=[2])`). Parameters vary one at a time, in `bench` semantics, unless a value
+needs another (`Config.companions`); values known to be unsound (`Config.unsound`) are left out.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ Shared = dict[tuple[str, str, str], Result]  # check, training spec, family -> r
 
 
 class Suite:
-    """All checks on one spec and one family, each run when it is first asked for.
+    """All checks on one spec and one family; each runs when its result is first needed.
 
     Args:
-        shared: Results of checks of training, to be shared with the suites of specs that are trained alike.
-        debug: Let errors of a method's code through instead of reporting them as failures.
-        device: Where everything runs.
+        spec: The spec.
+        family: The family.
+        shared: Results of training checks, shared with the suites of specs that are trained alike.
+        debug: Raise errors of a method's code instead of reporting them as failures.
+        device: Device on which everything runs.
     """
 
     def __init__(
@@ -48,14 +50,14 @@ class Suite:
         self.shared: Shared = {} if shared is None else shared
         self.debug = debug
         self._results: dict[str, Result] = {}
-        self._blocked: set[str] = set()  # failed, or not run for want of one that failed
+        self._blocked: set[str] = set()  # checks that failed, or did not run because one they need failed
 
     def results(self, checks: Sequence[Check] = CHECKS) -> list[Result]:
         """Results in the order of the checks."""
         return [self.result(check) for check in checks]
 
     def result(self, check: Check) -> Result:
-        """The result of one check; what it needs is run before."""
+        """The result of one check; the checks that it needs run first."""
         if check.name not in self._results:
             for needed in CHECKS:
                 if needed.name in check.needs:
@@ -87,7 +89,7 @@ class Suite:
             if self.debug:
                 raise
             last = traceback.extract_tb(error.__traceback__)[-1]
-            where = faults.place(error) or f"{last.filename}:{last.lineno}"  # a plugin's line, before a library's
+            where = faults.place(error) or f"{last.filename}:{last.lineno}"  # prefers a plugin's line to a library's
             message = f"raised {type(error).__name__} at {where}: {error}"
             return replace(self._result(check, "failed", message), error=error)
 
@@ -129,7 +131,7 @@ def variants(name: str) -> list[MethodSpec]:
 
 
 def _enumerated(annotation: Any) -> list[Any]:
-    """Every value of a type that has few; none for other types. `None` is the absence of a choice."""
+    """All values of a type that has few, without `None`, which stands for no choice; empty for other types."""
     if annotation is bool:
         return [False, True]
     if get_origin(annotation) is Literal:

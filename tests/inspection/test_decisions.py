@@ -114,5 +114,5 @@ def test_the_statement_on_bos_follows_its_gates(subjects, sign, monkeypatch):
 
 
 def test_a_method_without_gates_has_no_gate_analysis(subjects):
-    with pytest.raises(UsageError, match="scale a branch, but .* has none"):
+    with pytest.raises(UsageError, match=r"scale a branch, but .* has none"):
         gate_analysis(replace(subjects, models=subjects.models[2:]), [([1, 5, 6], [7])], ["a_task"])

@@ -1,4 +1,4 @@
-"""All checks, in the order they run: a check comes after those it needs."""
+"""All checks in the order in which they run: a check comes after those that it needs."""
 
 from adaptive_bench.testing.check import Check
 from adaptive_bench.testing.checks.attachment import builds, detach, identity, intact

@@ -1,4 +1,4 @@
-"""A method attaches to a backbone, leaves it as it was, and is the backbone at skip-nothing, untrained too."""
+"""Checks that a method attaches to a backbone, leaves it unchanged, and equals it at skip-nothing, untrained too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from adaptive_bench.training.encoding import IGNORED_LABEL
 def builds(subject: Subject) -> Facts:
     """The method attaches with parameters of its own; its dial skips nothing at one end of its range.
 
-    And the dial refuses what lies outside of that range.
+    The dial refuses values outside of that range.
     """
     model = subject.build()
     own = {id(parameter) for parameter in model.backbone_model.parameters()}
@@ -54,8 +54,8 @@ def builds(subject: Subject) -> Facts:
         except UsageError:
             continue
         raise Violation(
-            f"A dial outside [{dial.minimum:g}, {dial.maximum:g}] is refused with a UsageError, but {outside!r} was "
-            "taken. Leave DialSpec.check as it is."
+            f"A dial outside [{dial.minimum:g}, {dial.maximum:g}] must be refused with a UsageError, but {outside!r} "
+            "was accepted. Leave DialSpec.check as it is."
         )
     subject.model()
     return {"calibration": model.needs_calibration}
@@ -91,8 +91,8 @@ def detach(subject: Subject) -> Facts:
         equal = torch.equal(backbone(text.input_ids).logits, logits)
     demand(
         _modules(backbone) == modules and equal,
-        "A backbone without its method is the plain model again, but modules or hooks were left behind. Decide in "
-        "decide(); never wrap or hook modules of the backbone.",
+        "A backbone without its method must be the plain model again, but modules or hooks were left behind. Decide "
+        "in decide(); never wrap or hook modules of the backbone.",
     )
     return {}
 
@@ -170,7 +170,7 @@ BACKBONES = {
     massive_backbone: f"at a width of {WIDTH} with massive activations",
 }
 ROWS, STEPS = 24, 100
-SAMPLED = 0.03  # of the token-branches: what sampled choices leave out that lean towards "execute" by 5
+SAMPLED = 0.03  # share of token-branches that sampled choices leave out if they lean towards "execute" by 5
 
 
 @check("intact", needs=("builds", "determinism", "identity"))
@@ -178,9 +178,9 @@ def intact(subject: Subject) -> Facts:
     """An untrained model is the backbone, narrow or wide, with massive activations or without, or says why not: its
     logits at skip-nothing are the backbone's, the dial's next value skips nothing either, nor does training at first.
 
-    A fine-tuning would start from a damaged model otherwise. Random gates and routers of a fixed deviation hide in tiny
-    models: their sums grow with the width, and with the residual stream that they read. In real Llamas a few channels,
-    and the first token, are hundreds and thousands of times the rest.
+    Otherwise a fine-tuning would start from a damaged model. In a tiny model, random gates and routers of a fixed
+    deviation do no visible harm, but their sums grow with the width and with the residual stream that they read. In
+    real Llamas a few channels, and the first token, are hundreds or thousands of times as large as the rest.
     """
     method = subject.build().method
     declared = method.initial_change(method.config)
@@ -203,7 +203,10 @@ def _same_logits(
     *,
     at_once: bool,
 ) -> None:
-    """At skip-nothing; and the dial does not jump there, unless sequences are decided on `at_once`."""
+    """Demands the backbone's logits at skip-nothing, and a dial that does not jump there.
+
+    The dial of a method that decides on whole sequences (`at_once`) may jump.
+    """
     plain, logits = backbone(text.input_ids).logits, model.eval()(**text.arguments).logits
     worst, spread = difference(logits, plain), float((logits - plain).std() / plain.std())
     if declared is None or not declared.bound:
@@ -224,7 +227,7 @@ def _same_logits(
             f"initial_change() promises that logits change by no more than {declared.bound:g} of their standard "
             f"deviation before training, but {where} it is {spread:.2g}. Start closer to 1, or raise the bound.",
         )
-    # Other dials promise a saving at every value, or move in steps: a whole token of a sequence, say.
+    # Other dials promise a saving at every value, or move in steps, for example by a whole token of a sequence.
     if model.method.solves_dial and model.method.fitted is None and not at_once:
         model.dial = model.method.dial.at(NARROWEST)
         skipped = _skipped(model, text)
@@ -237,7 +240,7 @@ def _same_logits(
 
 
 def _same_start(model: AdaptiveModel, text: Text, declared: InitialChange | None, where: str) -> None:
-    """At the first step of a training nothing is left out, or as much as is declared."""
+    """Demands that the first training step leaves nothing out, or at most the declared share."""
     if not model.method.trains:
         return
     model.prepare_training([CALIBRATION_TEXT.to(model.device).arguments])
@@ -253,7 +256,7 @@ def _same_start(model: AdaptiveModel, text: Text, declared: InitialChange | None
 
 @torch.no_grad()
 def _skipped(model: AdaptiveModel, text: Text) -> float:
-    """Share of the token-branches at eligible sites that a call leaves out, by masks or by factors of 0."""
+    """Share of the token-branches at eligible sites that a call leaves out, by a mask or by a factor of 0."""
     labels = text.input_ids.masked_fill(~text.continuation_mask, IGNORED_LABEL)
     with recorded_decisions(model.method) as decisions:
         model(**text.arguments, labels=labels if model.training else None)

@@ -1,5 +1,5 @@
-"""What a decision may look at: the causality class, probed and held against what the method has to be; the same seed is
-the same method, and of one that draws at random another document is another draw.
+"""Checks what decisions depend on: the causality class as measured against the declared one, batchmates and padding,
+the seed, and for methods that draw at random the document.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHANGES = (
 )
 
 _DOCUMENTS = 32
-_SPREAD = 0.8  # standard deviation over documents, as a share of that of independent draws
+_SPREAD = 0.8  # least standard deviation over documents, as a share of that of independent draws
 
 
 @check("determinism", needs=("builds",))
@@ -51,8 +51,8 @@ def determinism(subject: Subject) -> Facts:
 def independence(subject: Subject) -> Facts:
     """A method that draws at random draws independently for documents with equal text; any other treats them alike.
 
-    Texts share templates, worked examples and whole questions. With draws of the text alone they share the fate of
-    what they share, and the saving is that of a handful of draws, whatever the number of documents.
+    Texts share templates, worked examples and whole questions. If draws depended on the text alone, shared parts would
+    get the same decisions, and the saving would rest on a handful of draws, whatever the number of documents.
     """
     model, text = subject.model(), subject.text(16).rows([0] * _DOCUMENTS)
     keys = torch.tensor([document_key("check", number) for number in range(_DOCUMENTS)], device=subject.device)
@@ -84,14 +84,14 @@ def independence(subject: Subject) -> Facts:
 
 @torch.no_grad()
 def _kept(model: AdaptiveModel, text: Text, documents: torch.Tensor) -> torch.Tensor:
-    """[sites, B, S] who executes."""
+    """[sites, B, S] which tokens execute."""
     with recorded_decisions(model.method) as decisions:
         model(**text.arguments, documents=documents)
     return torch.stack([decision.keep for _, decision in decisions if decision.keep is not None])
 
 
 def _disagreement(kept: torch.Tensor) -> tuple[float, float]:
-    """Share of a token's decisions in which two of B documents differ, and what it would be with independent draws of
+    """Share of a token's decisions in which two of B documents differ, and the same share for independent draws at
     each site's rate.
     """
     kept = kept.double()
@@ -108,7 +108,7 @@ LENGTHS = (13, 7, 10, 13)
 def batching(subject: Subject) -> Facts:
     """A row's logits and generation do not depend on batchmates, their order, or padding on either side.
 
-    A method of class C2 depends on its batchmates; it is shown to, so that the label stays honest.
+    A method of class C2 must depend on its batchmates, so that its label stays true.
     """
     model, right = subject.model(), subject.text(*LENGTHS, side="right")
     left, prompts = subject.text(*LENGTHS), subject.text(8, 4, 6, seed=3)
@@ -134,7 +134,7 @@ def batching(subject: Subject) -> Facts:
     if subject.declared_class == "C2":
         demand(
             not batch,
-            f"{subject.spec} says of itself that decisions depend on the batch (C2), but no dependence was found. Set "
+            f"{subject.spec} declares that its decisions depend on the batch (C2), but no dependence was found. Set "
             "paper_class to what it is.",
         )
         return facts
@@ -156,10 +156,10 @@ def batching(subject: Subject) -> Facts:
 def causality(subject: Subject) -> Facts:
     """Later tokens, changed or missing, leave the logits of earlier ones alone.
 
-    A method of class C1 or C2 looks ahead; it is shown to, so that the label stays honest.
+    A method of class C1 or C2 must look ahead, so that its label stays true.
     """
     model, kept = subject.model(), 8
-    prompt = 4 if subject.declared_class == "C0" else 12  # who looks ahead may do so in prompts alone
+    prompt = 4 if subject.declared_class == "C0" else 12  # a method may look ahead in prompts alone
     text, changed = subject.text(15, 15, 15, prompt=prompt), subject.text(15, 15, 15, seed=1, prompt=prompt)
     changed.input_ids[:, :kept] = text.input_ids[:, :kept]
     worst, at = 0.0, model.dial
@@ -178,7 +178,7 @@ def causality(subject: Subject) -> Facts:
         return {"causality": "C0"}
     demand(
         worst > TOLERANCE,
-        f"{subject.spec} says of itself that it looks ahead ({subject.declared_class}), but later tokens changed "
+        f"{subject.spec} declares that it looks ahead ({subject.declared_class}), but later tokens changed "
         "nothing. Set paper_class to what it is.",
     )
     return {"causality": subject.declared_class}

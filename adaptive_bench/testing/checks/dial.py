@@ -1,5 +1,6 @@
-"""The dial moves the saving and what the model says, where a text is scored and where it is written with a cache: a
-dial that reaches one of them only looks right in a call over a whole text and compares nothing.
+"""Checks that the dial moves the saving and the model's output, in scoring and in cached decoding.
+
+A dial that moves only one of them looks right in a call over a whole text, but its comparisons mean nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from adaptive_bench.testing.check import Facts, NotApplicable, check
 from adaptive_bench.testing.instruments import demand, difference, logits_of, saved_by_phase
 from adaptive_bench.testing.subject import CALIBRATION_PROMPT, SHARES, Subject
 
-SLACK = 0.02  # skipping early shifts later scores, so that a saving may fall a little on one text
+SLACK = 0.02  # skipping early shifts later scores, so the saving on a text may fall a little
 VISIBLE = 1e-2  # nats
 
 
@@ -97,15 +98,15 @@ def _saved_tokens(model: AdaptiveModel, text: Text, dial: float) -> float:
 
 
 def _log_likelihoods(model: AdaptiveModel, text: Text) -> Tensor:
-    """Of the tokens of the continuations, [N]."""
+    """Log-likelihoods [N] of the tokens of the continuations."""
     targets = text.input_ids[:, 1:][text.continuation_mask[:, 1:]]
     scores = logits_of(model, text).view(*text.input_ids.shape, -1)[:, :-1].log_softmax(dim=-1)
     return scores[text.continuation_mask[:, 1:]].gather(1, targets[:, None])[:, 0]
 
 
-ROWS, LENGTH = 16, 24  # rows enough for a share of a decoding call; as long as the calibration text
-MOVED = 0.2  # of the largest saving
-OFF = 0.4  # likewise; decisions per sequence are few and spread far
+ROWS, LENGTH = 16, 24  # enough rows to measure a share in a decoding call; as long as the calibration text
+MOVED = 0.2  # least movement, as a share of the largest saving
+OFF = 0.4  # most deviation, likewise; it is large, since decisions per sequence are few and vary much
 PLACES = {"scoring": "scoring", "writing": "cached decoding", "prompt": "prompts"}
 _SOUND = ("identity", "batching", "causality", "cached", "monotone", "effect")
 
@@ -137,7 +138,7 @@ def phases(subject: Subject) -> Facts:
 
 @check("claims", needs=(*_SOUND, "phases"), rounding=True)
 def claims(subject: Subject) -> Facts:
-    """What dial_for promises to save is saved: in scoring and in cached decoding, in each of them.
+    """What dial_for promises to save is saved, in scoring and in cached decoding, in each of them.
 
     A dial that was solved for on whole texts promises the saving of a whole text, prompt and continuation together.
     """

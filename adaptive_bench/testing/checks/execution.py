@@ -1,4 +1,4 @@
-"""The two executors and the cache mean the same, and the ledger counts what was executed."""
+"""Checks that both executors and the cache give the same results, and that the ledger counts what was executed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def cached(subject: Subject) -> Facts:
     return {"kv_cache": "exact"}
 
 
-ROTARY_SHARE = 2e-4  # the counter sees the rotary tables' product, which is no branch's work
+ROTARY_SHARE = 2e-4  # the counter also sees the product of the rotary tables, which belongs to no branch
 
 
 @check("ledger", needs=("determinism",))
@@ -104,7 +104,7 @@ def ledger(subject: Subject) -> Facts:
         for name, executor, dial, run in runs:
             model.dial, model.executor = dial, executor
             with torch.no_grad():
-                run()  # at the first use of a shape the forms of its products are timed: no work of the model
+                run()  # the first use of a shape times several kernels, which is not work of the model
             model.reset_ledger()
             with torch.no_grad(), _ElementCount() as elements, ExecutedFlops() as counted:
                 run()
@@ -119,8 +119,8 @@ def ledger(subject: Subject) -> Facts:
 
 
 class _ElementCount(TorchFunctionMode):
-    """Counts what PyTorch's counter takes for nothing: cosines, each two norms and a product, and states scaled by
-    `SiteView.rescaled`.
+    """Counts FLOPs that PyTorch's counter misses: cosines (two norms and a product each), the norms of
+    `SiteView.change`, and states scaled by `SiteView.rescaled`.
     """
 
     flops = 0
@@ -137,7 +137,7 @@ class _ElementCount(TorchFunctionMode):
 
 @contextmanager
 def eager_attention(model: AdaptiveModel) -> Iterator[None]:
-    """Attention the counter sees: fused attention on a CPU it takes for nothing."""
+    """Switches to eager attention, because PyTorch's counter misses fused attention on a CPU."""
     before = model.backbone.config._attn_implementation
     model.backbone_model.set_attn_implementation("eager")
     try:

@@ -1,4 +1,4 @@
-"""Training reaches what it should and nothing else; a saved model is the same, and a resumed training."""
+"""Checks that training reaches what it should and nothing else, and that saving and resuming change nothing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from adaptive_bench.training import checkpoint
 from adaptive_bench.training.cost import FlopCount
 
 STEPS = 20
-SCHEDULE = 8  # steps: every stage of a curriculum over the layers of a tiny backbone comes up
-COST_SHARE = 0.01  # of all FLOPs
+SCHEDULE = 8  # steps, enough for every stage of a curriculum over the layers of a tiny backbone
+COST_SHARE = 0.01  # most deviation, as a share of all FLOPs
 
 
 @check("gradients", needs=("builds",), of_training=True)
@@ -40,7 +40,7 @@ def gradients(subject: Subject) -> Facts:
     touched = sorted(name for name in trainable | reached if name.startswith("backbone_model."))
     demand(
         not (frozen and (touched or moved)),
-        f"freezes_backbone promises a backbone at rest, but {', '.join([*touched, *moved][:3])} trains. Never set "
+        f"freezes_backbone promises a frozen backbone, but {', '.join([*touched, *moved][:3])} is trained. Never set "
         "requires_grad of the backbone.",
     )
     missing = sorted(trainable - reached)
