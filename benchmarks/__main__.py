@@ -4,7 +4,7 @@
     python benchmarks decode growth    # some
     python benchmarks page             # the page alone
 
-A benchmark is a file of this folder that can be run as a script; each runs in a process of its own.
+A benchmark is a file in this folder that can be run as a script; each runs in its own process.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 import page
 
 FOLDER = Path(__file__).parent
-ON_REQUEST = ("gpu", "gpu_preset")  # need a machine that few have
+ON_REQUEST = ("gpu", "gpu_preset")  # run only if named, since they need a machine that few have
 
 
 def benchmarks() -> list[str]:
-    """Names of the files here that are benchmarks."""
+    """Names of the files in this folder that are benchmarks."""
     return sorted(
         file.stem
         for file in FOLDER.glob("*.py")
@@ -30,7 +30,7 @@ def benchmarks() -> list[str]:
 
 
 def wanted_of(known: list[str], named: list[str]) -> list[str]:
-    """Benchmarks that are named, or all but those that have to be."""
+    """The named benchmarks, or without names all except those that run only if named."""
     return [name for name in known if (name in named if named else name not in ON_REQUEST)]
 
 
@@ -45,7 +45,7 @@ def main(wanted: list[str]) -> None:
         print(f"== {name}", flush=True)
         start_s = time.perf_counter()
         if subprocess.run([sys.executable, str(FOLDER / f"{name}.py")]).returncode:
-            failed.append(name)  # one that lacks something, data for example, keeps the others' results
+            failed.append(name)  # goes on, so that a benchmark without its data does not stop the others
         print(f"== {name} took {time.perf_counter() - start_s:.0f} s", flush=True)
     page.write()
     if failed:

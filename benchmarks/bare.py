@@ -1,5 +1,5 @@
-"""Makes a checkout usable on a machine where it is not installed and nothing can be: `python benchmarks/gpu.py` needs
-PyTorch and transformers, as they are found there, and nothing else.
+"""Makes a checkout usable on a machine where nothing can be installed: `python benchmarks/gpu.py` then needs only the
+PyTorch and transformers of that machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _METADATA = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 
 
 def prepare() -> list[str]:
-    """Let this checkout be imported and its methods be found; what had to be done for that, a line each."""
+    """Make this checkout importable and its methods discoverable; returns what was done for that, one line each."""
     done = []
     try:
         version("adaptive-bench")
@@ -37,12 +37,12 @@ def prepare() -> list[str]:
 
 
 def describe(root: Path, folder: Path) -> None:
-    """Write what an installation says of a checkout (name, version, entry points) into a folder, and put both on the
-    path.
+    """Write the metadata of an installation (name, version, entry points) into a folder, and put checkout and folder on
+    the path.
 
     Args:
-        root: Of the checkout.
-        folder: Empty; it has to stay for as long as the process lives.
+        root: Folder of the checkout.
+        folder: An empty folder, which must exist as long as the process.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     about = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
@@ -56,5 +56,5 @@ def describe(root: Path, folder: Path) -> None:
     sys.path += [str(root), str(folder)]
     import adaptive_bench
 
-    # The plugin folders lie beside the core and are installed as parts of it.
+    # The plugin folders lie beside the core, but are installed as parts of it.
     adaptive_bench.__path__.append(str(root))

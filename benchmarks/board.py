@@ -1,6 +1,6 @@
-"""A board of many entries: how long it takes to build, to show from disk, and to filter (in headless Chromium), and how
-large its files are. `wide` is 50 entries of four methods each on three tasks and four axes, with controls; without it
-there are 2,000 entries of one method each on one task.
+"""Measures a board of many entries: the time to build it, to show it from disk and to filter it (in headless Chromium),
+and the size of its files. With `wide` it has 50 entries of four methods each on three tasks and four axes, and
+controls; otherwise 2,000 entries of one method each on one task.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REPEATS = 5
 
 
 def write_entries(folder: Path, count: int = ENTRIES) -> list[Path]:
-    """Folders of runs of one method each on one task, and one with the controls; tables only."""
+    """Write folders of runs that have only tables: one method each on one task, the first two being the controls."""
     generator = random.Random(0)
     tables = []
     for number in range(count):
@@ -45,7 +45,7 @@ def write_entries(folder: Path, count: int = ENTRIES) -> list[Path]:
 
 
 def write_wide_entries(folder: Path, count: int = 50, methods: int = 4) -> list[Path]:
-    """Folders of runs of some methods each on three tasks and four axes, and one with the controls; tables only."""
+    """Write folders of runs that have only tables: several methods each on three tasks and four axes, and controls."""
     generator = random.Random(0)
     named = [[f"method_{number:03d}" for number in range(start, start + methods)]
              for start in range(0, count * methods, methods)]  # fmt: skip
@@ -81,8 +81,9 @@ def write_wide_entries(folder: Path, count: int = 50, methods: int = 4) -> list[
 
 
 def page_times(page: Path) -> dict[str, float]:
-    """Medians: seconds to the first paint from disk, and of a filter from the key press to the next frame; of both also
-    the processor time of the page's main thread, which a busy machine does not stretch.
+    """Median seconds to the first paint from disk, and from a key press in the filter to the next frame.
+
+    Both are also given as processor time of the page's main thread, which does not grow on a busy machine.
     """
     from playwright.sync_api import sync_playwright
 
@@ -98,10 +99,10 @@ def page_times(page: Path) -> dict[str, float]:
             meter.send("Performance.enable", {"timeDomain": "threadTicks"})
             shown.goto(page.as_uri())
             paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-            while (painted_ms := shown.evaluate(paint)) is None:  # the page's policy lets no waiting script in
+            while (painted_ms := shown.evaluate(paint)) is None:  # the page's policy forbids a script that waits
                 shown.wait_for_timeout(5)
             paints.append(painted_ms / 1000)
-            shown.wait_for_selector("html[data-ready]")  # the switches come after the paint
+            shown.wait_for_selector("html[data-ready]")  # the controls appear after the paint
             work["load_cpu_s"].append(_busy(meter))
             for text in ("method_01", "17"):
                 before = _busy(meter)
@@ -138,7 +139,7 @@ def _largest(site: Path) -> list[tuple[str, float]]:
 
 
 def main() -> None:
-    """Measure and print; the results are no speed of the engine and stay out of its page."""
+    """Measure and print. The results say nothing of the engine's speed, so they are not on its page."""
     with tempfile.TemporaryDirectory() as name:
         wide = "wide" in sys.argv[1:]
         tables = (write_wide_entries if wide else write_entries)(Path(name) / "entries")

@@ -1,9 +1,9 @@
-"""How often intervals hold the truth on simulated scores, and what tests tell apart: writes `docs/statistics.md`.
+"""Measures on simulated scores how often intervals hold the truth and what tests tell apart: `docs/statistics.md`.
 
-Every method's seeds answer the same documents. A right-or-wrong answer has the logit m + seed + document +
-interaction, each normal, with m such that the mean over all of them is the mean asked for; a score without bounds is
-the sum itself. A pooled score is a ratio of sums over documents whose sizes are log-normal and whose sum rises with the
-logarithm of their size.
+All seeds of a method answer the same documents. A right-or-wrong answer has the logit m + seed + document +
+interaction, each of them normal, with m chosen so that the overall mean is the one asked for. A score without bounds is
+that sum itself. A pooled score is a ratio of sums over documents of log-normal size, whose sum rises with the logarithm
+of their size.
 
     python benchmarks/coverage.py    # about four minutes on one core
 """
@@ -32,13 +32,13 @@ SEEDS = (1, 2, 3, 5, 10)
 DOCUMENTS = (8, 30, 100, 500)
 MEANS = (0.02, 0.1, 0.5, 0.9, 0.98)
 SIZES = 0.6  # standard deviation of the logarithm of a document's size
-AT_ONCE = 2_000_000  # single scores
+AT_ONCE = 2_000_000  # single scores drawn together
 KINDS = ("right or wrong", "without bounds", "pooled")
-Found = tuple[World, int, int, float, float]  # seeds, documents, mean, and how many intervals hold it, in percent
+Found = tuple[World, int, int, float, float]  # world, seeds, documents, mean, and coverage in percent
 
 
 def answers(random: np.random.Generator, world: World, mean: float, shape: tuple[int, int, int], kind: str) -> Floats:
-    """Scores [N, S, D] whose mean over all seeds and documents is `mean`; of kinds without bounds it is 0."""
+    """Scores [N, S, D] whose expected mean is `mean`; for kinds without bounds it is 0."""
     sums = logits(random, world, shape)
     if kind == "without bounds":
         return sums
@@ -71,12 +71,12 @@ def span(found: Iterable[Found]) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown, its numbers as they are."""
+    """A Markdown table that shows numbers as they are given."""
     return tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
 
 
 def by_size(found: Sequence[Found]) -> str:
-    """Coverage by seeds and documents, from the smallest to the largest over worlds and means."""
+    """Table of coverage by seeds and documents: smallest and largest over worlds and means."""
     rows = [
         [str(seeds), *(span(one for one in found if one[1:3] == (seeds, documents)) for documents in DOCUMENTS)]
         for seeds in SEEDS
@@ -85,7 +85,7 @@ def by_size(found: Sequence[Found]) -> str:
 
 
 def summary(kind: str, found: Sequence[Found]) -> list[str]:
-    """How much of the grid lies where it should, a row of the table of kinds."""
+    """A row of the table of kinds: how many settings have a coverage near 95 %, above, or below."""
     more = [one for one in found if one[1] > 1]
     values = np.array([one[4] for one in more])
     worst = min(more, key=lambda one: one[4])
@@ -101,7 +101,7 @@ def summary(kind: str, found: Sequence[Found]) -> list[str]:
 
 
 def page(tables: int, boards: int) -> str:
-    """The page, with everything measured anew."""
+    """The text of the page; everything is measured anew."""
     kinds = {kind: list(coverage(kind, tables)) for kind in KINDS}
     about = table(
         ["world", "seeds", "documents", "seed on document"],

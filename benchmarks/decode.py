@@ -1,12 +1,12 @@
-"""Decoding token by token against plain Hugging Face.
+"""Measures decoding token by token against plain Hugging Face.
 
 Model: Llama of 4 layers, H 768, 12 heads with 4 key/value heads, MLP 2048, vocabulary 4096, random weights, fp32.
-Prompt 128 tokens, one thread. All variants take a step in turn and read the same given tokens.
+Prompt of 128 tokens, one thread. All variants take their steps in turn and read the same given tokens.
 
-Keys, for batches B of 1, 8 and 32: `decode_bB_V` median over steps of plain time over the variant's, V being `dense`,
-`25` and `50` (percent of token-branches skipped at random), `gateskip_scalar_50`, and with weights packed once
-`packed_dense` and `packed_50`; `decode_bB_V_net` net FLOPs saved over prompt and new tokens; `decode_bB_plain_ms` a
-step of the plain model.
+Keys, for batches B of 1, 8 and 32: `decode_bB_V`, median over steps of plain time over the variant's time, where V is
+`dense`, `25` or `50` (percent of token-branches skipped at random), `gateskip_scalar_50`, or with weights packed once
+`packed_dense` or `packed_50`; `decode_bB_V_net`, net FLOPs saved over prompt and new tokens; `decode_bB_plain_ms`, time
+of a step of the plain model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VARIANTS = {
     "50": ("random_skip", 0.5),
     "gateskip_scalar_50": ("gateskip[shape=scalar]", 0.5),
 }
-# The same with weights in the CPU library's own layout: compare them with `packed_dense`.
+# Variants with weights in the CPU library's own layout; compare them with `packed_dense`.
 PACKED = {"packed_dense": ("dense", 0.0), "packed_50": ("random_skip", 0.5)}
 
 

@@ -1,11 +1,11 @@
-"""What a decode step spends in products with weights, and what beside them.
+"""Measures how much of a decode step is spent in products with weights.
 
-The models, batches and variants of `decode`, with every linear map (and the product with the head) timed from outside.
-Products alone say how fast a variant could be if all the rest were free: a speed-up that they do not have cannot be had
-by a leaner engine, and what lies beside them can.
+It runs the models, batches and variants of `decode`, with every linear map (and the product with the head) timed from
+outside. The time in products shows how fast a variant could be if everything else were free: a leaner engine can save
+the remaining time, but not the time in products.
 
 Key: `decode_parts`, a list of rows with `batch`, `variant` (`plain` besides those of `decode`), `step_ms` and
-`products_ms` (medians over steps), and `products`, how many of them a step has.
+`products_ms` (medians over steps), and `products`, the number of products in a step.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from adaptive_bench.model.efficiency import Drive, steps_of
 
 
 class Products:
-    """Sums up the time in products with weights.
+    """Sums up the time spent in products with weights.
 
     Attributes:
-        seconds, count: Since the last `reset`.
+        seconds, count: Time in products and their number since the last `reset`.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Products:
         self.seconds, self.count = 0.0, 0
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, its time added; calls inside calls count once."""
+        """The function, whose time is added; nested calls count once."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if self._inside:
@@ -59,7 +59,7 @@ class Products:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """While it lasts, products of Hugging Face's modules and of the step's arithmetic are timed."""
+        """Time the products of Hugging Face's modules and of the step's arithmetic inside the `with` block."""
         with (
             patch.object(functional, "linear", self.timed(functional.linear)),
             patch.object(step, "compute", self.timed(step.compute)),
@@ -69,7 +69,10 @@ class Products:
 
 @torch.no_grad()
 def parts(variants: dict[str, Drive], text: Any, prompt: int) -> dict[str, tuple[list[float], list[float], list[int]]]:
-    """Seconds of each step, those in products, and the number of products, by variant; all take a step in turn."""
+    """For each variant, the seconds of each step, its seconds in products, and its number of products.
+
+    The variants take their steps in turn.
+    """
     products = Products()
     found: dict[str, tuple[list[float], list[float], list[int]]] = {name: ([], [], []) for name in variants}
     for warm in (True, False):
@@ -88,7 +91,7 @@ def parts(variants: dict[str, Drive], text: Any, prompt: int) -> dict[str, tuple
 
 
 def measure(steps: int) -> list[dict[str, Any]]:
-    """Every batch and variant."""
+    """A row for every batch and variant."""
     plain = llama(**decode.MODEL)
     rows = []
     for batch in decode.BATCHES:

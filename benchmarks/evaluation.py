@@ -1,16 +1,15 @@
-"""Speed of evaluation against lm-eval's own Hugging Face adapter, side by side in one process; scores must be equal.
+"""Measures evaluation against lm-eval's own Hugging Face adapter in one process; scores must be equal.
 
     ADAPTIVE_BENCH_DATA=<folder> python benchmarks/evaluation.py    # adds its keys to benchmarks/results.json
 
 The folder holds `piqa` (train, validation), `hellaswag` (validation; the first rows serve as worked examples) and
-`mmlu` (dev, validation, test; with a column `subject`) as JSON lines. Multiple choice: a Llama of 4 layers, H 256,
-random weights, fp32, with the tokenizer of the nano model. Its vocabulary is small on purpose: the stock adapter
-computes the logits of whole prompts, so a large one would flatter us. Its context holds every prompt.
-Generation: the nano model. Both adapters get the same documents at the same batch size; rounds alternate between
-them, every ratio is taken within a round and the median is reported. Before that, all documents of the check are
-compared one by one. What counts is the time inside the adapter: building prompts and judging answers is lm-eval's own
-work and the same for both. `--cpu` takes the processor's time, for a machine that others use as well; then with one
-thread.
+`mmlu` (dev, validation, test; with a column `subject`) as JSON lines. Multiple choice runs on a Llama of 4 layers, H
+256, random weights, fp32, with the tokenizer of the nano model. Its vocabulary is small on purpose: the stock adapter
+computes the logits of whole prompts, so a large vocabulary would flatter us. Its context holds every prompt.
+Generation runs on the nano model. Both adapters get the same documents at the same batch size; rounds alternate between
+them, every ratio is taken within a round, and the median is reported. Before that, all documents of the check are
+compared one by one. Only the time inside the adapter counts: building prompts and judging answers is lm-eval's own
+work and the same for both. `--cpu` takes processor time, with one thread, for a machine that others use as well.
 
 Keys: `eval_hellaswag5`, `eval_piqa5`, `eval_piqa0`, `eval_mmlu5`, `eval_generate`: time of the stock adapter over ours.
 """
@@ -51,8 +50,10 @@ class Case(NamedTuple):
     """What one key measures.
 
     Attributes:
+        task: Name of the task.
+        shots: Worked examples before each question.
         docs: Documents of a timed round.
-        batch_size: Rows of a batch, of both adapters.
+        batch_size: Rows of a batch, for both adapters.
     """
 
     task: str
@@ -71,7 +72,7 @@ CASES = {
 
 
 def write_data(source: Path, target: Path) -> None:
-    """Lay the data out as the stock tasks look for it: every split they name, a folder for a configuration."""
+    """Lay out the data as the stock tasks expect it: every split that they name, and a folder for a configuration."""
     hellaswag = _rows(source / "hellaswag", "validation")
     _write(target / "hellaswag", {"train": hellaswag[:500], "validation": hellaswag[500:1500]})
     piqa = {split: _rows(source / "piqa", split)[:1500] for split in ("train", "validation")}
@@ -86,20 +87,20 @@ def write_data(source: Path, target: Path) -> None:
 def _rows(folder: Path, split: str) -> list[dict[str, Any]]:
     plain = folder / f"{split}.jsonl"
     content = plain.read_bytes() if plain.is_file() else gzip.decompress(plain.with_suffix(".jsonl.gz").read_bytes())
-    return [json.loads(line) for line in content.splitlines()]  # of bytes: texts hold line separators of Unicode
+    return [json.loads(line) for line in content.splitlines()]  # texts hold Unicode's line separators
 
 
 def _write(folder: Path, splits: dict[str, list[dict[str, Any]]]) -> None:
     folder.mkdir(parents=True)
     for split, rows in splits.items():
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    # Without this the loader takes `dev` for another name of `validation`.
+    # Without this file the loader treats `dev` as another name of `validation`.
     files = "".join(f"  - split: {split}\n    path: {split}.jsonl\n" for split in splits)
     (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n")
 
 
 def timed(call: Callable[..., Any], clock: Callable[[], float], took: list[float]) -> Callable[..., Any]:
-    """The same call, its seconds noted."""
+    """The same call, which also appends its seconds to `took`."""
 
     def run(*positional: Any, **named: Any) -> Any:
         start = clock()
@@ -111,18 +112,18 @@ def timed(call: Callable[..., Any], clock: Callable[[], float], took: list[float
 
 
 class Adapters:
-    """Both adapters over one model."""
+    """Both adapters on the same model."""
 
     def __init__(self, model: LlamaForCausalLM, tokenizer: Any, data: Path, clock: Callable[[], float]) -> None:
         self.model, self.tokenizer, self.data, self.clock = model.eval(), tokenizer, data, clock
         self.adaptive = AdaptiveModel.build(model, "dense").eval()
 
     def stock(self, case: Case) -> LM:
-        """lm-eval's own."""
+        """lm-eval's own adapter."""
         return HFLM(pretrained=self.model, tokenizer=self.tokenizer, batch_size=case.batch_size, max_length=self.length)
 
     def ours(self, case: Case) -> LM:
-        """This package's."""
+        """This package's adapter."""
         return AdaptiveLM(self.adaptive, self.tokenizer, batch_size=case.batch_size)
 
     @property
@@ -131,7 +132,7 @@ class Adapters:
         return self.adaptive.backbone.context_length
 
     def run(self, case: Case, lm: LM, docs: int) -> tuple[float, list[dict[str, Any]]]:
-        """Seconds an evaluation spends in the adapter, and its samples."""
+        """The seconds that an evaluation spends in the adapter, and its samples."""
         task = load_task(find_task(case.task), self.data, case.shots)
         task.set_fewshot_seed(FEWSHOT_SEED)
         tasks = {"tasks": {case.task: task}, "groups": {}, "group_map": {}}
@@ -144,7 +145,7 @@ class Adapters:
 
 
 def assert_equal(case: Case, stock: list[dict[str, Any]], ours: list[dict[str, Any]]) -> None:
-    """The same scores, document by document."""
+    """Assert that both adapters gave the same scores, document by document."""
     assert len(stock) == len(ours)
     for expected, found in zip(stock, ours, strict=True):
         assert expected["doc_id"] == found["doc_id"]
@@ -157,7 +158,7 @@ def assert_equal(case: Case, stock: list[dict[str, Any]], ours: list[dict[str, A
 
 
 def speedups(adapters: Adapters, case: Case, rounds: int) -> list[float]:
-    """The stock adapter's time over ours in each round; scores are compared in all of them."""
+    """The stock adapter's time over ours in each round; scores are compared in every round."""
     ratios = []
     for number in range(rounds + 1):
         stock_s, stock = adapters.run(case, adapters.stock(case), case.docs)
@@ -169,7 +170,7 @@ def speedups(adapters: Adapters, case: Case, rounds: int) -> list[float]:
 
 
 def measure(keys: list[str], data: Path, rounds: int, check: int, clock: Callable[[], float]) -> dict[str, float]:
-    """Median ratios of stock time over ours."""
+    """Median ratio of the stock adapter's time over ours, for each key."""
     nano = find_backbone("nano")
     tokenizer = nano.load_tokenizer()
     torch.manual_seed(0)

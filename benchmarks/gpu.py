@@ -1,12 +1,12 @@
-"""A model of Llama-3.2-1B's shape on an NVIDIA GPU, and every method there against the CPU: `make gpu`.
+"""Measures a model of Llama-3.2-1B's shape on an NVIDIA GPU, and compares every method there with the CPU: `make gpu`.
 
-Needs PyTorch and transformers as they are found, and nothing else: no installation, no network, no other package. Ends
-within its time: what no time is left for is named in the record. Writes `benchmarks/gpu.json` after each part, and
-`docs/benchmarks.md` from it where `python benchmarks page` can run.
+It needs the PyTorch and transformers of the machine and nothing else: no installation, no network, no other package. It
+ends within its time, and the record names the parts for which no time was left. It writes `benchmarks/gpu.json` after
+each part, and from it `docs/benchmarks.md` if `python benchmarks page` can run.
 
 Parts: `conformance` of all methods in fp32 and bf16 (and of recorded steps), `decode`, `recorded_decode` (CUDA graphs)
-and `prefill` in bf16, `training` steps, `static_decode` (Hugging Face's compiled one), and the conformance `suite` with
-the time that is left.
+and `prefill` in bf16, `training` steps, `static_decode` (Hugging Face's compiled decoding), and the conformance `suite`
+in the remaining time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Any
 import bare
 
 RECORD = Path(__file__).with_name("gpu.json")
-BUDGET_S = 410.0  # of eight minutes; the rest is for starting and for the part that is under way
-GRACE_S = 45.0  # after which that part is cut off
+BUDGET_S = 410.0  # out of eight minutes; the rest is for starting and for the part that is running at the end
+GRACE_S = 45.0  # that part is cut off after this time
 LLAMA_1B = {  # meta-llama/Llama-3.2-1B
     "hidden": 2048,
     "layers": 16,
@@ -44,12 +44,18 @@ TINY_SHAPE = {"hidden": 64, "layers": 2, "inner": 96, "vocabulary": 128, "heads"
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is run.
+    """Sizes of all parts.
 
     Attributes:
-        prefills: Batch and length, the most telling first; so with `batches` of decoding.
-        training: Batch and length; `training_steps` of GateSkip and of the dense model.
-        specs: Compared with the CPU on every one of `families`, and checked by the suite; none means all.
+        shape: Shape of the measured model.
+        peak_side, peak_bytes: Side of the matrices and size of the copies that measure the device's peaks.
+        prefills: Pairs of batch and length, the most telling first.
+        batches: Batch sizes of decoding, the most telling first.
+        prompt, steps: Tokens of the prompt and steps of decoding.
+        training: Batch and length of a training step.
+        training_steps: Number of training steps of GateSkip and of the dense model.
+        specs: Methods that are compared with the CPU on each family and checked by the suite; empty means all.
+        families: Families of backbones.
     """
 
     shape: dict[str, Any]
@@ -94,16 +100,18 @@ TINY = Sizes(
 
 
 class CutOffError(Exception):
-    """The time of all parts is over."""
+    """The time for all parts is over."""
 
 
 class Session:
-    """The record, its file, and the time that is left.
+    """The record, its file, and the remaining time.
 
-    A part that is under way when the time is over has `GRACE_S` more, and is cut off then.
+    A part that is running when the time is over may take `GRACE_S` more, and is then cut off.
 
     Args:
-        file: Where the record is written after each part; `None` writes nothing.
+        about: The first entries of the record.
+        file: The record is written here after each part; `None` writes nothing.
+        budget_s: Seconds for all parts.
     """
 
     def __init__(self, about: dict[str, Any], file: Path | None, budget_s: float) -> None:
@@ -114,10 +122,11 @@ class Session:
 
     @contextmanager
     def part(self, name: str, least_s: float = 0.0) -> Iterator[bool]:
-        """Gives whether there is time for a part; an error in it is kept in the record, and the others go on.
+        """Yields whether there is time for a part; an error in it goes into the record, and other parts still run.
 
         Args:
-            least_s: Seconds it takes at least.
+            name: Name of the part.
+            least_s: The least number of seconds that the part takes.
         """
         has_time = time.monotonic() + least_s <= self.end_s
         if not has_time:
@@ -127,7 +136,7 @@ class Session:
         signal.setitimer(signal.ITIMER_REAL, self.end_s + GRACE_S - start_s if has_time else 0)
         try:
             yield has_time
-        except Exception as error:  # noqa: BLE001 - such a machine is at hand for minutes: the other parts are worth it
+        except Exception as error:  # noqa: BLE001 - such a machine is rarely at hand: other parts still run
             first = str(error).strip().partition("\n")[0]
             self.record["failed"].append({"part": name, "error": f"{type(error).__name__}: {first[:300]}"})
         finally:
@@ -138,11 +147,11 @@ class Session:
         self.save()
 
     def add(self, key: str, rows: list[dict[str, Any]]) -> None:
-        """Rows of a part."""
+        """Add rows of a part to the record."""
         self.record.setdefault(key, []).extend(rows)
 
     def save(self) -> None:
-        """Write what there is."""
+        """Write the record as it is."""
         self.record["elapsed_s"] = time.monotonic() - self.start_s
         if self.file is not None:
             from adaptive_bench.store import atomic
@@ -155,7 +164,7 @@ def _cut_off(*_: object) -> None:
 
 
 def measure(session: Session, sizes: Sizes, device: Any) -> None:
-    """All parts, into the session's record."""
+    """Run all parts and add their results to the session's record."""
     import gpu_conformance
     import gpu_speed
     import gpu_training
@@ -190,11 +199,11 @@ def measure(session: Session, sizes: Sizes, device: Any) -> None:
             if has_time:
                 trained = gpu_training.train(spec, sizes.shape, device, *sizes.training, steps, peaks)
                 session.add("training", [trained])
-    for batch in sizes.batches:  # compiling takes longest, and may fail where the rest does not
+    for batch in sizes.batches:  # late, since compiling takes longest and is most likely to fail
         with session.part(f"compiled decode at batch {batch}", least_s=60) as has_time:
             if has_time:
                 session.add("static_decode", [gpu_speed.static_decode(plain, batch, sizes.prompt, sizes.steps)])
-        torch._dynamo.reset()  # a graph holds memory of its own
+        torch._dynamo.reset()  # frees the memory that compiled graphs hold
     for family in others:
         with session.part(f"conformance on {family}", least_s=30) as has_time:
             if has_time:
@@ -221,7 +230,7 @@ def _kept_apart(session: Session, name: str) -> Iterator[None]:
         yield
     except CutOffError:
         raise
-    except Exception as error:  # noqa: BLE001 - one method's fault is a finding about that method
+    except Exception as error:  # noqa: BLE001 - a method's error is a result about that method
         session.record["failed"].append({"part": name, "error": f"{type(error).__name__}: {str(error)[:300]}"})
 
 
@@ -242,7 +251,7 @@ def _free() -> None:
 
 
 def about(device: Any) -> dict[str, Any]:
-    """Device and versions."""
+    """Device and versions for the record."""
     import torch
     import transformers
 
@@ -256,7 +265,7 @@ def about(device: Any) -> dict[str, Any]:
 
 
 def wrong(record: dict[str, Any]) -> list[str]:
-    """What a record says that is not as it should be, a line each."""
+    """The failures that a record holds, one line each."""
     lines = [f"{one['part']} failed: {one['error']}" for one in record["failed"]]
     for row in record.get("conformance", []):
         lines += [f"{row['spec']} on {row['family']}, {text}" for text in row["wrong"]]
@@ -278,7 +287,7 @@ def main() -> None:
 
     if not given.tiny and not torch.cuda.is_available():
         sys.exit("make gpu measures on an NVIDIA GPU, and PyTorch finds none here. --tiny tries the way on the CPU.")
-    torch.set_num_threads(1)  # all that the CPU computes is tiny: more threads only get in each other's way
+    torch.set_num_threads(1)  # the CPU computes only tiny models, which more threads would slow down
     device = torch.device("cpu" if given.tiny else "cuda")
     session = Session(about(device), given.out or (None if given.tiny else RECORD), given.seconds)
     session.record["model"] = "tiny" if given.tiny else "Llama-3.2-1B's shape, random weights, bf16"

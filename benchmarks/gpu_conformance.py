@@ -1,7 +1,7 @@
-"""Whether methods do on a device what they do on the CPU: decisions, logits and generations of tiny models.
+"""Checks whether methods do on a device what they do on the CPU: decisions, logits and generations of tiny models.
 
-In fp32 both must agree as two orders of the same sums do. In bf16 the CPU itself says how far two roundings lie apart:
-its own distance between bf16 and fp32 is the yardstick.
+In fp32 both must agree as two orders of the same sums do. In bf16 the yardstick is the CPU's own distance between bf16
+and fp32.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from adaptive_bench.testing.instruments import NEW_TOKENS, TOLERANCE, generated_
 from adaptive_bench.testing.subject import Subject
 from adaptive_bench.testing.suite import Suite
 
-FLIPPED = 0.005  # share of decisions at a threshold that rounding may turn over
-ROUNDINGS = 1.5  # two independent roundings lie sqrt(2) times as far apart as one from the truth
+FLIPPED = 0.005  # share of decisions that rounding may flip at a threshold
+ROUNDINGS = 1.5  # two independent roundings differ by sqrt(2) times as much as one differs from the truth
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What a model did at some dial values; on the CPU, in fp32.
+    """What a model did at some dial values, as fp32 tensors on the CPU.
 
     Attributes:
-        logits: [N, V] of the real tokens at every dial.
-        kept: Who executed, at every site that decided, flat.
-        tokens: Generations.
+        logits: [N, V] of the real tokens at every dial value.
+        kept: Which tokens executed at every site that decided, flat.
+        tokens: Generations at every dial value.
     """
 
     logits: Tensor
@@ -45,11 +45,12 @@ class Observed:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far two observations lie apart.
+    """The differences between two observations.
 
     Attributes:
-        median, worst: Over tokens, of the largest absolute difference of a logit.
+        median, worst: Median and maximum over tokens of the largest absolute difference of a logit.
         flipped: Share of decisions that differ.
+        same_tokens: Whether generations are equal.
     """
 
     median: float
@@ -59,7 +60,7 @@ class Distance:
 
     @classmethod
     def of(cls, one: Observed, other: Observed) -> Distance:
-        """Between two; infinite where something is not a number."""
+        """The distance between two observations; infinite if a value is not a number."""
         apart = (one.logits - other.logits).abs().nan_to_num(nan=torch.inf).amax(dim=-1)
         same_sites = one.kept.shape == other.kept.shape
         flipped = float((one.kept != other.kept).float().mean()) if same_sites and one.kept.numel() else 0.0
@@ -69,15 +70,18 @@ class Distance:
 
 
 def compare(spec: str, family: str, device: torch.device, change: Callable[[AdaptiveModel], Any] | None = None) -> dict:
-    """One method on one family: the device against the CPU.
+    """Compares one method on one family on the device with the CPU.
 
     Args:
-        change: Done to the model on the device first.
+        spec: The method.
+        family: The family.
+        device: The device.
+        change: Applied to the model on the device first.
 
     Returns:
-        `fp32` and `bf16` distances of the device from the CPU, `yardstick` the CPU's from bf16 to fp32, `recorded` the
-        CUDA graphs that decoding took or why there are none, and `wrong`: what is beyond the rules, empty if nothing
-        is.
+        `fp32` and `bf16`, the distances of the device from the CPU; `yardstick`, the CPU's distance from bf16 to fp32;
+        `recorded`, the number of CUDA graphs that decoding recorded, or why there are none; and `wrong`, the broken
+        rules, empty if all hold.
     """
     subject = Subject(MethodSpec.parse(spec), family)
     model, dials = subject.model(), subject.all_dials
@@ -105,7 +109,9 @@ def compare(spec: str, family: str, device: torch.device, change: Callable[[Adap
 
 
 def _recorded(model: AdaptiveModel, dials: Iterable[float], prompts: Text) -> tuple[int | str, list[str]]:
-    """Graphs recorded at all dial values, or why there are none; and where recorded steps write something else."""
+    """The number of graphs recorded at all dial values, or why there are none; and the dial values at which recorded
+    steps write something else.
+    """
     if reason := why_not_static(model):
         return reason, []
     rows, longest = prompts.input_ids.shape
@@ -121,7 +127,7 @@ def _wrong_fp32(found: Distance) -> list[str]:
     wrong = []
     if found.flipped > FLIPPED:
         wrong.append(f"fp32: {found.flipped:.1%} of the decisions differ")
-    # A decision that was turned over moves the logits of its token and of later ones: then the others have to agree.
+    # A flipped decision moves the logits of its token and of later ones, so then only the median has to agree.
     apart = found.median if found.flipped else found.worst
     if not apart <= TOLERANCE:
         wrong.append(f"fp32: logits differ by {apart:.2g}")
@@ -154,7 +160,10 @@ def check_suite(specs: Iterable[str], family: str, device: torch.device, until_s
     """The conformance suite on a device, in fp32.
 
     Args:
-        until_s: When no further spec is begun, on the clock of `time.monotonic`.
+        specs: The specs to check.
+        family: The family to check them on.
+        device: The device.
+        until_s: Time after which no further spec is started, on the clock of `time.monotonic`.
     """
     failures, done, left = [], [], []
     for spec in specs:

@@ -1,4 +1,4 @@
-"""The section of `docs/benchmarks.md` about a GPU, from the record of `make gpu` and nothing else."""
+"""Writes the section of `docs/benchmarks.md` about a GPU, from the record of `make gpu` alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAMES = {"plain": "plain Hugging Face", "dense": "dense", "gateskip_50": "GateS
 
 
 def section(record: Record) -> str:
-    """Everything the record holds; what it does not hold is not there."""
+    """The section, with the parts that the record holds."""
     peaks = record["peaks"]
     parts = [
         f"""## On a GPU
@@ -140,7 +140,7 @@ def _gib(count: int | None) -> str:
 
 
 def _table(rows: Sequence[Mapping[str, str]]) -> str:
-    """A table in Markdown, without a library: this runs where there is none."""
+    """A Markdown table, made without a library, since the machine may have none."""
     heads = list(dict.fromkeys(name for row in rows for name in row))
     lines = [heads, ["---"] * len(heads), *([row.get(head, "") for head in heads] for row in rows)]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)

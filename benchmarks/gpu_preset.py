@@ -1,19 +1,20 @@
-"""A preset on a GPU machine that has PyTorch and transformers and no network: what else it needs, carried there.
+"""Runs a preset on a GPU machine that has PyTorch and transformers but no network, and packs what it needs for that.
 
     python benchmarks/gpu_preset.py pack FOLDER --model FILE --data-dir FOLDER --python 3.12   # here
     python FOLDER/gpu_preset.py run FOLDER --out OUT --gpu-first -- --seeds 3                    # there
 
-`pack` is for a machine where the project is installed and a package index answers. FOLDER gets this file and
-`SHA256SUMS`, and `part-00`, `part-01` ..., each small enough to travel alone. Together they are one archive: the model
-(a GGUF file, or a folder in Hugging Face layout), the data sets of the preset `smollm2`, the files of `make gpu`, and
-wheels of the project and of what it needs at run time, in the versions installed here, for Linux on this architecture.
-Left out is what the other machine has: PyTorch, transformers, what these two need by name, and what `--has` names.
+`pack` needs a machine where the project is installed and a package index can be reached. It writes into FOLDER this
+file, `SHA256SUMS`, and `part-00`, `part-01` ..., each small enough to be transferred alone. The parts form one archive:
+the model (a GGUF file, or a folder in Hugging Face layout), the data sets of the preset `smollm2`, the files of
+`make gpu`, and wheels of the project and of its run-time dependencies, in the versions installed here, for Linux on
+this architecture. It leaves out what the other machine has: PyTorch, transformers, the direct dependencies of these
+two, and what `--has` names.
 
 `run` joins the parts if all sums agree, installs the wheels into a folder of `--work`, does `make gpu` if asked, then
-`adaptive-bench run --config smollm2` with the options after `--`. After `--minutes` it interrupts what is under way,
-and the same command on the same machine goes on from there: `--work` has all of it, the parts may be gone. OUT gets, as
-it goes, `gpu.json`, `leaderboard.md`, `leaderboard.svg`, `table.json`, `log.txt`, `timings.txt` (seconds of each step)
-and `records.tar.gz`, the runs without weights: unpacked elsewhere, every command for runs knows them.
+runs `adaptive-bench run --config smollm2` with the options after `--`. After `--minutes` it interrupts the current
+step, and the same command on the same machine resumes there: `--work` holds everything, so the parts may be gone. While
+it runs, OUT gets `gpu.json`, `leaderboard.md`, `leaderboard.svg`, `table.json`, `log.txt`, `timings.txt` (seconds of
+each step) and `records.tar.gz`, the runs without weights: unpacked elsewhere, they work with every command for runs.
 """
 
 from __future__ import annotations
@@ -35,21 +36,22 @@ from pathlib import Path
 
 SUMS = "SHA256SUMS"
 PRESET = "smollm2"
-DATA = ("c4_sample", "wikitext_2", "hellaswag", "piqa", "lambada", "commonsense_qa")  # of that preset
+DATA = ("c4_sample", "wikitext_2", "hellaswag", "piqa", "lambada", "commonsense_qa")  # data sets of that preset
 THERE = ("torch", "transformers")
-GLIBC = 34  # 2.34: wheels may ask for that, and for older ones
+GLIBC = 34  # wheels may need glibc 2.34 or older
 PART_BYTES = 40_000_000
-SAVE_S, STOP_S = 20.0, 45.0  # between two copies of results; for ending what was interrupted, and the last table
+SAVE_S, STOP_S = 20.0, 45.0  # time between two copies of results; time to end an interrupted step and write the table
 WEIGHTS = (".safetensors", ".pt")
 ROOT = Path(__file__).parent.parent
 PROJECT = ("pyproject.toml", "README.md", "LICENSE", "adaptive_bench", "configs", "leaderboard", "methods", "tasks")
 
 
 def needed(has: Iterable[str], python: str) -> list[str]:
-    """Requirements to pack: what the project needs on a version of Python, pinned to what is installed here.
+    """Requirements to pack: the project's dependencies on a version of Python, pinned to the versions installed here.
 
     Args:
-        has: Distributions that the machine has besides; what they alone need is not packed either.
+        has: Further distributions that the machine has; dependencies of these alone are not packed either.
+        python: Version of Python on the machine.
     """
     from importlib.metadata import PackageNotFoundError, distribution
 
@@ -74,14 +76,14 @@ def needed(has: Iterable[str], python: str) -> list[str]:
         try:
             found = needs(name, extra) - (needs(name) if extra else set())
             pinned[name] = f"{name}=={distribution(name).version}"
-        except PackageNotFoundError:  # for another Python than this one
+        except PackageNotFoundError:  # needed only on another version of Python
             found, pinned[name] = set(), f"{name}{one.specifier}"
         waiting += [(need, extra) for need in found for extra in ("", *need.extras)]
     return sorted(text for name, text in pinned.items() if name not in {*there, "adaptive-bench"})
 
 
 def fetch_wheels(requirements: Sequence[str], python: str, folder: Path) -> None:
-    """Wheels of the requirements and of this checkout; what the index has as sources alone is built here."""
+    """Fetch wheels of the requirements and build one of this checkout; source distributions are built here."""
     pip = [sys.executable, "-m", "pip", "-qq", "--disable-pip-version-check"]
     names = [*(f"manylinux_2_{minor}" for minor in range(GLIBC, 4, -1)), "manylinux2014", "manylinux1", "linux"]
     place = [f"--platform={name}_{platform.machine()}" for name in names] + [f"--python-version={python}"]
@@ -89,7 +91,7 @@ def fetch_wheels(requirements: Sequence[str], python: str, folder: Path) -> None
     sources = [file for file in folder.iterdir() if file.suffix != ".whl"]
     ignored = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__")
     with tempfile.TemporaryDirectory() as copy, tempfile.TemporaryDirectory() as built:
-        for name in PROJECT:  # without what older builds left beside them
+        for name in PROJECT:  # copied without files that earlier builds left
             one = ROOT / name
             shutil.copytree(one, Path(copy, name), ignore=ignored) if one.is_dir() else shutil.copy(one, copy)
         subprocess.run([*pip, "wheel", "--no-deps", "-w", built, copy, *sources], check=True)
@@ -102,7 +104,7 @@ def fetch_wheels(requirements: Sequence[str], python: str, folder: Path) -> None
 
 
 def split(file: Path, folder: Path, part_bytes: int) -> None:
-    """Cut a file into the parts of a folder, and write their sums."""
+    """Split a file into parts inside a folder, and write their sums."""
     sums = []
     with file.open("rb") as stream:
         while block := stream.read(part_bytes):
@@ -113,7 +115,7 @@ def split(file: Path, folder: Path, part_bytes: int) -> None:
 
 
 def join(folder: Path, file: Path) -> None:
-    """Put the parts of a folder together again; exits with the names of those that are missing or damaged."""
+    """Join the parts in a folder; exits with the names of missing or damaged parts."""
     wrong = []
     with file.open("wb") as stream:
         for digest, name in map(str.split, (folder / SUMS).read_text(encoding="utf-8").splitlines()):
@@ -126,7 +128,7 @@ def join(folder: Path, file: Path) -> None:
 
 
 def pack(given: argparse.Namespace) -> None:
-    """Write the folder that travels."""
+    """Write the folder that is carried to the machine."""
     given.folder.mkdir(parents=True, exist_ok=True)
     for old in given.folder.glob("part-*"):
         old.unlink()
@@ -148,18 +150,18 @@ def pack(given: argparse.Namespace) -> None:
 
 
 class Machine:
-    """Steps on the machine with the GPU, and copies of what they give.
+    """Steps on the machine with the GPU, and copies of their results.
 
     Args:
         work: Folder that stays between two commands.
-        out: Folder that is taken home.
+        out: Folder for the results.
         seconds: Time for this command.
     """
 
     def __init__(self, work: Path, out: Path, seconds: float) -> None:
         self.work, self.out, self.log = work, out, work / "log.txt"
         self.end_s = time.monotonic() + seconds - STOP_S
-        self.site = work / "site-packages"  # dill, by which datasets tells its caches apart, goes by this name
+        self.site = work / "site-packages"  # dill, which names the caches of datasets, recognises this folder name
         path = os.pathsep.join(filter(None, (str(self.site), os.environ.get("PYTHONPATH"))))
         self.environment = os.environ | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "COLUMNS": "120"}
         for folder in (work, out):
@@ -167,7 +169,7 @@ class Machine:
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Keeps the seconds of a step."""
+        """Record the seconds that a step takes."""
         begun_s = time.monotonic()
         try:
             yield
@@ -179,14 +181,18 @@ class Machine:
             self.save()
 
     def once(self, name: str, do: Callable[[], object]) -> None:
-        """A step that is not repeated once it has come to its end."""
+        """Run a step, unless it has already finished."""
         if not (done := self.work / f"{name}.done").exists():
             with self.step(name):
                 do()
             done.touch()
 
     def call(self, *arguments: str | Path, seconds: float | None = None) -> int | None:
-        """Exit code of this Python with the arguments, its output in the log; `None` where the time was over."""
+        """Run this Python with the arguments, with output to the log.
+
+        Returns:
+            The exit code, or `None` if the time was over.
+        """
         command = [sys.executable, *map(str, arguments)]
         with self.log.open("ab") as log:
             process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, process_group=0)
@@ -205,22 +211,22 @@ class Machine:
                         process.wait(STOP_S / 3)
 
     def unpack(self, folder: Path) -> None:
-        """What the parts of a folder hold."""
+        """Join and unpack the parts in a folder."""
         join(folder, whole := self.work / "all.tar.gz")
         with tarfile.open(whole) as archive:
             archive.extractall(self.work, filter="data")
         whole.unlink()
 
     def install(self) -> None:
-        """The wheels, into a folder that comes before what the machine has."""
+        """Install the wheels into a folder that takes precedence over the machine's packages."""
         wheels = sorted((self.work / "wheels").glob("*.whl"))
         options = ("--no-index", "--no-deps", "--no-compile", "--upgrade", "--target", self.site)
         if self.call("-m", "pip", "install", *options, *wheels) != 0:
             sys.exit(f"The wheels are not installed:\n{self.tail()}")
-        self.call("-m", "pip", "check")  # what does not fit by its number may still do: a note in the log
+        self.call("-m", "pip", "check")  # only for the log, since versions that do not match may still work
 
     def save(self) -> None:
-        """Copy what there is."""
+        """Copy the results so far."""
         runs = self.work / "runs"
         files = [self.work / name for name in ("gpu.json", "log.txt", "timings.txt")]
         for table in sorted(runs.glob("runs/*/table.json"), key=lambda file: file.stat().st_mtime)[-1:]:
@@ -228,7 +234,7 @@ class Machine:
         with tarfile.open(self.out / "records.tar.gz", "w:gz", compresslevel=6) as archive:
             for file in sorted(runs.rglob("*")):
                 if file.is_file() and file.suffix not in WEIGHTS and "checkpoint" not in file.parts:
-                    with contextlib.suppress(FileNotFoundError):  # one that was written to be renamed
+                    with contextlib.suppress(FileNotFoundError):  # a temporary file that was renamed
                         archive.add(file, file.relative_to(self.work))
         for file in filter(Path.exists, files):
             shutil.copy(file, self.out)
@@ -239,7 +245,7 @@ class Machine:
 
 
 def run(given: argparse.Namespace, options: Sequence[str]) -> None:
-    """Do what is not done yet, within the time."""
+    """Do the remaining steps within the time."""
     machine, work = Machine(given.work, given.out, 60 * given.minutes), given.work
     machine.once("unpack", lambda: machine.unpack(given.folder))
     machine.once("install", machine.install)
@@ -265,17 +271,17 @@ def main(arguments: list[str]) -> None:
     at = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    packing = commands.add_parser("pack", help="collect what travels")
-    packing.add_argument("folder", type=Path, help="gets the parts")
+    packing = commands.add_parser("pack", help="pack what the machine needs")
+    packing.add_argument("folder", type=Path, help="folder for the parts")
     packing.add_argument("--model", type=Path, required=True, help="GGUF file, or folder in Hugging Face layout")
     packing.add_argument("--data-dir", type=Path, required=True, help="folder with local data files (docs/data.md)")
-    packing.add_argument("--has", default="", help="what the machine has besides, with commas: pandas,pyarrow")
-    packing.add_argument("--python", default=f"{sys.version_info[0]}.{sys.version_info[1]}", help="version there")
-    packing.add_argument("--part-bytes", type=int, default=PART_BYTES, help="of each part at most")
+    packing.add_argument("--has", default="", help="further packages of the machine, with commas: pandas,pyarrow")
+    packing.add_argument("--python", default=f"{sys.version_info[0]}.{sys.version_info[1]}", help="Python there")
+    packing.add_argument("--part-bytes", type=int, default=PART_BYTES, help="most bytes of a part")
     running = commands.add_parser("run", help="run the preset; options of adaptive-bench run follow --")
-    running.add_argument("folder", type=Path, help="with the parts")
-    running.add_argument("--out", type=Path, required=True, help="gets the results")
-    running.add_argument("--gpu-first", nargs="?", const="", metavar="ARGS", help="make gpu before, with ARGS")
+    running.add_argument("folder", type=Path, help="folder with the parts")
+    running.add_argument("--out", type=Path, required=True, help="folder for the results")
+    running.add_argument("--gpu-first", nargs="?", const="", metavar="ARGS", help="first do make gpu with ARGS")
     running.add_argument("--minutes", type=float, default=9.0, help="time for this command")
     running.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "adaptive-bench-gpu")
     given = parser.parse_args(arguments[:at])

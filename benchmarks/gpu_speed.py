@@ -1,4 +1,4 @@
-"""Prefill and decoding on a device, against plain Hugging Face and its compiled decoding with a static cache."""
+"""Measures prefill and decoding on a device against plain Hugging Face and its compiled decoding (static cache)."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ VARIANTS = {
     "70": ("random_skip", 0.7),
     "gateskip_50": ("gateskip[shape=scalar]", 0.5),
 }
-PREFILL_ROUNDS, LARGE_ROUNDS, LARGE = 7, 3, 2**16  # tokens of a call from which fewer rounds are steady enough
-_FIRST_STEPS = 4  # of compiled decoding: what they take, warm-up of the graph included, is subtracted
+PREFILL_ROUNDS, LARGE_ROUNDS, LARGE = 7, 3, 2**16  # from LARGE tokens per call on, fewer rounds are steady enough
+_FIRST_STEPS = 4  # of compiled decoding; their time, which includes warming up the graph, is subtracted
 
 Row = dict[str, Any]
 
 
 def variants(plain: LlamaForCausalLM, length: int) -> dict[str, Drive]:
-    """The plain model and every variant, calibrated on random text of some length."""
+    """The plain model and every variant, calibrated on random text of this length."""
     return drives(plain, VARIANTS, calibrate_on=(8, length))
 
 
 def prefill(plain: LlamaForCausalLM, driven: Mapping[str, Drive], batch: int, length: int, peaks: Peaks) -> list[Row]:
-    """One forward of `batch` prompts of `length` tokens into an empty cache; a row for each variant."""
+    """A row for each variant: one forward pass of `batch` prompts of `length` tokens into an empty cache."""
     prompts = tokens(batch, length, plain.config.vocab_size).to(plain.device)
     rounds = LARGE_ROUNDS if batch * length >= LARGE else PREFILL_ROUNDS
     _reset(driven)
@@ -46,7 +46,7 @@ def prefill(plain: LlamaForCausalLM, driven: Mapping[str, Drive], batch: int, le
 def decode(
     plain: LlamaForCausalLM, driven: Mapping[str, Drive], batch: int, prompt: int, steps: int, peaks: Peaks
 ) -> list[Row]:
-    """One more token for each of `batch` rows behind `prompt` tokens; a row for each variant."""
+    """A row for each variant: one more token for each of `batch` rows after `prompt` tokens."""
     ids = tokens(batch, prompt + steps, plain.config.vocab_size).to(plain.device)
     times = decode_in_turns(driven, ids, prompt)
     return list(_rows(plain, driven, times, "decode", peaks, {"batch": batch, "prompt": prompt}))
@@ -81,14 +81,15 @@ def _against(work: Counted, taken_s: Sequence[float], peaks: Peaks) -> Row:
 def static_decode(plain: LlamaForCausalLM, batch: int, prompt: int, steps: int, rounds: int = 3) -> Row:
     """A step of Hugging Face's own `generate` with a static cache, which it compiles on a GPU.
 
-    The time of a short generation is subtracted from that of one with `steps` more tokens; greedy choice is inside.
+    The time of a short generation is subtracted from that of one with `steps` more tokens. The time includes the greedy
+    choice of tokens.
     """
     ids = tokens(batch, prompt, plain.config.vocab_size).to(plain.device)
 
     cache = StaticCache(config=plain.config, max_cache_len=prompt + _FIRST_STEPS + steps)
 
     def generate(new: int) -> None:
-        cache.reset()  # one for all: a captured graph holds its addresses
+        cache.reset()  # all generations share a cache, because a captured graph holds its addresses
         plain.generate(
             ids,
             attention_mask=torch.ones_like(ids),
@@ -115,10 +116,10 @@ def static_decode(plain: LlamaForCausalLM, batch: int, prompt: int, steps: int, 
 
 @torch.no_grad()
 def recorded_decode(driven: Mapping[str, Drive], batch: int, prompt: int, steps: int, vocabulary: int) -> list[Row]:
-    """The steps of `decode`, recorded once and repeated (CUDA graphs); a row for each variant.
+    """A row for each variant: the steps of `decode`, recorded once and repeated (CUDA graphs).
 
-    `graphs` of them were recorded; where that is none, `not_recorded` says why, and the same steps ran one by one.
-    `wasted` is the share of the executed MACs that padding and rows that skip cost.
+    `graphs` is the number of recorded graphs; if it is 0, `not_recorded` says why, and the steps ran one by one.
+    `wasted` is the share of the executed MACs spent on padding and on rows that skip.
     """
     rows, calls, made = [], {}, {}
     for name, drive in driven.items():

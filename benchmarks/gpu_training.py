@@ -1,4 +1,4 @@
-"""Training steps on a device: tokens a second, memory, and the share of the device's peak that is used."""
+"""Measures training steps on a device: tokens per second, memory, and the share of the device's peak that is used."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _WARM_UP = 2
 def train(
     spec: str, shape: dict[str, Any], device: torch.device, batch: int, length: int, steps: int, peaks: Peaks
 ) -> dict[str, Any]:
-    """Some optimizer steps of a method, forward, backward, clipping and AdamW, in bf16 over fp32 weights.
+    """Run some optimizer steps of a method (forward, backward, clipping and AdamW) in bf16 with fp32 weights.
 
     Returns:
-        Median seconds of a step, tokens a second, FLOPs of a step and the share of the peak they come to, the first and
-        the last loss, and on a GPU the most memory that was allocated, in bytes.
+        Median seconds of a step, tokens per second, FLOPs of a step and their share of the peak, the first and the last
+        loss, and on a GPU the most memory that was allocated, in bytes.
     """
     on_gpu = device.type == "cuda"
     model = AdaptiveModel.build(llama(**shape, device=device), spec, seed=1)

@@ -1,9 +1,9 @@
-"""How the speed-up at 50 % of skipped tokens grows with layers, width, length and batch, and how much of it is felt.
+"""Measures how the speed-up at 50 % of skipped tokens grows with layers, width, length and batch.
 
-Model: Llama with MLP of 8/3 H, heads of 64 (for three or two of them one key/value head), random
-weights, fp32; vocabulary 1024, one thread. From the middle point (H 512, 4 layers, 128 tokens of prompt, batch 8) one
-size at a time changes. Tokens are skipped at random. Felt share: saved time over saved net FLOPs; 1 means that all of
-the saving is felt, 0 that none of it is, and it is negative where skipping costs time.
+Model: Llama with MLP of 8/3 H, heads of 64 (three or two of them share a key/value head), random weights, fp32,
+vocabulary 1024, one thread. One size at a time changes from the middle point (H 512, 4 layers, 128 tokens of prompt,
+batch 8). Tokens are skipped at random. The felt share is saved time over saved net FLOPs: it is 1 if the whole saving
+is felt as time, 0 if none of it is, and negative if skipping costs time.
 
 Key: `growth`, a list of rows with the size that changes (`axis`, `value`), `phase`, `dense_speedup`, `speedup`, `net`
 and `felt`.
@@ -60,7 +60,7 @@ def measure_size(size: dict[str, int], rounds: int, steps: int) -> list[dict[str
 
 
 def measure(rounds: int, steps: int) -> list[dict[str, Any]]:
-    """Every size; the middle one is measured once."""
+    """Rows for every size; the middle point is measured only once."""
     known: dict[tuple[int, ...], list[dict[str, Any]]] = {}
     rows = []
     for axis, values in SIZES.items():

@@ -1,11 +1,12 @@
-"""How often Python waits for an accelerator's values: one that is pretended counts (`tests/support`).
+"""Counts how often Python waits for values from an accelerator, on a pretended accelerator (`tests/support`).
 
-Every method with its own defaults on a random Llama, with 3 layers and with 5: a prompt of 9 tokens in 4 rows, one
-more token of each, and a training step of 4 examples in 2 micro-batches. Writing reads what was chosen as well, once a
-step (the end test), and training the length of its gradient; neither is counted here, both are the caller's.
+Every method runs with its defaults on a random Llama with 3 layers and with 5: a prompt of 9 tokens in 4 rows, one more
+token for each row, and a training step of 4 examples in 2 micro-batches. Generation also reads the chosen tokens once
+per step (to test for the end), and training reads the norm of its gradient; both belong to the caller and are not
+counted.
 
 Key: `host_reads`, a list of rows with `method` and `prefill`, `step` and `training`, each [with 3 layers, with 5];
-`training` is `None` where nothing can be trained.
+`training` is `None` if nothing can be trained.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ LAYERS, SAVED, VOCABULARY = (3, 5), 0.3, 64
 
 
 def build(spec: str, layers: int) -> AdaptiveModel:
-    """A random model of two attention heads."""
+    """A method on a small random Llama."""
     backbone = llama(hidden=32, layers=layers, inner=48, vocabulary=VOCABULARY, heads=4, kv_heads=2)
     return AdaptiveModel.build(backbone, spec, seed=1)
 
 
 @torch.no_grad()
 def while_writing(spec: str, layers: int) -> tuple[int, int]:
-    """Reads of the prompt, and of one step after it."""
+    """The number of reads for the prompt, and for one step after it."""
     model = build(spec, layers).eval()
     if model.needs_calibration:
         ids = tokens(8, 12, VOCABULARY)
@@ -51,7 +52,7 @@ def while_writing(spec: str, layers: int) -> tuple[int, int]:
     model.dial = model.method.dial_for(min(SAVED, model.method.max_saved_tokens))
     with pretended() as accelerator:
         ids = tokens(4, 9, VOCABULARY).to(model.to(DEVICE).device)
-        for _ in range(2):  # tables and buffers are made once
+        for _ in range(2):  # the first round creates tables and buffers; the second one counts
             cache = model.new_cache(4, capacity=12)
             counts = []
             for part in (ids, ids[:, :1], ids[:, :1]):
@@ -62,7 +63,7 @@ def while_writing(spec: str, layers: int) -> tuple[int, int]:
 
 
 def while_training(spec: str, layers: int) -> int | None:
-    """Reads of one training step."""
+    """The number of reads of one training step, or `None` if nothing can be trained."""
     model = build(spec, layers).train()
     if not any(parameter.requires_grad for parameter in model.parameters()):
         return None
@@ -76,7 +77,7 @@ def while_training(spec: str, layers: int) -> int | None:
 
 
 def measure() -> list[dict[str, Any]]:
-    """Every method that is installed here."""
+    """A row for every installed method."""
     rows = []
     for name in registry.names("methods"):
         written = [while_writing(name, layers) for layers in LAYERS]

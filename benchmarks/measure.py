@@ -1,8 +1,8 @@
-"""Shared by the benchmarks: the models they run, ratios within rounds, and `results.json`.
+"""Functions that the benchmarks share: their models, ratios within rounds, and `results.json`.
 
-Every benchmark is a file of this folder that can be run by itself and merges its keys into `results.json`. Variants are
-always taken in turn in one process (`adaptive_bench.model.efficiency`), every ratio is taken within a round, and the
-median over rounds is what is kept.
+Every benchmark is a file in this folder that can be run by itself and merges its keys into `results.json`. Variants
+always take turns in one process (`adaptive_bench.model.efficiency`), every ratio is taken within a round, and the
+median over rounds is kept.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from adaptive_bench.model.hardware import describe_device
 from adaptive_bench.store import atomic
 
 RESULTS = Path(__file__).with_name("results.json")
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of mallopt(3)
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # parameters of mallopt(3)
 _kept: list[bool] = []
 
 
 def use_processor(threads: int) -> None:
-    """Set the number of threads, and let the allocator (glibc's, where it is that) keep what it has from the system.
+    """Set the number of threads, and let the allocator (if it is glibc's) keep memory that it got from the system.
 
-    By itself it gives memory back above a size that depends on what was freed before, and gets it again in the next
-    call, page by page. With 2048 tokens in an MLP of 2048 that is a fifth of the time, with 1792 nothing: speed-ups
-    would jump where a variant falls below that size. Kept, they do not, and plain is the faster for it.
+    By default it returns memory above a size that depends on earlier frees, and gets it back in the next call, page by
+    page. With 2048 tokens in an MLP of 2048 this takes a fifth of the time, with 1792 tokens none, so speed-ups would
+    jump when a variant falls below that size. If memory is kept they do not jump, and the plain model gets faster too.
     """
     torch.set_num_threads(threads)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -52,10 +52,10 @@ def llama(
     dtype: torch.dtype = torch.float32,
     **more: Any,
 ) -> LlamaForCausalLM:
-    """A Llama with random weights in `eval()` mode; on a device the same weights each time.
+    """A Llama with random weights in `eval()` mode; the weights are the same each time on the same device.
 
     Args:
-        more: Further values of its config.
+        more: Further values of the model's config.
     """
     sizes = {
         "hidden_size": hidden,
@@ -78,12 +78,14 @@ def drives(
     calibrate_on: tuple[int, int] = (16, 128),
     packed: bool = False,
 ) -> dict[str, Drive]:
-    """The plain model and some methods on it.
+    """The plain model, and some methods on it.
 
     Args:
-        variants: By key, a method spec and the share of saved tokens its dial is set for.
-        calibrate_on: Random sequences and tokens of each, for methods that need it; their second half counts as new.
-        packed: Copy the methods' weights into the CPU library's own layout; never the plain model's.
+        plain: The plain model.
+        variants: For each key, a method spec and the share of saved tokens for which its dial is set.
+        calibrate_on: Number of random sequences and tokens of each, for methods that need calibration. The second half
+            of each sequence counts as continuation.
+        packed: Copy the methods' weights (never the plain model's) into the CPU library's own layout.
     """
     found = {"plain": drive_plain(plain)}
     for key, (spec, saving) in variants.items():
@@ -105,21 +107,23 @@ def tokens(rows: int, length: int, vocabulary: int, seed: int = 0) -> torch.Tens
 
 
 def ratio(above_s: Sequence[float], below_s: Sequence[float]) -> float:
-    """Median over rounds of one time over another of the same round."""
+    """Median over rounds of the ratio of two times of the same round."""
     return statistics.median(above / below for above, below in zip(above_s, below_s, strict=True))
 
 
 def saved_net(drive: Drive) -> float:
-    """Share of net FLOPs saved according to a variant's ledger."""
+    """Share of net FLOPs saved, according to a variant's ledger."""
     assert drive.ledger is not None
     return float(drive.ledger.report()["saved"]["net"])
 
 
 def merge(name: str, values: Mapping[str, Any], **setup: Any) -> None:
-    """Put a benchmark's keys into `results.json` and leave the others there as they are.
+    """Put a benchmark's keys into `results.json`, without changing other keys.
 
     Args:
-        name: Of the benchmark; its setup, device, threads and versions are kept under `setups`.
+        name: Name of the benchmark; its setup, device, threads and versions are kept under `setups`.
+        values: Values by key.
+        setup: The setup to keep.
     """
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
     about = {

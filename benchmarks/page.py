@@ -1,4 +1,4 @@
-"""Makes `docs/benchmarks.md` and the pictures beside it from `results.json` and, where it is there, `gpu.json`."""
+"""Writes `docs/benchmarks.md` and its pictures from `results.json` and, if it exists, `gpu.json`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Results = Mapping[str, Any]
 
 
 def render(results: Results) -> dict[str, str]:
-    """Texts by path relative to the folder of the page."""
+    """The page and its pictures, by path relative to the page's folder."""
     sections = [
         _intro(),
         _smollm2(results),
@@ -64,7 +64,7 @@ def render(results: Results) -> dict[str, str]:
 
 
 def load() -> Results:
-    """The results, and under `gpu` the record of `make gpu` where there is one."""
+    """The results; the key `gpu` has the record of `make gpu`, if there is one."""
     found = json.loads(RESULTS.read_text(encoding="utf-8"))
     return found | ({"gpu": json.loads(GPU.read_text(encoding="utf-8"))} if GPU.is_file() else {})
 
@@ -94,7 +94,7 @@ than random."""
 
 
 def _smollm2(results: Results) -> str:
-    """Everything at a real model's shape; the sections behind it are of smaller ones."""
+    """The results at a real model's shape; later sections are about smaller models."""
     if "smollm2" not in results:
         return ""
     found = results["smollm2"]
@@ -220,7 +220,7 @@ The numbers are under `growth` in `benchmarks/results.json`."""
 
 
 def _setups(results: Results) -> str:
-    hidden = ("decode_parts", "host_reads")  # which are not on the page
+    hidden = ("decode_parts", "host_reads")  # benchmarks that the page does not show
     setups = {name: setup for name, setup in results.get("setups", {}).items() if name not in hidden}
     shown = {name: {key: _flat(value) for key, value in setup.items()} for name, setup in setups.items()}
     alike = dict.fromkeys(item for item in next(iter(shown.values()), {}).items())

@@ -1,4 +1,4 @@
-"""How often intervals of differences hold the truth, and those of seeds that collapse: part of `coverage.py`."""
+"""Measures how often intervals of differences, and intervals with collapsing seeds, hold the truth."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ COLLAPSING = (0.1, 0.3, 0.5)
 
 
 def differences(tables: int) -> Iterator[list[str]]:
-    """By true means the coverage of two methods' difference, from the smallest to the largest over `DOCUMENTS` and
-    `SPREADS`, for each number of seeds.
+    """For each pair of true means, the coverage of the difference: smallest and largest over `DOCUMENTS` and `SPREADS`,
+    for each number of seeds.
     """
     for means in MEANS:
         found: dict[int, list[float]] = {seeds: [] for seeds in SEEDS}
         for seeds, documents, (number, spread) in product(SEEDS, DOCUMENTS, enumerate(SPREADS)):
             random = np.random.default_rng([seeds, documents, number])
-            spreads = np.full(2, spread if seeds > 1 else 0.0)  # one seed answers for itself
+            spreads = np.full(2, spread if seeds > 1 else 0.0)  # with one seed there is no spread between seeds
             drawn = [scores(random, np.array(means), spreads, seeds, documents) for _ in range(tables)]
             true = means[0] - means[1]
             found[seeds].append(_held([_difference(one) for one in drawn], true))
@@ -38,7 +38,7 @@ def differences(tables: int) -> Iterator[list[str]]:
 
 
 def collapsing(tables: int, documents: int = 100) -> Iterator[list[str]]:
-    """Coverage of the score of a method of whose seeds a share collapses, and of its difference from a steady one."""
+    """Coverage of the score of a method with a share of collapsing seeds, and of its difference from a steady one."""
     for share in COLLAPSING:
         shown = []
         for seeds in SEEDS[2:]:

@@ -1,4 +1,4 @@
-"""Small line plots as SVG text: a few lines, markers, and the values beside them."""
+"""Draws small line plots as SVG text: a few lines with markers and axes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 WIDTH, HEIGHT = 340, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 16, 52, 44
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666")  # told apart by colour-blind readers too
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#666666")  # colour-blind readers can tell them apart
 _FONT = 'font-family="sans-serif" font-size="11" fill="#333333"'
 
 Line = Sequence[tuple[float, float]]
@@ -16,11 +16,13 @@ Line = Sequence[tuple[float, float]]
 def plot(title: str, x_name: str, y_name: str, lines: Mapping[str, Line], *, base: float) -> str:
     """One plot, as the inside of an SVG of `WIDTH` x `HEIGHT`.
 
-    The x axis has one place for each value that occurs, evenly spaced (sizes double from one to the next).
+    The x axis has one place for each value that occurs, evenly spaced, because sizes double from one to the next.
 
     Args:
+        title: Title of the plot.
+        x_name, y_name: Names of the axes.
         lines: Points by the name of the line.
-        base: Where a dashed line marks "no difference".
+        base: Height of the dashed line that marks "no difference".
     """
     values = sorted({x for line in lines.values() for x, _ in line})
     heights = [y for line in lines.values() for _, y in line] + [base]

@@ -1,12 +1,12 @@
-"""Prefill against plain Hugging Face, over saved tokens, and the start of the command line.
+"""Measures prefill against plain Hugging Face by share of saved tokens, and the start-up of the command line.
 
 Model: Llama of 4 layers, H 768, 12 heads with 4 key/value heads, MLP 3072, random weights, fp32. Input: 4 x 512
-tokens, no padding, one full forward pass without a cache, 2 threads. The vocabulary is 1,024 so that the head (0.8 M
-of 37 M MACs a token), which no method can skip, does not drown what is measured; K,V of skipped tokens are recomputed.
+tokens, no padding, one full forward pass without a cache, 2 threads. The vocabulary is only 1,024, so that the head
+(0.8 M of 37 M MACs per token), which no method can skip, does not hide the effect. Skipped tokens' K,V are recomputed.
 
-Keys: `dense_over_plain` time of the dense wrapper over plain time; `packed_P_speedup` plain time over packed time with
-P percent of token-branches skipped at random (`packed_25_speedup`, `packed_50_speedup`, ...); `packed_P_net` net FLOPs
-saved there; `plain_s`; `help_s` seconds of `adaptive-bench --help` as a whole process.
+Keys: `dense_over_plain`, time of the dense wrapper over plain time; `packed_P_speedup`, plain time over packed time
+with P percent of token-branches skipped at random (`packed_25_speedup`, `packed_50_speedup`, ...); `packed_P_net`, net
+FLOPs saved there; `plain_s`, seconds of the plain model; `help_s`, seconds of `adaptive-bench --help` as a process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHARES = (0.15, 0.25, 0.35, 0.5, 0.7)
 
 @torch.no_grad()
 def measure(rounds: int) -> dict[str, float]:
-    """Median time of each variant over a few rounds in turn, as ratios against plain Hugging Face."""
+    """Times of the variants, which take turns over some rounds, as ratios to plain Hugging Face."""
     plain = llama(hidden=768, layers=4, inner=3072, vocabulary=1024, heads=12, kv_heads=4)
     input_ids = tokens(BATCH, LENGTH, 1024)
     dense = AdaptiveModel.build(plain, "dense").eval()
@@ -56,7 +56,7 @@ def measure(rounds: int) -> dict[str, float]:
 
 
 def help_seconds(rounds: int) -> float:
-    """Median wall time of `adaptive-bench --help` as a process of its own."""
+    """Median wall time of `adaptive-bench --help` as a separate process."""
     command = [str(Path(sys.executable).parent / "adaptive-bench"), "--help"]
     taken = []
     for _ in range(rounds + 1):

@@ -1,11 +1,11 @@
-"""How far the bar of a whole run is off: what it said was left, against what was left in truth.
+"""Measures how far a run's progress bar is off: the remaining time it gave against the time that really remained.
 
     python benchmarks/progress_bar.py                       # the default run, into a fresh folder
     python benchmarks/progress_bar.py --events events.jsonl  # judge a run that was recorded before
     python benchmarks/progress_bar.py --config smoke --record events.jsonl
 
-Every task's advances are recorded with their time, and with the processor time of the run's processes: on a machine
-that does other things as well, an error counted in processor time is what it would have been on a free one.
+All advances of tasks are recorded with their time and with the processor time of the run's processes. On a busy
+machine, the error in processor time shows what the error would have been on an idle one.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _OVERALL = "run"
 
 
 class Recorder(Reporter):
-    """Keeps `[seconds, processor seconds, what, task, total or units]` of everything that happens.
+    """Writes `[seconds, processor seconds, what, task, total or units]` for every event.
 
     Args:
-        file: One line of JSON each, written at once: a run that is stopped can be looked at as well.
+        file: Gets one line of JSON per event, written at once, so that a run that was stopped can be judged too.
     """
 
     def __init__(self, file: TextIO) -> None:
@@ -60,7 +60,7 @@ class Recorder(Reporter):
 
 
 def processor_s() -> float:
-    """Processor time of this process and of those it started, by what Linux says of them."""
+    """Processor time of this process and of its child processes, read from Linux's /proc."""
     total, tick = time.process_time(), os.sysconf("SC_CLK_TCK")
     for task in Path("/proc/self/task").glob("*/children"):
         for child in task.read_text().split():
@@ -73,14 +73,15 @@ def processor_s() -> float:
 
 
 def read(file: Path) -> list[list[Any]]:
-    """What a recorder has written."""
+    """The events that a recorder has written."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def judged(events: list[list[Any]], clock: int) -> list[tuple[float, float, float]]:
-    """Of the whole run, every ten seconds after the first minute: when, what was said to be left, what was left.
+    """For every ten seconds of a run after its first minute: the time, the estimated rest, and the true rest.
 
     Args:
+        events: The recorded events.
         clock: 0 counts in seconds, 1 in processor time.
     """
     mine = [event for event in events if event[3] == _OVERALL]
@@ -100,7 +101,7 @@ def judged(events: list[list[Any]], clock: int) -> list[tuple[float, float, floa
 
 
 def by_kind(events: list[list[Any]]) -> dict[str, float]:
-    """Seconds between the advances of a task and what came before them, by the task's name without its seed."""
+    """Seconds before the advances of each task, since its previous event, by the task's name without its seed."""
     last: dict[str, float] = {}
     spent: defaultdict[str, float] = defaultdict(float)
     for seconds, _, what, name, _ in events:

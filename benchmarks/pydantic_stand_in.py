@@ -1,9 +1,9 @@
-"""What the configs of methods need of pydantic, for a machine that has PyTorch and transformers and nothing else.
+"""Replaces the part of pydantic that methods' configs need, for a machine with PyTorch and transformers alone.
 
-Fields with defaults, types of one word (`Literal`, `bool`, `int`, `float`, `str`, or one of them or `None`) and bounds;
-values may be texts, as in a method spec. Of validators those of a whole model after its fields are obeyed; a class with
-others can be defined here, but not made.
-`bare.prepare` puts this in pydantic's place where that is not installed, and nowhere else.
+It supports fields with defaults, simple types (`Literal`, `bool`, `int`, `float`, `str`, or one of them or `None`) and
+bounds; values may be texts, as in a method spec. Of validators it runs only model validators in mode `after`; a class
+with others can be defined but not instantiated.
+`bare.prepare` uses this module only if pydantic is not installed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _MISSING = object()
 
 
 class ValidationError(ValueError):
-    """A value does not fit its field."""
+    """A value does not fit its field, or a model breaks a rule."""
 
     def __init__(self, name: str, message: str, value: object) -> None:
         super().__init__(f"{name or 'model'}: {message}")
         self._error = {"loc": (name,) if name else (), "msg": message, "input": value, "type": "value_error"}
 
     def errors(self, **_: object) -> list[dict[str, Any]]:
-        """The one error, in pydantic's form."""
+        """A list with the one error, in pydantic's form."""
         return [self._error]
 
 
 class FieldInfo:
-    """Default, bounds and what else is said of a field."""
+    """Default, bounds and other properties of a field."""
 
     def __init__(self, default: Any = _MISSING, **about: Any) -> None:
         self.default, self.about, self.annotation = default, about, None
@@ -45,14 +45,14 @@ class FieldInfo:
         return self.default
 
     def is_required(self) -> bool:
-        """Whether there is none."""
+        """Whether the field has no default."""
         return self.default is _MISSING
 
     def read(self, name: str, value: Any) -> Any:
-        """The value in the field's type.
+        """The value, converted to the field's type.
 
         Raises:
-            ValidationError: It has another one, or is out of bounds.
+            ValidationError: The value has another type, or is out of bounds.
         """
         found = _read(self.annotation, value)
         if found is _MISSING:
@@ -94,7 +94,7 @@ def model_validator(*, mode: str) -> Callable[[Any], Any]:
 
 
 class AfterValidator:
-    """See pydantic; for annotations of classes that are not made here."""
+    """See pydantic; needed in annotations of classes that are never instantiated here."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
@@ -105,7 +105,7 @@ class BeforeValidator(AfterValidator):
 
 
 class BaseModel:
-    """Fields by annotation; frozen, unknown names refused: as the configs of methods are set."""
+    """A model with annotated fields that is frozen and refuses unknown names, as methods' configs are set up."""
 
     model_fields: ClassVar[dict[str, FieldInfo]] = {}
     _beyond: ClassVar[bool] = False
@@ -147,11 +147,11 @@ class BaseModel:
 
     @classmethod
     def model_validate(cls, values: Mapping[str, Any]) -> Any:
-        """One with these values."""
+        """A model with these values."""
         return cls(**values)
 
     def model_dump(self, **_: object) -> dict[str, Any]:
-        """Plain values."""
+        """The fields as plain values."""
         return dict(vars(self))
 
 
@@ -165,7 +165,7 @@ def _plain(value: object) -> object:
 
 
 def _read(kind: Any, value: Any) -> Any:
-    """The value as the kind; `_MISSING` where it is none."""
+    """The value, converted to the type `kind`; `_MISSING` if it does not fit."""
     if get_origin(kind) in (Union, types.UnionType):
         kinds = [part for part in get_args(kind) if part is not type(None)]
         if value is None:
@@ -180,5 +180,5 @@ def _read(kind: Any, value: Any) -> Any:
             found = kind(value)
         except (TypeError, ValueError):
             return _MISSING
-        return found if found == float(value) else _MISSING  # neither half an int nor a NaN
+        return found if found == float(value) else _MISSING  # refuses fractions for an int, and NaN
     return value if kind is str and isinstance(value, str) else _MISSING

@@ -1,4 +1,4 @@
-"""How often equal methods are ranked, and different ones told apart, on simulated boards: part of `coverage.py`.
+"""Measures how often equal methods, and different ones, are told apart on simulated boards: part of `coverage.py`.
 
 The board's case has the scores and the spreads between seeds of a published board of thirteen methods.
 """
@@ -25,8 +25,8 @@ DOCUMENTS = 100
 SEEDS = (2, 3, 5)
 METHODS = 13
 PLACES = np.array(list(combinations(range(METHODS), 2)))
-CHANGES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # of a score, between which power is shown
-CONTROL = 6  # place of a trained control among the methods of the board
+CHANGES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # upper ends of the ranges of score differences for which power is shown
+CONTROL = 6  # index of a trained control among the methods of the board
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,10 @@ CASES = (
 
 
 def before(tables: Floats) -> tuple[Floats, Floats, Floats]:
-    """Means, half widths and p-values of paired differences [N, S, D] as they were: seeds paired, p from Student's t
-    with S - 1 degrees of freedom, two documents more that favour each side (Agresti and Min).
+    """Means, half widths and p-values of paired differences [N, S, D] by the earlier procedure.
+
+    Seeds are paired, p comes from Student's t with S - 1 degrees of freedom, and two documents are added, one in favour
+    of each side (Agresti and Min).
     """
     seeds, documents = tables.shape[1:]
     crossed = Crossed.of(tables)
@@ -86,8 +88,9 @@ def _now(tables: Floats, most: float | None = None) -> Floats:
 
 
 def errors(boards: int) -> Iterator[list[str]]:
-    """By case the share of boards, in percent, on which some pair of equal methods is told apart: before and now, by
-    number of seeds.
+    """For each case, the share of boards, in percent, on which some pair of equal methods is told apart.
+
+    It is given for each number of seeds, by the earlier procedure and by the present one.
     """
     for number, case in enumerate(CASES):
         found = []
@@ -100,7 +103,10 @@ def errors(boards: int) -> Iterator[list[str]]:
 
 
 def power(boards: int) -> Iterator[list[str]]:
-    """By true difference the share of pairs of the board's methods that are told apart, in percent: before and now."""
+    """For each range of true differences, the share of the board's pairs that are told apart, in percent.
+
+    It is given for each number of seeds, by the earlier procedure and by the present one.
+    """
     true = np.abs(np.subtract(*np.array(BOARD.means)[PLACES].T))
     found: list[list[Floats]] = []
     for seeds in SEEDS:
@@ -118,8 +124,10 @@ def power(boards: int) -> Iterator[list[str]]:
 
 
 def against_control(boards: int) -> Iterator[list[str]]:
-    """The share of the board's methods that are told apart from a control, in percent, with p corrected for all pairs
-    and for the comparisons with the control alone; and how often one of those that equal it is.
+    """The share of the board's methods that are told apart from a control, in percent; and how often some method is
+    told apart from a control that it equals.
+
+    Both are given with p corrected for all pairs, and for the comparisons with the control alone.
     """
     equal = Case("", (0.956,) * METHODS, BOARD.spreads)
     wanted = [(str(place), str(CONTROL)) for place in range(METHODS) if place != CONTROL]
@@ -137,8 +145,8 @@ def against_control(boards: int) -> Iterator[list[str]]:
 
 
 def choices(boards: int) -> Iterator[list[str]]:
-    """Power on the board and errors of some cases, in percent, for several degrees of freedom of the prior, and for
-    those that the suite uses.
+    """Power on the board and errors of some cases, in percent, for several limits of the prior's degrees of freedom and
+    for the limit that the suite uses.
     """
     cases = (BOARD, CASES[0], CASES[3], CASES[5], CASES[7])
     for most in (0.0, 2.0, 4.0, 50.0, None):

@@ -1,6 +1,6 @@
-"""What a device can do at most, measured, and how long the counted work of a forward pass takes there at least.
+"""Measures a device's peaks, and from them the least time for the counted work of a forward pass.
 
-Peaks are those of a large product and of a large copy on the device itself: no table of data sheets.
+Peaks are measured with a large product and a large copy on the device itself, not taken from data sheets.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ ROUNDS = 10
 
 @dataclass(frozen=True)
 class Peaks:
-    """The most that a device was seen to do.
+    """The measured peaks of a device.
 
     Attributes:
-        flops_per_s: In a product of two square matrices; two FLOPs a multiply-accumulate.
+        flops_per_s: In a product of two square matrices; a multiply-accumulate counts as two FLOPs.
         bytes_per_s: In a copy, bytes read and bytes written together.
     """
 
@@ -30,7 +30,7 @@ class Peaks:
     bytes_per_s: float
 
     def floor_s(self, work: Counted) -> float:
-        """The least time for some work: of its products or of its reading, whichever takes longer."""
+        """The least time for some work: that of its products or of its reads, whichever is longer."""
         return max(work.flops / self.flops_per_s, work.read_bytes / self.bytes_per_s)
 
     def to_json(self) -> dict[str, float]:
@@ -40,11 +40,11 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Counted:
-    """What the ledger counts for one call.
+    """The work that the ledger counts for one call.
 
     Attributes:
-        flops: Of everything executed.
-        read_bytes: Weights once a call; in decoding also the keys and values of every (query, key) pair.
+        flops: FLOPs of everything executed.
+        read_bytes: Weights, once per call; in decoding also the keys and values of every (query, key) pair.
     """
 
     flops: float
@@ -52,9 +52,11 @@ class Counted:
 
 
 def measure_peaks(device: torch.device, dtype: torch.dtype, side: int, copied: int) -> Peaks:
-    """Medians over some rounds.
+    """The peaks of a device, as medians over some rounds.
 
     Args:
+        device: The device.
+        dtype: Type of the matrices.
         side: Rows and columns of the matrices.
         copied: Bytes of the block that is copied.
     """
@@ -71,11 +73,13 @@ def measure_peaks(device: torch.device, dtype: torch.dtype, side: int, copied: i
 
 
 def counted(drive: Drive, phase: Any, hidden: int, *, dense: bool = False) -> Counted:
-    """One call of a phase, on average over the calls that a variant's ledger holds.
+    """The work of one call of a phase, averaged over the calls in a variant's ledger.
 
     Args:
+        drive: The variant.
+        phase: The phase.
         hidden: Width of the residual stream.
-        dense: What the dense model needs for the same calls instead.
+        dense: Give the dense model's work for the same calls instead.
     """
     ledger: Ledger | None = drive.ledger
     assert ledger is not None
@@ -84,6 +88,6 @@ def counted(drive: Drive, phase: Any, hidden: int, *, dense: bool = False) -> Co
     read = ledger.dense_weight_bytes(phase) if dense else ledger.weight_bytes(phase)
     if phase == "decode":
         pairs = ledger.work[phase][:, Work.DENSE_PAIRS if dense else Work.PAIRS]
-        # The maps to k and v have a row of `hidden` weights for each value that they leave behind for a token.
+        # The key and value maps have one row of `hidden` weights for each cached value of a token.
         read += float((pairs * ledger.costs.attn_kv_bytes / hidden).sum())
     return Counted(2 * float(macs.sum()) / calls, read / calls)

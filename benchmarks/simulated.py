@@ -1,4 +1,4 @@
-"""Simulated scores: every method's seeds answer the same documents, with logits of normal parts."""
+"""Simulated scores: all seeds of a method answer the same documents, and logits are sums of normal parts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
 Floats = NDArray[np.float64]
-DOCUMENT, BOTH = 1.5, 0.3  # of a board's scores, as in the world `usual`
+DOCUMENT, BOTH = 1.5, 0.3  # standard deviations for boards, as in the world `usual`
 COLLAPSED = 0.05
 
 
 @dataclass(frozen=True)
 class World:
-    """Standard deviations between seeds, between documents, and of seeds on a document, in logits."""
+    """Standard deviations in logits: between seeds, between documents, and of a seed on a document."""
 
     name: str
     seed: float
@@ -29,7 +29,9 @@ class World:
         return float(np.sqrt(self.seed**2 + self.document**2 + self.both**2))
 
     def of(self, seeds: int) -> World:
-        """One seed answers for itself: its interval is about the same trained model on other documents."""
+        """The world for a number of seeds. With one seed there is no spread between seeds, since its interval is about
+        the same trained model on other documents.
+        """
         return self if seeds > 1 else replace(self, seed=0.0)
 
 
@@ -43,7 +45,7 @@ WORLDS = (
 
 
 def offset(mean: float, spread: float) -> float:
-    """The logit whose share right is `mean` when a normal of this standard deviation is added."""
+    """The logit at which the share of right answers is `mean` if a normal of this standard deviation is added."""
     low, high = -30.0, 30.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -55,7 +57,7 @@ def offset(mean: float, spread: float) -> float:
 def logits(
     random: np.random.Generator, world: World, shape: tuple[int, int, int], shared: Floats | float = 0.0
 ) -> Floats:
-    """Sums of the three parts [N, S, D]; documents' difficulty is `shared` where it is given."""
+    """Sums [N, S, D] of the three parts; `shared`, if given, is the documents' part."""
     tables, seeds, documents = shape
     easy = random.normal(0, world.document, (tables, 1, documents)) if np.isscalar(shared) else shared
     return easy + random.normal(0, world.seed, (tables, seeds, 1)) + random.normal(0, world.both, shape)

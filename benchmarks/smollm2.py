@@ -1,15 +1,15 @@
-"""A real shape beside plain Hugging Face and lm-eval's adapter: SmolLM2-135M's, by configuration alone.
+"""Measures SmolLM2-135M's shape, with random weights, against plain Hugging Face and lm-eval's adapter.
 
     ADAPTIVE_BENCH_DATA=<folder> python benchmarks/smollm2.py
 
 Model: Llama of 30 layers, H 576, 9 heads with 3 key/value heads, MLP 1536, tied vocabulary of 49,152, random weights,
-fp32, 2 threads; 4 x 256 tokens where nothing else is said. Everything runs in one process, variants in turn.
+fp32, 2 threads; 4 x 256 tokens unless stated otherwise. Everything runs in one process, with variants in turn.
 
 * Training: a step of forward, backward, clipping and AdamW in which every token is learned; all on one backbone.
-* Prefill: one forward pass into an empty cache, logits of the last position.
-* Decode: one more token per row behind 128, the same given tokens for all.
-* Evaluation: time inside the adapters, as in `evaluation`; texts are the nano tokenizer's tokens. Log-likelihoods need
-  the folder with `piqa` that `evaluation` describes, and are left out without it.
+* Prefill: one forward pass into an empty cache, with logits of the last position.
+* Decode: one more token per row after 128 tokens; all variants read the same given tokens.
+* Evaluation: time inside the adapters, as in `evaluation`, with the nano tokenizer. Log-likelihoods need the folder
+  with `piqa` that `evaluation` describes, and are left out without it.
 
 Key: `smollm2`, lists of rows under `training` (`variant`, `speedup`, `tokens_per_s`), `prefill` (`variant`, `speedup`,
 `net`), `decode` (`batch`, `variant`, `speedup`, `net`, `step_ms`) and `evaluation` (`case`, `speedup`).
@@ -76,7 +76,7 @@ def plain_step(model: LlamaForCausalLM) -> Callable[[], float]:
 
 
 def training(plain: LlamaForCausalLM, rounds: int) -> list[Row]:
-    """Speed of training steps; the weights of the plain model change."""
+    """Speed of training steps; they change the weights of the plain model."""
     steps = {"plain": plain_step(plain)}
     for spec in ("dense", "gateskip"):
         model = AdaptiveModel.build(plain, spec, seed=1)
@@ -93,7 +93,7 @@ def training(plain: LlamaForCausalLM, rounds: int) -> list[Row]:
 
 
 def prefill(plain: LlamaForCausalLM, rounds: int) -> list[Row]:
-    """Speed of prompts."""
+    """Speed of reading prompts."""
     variants = drives(plain, PREFILL)
     times = prefill_in_turns(variants, tokens(BATCH, LENGTH, plain.config.vocab_size), rounds)
     return [
@@ -103,7 +103,7 @@ def prefill(plain: LlamaForCausalLM, rounds: int) -> list[Row]:
 
 
 def decode(plain: LlamaForCausalLM, steps: int) -> list[Row]:
-    """Speed of one more token per row."""
+    """Speed of writing one more token per row."""
     rows = []
     for batch in BATCHES:
         variants = drives(plain, DECODE)
@@ -122,7 +122,7 @@ def decode(plain: LlamaForCausalLM, steps: int) -> list[Row]:
 
 
 def evaluated(plain: LlamaForCausalLM, data: Path | None, rounds: int) -> list[Row]:
-    """Speed of this package's adapter over lm-eval's own."""
+    """Speed of this package's adapter relative to lm-eval's own."""
     with tempfile.TemporaryDirectory() as folder:
         if data is not None:
             evaluation.write_data(data, Path(folder))

@@ -1,12 +1,13 @@
-"""One training step of GateSkip against one of the dense model.
+"""Measures a training step of GateSkip against a step of the dense model.
 
 Model: Llama of 4 layers, H 512, 8 heads with 4 key/value heads, MLP 1408, vocabulary 1024, random weights, fp32.
 Batch of 8 rows of 128 tokens with masked prompts, 2 threads; a step is forward, backward, gradient clipping and AdamW,
-as in training. Both models have a backbone of their own.
+as in training. Each model has its own backbone.
 
-Keys: `train_gateskip_over_dense` time of the vector gates' step over the dense one (median over rounds in turn);
-`train_gateskip_scalar_over_dense` the same of scalar gates; `train_gateskip_share` MACs of the gates over those of the
-dense model in a forward pass; `train_gateskip_allowed` 1.05 x (1 + share); `train_dense_s`.
+Keys: `train_gateskip_over_dense`, time of a step with vector gates over a dense step (median over rounds in turn);
+`train_gateskip_scalar_over_dense`, the same for scalar gates; `train_gateskip_share`, MACs of the gates over those of
+the dense model in a forward pass; `train_gateskip_allowed`, 1.05 x (1 + share); `train_dense_s`, seconds of a dense
+step.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SPECS = {"dense": "dense", "gateskip": "gateskip", "gateskip_scalar": "gateskip[
 
 
 def build(spec: str) -> AdaptiveModel:
-    """A method on a backbone of its own."""
+    """A method on its own backbone."""
     plain = llama(hidden=512, layers=4, inner=1408, vocabulary=VOCABULARY, heads=8, kv_heads=4)
     return AdaptiveModel.build(plain, spec, seed=1)
 
@@ -41,12 +42,14 @@ def training_step(
     bf16: bool = False,
     return_logits: bool = True,
 ) -> Callable[[], float]:
-    """What makes one optimizer step in the middle of a training, and gives its loss.
+    """A function that takes one optimizer step as in the middle of a training, and returns its loss.
 
     Args:
+        model: The model to train.
+        batch, length: Rows of a batch, and tokens of a row.
         prompt: Tokens of each row that are not learned; `None` for half of them.
-        bf16: Compute in bf16 over weights in fp32, as a training with that precision does.
-        return_logits: Keep the logits of all tokens, which a training does not.
+        bf16: Compute in bf16 with fp32 weights, as a training of that precision does.
+        return_logits: Keep the logits of all tokens, which a training does not do.
     """
     device = model.device
     ids = tokens(batch, length, model.config.vocab_size).to(device)
@@ -73,7 +76,7 @@ def training_step(
 
 
 def gate_share(model: AdaptiveModel) -> float:
-    """MACs of deciding over the dense model's, in one forward pass of the batch."""
+    """MACs of the decisions over the dense model's MACs, in one forward pass of the batch."""
     with torch.no_grad():
         model.eval()
         model.reset_ledger()

@@ -1,12 +1,12 @@
-"""The seeded recipe of the shipped nano weights: `python tools/nano_pretraining.py --out FOLDER`.
+"""Pretrains the nano weights by a seeded recipe: `python tools/nano_pretraining.py --out FOLDER`.
 
-The text is endless and in a seeded order: the world's stories, its facts, sums, and tales in short. The backbone learns
-the world and arithmetic from it, and how stories are told. It never sees a question, an answer or a chain of
-computations: to follow several facts that are asked for, and to compute from event to event, is left to fine-tuning.
+The text is endless and in a seeded order: the world's stories, its facts, sums, and summaries of tales. From it the
+backbone learns the world, arithmetic, and how stories are told. It never sees a question, an answer or a chain of
+computations: following several facts in a row, and computing from event to event, are left to fine-tuning.
 
-The tokenizer is a byte-level BPE: any text encodes and comes back unchanged. A number below 100 is one token (with or
-without the space before it) and every whitespace character beyond one leading space stands alone, so that no token
-spans a line break or three digits.
+The tokenizer is a byte-level BPE, so any text is encoded and decoded without change. A number below 100 is one token
+(with or without the space before it), and every whitespace character except one leading space is a separate token, so
+no token spans a line break or three digits.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ _ITERATIONS = 5
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon in fp32, for weight matrices [N, M] (those of one shape are worked on together): momentum brought near to
-    orthogonal, which learns facts in far fewer tokens than AdamW.
+    """Muon in fp32 for weight matrices [N, M]: its updates are nearly orthogonalised momentum.
+
+    It learns facts in far fewer tokens than AdamW. Matrices of one shape are updated together.
 
     Idea: Keller Jordan's Muon (https://kellerjordan.github.io/posts/muon/), with the step size of Moonlight
-    (https://arxiv.org/abs/2502.16982), which fits AdamW's learning rates. torch has one, but computes in bf16, which a
-    CPU emulates slowly, and one matrix at a time.
+    (https://arxiv.org/abs/2502.16982), which fits AdamW's learning rates. torch has a Muon too, but it computes in
+    bf16, which a CPU emulates slowly, and one matrix at a time.
     """
 
     def __init__(self, matrices: Iterable[Tensor], lr: float, weight_decay: float, momentum: float = 0.95) -> None:
@@ -77,7 +78,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def _orthogonal(matrices: Tensor) -> Tensor:
-    """The nearest (semi-)orthogonal matrices, roughly, by Newton-Schulz iterations: [B, N, M] -> [B, N, M]."""
+    """Approximately the nearest (semi-)orthogonal matrices, by Newton-Schulz iterations: [B, N, M] -> [B, N, M]."""
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if tall else matrices
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
@@ -88,7 +89,7 @@ def _orthogonal(matrices: Tensor) -> Tensor:
     return x.mT if tall else x
 
 
-# At most: learning ends earlier when every word of the world is one token.
+# An upper limit: BPE training ends earlier once every word of the world is one token.
 VOCABULARY_SIZE = 3072
 CONTEXT = 512
 BOS, EOS, PAD = "<|bos|>", "<|eos|>", "<|pad|>"
@@ -96,7 +97,7 @@ _PIECES = r" ?\d{1,2}| ?\p{L}+| ?[^\s\p{L}\d]+|\s"
 
 
 def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer learnt from `texts` that puts BOS before each sequence, as Llama's does."""
+    """A tokenizer trained on `texts` that puts BOS before each sequence, as Llama's does."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -130,7 +131,7 @@ _SHARES = {"story": 0.2, "statements": 0.22, "sums": 0.28, "summary": 0.3}
 
 
 def pretraining_texts(seed: int) -> Iterator[Story]:
-    """Texts without BOS and EOS. Only the train split, so that no held-out story appears."""
+    """Texts without BOS and EOS, only from the train split, so that no held-out story appears."""
     source = random.Random(f"corpus/{seed}")
     streams: dict[str, Iterator[Story]] = {
         "story": stream(make_story, "train", seed),
@@ -144,7 +145,7 @@ def pretraining_texts(seed: int) -> Iterator[Story]:
 
 
 def tokenizer_texts(seed: int, count: int) -> Iterator[str]:
-    """Text that the tokenizer is learnt from: stories and training questions, so that every word is one token."""
+    """Texts on which the tokenizer is trained: stories and training questions, so that every word is one token."""
     for make in (make_math_problem, make_question):
         for item in islice(stream(make, "train", seed), count):
             yield f"{item.prompt} {item.target}"
@@ -160,7 +161,7 @@ _WARM_UP_STEPS = 50
 _FALLING_SHARE, _FINAL_SHARE = 0.3, 0.02
 _WEIGHT_DECAY = 0.01
 _MAX_GRADIENT_NORM = 1.0
-# What a story draws at random cannot be learnt away, and would drown what can.
+# Weight in the loss of tokens that a story draws at random: they cannot be learned and would drown out those that can.
 _DRAWN_WEIGHT = 0.1
 _LOG_EVERY = 50
 _SAVE_EVERY = 100
@@ -168,19 +169,20 @@ _SAVE_EVERY = 100
 
 @dataclass(frozen=True)
 class Recipe:
-    """What can be chosen; `recipe.json` records it.
+    """The choices of the recipe, which `recipe.json` records.
 
     Attributes:
-        family: `model_type` of the backbone in transformers, one whose layers are those of Llama but for details.
-        steps: Optimizer steps; the learning rate reaches its end with the last one.
-        seed: Of the initial weights, of the text and of the dropped branches.
-        layers: Of the backbone. So few, and so narrow, that the tasks need each of them.
-        width: Size of its hidden states; four heads share it, and the MLPs are 8/3 as wide.
-        tied_embeddings: Whether the head is the embedding. Small tied embeddings make the first layer build the
-            residual stream: nearly all function then sits there, and what a method does is decided by this layer.
-        embedding_std: Of the initial embedding. At 1 a token enters the first layer at the size that its norm gives.
-        branch_dropout: Share of tokens that pass by each branch in training, every token of every branch drawn for
-            itself. Without it, training comes to lean on the first layer again.
+        family: `model_type` of the backbone in transformers; its layers must be Llama's except for details.
+        steps: Optimizer steps; the learning rate reaches its final value at the last one.
+        seed: Seed of the initial weights, of the text and of the dropped branches.
+        layers: Number of layers. They are so few and so narrow that the tasks need each of them.
+        width: Size of the hidden states; four heads share it, and the MLPs are 8/3 as wide.
+        tied_embeddings: Whether the head shares the embedding's weights. Small tied embeddings make the first layer
+            build the residual stream: nearly all function then sits in this layer, and it decides what a method does.
+        embedding_std: Standard deviation of the initial embedding. At 1 a token enters the first layer at the size that
+            the layer's norm gives.
+        branch_dropout: Share of tokens that bypass each branch in training, drawn independently for every token and
+            branch. Without it, the model comes to rely on the first layer again.
     """
 
     family: str = "llama"
@@ -225,13 +227,13 @@ def _weighted(story: Story, tokenizer: PreTrainedTokenizerBase) -> tuple[list[in
 
 
 def _weighted_loss(logits: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Mean next-token loss; logits [B, S, V], ids and weights [B, S]."""
+    """Weighted mean next-token loss for logits [B, S, V], ids [B, S] and weights [B, S]."""
     losses = cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
     return (losses * weights[:, 1:].flatten()).sum() / weights[:, 1:].sum()
 
 
 def _optimizers(model: torch.nn.Module) -> tuple[torch.optim.Optimizer, ...]:
-    """Muon for the matrices of the layers, which learns facts in far fewer tokens; AdamW for embedding, head, norms."""
+    """Muon for the matrices of the layers, because it learns facts in far fewer tokens; AdamW for everything else."""
     parameters = list(model.named_parameters())
     matrices = [value for name, value in parameters if value.ndim == 2 and ".layers." in name]
     rest = [value for name, value in parameters if value.ndim != 2 or ".layers." not in name]
@@ -242,7 +244,7 @@ def _optimizers(model: torch.nn.Module) -> tuple[torch.optim.Optimizer, ...]:
 
 
 def _learning_rate_share(step: int, steps: int) -> float:
-    """Rises, stays, and falls in a straight line over the last part."""
+    """Share of the peak learning rate: it rises linearly, stays constant, and falls linearly over the last part."""
     rising, falling = (step + 1) / _WARM_UP_STEPS, (steps - step) / (_FALLING_SHARE * steps)
     return min(rising, 1.0, max(falling, _FINAL_SHARE))
 
@@ -258,10 +260,10 @@ def build_backbone(tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> PreTra
         num_hidden_layers=recipe.layers,
         num_attention_heads=_HEADS,
         num_key_value_heads=_HEADS // 2,
-        head_dim=recipe.width // _HEADS,  # Llama's rule; some families have a width of their own here
+        head_dim=recipe.width // _HEADS,  # Llama's rule; some families default to another width
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=recipe.tied_embeddings,
-        initializer_range=0.05,  # the usual 0.02 suits wide models; so narrow a one starts to attend much later with it
+        initializer_range=0.05,  # with the usual 0.02 so narrow a model starts to attend much later
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
@@ -274,12 +276,12 @@ def build_backbone(tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> PreTra
 
 
 def pretrain(folder: Path, recipe: Recipe, scored: Mapping[Split, int]) -> dict[str, object]:
-    """Trains tokenizer and backbone from nothing, saves both to `folder` with `recipe.json`; returns that record.
+    """Trains tokenizer and backbone from scratch, saves both with `recipe.json`, and returns that record.
 
     Args:
-        folder: Where everything is written.
+        folder: Folder for all files.
         recipe: What to train, and how.
-        scored: Split -> how many of its items are scored at the end.
+        scored: For each split, how many of its items are scored at the end.
     """
     started_s = time.perf_counter()
     tokenizer = train_tokenizer(tokenizer_texts(recipe.seed, _TOKENIZER_TEXTS))
@@ -293,7 +295,7 @@ def pretrain(folder: Path, recipe: Recipe, scored: Mapping[Split, int]) -> dict[
     ]
     tokens, recent_loss = 0, 0.0
     for step, (ids, weights) in enumerate(islice(_batches(tokenizer, recipe.seed), recipe.steps), start=1):
-        # No attention mask: padding is on the right, so causal attention never lets a real token see it.
+        # No attention mask is needed: padding is on the right, where causal attention hides it from real tokens.
         loss = _weighted_loss(model(input_ids=ids).logits, ids, weights)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), _MAX_GRADIENT_NORM)
@@ -307,7 +309,7 @@ def pretrain(folder: Path, recipe: Recipe, scored: Mapping[Split, int]) -> dict[
             elapsed_s = time.perf_counter() - started_s
             print(f"step {step} loss {recent_loss:.4f} tokens {tokens} tokens/s {tokens / elapsed_s:.0f}", flush=True)
         if step % _SAVE_EVERY == 0:
-            model.save_pretrained(folder)  # an interrupted run leaves its latest weights, without recipe.json
+            model.save_pretrained(folder)  # an interrupted run leaves its weights, but no recipe.json
     record: dict[str, object] = {
         **asdict(recipe),
         "sequences_per_step": _SEQUENCES_PER_STEP,

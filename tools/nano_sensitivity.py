@@ -1,7 +1,7 @@
-"""How much hangs on each branch of a backbone, and what it scores without the harness: for the record of its weights.
+"""Measures how much each branch of a backbone matters, and the backbone's scores without the harness.
 
-A branch is worth what predictions lose when a share of the tokens passes by it. In pretraining tokens pass by branches
-at random, so that no single one comes to carry everything.
+Both go into the record of the weights. A branch matters as much as predictions change when a share of the tokens
+bypasses it. In pretraining, tokens bypass branches at random, so that no single branch comes to carry everything.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def branches(model: PreTrainedModel) -> Iterator[tuple[str, nn.Module]]:
 
 
 def pass_by(branch: nn.Module, share: float, generator: torch.Generator, training: bool) -> RemovableHandle:
-    """From now on each token passes by the branch with probability `share`, until the hook is removed.
+    """Lets each token bypass the branch with probability `share`, until the returned hook is removed.
 
-    What stays is not scaled up, because a method that skips does not scale either. A token that passes by attention
-    still gives the others its keys and values.
+    The remaining outputs are not scaled up, because a method that skips does not scale them either. A token that
+    bypasses attention still gives its keys and values to other tokens.
 
     Args:
         branch: An attention or MLP whose output [B, S, H] is added to the residual stream.
         share: Probability in [0, 1).
         generator: Every token of every call draws from it.
-        training: Whether tokens pass by in training only, or in evaluation only.
+        training: Whether tokens bypass the branch in training only, or in evaluation only.
     """
 
     def drop(branch: nn.Module, _inputs: object, output: Tensor | tuple[Tensor, ...]) -> object:
@@ -52,30 +52,30 @@ def pass_by(branch: nn.Module, share: float, generator: torch.Generator, trainin
         return kept if isinstance(output, Tensor) else (kept, *output[1:])
 
     if not 0 <= share < 1:
-        raise ValueError(f"The share of tokens that pass by a branch lies in [0, 1), got {share}. Use 0 for none.")
+        raise ValueError(f"The share of tokens that bypass a branch lies in [0, 1), got {share}. Use 0 for none.")
     return branch.register_forward_hook(drop)
 
 
 def add_branch_dropout(model: PreTrainedModel, share: float, seed: int) -> None:
-    """From now on tokens pass by each branch with probability `share` in training, each branch drawing for itself."""
+    """Lets tokens bypass each branch with probability `share` in training, drawn independently for each branch."""
     generator = torch.Generator().manual_seed(seed)
     for _, branch in branches(model):
         pass_by(branch, share, generator, training=True)
 
 
-SKIPPED = 0.36  # of the tokens; about what a method skips everywhere to save 20 % net
+SKIPPED = 0.36  # share of the tokens; about what a method that skips everywhere must skip to save 20 % net
 _TEXTS = 32
 
 
 def sensitivities(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: int = _TEXTS
 ) -> dict[str, dict[str, float]]:
-    """Per branch the `branch_divergences` on stories as the backbone has read, and on the answers of the written tasks.
+    """The `branch_divergences` on stories such as the backbone has read, and on the answers of the written tasks.
 
     Args:
-        model: The backbone, as pretrained or fine-tuned.
-        tokenizer: Its own.
-        texts: How many validation items of each kind.
+        model: The backbone, pretrained or fine-tuned.
+        tokenizer: The backbone's tokenizer.
+        texts: Number of validation items of each kind.
     """
     stories = [tokenizer(story.text)["input_ids"] for story in held_out(make_story, "validation", texts)]
     found = {"nano_text": branch_divergences(model, stories, [1] * texts)}
@@ -95,14 +95,17 @@ def dominance(divergences: dict[str, float]) -> float:
 def branch_divergences(
     model: PreTrainedModel, rows: Sequence[list[int]], starts: Sequence[int], share: float = SKIPPED, seed: int = 1
 ) -> dict[str, float]:
-    """Branch -> mean Kullback-Leibler divergence, in nats, from the model's next-token distributions to those with it.
+    """For each branch, the mean KL divergence in nats of next-token distributions when a share of tokens bypasses it.
+
+    The divergence is taken from the full model's distributions.
 
     Args:
         model: The backbone.
         rows: Token ids of each text.
-        starts: Of each text the place of the first token whose prediction counts, at least 1; earlier ones pass by too.
-        share: Of the tokens that pass by the one branch, drawn at random.
-        seed: Of the draws, the same for every branch.
+        starts: For each text, the index of the first token whose prediction counts, at least 1. Earlier tokens may
+            bypass the branch too.
+        share: Share of the tokens that bypass the branch, drawn at random.
+        seed: Seed of the draws, which are the same for every branch.
     """
     model.eval()
     ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True)  # right padding is invisible
@@ -131,7 +134,7 @@ _ANSWER = re.compile(r"#### (-?\w+)")
 def score(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split: Split, count: int
 ) -> dict[str, dict[str, float]]:
-    """Per task over `count` items: share of right answers, decoded greedily, or bits per byte of the stories."""
+    """For each task, over `count` items: the share of right answers, decoded greedily, or bits per byte of stories."""
     model.eval()
     questions = held_out(make_question, split, count)
     return {
@@ -147,7 +150,7 @@ def _generative(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, item
     for start in range(0, len(items), _BATCH):
         batch = items[start : start + _BATCH]
         encoded = tokenizer([item.prompt for item in batch], return_tensors="pt", padding=True)
-        written = model.generate(  # type: ignore[operator]  # of a PreTrainedModel it may be a tensor, says torch
+        written = model.generate(  # type: ignore[operator]  # torch's types allow a tensor here
             input_ids=encoded["input_ids"],
             attention_mask=encoded["attention_mask"],
             max_new_tokens=_MAX_NEW_TOKENS,
@@ -161,7 +164,7 @@ def _generative(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, item
 
 
 def _stated(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, items: list[Item]) -> float:
-    """Share of items whose true statement is the likeliest."""
+    """Share of items whose right statement is the likeliest."""
     right = 0
     for item in items:
         prompt = tokenizer(item.prompt)["input_ids"]
