@@ -286,7 +286,7 @@ def main() -> None:
     import torch
 
     if not given.tiny and not torch.cuda.is_available():
-        sys.exit("make gpu measures on an NVIDIA GPU, and PyTorch finds none here. --tiny tries the way on the CPU.")
+        sys.exit("make gpu measures on an NVIDIA GPU, but PyTorch finds none here. Try it out on the CPU with --tiny.")
     torch.set_num_threads(1)  # the CPU computes only tiny models, which more threads would slow down
     device = torch.device("cpu" if given.tiny else "cuda")
     session = Session(about(device), given.out or (None if given.tiny else RECORD), given.seconds)

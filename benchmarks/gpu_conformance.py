@@ -139,7 +139,7 @@ def _wrong_fp32(found: Distance) -> list[str]:
 def _wrong_bf16(found: Distance, yardstick: Distance) -> list[str]:
     wrong = []
     if not found.median <= ROUNDINGS * yardstick.median + TOLERANCE:
-        wrong.append(f"bf16: logits differ by {found.median:.2g} where the CPU is {yardstick.median:.2g} off itself")
+        wrong.append(f"bf16: logits differ by {found.median:.2g}, {yardstick.median:.2g} on the CPU itself")
     if found.flipped > ROUNDINGS * yardstick.flipped + FLIPPED:
         wrong.append(f"bf16: {found.flipped:.1%} of the decisions differ, {yardstick.flipped:.1%} on the CPU itself")
     return wrong

@@ -263,7 +263,7 @@ def run(given: argparse.Namespace, options: Sequence[str]) -> None:
         with machine.step("table"):
             machine.call(*command, "--table-only", seconds=STOP_S / 3)
     print(machine.tail())
-    sys.exit("The time is over: the same command goes on." if code is None else code)
+    sys.exit("The time is over. Give the same command again to go on." if code is None else code)
 
 
 def main(arguments: list[str]) -> None:

@@ -29,7 +29,7 @@ def write_figures(board: Board, folder: Path) -> list[str]:
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise EnvironmentProblem(
-            "Figures are drawn by matplotlib, which is not installed. Give pip install 'adaptive-bench[figures]', or "
+            "Figures are drawn by matplotlib, which is not installed. Run pip install 'adaptive-bench[figures]', or "
             "leave out --figures."
         )
     matplotlib: Any = importlib.import_module("matplotlib")

@@ -91,9 +91,9 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
 def _asked_of(values: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any]:
     """What the author says about the entry, checked."""
     wanted = (
-        "--about FILE is a YAML file with authors (a list), licence (CC-BY-4.0, say) and, where there are, "
-        "affiliation, links to paper, code and plugin, and package (name==version). --authors 'A. Name; B. Name' and "
-        "--licence CC-BY-4.0 alone are enough for methods of this package."
+        "--about FILE is a YAML file with authors (a list), licence (such as CC-BY-4.0) and, optionally, "
+        "affiliation, links to paper, code and plugin, and package (name==version). For methods of this package, "
+        "--authors 'A. Name; B. Name' and --licence CC-BY-4.0 are enough."
     )
     try:
         found = About.of(values).shown()

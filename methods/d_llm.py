@@ -54,7 +54,7 @@ from adaptive_bench.method import (
     sampled_choice,
 )
 
-# In 1 routers learned from later tokens where a token saw no key, and were not run (nor counted) where nothing skips.
+# In 1 routers learned from later tokens if a token saw no key, and did not run (nor were counted) if nothing skipped.
 VERSION = 2
 SKIP, EXECUTE = 0, 1
 SKIP_BIAS, EXECUTE_BIAS = 0.1, 2.0

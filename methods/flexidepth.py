@@ -158,10 +158,10 @@ class FlexiDepth(Method):
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:
         """The gates about halve the MLPs they scale, and which tokens skip at first is chance."""
         assert isinstance(config, FlexiDepthConfig)
-        reason = "routers have no biases, so that gates start around one half, at which training decides"
+        reason = "routers have no biases, so that gates start around one half, the threshold in training"
         if config.factors == "straight_through":
             return InitialChange(reason, bound=0.0, skipped=1.0)
-        return InitialChange(f"{reason}, and MLPs are scaled by them", bound=0.7, skipped=1.0)
+        return InitialChange(f"{reason}, and the gates scale the MLPs", bound=0.7, skipped=1.0)
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:

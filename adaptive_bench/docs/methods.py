@@ -89,17 +89,17 @@ def _value(value: object) -> str:
 def _start(method: type[Method]) -> str:
     change = method.initial_change(method.Config())
     if change is None:
-        return "It changes nothing in a pretrained model until it is trained or told to skip."
+        return "It does not change a pretrained model until it is trained or its dial is set to skip."
     changes = (
-        "Attached to a pretrained model it changes the model even where nothing is skipped"
+        "Attached to a pretrained model, it changes the model even if nothing is skipped"
         if change.bound
-        else "Attached to a pretrained model it changes nothing where nothing is skipped, but training starts elsewhere"
+        else "Attached to a pretrained model, it changes nothing unless tokens skip; training skips some from the start"
     )
     amounts = []
     if change.bound:
         amounts += [f"The change of a logit has a standard deviation of at most {change.bound:.0%} of the logits' own."]
     if change.skipped:
-        amounts += [f"The first training step leaves out up to {change.skipped:.0%} of what may skip."]
+        amounts += [f"The first training step skips up to {change.skipped:.0%} of the token-branches that may skip."]
     return " ".join([f"{changes}: {_escaped(change.reason)}.", *amounts])
 
 

@@ -34,8 +34,8 @@ def builds(subject: Subject) -> Facts:
     borrowed = [name for name, parameter in model.method.named_parameters() if id(parameter) in own]
     demand(
         not borrowed,
-        f"A method has parameters of its own, but {', '.join(borrowed[:3])} belong to the backbone. Modules of the "
-        "backbone are reached through view.call.backbone; never make them attributes of the method.",
+        f"A method must have its own parameters, but {', '.join(borrowed[:3])} belong to the backbone. Reach modules "
+        "of the backbone through view.call.backbone; never make them attributes of the method.",
     )
     dial = model.method.dial
     demand(
@@ -45,8 +45,8 @@ def builds(subject: Subject) -> Facts:
     )
     demand(
         model.dial == dial.skip_nothing == model.method.checked_dial(0.0),
-        f"A new model, and dial_for(0), stand at {dial.skip_nothing:g}, which skips nothing; got {model.dial:g} and "
-        f"{model.method.checked_dial(0.0):g}. Let dial_for(0) return dial.skip_nothing.",
+        f"The dial of a new model, and dial_for(0), must be {dial.skip_nothing:g}, which skips nothing; got "
+        f"{model.dial:g} and {model.method.checked_dial(0.0):g}. Let dial_for(0) return dial.skip_nothing.",
     )
     for outside in (math.nextafter(dial.minimum, -math.inf), math.nextafter(dial.maximum, math.inf), math.nan):
         try:
@@ -63,7 +63,7 @@ def builds(subject: Subject) -> Facts:
 
 @check("detach", needs=("determinism",))
 def detach(subject: Subject) -> Facts:
-    """A backbone that a method was attached to, calibrated on and run with is afterwards bit-equal to what it was."""
+    """A backbone is bit-equal to what it was after a method was attached to it, calibrated and run."""
     backbone = subject.backbone()
     text = subject.text(12, 9, prompt=5)
     before, modules = _tensors(backbone), _modules(backbone)

@@ -74,7 +74,7 @@ def with_dial(subject: Subject) -> AdaptiveModel:
 
 @check("eligible", needs=("determinism",))
 def eligible(subject: Subject) -> Facts:
-    """Tokens skip where the method says that they may, and nowhere else: `eligible_sites` stands in every row."""
+    """Tokens skip only at the method's `eligible_sites`, which every row of a table shows."""
     model, text = subject.model(), subject.text(24, 24, 24, 24, seed=7, prompt=4)
     said = model.method.eligible_sites
     for dial in subject.all_dials:
@@ -130,7 +130,7 @@ def phases(subject: Subject) -> Facts:
     written = [saved["writing"] for saved in found]
     demand(
         not (prompts_only and any(written)),
-        f"A method that says prompts_only leaves what is written alone, but there it saves {max(written):.1%} at dial "
+        f"A method with prompts_only must not skip in what is written, but it saves {max(written):.1%} there at dial "
         f"{model.dial:g}. Set prompts_only to False.",
     )
     return {"decoding_effect": not prompts_only}
@@ -153,8 +153,8 @@ def claims(subject: Subject) -> Facts:
             demand(
                 abs(saved[phase] - promised) <= OFF * method.max_saved_tokens,
                 f"At dial {model.dial:g}, which is to save {promised:.1%} of the token-branches, {phase} saves "
-                f"{saved[phase]:.1%} ({_listed(saved)}). Let dial_for() tell what is saved, and calibrate each phase's "
-                "rule on tokens of that phase.",
+                f"{saved[phase]:.1%} ({_listed(saved)}). Let dial_for() give the right value, and calibrate each "
+                "phase's rule on tokens of that phase.",
             )
     return {}
 
