@@ -78,7 +78,7 @@ def notes_of(standing: Standing) -> list[str]:
     if standing.static is not None:
         notes.append(f"vs static: difference to {standing.static}, with its interval.")
     if standing.seeds == 1:
-        notes.append("One seed: intervals know nothing of another training.")
+        notes.append("One seed: intervals do not cover another training run.")
     if others := [line.label for line in standing.lines if line.score is not None and _is_elsewhere(line)]:
         notes.append(f"Without a rank, as not measured within a point of the level: {_some(others)}.")
     rows = [row for line in standing.lines for row in line.rows if row is not None]
