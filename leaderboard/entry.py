@@ -113,7 +113,7 @@ class Entry:
         config: Configuration of the run.
         measured: All measurements.
         rows, answers: As in a run's `table.json` and `answers.json`.
-        let_in: The rows as a board accepts them, see `row.checked`.
+        accepted_rows: The rows as a board accepts them, see `row.checked`.
         warnings: What a reader of the table should know.
     """
 
@@ -122,7 +122,7 @@ class Entry:
     config: Mapping[str, Any]
     measured: entry.Measurements
     rows: Sequence[Mapping[str, Any]]
-    let_in: Sequence[dict[str, Any]]
+    accepted_rows: Sequence[dict[str, Any]]
     answers: Mapping[str, Any]
     warnings: Sequence[str]
 
@@ -142,7 +142,7 @@ class Entry:
             return None
         return f"{self.about.package or self.about.plugin or 'plugin'}{'' if here else ', not here'}"
 
-    def said(self) -> str:
+    def status_text(self) -> str:
         """The meaning of the entry's status, as a sentence without its full stop."""
         if self.about.status == REPRODUCED:
             return "reproduced: a maintainer trained a cell of it again with a fresh seed"
@@ -168,10 +168,10 @@ def read_entry(folder: Path) -> Entry:
             raise
         # The file holds a value that no check covers. A stranger's entry must not stop the build.
         raise Rejected(f"its measurements make no table ({plain(type(error).__name__)}: {plain(error)})") from error
-    let_in = []
+    accepted_rows = []
     for row in rows:
         try:
-            let_in.append(checked(row))
+            accepted_rows.append(checked(row))
         except Rejected as why:
             where = ", ".join(str(row[name]) for name in ("method", "task", "metric"))
             raise Rejected(f"{entry.POINTS}, {plain(where, 200)}: {why}") from why
@@ -179,10 +179,10 @@ def read_entry(folder: Path) -> Entry:
     if not isinstance(methods, dict) or not isinstance(methods.get("methods"), dict):
         raise Rejected(f"{METHODS} does not hold what a run writes")
     read_headroom(folder)
-    return Entry(folder, about, config, measured, rows, let_in, answers, warnings)
+    return Entry(folder, about, config, measured, rows, accepted_rows, answers, warnings)
 
 
-def opened(folder: Path) -> Entry:
+def open_entry(folder: Path) -> Entry:
     """As `read_entry`, but with errors meant for a user of the command line.
 
     Raises:

@@ -72,7 +72,7 @@ def _address(to: str) -> str | None:
     if to.startswith("-"):
         raise UsageError(f"--to takes a git remote or a folder, got {to!r}.")
     is_name = _REMOTE.fullmatch(to) is not None
-    if is_name and (found := _git("remote", "get-url", to, wrong_is="")):
+    if is_name and (found := _git("remote", "get-url", to, on_failure="")):
         return found
     folder = Path(to)
     if (folder / "HEAD").is_file() or (folder / ".git").exists():
@@ -82,7 +82,7 @@ def _address(to: str) -> str | None:
     if _ADDRESS.match(to):
         return to
     if is_name or to.endswith(".git") or not folder.parent.is_dir():
-        known = ", ".join(_git("remote", wrong_is="").split()) or "none"
+        known = ", ".join(_git("remote", on_failure="").split()) or "none"
         raise UsageError(
             f"--to is a git remote (here: {known}), its address, or a folder, got {to!r}, which is none of them. "
             f"Correct it; write a new folder with a slash, such as `./site`, inside a folder that exists."
@@ -94,7 +94,7 @@ def _commit(site: Path, address: str, to: str, branch: str) -> str:
     """Commits the site in a temporary repository, on top of the branch, and pushes it without force."""
     author: dict[str, str] = {}
     for key, name in (("user.name", "NAME"), ("user.email", "EMAIL")):
-        author |= dict.fromkeys((f"GIT_AUTHOR_{name}", f"GIT_COMMITTER_{name}"), _git("config", key, wrong_is=""))
+        author |= dict.fromkeys((f"GIT_AUTHOR_{name}", f"GIT_COMMITTER_{name}"), _git("config", key, on_failure=""))
     if not all(author.values()):
         raise EnvironmentProblem(
             "A commit needs an author, but git knows none. Set `git config user.name` and `git config user.email`."
@@ -121,7 +121,7 @@ def _commit(site: Path, address: str, to: str, branch: str) -> str:
 
 
 def _git(
-    *arguments: str, place: dict[str, str] | None = None, where: Path | None = None, wrong_is: str | None = None
+    *arguments: str, place: dict[str, str] | None = None, where: Path | None = None, on_failure: str | None = None
 ) -> str:
     """Runs git and returns what it prints.
 
@@ -129,7 +129,7 @@ def _git(
         arguments: Arguments of git.
         place: Environment variables that select the repository.
         where: The folder to work in.
-        wrong_is: Returned if git fails, instead of raising an error.
+        on_failure: Returned if git fails, instead of raising an error.
     """
     if shutil.which("git") is None:
         raise EnvironmentProblem("Publishing to a remote needs git, which is not installed. Give a folder instead.")
@@ -139,8 +139,8 @@ def _git(
             check=True, capture_output=True, text=True,
         )  # fmt: skip
     except subprocess.CalledProcessError as error:
-        if wrong_is is not None:
-            return wrong_is
+        if on_failure is not None:
+            return on_failure
         said = " ".join(error.stderr.split())
         raise EnvironmentProblem(
             f"git must be able to publish, but `git {arguments[0]}` failed: {said}. Check the remote and your access "

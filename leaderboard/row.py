@@ -83,7 +83,7 @@ class Row(rows.Row):
         return self.score
 
     @property
-    def nothing(self) -> float | None:
+    def floor(self) -> float | None:
         """The score that counts as 0: that of the model before training or of a guess, whichever is better.
 
         Scores that are not known are left out. If higher is better, it is at least 0.
@@ -97,17 +97,17 @@ class Row(rows.Row):
     @property
     def is_scaled(self) -> bool:
         """Whether the dense model is known to be better than `nothing`; otherwise there is no scale between the two."""
-        if self.dense is None or self.nothing is None:
+        if self.dense is None or self.floor is None:
             return False
-        return self.dense < self.nothing if metric_of(self.metric).better == "lower" else self.dense > self.nothing
+        return self.dense < self.floor if metric_of(self.metric).better == "lower" else self.dense > self.floor
 
     def scaled(self, scores: Score) -> Score:
         """Scores of the row's metric on a linear scale with 0 at `nothing` and 1 at the dense model.
 
         Only for a row that `is_scaled`.
         """
-        assert self.dense is not None and self.nothing is not None
-        return (scores - self.nothing) / (self.dense - self.nothing)
+        assert self.dense is not None and self.floor is not None
+        return (scores - self.floor) / (self.dense - self.floor)
 
     def plain(self) -> dict[str, Any]:
         """The row's columns by name, with its label first."""
@@ -115,7 +115,7 @@ class Row(rows.Row):
 
 
 COLUMNS = dict.fromkeys(one.name for one in fields(Row) if one.metadata.get("column", True))
-OF_A_TABLE = [one.name for one in fields(rows.Row)]
+TABLE_COLUMNS = [one.name for one in fields(rows.Row)]
 
 
 @cache
@@ -215,7 +215,7 @@ def _form() -> type[BaseModel]:
     needed = ("method", "task", "metric", "axis", "level", "score")
     known: dict[str, Any] = {
         name: (types[name], ... if name in needed else rows.Row.__dataclass_fields__[name].default)
-        for name in OF_A_TABLE
+        for name in TABLE_COLUMNS
         if name not in ("semantics", "phase")
     }
     known |= {"semantics": (str, "bench"), "phase": (types["phase"], "all")}

@@ -26,7 +26,7 @@ RULE = (
     "tasks. Intervals are 95 %, over seeds and documents. Ranks are those that tests of all pairs leave open (Holm)."
 )
 SAVES_NOTHING = ("dense", "base")
-_SAYS = re.compile(r"^    (adapts|once_per_prompt) = (True|False)$", re.MULTILINE)  # class attributes in a file
+_DECLARATION = re.compile(r"^    (adapts|once_per_prompt) = (True|False)$", re.MULTILINE)  # class attributes in a file
 _BY_CHANCE = ("random_skip", "position_skip")
 _MOST_DOCUMENTS = 10**12  # exceeds the document numbers of any task
 _MOST_RANKED = 100  # which makes 4950 pairs to test
@@ -205,19 +205,19 @@ def chooses(label: str) -> str:
         return ""
     if name in _BY_CHANCE:
         return "by chance"
-    said = _said(name) if name in registry.names("methods") else {}
+    said = _declared(name) if name in registry.names("methods") else {}
     if not said.get("adapts", True):
         return "never"
     return "per prompt" if said.get("once_per_prompt", False) else "per token"
 
 
-def _said(name: str) -> dict[str, bool]:
+def _declared(name: str) -> dict[str, bool]:
     """What a method's class declares about its decisions. Our own files are parsed, since importing needs PyTorch."""
     file = registry.file_of("methods", name)
     if file is None or registry.is_foreign("methods", name):
         found = registry.get("methods", name)
         return {key: getattr(found, key) for key in ("adapts", "once_per_prompt") if hasattr(found, key)}
-    return {key: value == "True" for key, value in _SAYS.findall(file.read_text(encoding="utf-8"))}
+    return {key: value == "True" for key, value in _DECLARATION.findall(file.read_text(encoding="utf-8"))}
 
 
 def _joint(known: Sequence[DocumentScores | None], rows: Sequence[Row]) -> DocumentScores | None:

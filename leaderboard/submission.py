@@ -64,7 +64,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             f"Others need the data of an entry's tasks, but {of_a_machine[0]!r} is a path on this machine. Put the "
             f"file into the folder of --data-dir, name the task by its name there, and give the run's command again."
         )
-    said = _asked_of(about, config.get("methods", ())) | {
+    said = _checked_about(about, config.get("methods", ())) | {
         "status": SELF_REPORTED,
         "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions_of(run),
@@ -88,7 +88,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
     return target
 
 
-def _asked_of(values: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any]:
+def _checked_about(values: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any]:
     """What the author says about the entry, checked."""
     wanted = (
         "--about FILE is a YAML file with authors (a list), licence (such as CC-BY-4.0) and, optionally, "

@@ -31,7 +31,7 @@ def first_lines(standing: Standing) -> list[Line]:
 def short(standing: Standing, lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
     """Header and texts of the short form of the list, which is shown first."""
     header = ["rank", "method", "score", "vs static", "skipped", "time"]
-    elsewhere = any(_is_elsewhere(line) for line in lines)
+    elsewhere = any(_misses_level(line) for line in lines)
     body = []
     for line in lines:
         texts = [rank(line), line.label, score(line), over_static(line, standing)]
@@ -79,7 +79,7 @@ def notes_of(standing: Standing) -> list[str]:
         notes.append(f"vs static: difference to {standing.static}, with its interval.")
     if standing.seeds == 1:
         notes.append("One seed: intervals do not cover another training run.")
-    if others := [line.label for line in standing.lines if line.score is not None and _is_elsewhere(line)]:
+    if others := [line.label for line in standing.lines if line.score is not None and _misses_level(line)]:
         notes.append(f"Without a rank, as not measured within a point of the level: {_some(others)}.")
     rows = [row for line in standing.lines for row in line.rows if row is not None]
     if partial := sorted({row.label for row in rows if row.status == "partial"}):
@@ -107,7 +107,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names) if left < 2 else f"{', '.join(names[:_MOST_NAMED])} and {left} more"
 
 
-def _is_elsewhere(line: Line) -> bool:
+def _misses_level(line: Line) -> bool:
     return not line.is_reference and line.rank is None and any(row and row.status == "nearest" for row in line.rows)
 
 

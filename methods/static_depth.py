@@ -230,16 +230,16 @@ class StaticDepth(Method):
 
     def prepare_training(self, text: HeldOutText) -> None:
         """Lets the rule choose the layers that training leaves out."""
-        self.chosen.copy_(self._asked(text))
+        self.chosen.copy_(self._choose_units(text))
         self._sets = None
 
     def fit(self, text: HeldOutText) -> None:
         """Lets the rule choose layers, unless training fixed them, and fits the factors of `compensate=scale`."""
         assert self.fitted is not None
-        measures = {"chosen": self._asked, "scales": site_scales}
+        measures = {"chosen": self._choose_units, "scales": site_scales}
         self.fitted.set(**{name: measures[name](text) for name in self.fitted.names})
 
-    def _asked(self, text: HeldOutText) -> torch.Tensor:
+    def _choose_units(self, text: HeldOutText) -> torch.Tensor:
         """[U + 1, U] which of the U layers or branches the rule leaves out; row n marks n of them."""
         assert self.config.rule != "every"
 

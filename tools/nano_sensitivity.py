@@ -31,7 +31,7 @@ def branches(model: PreTrainedModel) -> Iterator[tuple[str, nn.Module]]:
         yield f"{number} mlp", layer.mlp
 
 
-def pass_by(branch: nn.Module, share: float, generator: torch.Generator, training: bool) -> RemovableHandle:
+def bypass(branch: nn.Module, share: float, generator: torch.Generator, training: bool) -> RemovableHandle:
     """Lets each token bypass the branch with probability `share`, until the returned hook is removed.
 
     The remaining outputs are not scaled up, because a method that skips does not scale them either. A token that
@@ -60,7 +60,7 @@ def add_branch_dropout(model: PreTrainedModel, share: float, seed: int) -> None:
     """Lets tokens bypass each branch with probability `share` in training, drawn independently for each branch."""
     generator = torch.Generator().manual_seed(seed)
     for _, branch in branches(model):
-        pass_by(branch, share, generator, training=True)
+        bypass(branch, share, generator, training=True)
 
 
 SKIPPED = 0.36  # share of the tokens; about what a method that skips everywhere must skip to save 20 % net
@@ -117,7 +117,7 @@ def branch_divergences(
 
     full, found = predicted(), {}
     for name, branch in branches(model):
-        hook = pass_by(branch, share, torch.Generator().manual_seed(seed), training=False)
+        hook = bypass(branch, share, torch.Generator().manual_seed(seed), training=False)
         try:
             found[name] = float(kl_div(predicted(), full, log_target=True, reduction="batchmean"))
         finally:

@@ -100,7 +100,7 @@ def execute(
     except BrokenPipeError:  # standard output was closed; everything is on disk
         let_go(sys.stdout)
     if outcome.failures:
-        _tell(outcome.failures, debug)
+        _print_failures(outcome.failures, debug)
         raise typer.Exit(outcome.exit_code)
 
 
@@ -152,7 +152,7 @@ def _unchecked(config: RunConfig) -> list[str]:
     return [*never.values(), *found]
 
 
-def _tell(failures: Sequence[Failure], debug: bool) -> None:
+def _print_failures(failures: Sequence[Failure], debug: bool) -> None:
     """Print every cause of failure once, with the work that it affected."""
     by_cause: dict[str, list[Failure]] = {}
     for failure in failures:

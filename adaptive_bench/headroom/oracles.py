@@ -52,7 +52,7 @@ _PRIOR_ANSWERS = 1.0
 
 
 @dataclass(frozen=True)
-class Askings:
+class SetScores:
     """Results of K static sets on the same D documents in H askings; higher scores are better.
 
     Attributes:
@@ -71,7 +71,7 @@ class Askings:
         shapes = {table.shape for table in (*self.scores, *self.agrees)}
         if len(shapes) != 1 or {len(self.priors), len(self.costs)} != {next(iter(shapes))[1]}:
             raise UsageError(
-                f"Askings share documents and sets, got scores of shape {sorted(shapes)}, {len(self.priors)} priors "
+                f"SetScores share documents and sets, got scores of shape {sorted(shapes)}, {len(self.priors)} priors "
                 f"and {len(self.costs)} costs. Ask every set the same documents."
             )
 
@@ -92,7 +92,7 @@ class AtSaving:
     crossed: Floats | None
 
 
-def at_saving(askings: Askings, saving: float) -> AtSaving | None:
+def at_saving(askings: SetScores, saving: float) -> AtSaving | None:
     """All readings at a mean saving of net FLOPs; `None` if no set saves so much."""
     budget = 1.0 - saving
     floor = choose(askings.priors[None], askings.costs, budget)
@@ -106,7 +106,7 @@ def at_saving(askings: Askings, saving: float) -> AtSaving | None:
     )
 
 
-def _crossed(askings: Askings, budget: float) -> Floats:
+def _crossed(askings: SetScores, budget: float) -> Floats:
     """The crossed reading: each asking in turn chooses the sets, which are scored by the mean of the other askings."""
     found = []
     for number, table in enumerate(askings.agrees or askings.scores):

@@ -27,7 +27,7 @@ from adaptive_bench.headroom.asking import (
     text_batches,
     why_asked_once,
 )
-from adaptive_bench.headroom.oracles import Askings, Floats, at_saving, online_exits
+from adaptive_bench.headroom.oracles import Floats, SetScores, at_saving, online_exits
 from adaptive_bench.headroom.static_sets import LayerSet, StaticSets, next_nested
 from adaptive_bench.headroom.subject import Subject
 from adaptive_bench.method import KVPolicy
@@ -142,7 +142,7 @@ class _TaskStudy:
         runs = self._tested(sets, ways)
         dense = interval([runs[0][0].scores], (metric.low, metric.high))
         agrees = [[one.agreement(some[0]) for one in some] for some in runs]
-        found = Askings(
+        found = SetScores(
             scores=[sign * np.array([one.scores for one in some]).T for some in runs],
             agrees=[np.array(some, dtype=float).T for some in agrees if None not in some],
             priors=np.array([sign * validation[skipped].score for skipped in sets]),
@@ -217,7 +217,7 @@ class _TaskStudy:
                 "attention_mask": one.attention_mask,
                 "continuation_mask": torch.zeros_like(one.input_ids, dtype=torch.bool),
             }
-            for one in text_batches(_some(self._texts, SITE_TOKENS), self._settings.batch_size, device)
+            for one in text_batches(_first_tokens(self._texts, SITE_TOKENS), self._settings.batch_size, device)
         ]
         layers = int(self._subject.model.config.num_hidden_layers)
         with self._reporter.task(f"{self._task.name}: every site", total=2 * layers) as task:
@@ -281,7 +281,7 @@ class _TaskStudy:
 
     @cached_property
     def _static_sets(self) -> StaticSets:
-        return StaticSets(self._subject.model, _some(self._texts, SET_TOKENS), self._settings.batch_size)
+        return StaticSets(self._subject.model, _first_tokens(self._texts, SET_TOKENS), self._settings.batch_size)
 
     @cached_property
     def _texts(self) -> list[TaskText]:
@@ -297,13 +297,13 @@ class _TaskStudy:
         )
 
 
-def _some(texts: Sequence[TaskText], most_tokens: int) -> Sequence[TaskText]:
+def _first_tokens(texts: Sequence[TaskText], most_tokens: int) -> Sequence[TaskText]:
     """The first texts with at most this many tokens in total; at least one text."""
     ends = np.cumsum([len(text.read) for text in texts])
     return texts[: max(1, int((ends <= most_tokens).sum()))]
 
 
-def _level(found: Askings, first: Askings, online: Asked, level: float, metric: Metric) -> dict[str, Any]:
+def _level(found: SetScores, first: SetScores, online: Asked, level: float, metric: Metric) -> dict[str, Any]:
     read = at_saving(found, level)
     if read is None:
         return {"level": level, "reached": False}
@@ -321,7 +321,7 @@ def _level(found: Askings, first: Askings, online: Asked, level: float, metric: 
     }
 
 
-def _online_at(first: Askings, online: Asked, saving: float, metric: Metric) -> Mapping[str, Any] | None:
+def _online_at(first: SetScores, online: Asked, saving: float, metric: Metric) -> Mapping[str, Any] | None:
     """The exit oracle's score minus that of the best static mixture at this saving; `None` if none saves so much."""
     read = at_saving(first, saving)
     if read is None:

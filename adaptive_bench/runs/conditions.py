@@ -131,11 +131,11 @@ def write_beginning(folder: Path, config: RunConfig, *, computes: bool = True) -
     file = folder / "command.json"
     if not computes and file.is_file():
         return
-    if not _says(file, {key: about[key] for key in ("schema", "plugins", "command")}):
+    if not _file_contains(file, {key: about[key] for key in ("schema", "plugins", "command")}):
         atomic.write_json(file, about)
 
 
-def _says(file: Path, about: Mapping[str, Any]) -> bool:
+def _file_contains(file: Path, about: Mapping[str, Any]) -> bool:
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

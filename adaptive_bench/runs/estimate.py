@@ -214,7 +214,7 @@ class Estimator:
         for record in map(Record, (self._out / "records").glob("*")):
             with suppress(*_UNREADABLE):
                 if (record.read("env") or {})["machine"] == platform.node():
-                    _look(record, seen)
+                    _add_times_of(record, seen)
         return {key: fmean(values) for key, values in seen.items()}
 
 
@@ -250,7 +250,7 @@ def total(plan: Plan, estimator: Estimator) -> Estimate:
     return sum(parts, Estimate(0.0))
 
 
-def _look(record: Record, seen: defaultdict[tuple[str, ...], list[float]]) -> None:
+def _add_times_of(record: Record, seen: defaultdict[tuple[str, ...], list[float]]) -> None:
     """Add the times in one record to `seen`."""
     config = record.read("config") or {}
     for sweep in map(Record, record.folder.glob("eval/*")):

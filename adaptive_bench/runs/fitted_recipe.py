@@ -149,7 +149,7 @@ def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter:
             small = small.model_copy(update={"methods": small.methods[:-1]})
         else:
             break
-    return {"changed": _changes(config, small), "text": _said(config, small, before_s, time_of(small))}
+    return {"changed": _changes(config, small), "text": _summary(config, small, before_s, time_of(small))}
 
 
 def _fewer(config: RunConfig, named: Mapping[str, Any], share: float, limit: Limit) -> dict[str, int]:
@@ -180,7 +180,7 @@ def _changes(before: RunConfig, after: RunConfig) -> dict[str, Any]:
     return changed
 
 
-def _said(before: RunConfig, after: RunConfig, before_s: float, after_s: float) -> str:
+def _summary(before: RunConfig, after: RunConfig, before_s: float, after_s: float) -> str:
     """The sentence `Made smaller ...`, with everything that changed or was left out."""
     parts = [
         f"{getattr(new, name)} {words}" + (f" instead of {was}" if (was := getattr(old, name)) is not None else "")

@@ -65,7 +65,7 @@ def useful_processes(config: RunConfig, seconds: float = math.inf) -> int:
     return min(torch.get_num_threads(), _MOST_PROCESSES)
 
 
-def left(plan: Plan, run: Path) -> list[Failure]:
+def unfinished_work(plan: Plan, run: Path) -> list[Failure]:
     """The work of a plan that is not done, and why, as far as the records know.
 
     Args:
@@ -181,7 +181,7 @@ def wait_for_others(
     """
     watches: dict[Path, lock.Watch] = {}
     last_s, told = now_s(), False
-    while missing := left(plan, run):
+    while missing := unfinished_work(plan, run):
         if any(lock.is_held(one, watches.setdefault(one, lock.Watch(one))) for one in _folders(plan)):
             last_s = now_s()
         elif now_s() - last_s >= quiet_s:

@@ -97,11 +97,11 @@ def check_memory(work: Workload, trained: Iterable[MethodSpec], jobs: int) -> No
             raise EnvironmentProblem(
                 f"Training {spec} needs about {size(needed, 'G')}B with one sequence of {work.longest} tokens at a "
                 f"time, but {size(free / jobs, 'G')}B are free{f' for each of {jobs} processes' if jobs > 1 else ''}. "
-                f"{_helps(work, jobs)}"
+                f"{_memory_advice(work, jobs)}"
             )
 
 
-def _helps(work: Workload, jobs: int) -> str:
+def _memory_advice(work: Workload, jobs: int) -> str:
     recipe = work.config.train
     helps = {
         "work with --jobs 1": jobs > 1,

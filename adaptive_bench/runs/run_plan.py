@@ -29,7 +29,7 @@ from adaptive_bench.runs.training_text import (
     task_inputs,
     training_tasks,
 )
-from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun, timed
+from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun, with_curves
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import examples_fingerprint, key_of
@@ -121,7 +121,7 @@ def plan(
             found = _trainings(as_trained, shared | eligible, targets, config.out / "records", trainings)
             for training, at in found:
                 sweeps += questions.to(spec, training, at, splits, eligible)
-    return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter)), sites, sites_left)
+    return Plan(config, tuple(trainings.values()), tuple(with_curves(config, sweeps, reporter)), sites, sites_left)
 
 
 class _Questions:
@@ -360,4 +360,4 @@ def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = N
         found = DialEvaluation(spec, each.task, each.metric, each.levels, training, config, content, folder)
         sweeps.append(replace(found, split=each.split, variant=each.variant))
     sweeps = _with_own(sweeps)
-    return Plan(config, tuple(trainings.values()), tuple(timed(config, sweeps, reporter or SilentReporter())))
+    return Plan(config, tuple(trainings.values()), tuple(with_curves(config, sweeps, reporter or SilentReporter())))

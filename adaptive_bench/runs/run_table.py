@@ -71,7 +71,7 @@ def training_of(work: TrainingRun) -> MeasuredTraining:
     )
 
 
-def priced_alike(sweeps: Sequence[DialEvaluation]) -> tuple[list[Points], list[str]]:
+def with_projections(sweeps: Sequence[DialEvaluation]) -> tuple[list[Points], list[str]]:
     """The points of one spec's sweeps with their projections, and the reasons why any have none."""
     found = [sweep.finished() or {} for sweep in sweeps]
     first = sweeps[0]
@@ -130,7 +130,7 @@ def measured_run(whole: Plan) -> Measurements:
         groups.setdefault((str(work.spec), work.task), []).append(work)
     found: dict[Path, tuple[MeasuredSweep, list[list[Text]]]] = {}
     for works in groups.values():
-        for work, points in zip(works, priced_alike(works)[0], strict=True):
+        for work, points in zip(works, with_projections(works)[0], strict=True):
             if not points:
                 raise EnvironmentProblem(
                     f"An entry is made from a complete run, but nothing of `{work}` is on disk. Give the run's command "
@@ -182,7 +182,7 @@ class Outcome:
 
 def outcome_of(whole: Plan) -> Outcome:
     """Compute a run's table from its records, one group of sweeps after the other."""
-    return _Pass(whole).outcome()
+    return _TableBuilder(whole).outcome()
 
 
 @dataclass
@@ -199,7 +199,7 @@ class _Group:
     behaviours: dict[str, str] = field(default_factory=dict)
 
 
-class _Pass:
+class _TableBuilder:
     """Goes through the groups of a plan once, one after the other."""
 
     def __init__(self, whole: Plan) -> None:
@@ -232,7 +232,7 @@ class _Pass:
 
     def _group(self, sweeps: Sequence[DialEvaluation]) -> _Group:
         group = _Group()
-        points, group.warnings = priced_alike(sweeps)
+        points, group.warnings = with_projections(sweeps)
         measured = []
         for sweep, found in zip(sweeps, points, strict=True):
             for evaluation in found.values():

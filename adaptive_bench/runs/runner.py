@@ -19,7 +19,7 @@ from adaptive_bench.registry import check_name
 from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.runs.conditions import run_folder, write_beginning
 from adaptive_bench.runs.eligible import measured_sites
-from adaptive_bench.runs.launching import launch_request, left, stoppable, wait_for_others
+from adaptive_bench.runs.launching import launch_request, stoppable, unfinished_work, wait_for_others
 from adaptive_bench.runs.run_checks import Preflight, preflight
 from adaptive_bench.runs.run_plan import WHOLE, Shard, checked_config, manifest_of, plan, plan_on_disk, without_groups
 from adaptive_bench.runs.table_files import write_table
@@ -132,7 +132,7 @@ def compute(
     with stoppable(folder, config):
         launched = launch_with(request)
     failures, elsewhere = list(launched.failures), launched.submitted
-    if not elsewhere and not shard.is_whole and (others := left(known.plan, folder)):
+    if not elsewhere and not shard.is_whole and (others := unfinished_work(known.plan, folder)):
         elsewhere = f"{len(others)} pieces of work are left to other shares of the run, among them {others[0].work}."
     if elsewhere:
         return RunOutcome([], folder, known.notes, failures, elsewhere)
@@ -204,7 +204,7 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
 
 
 def _tabulated(known: Preflight, folder: Path, start_s: float) -> RunOutcome:
-    failures = left(known.plan, folder)
+    failures = unfinished_work(known.plan, folder)
     if (kept := kept_table(folder, failures)) is not None:
         raise EnvironmentProblem(
             f"{kept} Put the records back, or give the command without --table-only: it computes what is missing."

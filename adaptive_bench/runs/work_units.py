@@ -216,7 +216,7 @@ def expected_points(levels: Sequence[float], end: float) -> int:
     return sum(2 if level > 0 else 1 for level in levels) if end > 0 else 1
 
 
-def timed(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: Reporter) -> list[DialEvaluation]:
+def with_curves(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: Reporter) -> list[DialEvaluation]:
     """The same sweeps with their time curves in every setting, or in the one setting that the config chooses.
 
     A run matched on time always has one setting. Timings that do not belong to the sweeps are left out, and the
@@ -246,7 +246,7 @@ def _curves(config: RunConfig, model: str, sweeps: Sequence[DialEvaluation], rep
 
     def fits(record: Mapping[str, Any]) -> bool:
         ours = [sweep for sweep in sweeps if str(sweep.spec) == record["method"]]
-        why = _other(record, ours) if ours else None
+        why = _timing_mismatch(record, ours) if ours else None
         if why is not None:
             left_out[timings.label(record["setting"]), record["method"]] = why
         return why is None
@@ -263,7 +263,7 @@ def _curves(config: RunConfig, model: str, sweeps: Sequence[DialEvaluation], rep
     return {setting: chosen[setting]}
 
 
-def _other(record: Mapping[str, Any], sweeps: Sequence[DialEvaluation]) -> str | None:
+def _timing_mismatch(record: Mapping[str, Any], sweeps: Sequence[DialEvaluation]) -> str | None:
     """What a timing has different from the sweeps of its method: `code`, `weights` or `versions`; `None` if it fits."""
     code, measured = record.get("code"), sweeps[0].content.get("code")
     if code is not None and measured is not None:

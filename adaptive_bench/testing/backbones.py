@@ -34,8 +34,9 @@ FIRST_WORD = 3  # ids below are special tokens
 BOS = 1
 WIDTH = 1024  # width of a real model's residual stream
 MASSIVE = range(0, WIDTH, WIDTH // 4)  # its channels with massive activations
-AT_FIRST, AT_OTHERS = 2000.0, 40.0  # their factors at the first and other tokens, as in late layers of SmolLM2-135M
-LONGER = 10.0  # factor on branches, for residual norms as in real models: hundreds, and 20,000 at the first token
+# Factors of those channels at the first and at other tokens, as in late layers of SmolLM2-135M.
+FIRST_FACTOR, OTHER_FACTOR = 2000.0, 40.0
+BRANCH_FACTOR = 10.0  # makes residual norms those of real models: hundreds, and 20,000 at the first token
 SIZES: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -78,13 +79,13 @@ def massive_backbone(family: str) -> PreTrainedModel:
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith(("o_proj.weight", "down_proj.weight")):
-                weight.mul_(LONGER)
+                weight.mul_(BRANCH_FACTOR)
         states = model(torch.arange(FIRST_WORD, VOCABULARY)[None], output_hidden_states=True).hidden_states
         usual = states[-2].std() * embedding.weight.std() / states[0].std()  # for a weight: Gemma scales embeddings
         embedding.weight.mul_(usual / embedding.weight.std())
-        embedding.weight[:, MASSIVE] += AT_OTHERS * usual
-        embedding.weight[BOS, MASSIVE] = AT_FIRST * usual
-        head.weight[:, MASSIVE] /= AT_OTHERS
+        embedding.weight[:, MASSIVE] += OTHER_FACTOR * usual
+        embedding.weight[BOS, MASSIVE] = FIRST_FACTOR * usual
+        head.weight[:, MASSIVE] /= OTHER_FACTOR
     return model
 
 

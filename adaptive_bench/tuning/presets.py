@@ -27,7 +27,7 @@ from adaptive_bench.store.evaluations import saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed
 from adaptive_bench.tables.doubling import Doubling, doubling, enough_steps
 from adaptive_bench.tuning.objective import Objective, nearest
-from adaptive_bench.tuning.search import Measuring, Proposal, Search, points_of
+from adaptive_bench.tuning.search import Proposal, Search, TrialRunner, points_of
 from adaptive_bench.tuning.space import METHOD_RATE, STEPS
 from adaptive_bench.validation import LARGEST_RATE
 
@@ -54,7 +54,7 @@ class Preset:
     objective: str
     setting: str
     range: Callable[[RunConfig], str]
-    said: Callable[[Sequence[Search], Measuring], list[str]]
+    said: Callable[[Sequence[Search], TrialRunner], list[str]]
     points: Callable[[RunConfig], list[Proposal]] | None = None
     grow: Callable[[Search], Proposal | None] | None = None
     checked: Callable[[RunConfig, Objective], RunConfig] = lambda config, objective: config
@@ -87,7 +87,7 @@ def _beyond(search: Search) -> Proposal | None:
     return {METHOD_RATE: beyond} if beyond <= LARGEST_RATE else None
 
 
-def _said_of_rates(searches: Sequence[Search], measuring: Measuring) -> list[str]:
+def _said_of_rates(searches: Sequence[Search], measuring: TrialRunner) -> list[str]:
     """Each method's rate with its lead over the second best, whether it is at the edge, and all rates as YAML."""
     lines, chosen, seeds = [], {}, len(measuring.config.seeds)
     for search in searches:
@@ -129,7 +129,7 @@ def _step_range(config: RunConfig) -> str:
     return f"choice:{'|'.join(str(config.train.steps * factor) for factor in (1, 2, 4))}"
 
 
-def _said_of_steps(searches: Sequence[Search], measuring: Measuring) -> list[str]:
+def _said_of_steps(searches: Sequence[Search], measuring: TrialRunner) -> list[str]:
     """The number of steps from which no order of two methods reverses on doubling, and which scores still change."""
     scores: defaultdict[tuple[int, str], dict[str, DocumentScores]] = defaultdict(dict)
     for search in searches:

@@ -179,7 +179,7 @@ class Search:
         self._left -= 1
 
 
-class Measuring:
+class TrialRunner:
     """Trains and measures trials.
 
     Args:

@@ -113,11 +113,11 @@ class Space:
             tried: Values of earlier trials by number; the defaults are an empty mapping.
         """
         try:
-            mine = self._comes_to(values, config)
+            mine = self._canonical_trial(values, config)
         except UsageError as error:  # values that exclude each other
             return str(error)
         for number, other in tried.items():
-            if self._comes_to(other, config) == mine:
+            if self._canonical_trial(other, config) == mine:
                 return f"comes to the same method as trial {number}" + ("" if other else ", its defaults")
         return self._fault(values, config)
 
@@ -128,7 +128,7 @@ class Space:
             return str(error)
         return None
 
-    def _comes_to(self, values: Values, config: RunConfig) -> str:
+    def _canonical_trial(self, values: Values, config: RunConfig) -> str:
         """What values amount to: the method on this model and its recipe, as text that is equal for equal trials."""
         config = self.config_with(values, config)
         spec = MethodSpec.parse(config.methods[0])

@@ -26,7 +26,7 @@ from adaptive_bench.store.keys import key_of
 from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.presets import PRESETS, Preset
 from adaptive_bench.tuning.result import SCHEMA, StudyResult, studies_folder
-from adaptive_bench.tuning.search import Measuring, Search
+from adaptive_bench.tuning.search import Search, TrialRunner
 from adaptive_bench.tuning.space import STEPS, Space, check_owned, parse_param
 
 FIRST_SEED = 1001  # first seed of confirmations; boards do not use such seeds
@@ -111,7 +111,7 @@ def tune(
             found.write(folder)
             return found
 
-        def to_the_end(some: Sequence[Search], measuring: Measuring) -> None:
+        def to_the_end(some: Sequence[Search], measuring: TrialRunner) -> None:
             told = dict.fromkeys(some, 0)
             while trials := [trial for one in some for trial in one.ask()]:
                 measuring.do(trials)
@@ -125,7 +125,7 @@ def tune(
                     told[one] = len(one.results)
                 result()
 
-        measuring = Measuring(objective, config, reporter, jobs)
+        measuring = TrialRunner(objective, config, reporter, jobs)
         to_the_end(searches, measuring)
         if confirm:
             again = config.model_copy(update={"seeds": tuple(definition["confirm"])})
@@ -134,7 +134,7 @@ def tune(
                     points = [{}, one.study.trials[one.best.number].params]
                     called = f"{name}/{one.space.spec}/confirm"
                     finals.append(Search(called, one.space, again, storage, 2, points, pruner=NopPruner()))
-            to_the_end(finals, Measuring(objective, again, reporter, jobs))
+            to_the_end(finals, TrialRunner(objective, again, reporter, jobs))
         return result(() if asks is None else asks.said(searches, measuring))
 
 

@@ -151,8 +151,8 @@ def _entries(board: Board, name: str) -> Iterator[dict[str, Any]]:
         specs = {spec_of(row) for row in entry.rows if method_name(str(row["method"])) == name}
         if specs:
             external = sorted({said for spec in specs if (said := entry.external(spec)) is not None})
-            about = entry.about.shown()
-            yield {"run": plain(folder.name, 100), "about": about, "said": entry.said(), "external": external}
+            about = {"about": entry.about.shown(), "said": entry.status_text()}
+            yield {"run": plain(folder.name, 100), "external": external} | about
 
 
 def _source(name: str) -> str:

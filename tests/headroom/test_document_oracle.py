@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.oracles import Askings, at_saving, choose, expected
+from adaptive_bench.headroom.oracles import SetScores, at_saving, choose, expected
 from adaptive_bench.tables.comparison import paired_difference
 
 COSTS = np.array([1.0, 0.9, 0.8, 0.7])
@@ -22,7 +22,7 @@ def _askings(truths, seed, documents=400):
     chances = np.broadcast_to(truths, (documents, len(COSTS)))
     halves = [(draw.random(chances.shape) < chances).astype(float) for _ in range(2)]
     priors = (draw.random(chances.shape) < chances).mean(axis=0)
-    return Askings(halves, [], priors, COSTS)
+    return SetScores(halves, [], priors, COSTS)
 
 
 def test_noise_fools_the_gold_oracle_and_not_the_crossed_one():
@@ -52,7 +52,7 @@ def test_documents_that_differ_give_the_crossed_oracle_its_headroom():
 def test_scores_of_the_other_asking_choose_nothing():
     """What one asking scores does not depend on itself: crossed on noise is what any choice would give."""
     found = _askings(np.full(4, 0.6), 3)
-    leak = Askings([found.scores[0], 1 - found.scores[0]], [], found.priors, found.costs)
+    leak = SetScores([found.scores[0], 1 - found.scores[0]], [], found.priors, found.costs)
     read = at_saving(leak, 0.15)
     assert read.gold.mean() > 0.9
     assert read.crossed.mean() < 0.3  # an oracle that saw what it is scored on would have 0.9 and more
@@ -70,10 +70,10 @@ def test_gold_on_the_same_documents_is_never_below_the_best_static_set(saving):
 
 def test_the_floor_is_chosen_on_validation_documents():
     scores = np.array([[1.0, 0.0, 1.0, 0.0]] * 10)
-    read = at_saving(Askings([scores], [], np.array([1.0, 0.9, 0.5, 0.2]), COSTS), 0.1)
+    read = at_saving(SetScores([scores], [], np.array([1.0, 0.9, 0.5, 0.2]), COSTS), 0.1)
     assert read.weights.tolist() == [0.0, 1.0, 0.0, 0.0]  # test documents prefer the third
     assert read.floor.tolist() == [0.0] * 10
-    read = at_saving(Askings([scores], [], np.array([1.0, 0.9, 0.5, 0.2]), COSTS), 0.05)
+    read = at_saving(SetScores([scores], [], np.array([1.0, 0.9, 0.5, 0.2]), COSTS), 0.05)
     assert read.weights == pytest.approx([0.5, 0.5, 0.0, 0.0])  # as many documents with either as it takes
 
 
@@ -83,8 +83,8 @@ def test_guesses_that_repeat_themselves_are_no_headroom():
     guesses, right = draw.integers(0, 4, (400, 4)), draw.integers(0, 4, 400)
     scores = (guesses == right[:, None]).astype(float)
     agrees = (guesses == guesses[:, :1]).astype(float)
-    read = at_saving(Askings([scores] * 2, [agrees] * 2, np.full(4, 0.25), COSTS), 0.1)
-    by_gold = at_saving(Askings([scores] * 2, [], np.full(4, 0.25), COSTS), 0.1)
+    read = at_saving(SetScores([scores] * 2, [agrees] * 2, np.full(4, 0.25), COSTS), 0.1)
+    by_gold = at_saving(SetScores([scores] * 2, [], np.full(4, 0.25), COSTS), 0.1)
     assert by_gold.crossed.mean() > 0.5
     assert abs(read.crossed.mean() - 0.25) < 0.07
     found = paired_difference(read.crossed[None], read.floor[None])
@@ -94,9 +94,9 @@ def test_guesses_that_repeat_themselves_are_no_headroom():
 def test_what_is_out_of_reach_and_one_asking_have_no_readings():
     found = _askings(np.full(4, 0.5), 0)
     assert at_saving(found, 0.31) is None
-    assert at_saving(Askings(found.scores[:1], [], found.priors, COSTS), 0.1).crossed is None
-    with pytest.raises(UsageError, match="Askings share documents and sets"):
-        Askings([np.zeros((3, 4))], [], np.zeros(3), COSTS)
+    assert at_saving(SetScores(found.scores[:1], [], found.priors, COSTS), 0.1).crossed is None
+    with pytest.raises(UsageError, match="SetScores share documents and sets"):
+        SetScores([np.zeros((3, 4))], [], np.zeros(3), COSTS)
 
 
 TABLES = st.tuples(st.integers(1, 4), st.integers(1, 4)).flatmap(

@@ -120,7 +120,7 @@ def test_an_entry_that_does_not_parse_is_refused_whole_and_named_with_its_row(ch
     assert len(board.folders) == 1 and len(board.refused) == 1, "the board goes on"
     assert re.match(rf"changed is left out: .*({why})", board.refused[0]), board.refused[0]
     with pytest.raises(EnvironmentProblem, match=why):
-        entries.opened(folder)
+        entries.open_entry(folder)
 
 
 def test_files_that_are_not_what_the_sums_say_are_refused(small_entry, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nano_pretraining import Recipe, pretrain
-from nano_sensitivity import add_branch_dropout, dominance, pass_by, sensitivities
+from nano_sensitivity import add_branch_dropout, bypass, dominance, sensitivities
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from adaptive_bench.task import ExampleRequest
@@ -134,7 +134,7 @@ def test_the_recipe_is_deterministic(tmp_path):
 
 def test_a_share_of_the_tokens_passes_by_a_branch_in_training_alone():
     branch = torch.nn.Identity().eval()
-    pass_by(branch, 0.36, torch.Generator().manual_seed(1), training=False)
+    bypass(branch, 0.36, torch.Generator().manual_seed(1), training=False)
     output = branch(torch.ones(50, 60, 4))
     assert set(output.sum(dim=-1).unique().tolist()) == {0.0, 4.0}  # whole tokens, and none is scaled
     assert output.mean().item() == pytest.approx(1 - 0.36, abs=0.03)

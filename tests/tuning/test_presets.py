@@ -58,7 +58,7 @@ def scored(monkeypatch):
                 value = score_of(str(trial.search.space.spec), rate_of(trial))
                 trial.end(TrialState.FAIL if value is None else TrialState.COMPLETE, value, reason="it burns")
 
-        monkeypatch.setattr(trial_module.Measuring, "do", do)
+        monkeypatch.setattr(trial_module.TrialRunner, "do", do)
         return asked
 
     return make
@@ -162,7 +162,7 @@ def right_on(config_of, monkeypatch):
             values = np.random.default_rng(0).permutation(60) < 60 * share
             return DocumentScores((1,), tuple(range(60)), values[None].astype(float))
 
-        monkeypatch.setattr(trial_module.Measuring, "do", do)
+        monkeypatch.setattr(trial_module.TrialRunner, "do", do)
         monkeypatch.setattr(presets, "_documents", documents)
         return tune(config_of(tuple(shares), train={"steps": 2}, levels=(0.15,)), preset="steps").notes
 

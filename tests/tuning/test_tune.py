@@ -69,7 +69,7 @@ def measured(monkeypatch):
                 state = TrialState.FAIL if value is None else TrialState.COMPLETE
                 trial.end(state, value, reason="it burns" if value is None else "")
 
-        monkeypatch.setattr(trial_module.Measuring, "do", do)
+        monkeypatch.setattr(trial_module.TrialRunner, "do", do)
         return asked
 
     return make
@@ -106,11 +106,11 @@ def test_a_study_that_was_stopped_tries_what_an_undisturbed_one_tries(config, me
 
 def test_a_trial_behind_the_median_stops_after_its_first_seed(config, monkeypatch):
     several = config.model_copy(update={"seeds": (1, 2), "methods": ("gateskip", "gateskip[shape=scalar]")})
-    monkeypatch.setattr(trial_module.Measuring, "_carry_out", lambda *_: [])
-    monkeypatch.setattr(trial_module.Measuring, "_is_measured", lambda *_: True)
+    monkeypatch.setattr(trial_module.TrialRunner, "_carry_out", lambda *_: [])
+    monkeypatch.setattr(trial_module.TrialRunner, "_is_measured", lambda *_: True)
     monkeypatch.setattr(trial_module, "points_of", lambda sweep: [])
     monkeypatch.setattr(trial_module, "_seconds", lambda sweeps: {})
-    monkeypatch.setattr(trial_module.Measuring, "_value", lambda self, sweep: weight_of(dict(sweep.spec.params)))
+    monkeypatch.setattr(trial_module.TrialRunner, "_value", lambda self, sweep: weight_of(dict(sweep.spec.params)))
     result = tune(several, None, 12, PARAMS, name="mine")
     pruned = [trial for trial in result.trials if trial.state == "pruned"]
     assert pruned and all("median at seed 1" in trial.reason for trial in pruned)
