@@ -1,4 +1,4 @@
-"""What lies on disk: files that are whole or absent, records and who may write them, runs and their tables.
+"""Reads and writes what lies on disk: atomic files, records and their locks, runs and their tables.
 
-To read it needs neither the model, the data or the plugin of a run, nor torch.
+Reading it needs neither the run's model, data or plugins nor torch.
 """

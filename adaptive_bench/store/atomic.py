@@ -1,8 +1,8 @@
 """Files and folders that are either complete or absent, whatever happens while they are written.
 
-They come about beside their place under a name that says which process writes them, so that what a killed one left can
-be told apart: `.<name>.<host>-<process>-<start>-<number>.tmp`. What cannot be written is an `EnvironmentProblem` that
-says why and what to change.
+Each is first written beside its place, under a temporary name that identifies the writing process, so that leftovers of
+a killed process can be recognised: `.<name>.<host>-<process>-<start>-<number>.tmp`. A failed write raises an
+`EnvironmentProblem` that says why and what to change.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from safetensors import SafetensorError
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
 
-TEMPORARY = ".tmp"  # ends the names of what is being written
+TEMPORARY = ".tmp"  # ends the name of a file or folder that is still being written
 _HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
-_START = os.urandom(4).hex()  # a process number comes again, in a container at every start
+_START = os.urandom(4).hex()  # process numbers are reused; in a container every start may get the same one
 _WRITER = re.compile(rf"\.{_HOST}-(\d+)-([0-9a-f]{{8}})-\d+\.tmp$")
-_LONGEST = 100  # characters of a name that a temporary one repeats
-_OF_THE_SYSTEM = re.compile(r"\(os error \d+\)")  # how libraries written in Rust end what the system refused
+_LONGEST = 100  # characters of the final name that the temporary name repeats
+_OF_THE_SYSTEM = re.compile(r"\(os error \d+\)")  # how libraries written in Rust end the message of a system error
 _numbers = itertools.count()
 _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None)
 
 
 @contextmanager
 def checked(check: Callable[[], None]) -> Iterator[None]:
-    """Within the block, everything that is written or removed is preceded by a call that may refuse it."""
+    """Within the block, call `check` before everything that is written or removed; it raises to refuse the write."""
     token = _check.set(check)
     try:
         yield
@@ -47,13 +47,13 @@ def checked(check: Callable[[], None]) -> Iterator[None]:
 
 
 def check() -> None:
-    """What is asked before each write; nothing outside of `checked`."""
+    """Call the function given to `checked`, before each write; outside of `checked` do nothing."""
     if (asked := _check.get()) is not None:
         asked()
 
 
 def _temporary(path: Path) -> Path:
-    """A new name beside a path, under which it comes about; what killed processes were writing there is removed."""
+    """Return a new temporary name beside a path, and remove what killed processes left there half written."""
     check()
     path.parent.mkdir(parents=True, exist_ok=True)
     start = f".{path.name[:_LONGEST]}."
@@ -64,7 +64,7 @@ def _temporary(path: Path) -> Path:
 
 
 def _is_abandoned(path: Path) -> bool:
-    """Whether a process of this machine was writing it that has ended."""
+    """Whether a temporary file was written by a process of this machine that has ended."""
     if (writer := _WRITER.search(path.name)) is None:
         return False
     if int(writer[1]) == os.getpid():
@@ -73,13 +73,13 @@ def _is_abandoned(path: Path) -> bool:
         os.kill(int(writer[1]), 0)
     except ProcessLookupError:
         return True
-    except OSError:  # somebody else's, which is alive
+    except OSError:  # the process belongs to another user, and is alive
         pass
     return False
 
 
 def discard(path: Path) -> None:
-    """Remove a file or a folder with all that is in it, as far as that is possible."""
+    """Remove a file, or a folder with its contents, as far as that is possible; errors are ignored."""
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -99,10 +99,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
-    """As `write_bytes`, for a caller that has words of its own for an `OSError`.
+    """Do as `write_bytes`, but leave an `OSError` to the caller, who has a message of its own for it.
 
     Args:
-        mode: Permissions of the file; by default those of a new one.
+        mode: Permissions of the file; by default those of a new file.
     """
     temporary = _temporary(path)
     try:
@@ -118,8 +118,9 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
 
 @contextmanager
 def growing(path: Path, start: str = "") -> Iterator[TextIO]:
-    """A text file that begins with `start`, to be appended to; others may read it meanwhile. At the end of the block it
-    has reached the disk. It replaces a file that was there: whoever still has that one open writes where nobody looks.
+    """Open a new text file that begins with `start`, for appending; others may read it meanwhile. At the end of the
+    block it has reached the disk. It replaces an existing file: a process that still has the old one open writes into
+    a file that nobody sees any more.
     """
     with writable(path):
         temporary = _temporary(path)
@@ -139,7 +140,7 @@ def growing(path: Path, start: str = "") -> Iterator[TextIO]:
 
 
 def remove(path: Path) -> None:
-    """Take a file or a folder with all that is in it away, at one stroke; nothing if there is none."""
+    """Remove a file, or a folder with its contents, atomically; do nothing if it does not exist."""
     with writable(path), suppress(FileNotFoundError):
         trash = _temporary(path)
         path.rename(trash)
@@ -147,9 +148,9 @@ def remove(path: Path) -> None:
 
 
 def update_text(path: Path, text: str) -> None:
-    """Write a text file unless it says that already: what is finished can be looked at where nothing can be written."""
+    """Write a text file unless it has this content already, so that a finished run can be read on a read-only disk."""
     content = text.encode("utf-8")
-    del text  # the table of a large run takes tens of megabytes, which would stand here three times
+    del text  # the table of a large run takes tens of megabytes, and would be in memory three times
     with suppress(OSError):
         if path.stat().st_size == len(content) and path.read_bytes() == content:
             return
@@ -157,18 +158,18 @@ def update_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write indented JSON. NaN and infinity are refused: they are not JSON."""
+    """Write indented JSON. NaN and infinity are refused, because JSON has neither."""
     write_text(path, json_text(value))
 
 
 def json_text(value: Any) -> str:
-    """Indented JSON, as every file of ours has it."""
+    """Return a value as indented JSON, in the form of all our files."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def rows_text(rows: Iterable[Mapping[str, Any]]) -> str:
-    """What `json_text` makes of a list of objects that hold no others. The encoder that is written in C, which takes a
-    tenth of the time and of the memory, knows no indents; but what stands between two values it lets the caller choose.
+    """Return what `json_text` makes of a list of flat objects, faster. Python's C encoder takes a tenth of the time and
+    of the memory, but it cannot indent; here the separator between two values holds the line break and the indent.
     """
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",\n    ", ": ")).encode
     lines = [f"  {{\n    {encode(row)[1:-1]}\n  }}" for row in rows]
@@ -178,7 +179,7 @@ def rows_text(rows: Iterable[Mapping[str, Any]]) -> str:
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """Give a temporary folder that becomes `target` when the block ends without an error. If `target` exists by then,
-    somebody else has written the same thing and theirs stays.
+    another process has written the same content, and its folder stays.
     """
     with temporary_folder(target) as temporary:
         yield temporary
@@ -193,7 +194,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(target: Path) -> Iterator[Path]:
-    """A folder beside `target` for as long as the block lasts."""
+    """Give a folder beside `target` that is removed when the block ends."""
     with writable(target):
         temporary = _temporary(target)
         temporary.mkdir()
@@ -205,13 +206,13 @@ def temporary_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def writable(path: Path) -> Iterator[None]:
-    """Turn what the file system says about `path` into an error a user can act on."""
+    """Turn an error of the file system about `path` into one that a user can act on."""
     try:
         yield
     except AdaptiveBenchError:
         raise
     except Exception as error:
-        # Weights and tokenizers are written by libraries with errors of their own, or with none that has a name.
+        # Libraries that write weights and tokenizers raise error types of their own, or a bare `Exception`.
         if not isinstance(error, OSError | SafetensorError) and _OF_THE_SYSTEM.search(str(error)) is None:
             raise
         reason, number = (error.strerror or error, error.errno) if isinstance(error, OSError) else (error, errno.ENOSPC)

@@ -1,11 +1,12 @@
-"""The measurements of an entry as Parquet files, which whoever has pandas reads.
+"""Writes and reads the measurements of a leaderboard entry as Parquet files, which anybody can open with pandas.
 
-points.parquet: One row for each seed, method, task and measured dial value, of its control and of validation documents
-    too; with what it is comparable under and what made it.
-documents.parquet: One row for each document at each point, numbered by their rows, with its score in every metric.
-texts.parquet: What was written for a few documents of each point.
+points.parquet: One row for each seed, method, task and measured dial value, with the conditions under which it is
+    comparable and the versions it was made with. Shuffled controls and validation documents have rows too.
+documents.parquet: One row for each document at each point, with its score in every metric; `point` is the number of the
+    row in points.parquet.
+texts.parquet: The texts written for a few documents of each point.
 training.parquet: One row for each training, with its cost, its target and its log.
-timings.parquet: One row for each method, setting and timed dial value; where the run was timed.
+timings.parquet: One row for each method, setting and timed dial value; only if the run was timed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _SWEEP = ("method", "task", "seed", "training", "target", "split", "variant")  #
 _CONDITIONS = ("model", "backbone", "recipe", "task_version", "shots", "asked", "contents", "definition")
 _COST = ("tokens", "flops", "parameters_added")
 _FACTS = ("learning_rate", "order_sha256", "seconds", "made_with")
-# Columns by file, each with its type; a value may be missing where that ends with a question mark.
+# Columns by file, each with its type; if the type ends with a question mark, values may be missing.
 _COLUMNS: Mapping[str, Mapping[str, str]] = {
     POINTS: {
         **dict.fromkeys(("method", "task", "training", "split", "variant", "made_with"), "text"),
@@ -70,7 +71,7 @@ _Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Text:
-    """What was written for one document at one point: the right answer, the text and whether it is right."""
+    """The text written for one document at one point, with the right answer and whether the text is correct."""
 
     document: int
     target: str
@@ -80,12 +81,12 @@ class Text:
 
 @dataclass(frozen=True)
 class Measurements:
-    """What an entry has measured.
+    """All measurements of an entry.
 
     Attributes:
-        sweeps: In the order in which they were made.
-        trainings: Each after the one it starts from.
-        texts: By place of a sweep and of a point in it.
+        sweeps: The measured sweeps, in the order in which they were made.
+        trainings: The trainings, each after the training it starts from.
+        texts: Written texts by (index of the sweep, index of the point in it).
     """
 
     sweeps: Sequence[MeasuredSweep]
@@ -94,7 +95,7 @@ class Measurements:
 
 
 def write(folder: Path, measured: Measurements) -> None:
-    """Put measurements into a folder."""
+    """Write measurements into a folder."""
     points: list[_Row] = []
     texts: list[_Row] = []
     documents: list[Documents] = []
@@ -118,11 +119,11 @@ def write(folder: Path, measured: Measurements) -> None:
 
 
 def read(folder: Path) -> Measurements:
-    """The measurements in a folder.
+    """Read the measurements in a folder.
 
     Raises:
         EnvironmentProblem: A file is missing, is no Parquet file or lacks a column, or a row does not hold what `write`
-            writes. Files and rows, which count from 0, are named.
+            writes. The message names the file and the row, counted from 0.
     """
     trainings: dict[str, MeasuredTraining] = {}
     for number, row in enumerate(_rows(folder / TRAINING)):
@@ -267,7 +268,7 @@ def _write_documents(file: Path, documents: Sequence[Documents]) -> None:
 
 
 def _documents(file: Path) -> dict[int, Documents]:
-    """By the row of their point."""
+    """Read the document scores of every point, by the row number of the point."""
     table = _table(file)
     columns = {name: table[name].to_numpy() for name in table.column_names}
     point = columns.pop("point")
@@ -325,8 +326,8 @@ def _rows(file: Path) -> list[_Row]:
 
 
 def _table(file: Path) -> pyarrow.Table:
-    """A file with the columns that it has to have, of their types and with nothing missing or infinite; those of
-    documents with the metrics beside them.
+    """Read a file and check its columns: all are there with the right types, and no value is missing or infinite that
+    may not be. The file of documents may have further columns, one for each metric.
     """
     import pyarrow
     from pyarrow import compute, parquet
@@ -338,7 +339,7 @@ def _table(file: Path) -> pyarrow.Table:
             columns |= dict.fromkeys(table.column_names, "number?") | columns
         schema = pyarrow.schema(list(_schema(columns).items()))
         for name in [one for one in columns if columns[one].endswith("?") and one not in table.column_names]:
-            # Not known to the version that wrote the entry.
+            # The version that wrote the entry did not have this column.
             table = table.append_column(name, pyarrow.nulls(len(table), schema.field(name).type))
         table = table.select(list(columns)).cast(schema)
     except (OSError, KeyError, ValueError, pyarrow.ArrowException) as error:
@@ -360,7 +361,7 @@ def _table(file: Path) -> pyarrow.Table:
 
 @contextmanager
 def _place(file: Path, row: int) -> Iterator[None]:
-    """Within the block an error is one of a row of a file."""
+    """Within the block, turn errors into an `EnvironmentProblem` that names the file and the row."""
     try:
         yield
     except (AdaptiveBenchError, KeyError, TypeError, ValueError) as error:

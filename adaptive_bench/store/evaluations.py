@@ -1,4 +1,4 @@
-"""What one evaluation leaves behind: scores, measured savings and time, and one sample per document."""
+"""The results of one evaluation: scores, measured savings and time, and one sample per document."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     import numpy as np
 
 Axis = Literal["tokens", "core", "net", "layers", "claimed", "projected", "bytes", "time"]
-COUNTED: tuple[Axis, ...] = ("tokens", "core", "net", "layers")  # what the ledger counts, in every phase
-UNTIMED: tuple[Axis, ...] = (*COUNTED, "claimed", "projected", "bytes")  # what an evaluation itself knows
+COUNTED: tuple[Axis, ...] = ("tokens", "core", "net", "layers")  # axes that the ledger counts in every phase
+UNTIMED: tuple[Axis, ...] = (*COUNTED, "claimed", "projected", "bytes")  # axes that need no timing
 MatchPhase = Literal["all", "prefill", "decode"]
 MATCH_PHASES: tuple[MatchPhase, ...] = ("all", "prefill", "decode")
 PHASES = MATCH_PHASES[1:]
 
 
 def saving_name(axis: Axis, phase: MatchPhase = "all") -> str:
-    """What a saving is called among those of a point: `net`, and of one phase alone `decode_net`."""
+    """Return the name of a saving among those of a point: `net` for all phases, `decode_net` for one phase."""
     return axis if phase == "all" else f"{phase}_{axis}"
 
 
@@ -28,8 +28,8 @@ class Point:
     """One measured dial value: a score and the savings that came with it.
 
     Attributes:
-        saved: Savings by name (see `saving_name`); `None`, or absent, where one is not known.
-        seconds: Spent inside model calls.
+        saved: Savings by name (see `saving_name`); an unknown saving is `None` or absent.
+        seconds: Seconds spent inside model calls.
     """
 
     dial: float
@@ -42,7 +42,7 @@ class Point:
         return self.saved.get(name) is not None
 
     def at(self, name: str) -> float:
-        """A saving that is known."""
+        """Return a saving that is known."""
         value = self.saved[name]
         assert value is not None
         return value
@@ -50,7 +50,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One method at one dial value on one task.
+    """The results of one method at one dial value on one task.
 
     Attributes:
         task: Name of the task.
@@ -59,26 +59,27 @@ class Evaluation:
         docs: Documents evaluated.
         savings: Pooled shares saved of the dense model: `tokens`, `core`, `net`, `layers`, `executed`; they may be
             negative.
-        report: The whole compute report of the model: savings by phase, and the raw sums. `decode` is tokens fed one
-            by one while an answer is written; `prefill` is everything read in one pass. That is the prompt, whose last
-            position writes the first token of an answer, and in log-likelihood tasks the answers too, which are given
-            and read along. So a log-likelihood task has no `decode`, and its `prefill` is not prompts alone.
-        time_s: Seconds inside model calls; scoring and tokenizing are not counted.
-        prompt_tokens: Tokens fed to the model, padding not counted.
+        report: The whole compute report of the model: savings by phase, and the raw sums. `decode` counts tokens fed
+            one by one while an answer is written; `prefill` counts tokens read in one pass. A prompt is read in one
+            pass, and its last position writes the first token of the answer. In log-likelihood tasks the answers are
+            given and are read together with the prompt, so such a task has no `decode`, and its `prefill` is more than
+            prompts.
+        time_s: Seconds inside model calls, without scoring and tokenizing.
+        prompt_tokens: Tokens fed to the model, without padding.
         generated_tokens: Tokens the model wrote.
         batch_size: Sequences evaluated together, after any halving.
         num_fewshot: Worked examples before each question.
-        fewshot_seed: Seed they were drawn with.
-        claimed: Share of token-branches that the method's dial says it skips, in any phase; `None` where it says
+        fewshot_seed: Seed with which the worked examples were drawn.
+        claimed: Share of token-branches that the method's dial says it skips, in any phase; `None` if the dial says
             nothing, and in older records.
-        projected: By phase, the net saving that the same decisions would have on the shape `projected_shape`; worked
-            out from the report where a table is made (`runs.projection`), else `None`.
-        projected_shape: Its name.
-        data: Where the documents came from (`source`, `revision` of the hub), digests of them, of their right answers
-            and of the prompts made of them, the version of the task, signatures of its metrics, and the digest of the
-            chat template where prompts were put into one; `None` in older records.
-        stored: Of a quantized model the bytes of each layer as it is stored, lists [L]: `attention` and of that `kv`,
-            and `mlp`; else `None`.
+        projected: By phase, the net saving that the same decisions would have on the model shape `projected_shape`. It
+            is computed from the report when a table is made (`runs.projection`), and is `None` otherwise.
+        projected_shape: Name of that model shape.
+        data: Where the documents came from (`source`, `revision` of the hub); digests of the documents, of their right
+            answers and of the prompts made from them; the version of the task, signatures of its metrics, and the
+            digest of the chat template if there is one. `None` in older records.
+        stored: For a quantized model, the bytes of each layer as stored, in lists [L]: `attention`, `kv` (its part for
+            the K,V maps) and `mlp`; otherwise `None`.
     """
 
     task: str
@@ -101,11 +102,11 @@ class Evaluation:
 
     @property
     def time_per_token_s(self) -> float:
-        """Seconds in model calls for each token read or written."""
+        """Seconds inside model calls per token read or written."""
         return self.time_s / max(self.prompt_tokens + self.generated_tokens, 1)
 
     def saved(self, axis: Axis, phase: MatchPhase = "all") -> float | None:
-        """The share saved on an axis in a phase; `None` where it is not known, or the phase has no tokens."""
+        """Return the share saved on an axis in a phase; `None` if it is not known or the phase has no tokens."""
         if axis == "claimed":
             return self.claimed if phase == "all" else None
         if axis == "projected":
@@ -130,20 +131,20 @@ class Evaluation:
 
     @cached_property
     def token_bytes(self) -> TokenBytes | None:
-        """Bytes read per token that is written at batch size 1, by this model and by the dense one in fp32; `None`
-        where nothing was written, and where the counts do not tell (see `token_bytes`).
+        """Bytes read per written token at batch size 1, by this model and by the dense model in fp32; `None` if nothing
+        was written, or if the counts do not tell (see `token_bytes`).
         """
         return token_bytes(self.report.get("counts", {}), self.stored)
 
     @property
     def bytes_per_token(self) -> float | None:
-        """Bytes that this model reads per token that is written; `None` where that is not known."""
+        """Bytes that this model reads per written token; `None` if that is not known."""
         return None if self.token_bytes is None else self.token_bytes.read
 
     def flops_per_token(self, phase: MatchPhase = "all") -> float | None:
-        """FLOPs that a token fed in a phase cost on average, all that the method adds included; `None` where the phase
-        has no tokens, and in records without counts. The dense model's FLOPs for the same tokens, two a
-        multiply-accumulate, less the net saving.
+        """Return the mean FLOPs of a token fed in a phase, with everything that the method adds: the dense model's
+        FLOPs for the same tokens, two per multiply-accumulate, times 1 - net saving. `None` if the phase has no tokens,
+        or if the record has no counts.
         """
         parts, saved = self._counts(phase), self.saved("net", phase)
         if parts is None or saved is None:
@@ -152,12 +153,12 @@ class Evaluation:
         return (1 - saved) * 2 * sum(sum(part["dense_macs"]) for part in parts) / tokens if tokens else None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for `json.dump`."""
+        """Return plain values, ready for `json.dump`."""
         return asdict(self) | {"time_per_token_s": self.time_per_token_s}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
-        """Read back what `to_json` gave, whatever stands beside it."""
+        """Read back what `to_json` gave; further keys are ignored."""
         return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
 
@@ -168,12 +169,14 @@ class Sample:
     Attributes:
         doc: Index of the document in the evaluated split.
         target: The right answer as the task defines it.
-        output: Text written, or index of the best choice, or a log-likelihood.
-        answers: What each filter made of the output (`strict-match: "42"`); empty for log-likelihood tasks.
-        scores: lm-eval metric key to the value of this document, where it is a number.
-        correct: The headline metric of this document, `None` where it is not a number.
-        prompt: What the model was given; on disk only where nothing was to be saved, as it is the same everywhere.
-        choices: The continuations that were scored, where there were several; on disk like the prompt.
+        output: The written text, or the index of the best choice, or a log-likelihood.
+        answers: The answer that each filter extracted from the output (`strict-match: "42"`); empty for log-likelihood
+            tasks.
+        scores: lm-eval metric key to the value of this document, for metrics whose value is a number.
+        correct: The headline metric of this document, `None` if it is not a number.
+        prompt: The prompt given to the model. It is the same at every dial value, so it is stored only for the point
+            with saving 0.
+        choices: The continuations that were scored, if there were several; stored like the prompt.
     """
 
     doc: int
@@ -186,7 +189,7 @@ class Sample:
     choices: tuple[str, ...] = ()
 
     def to_json(self, *, with_prompt: bool = True) -> dict[str, Any]:
-        """Plain values, ready for one line of JSON."""
+        """Return plain values, ready for one line of JSON."""
         values = asdict(self)
         if not with_prompt:
             del values["prompt"], values["choices"]
@@ -209,19 +212,19 @@ BUCKETS = (
     "overhead.adapter",
     "waste.dense",
 )
-COSINE, NORM, RESCALE = "cosine", "norm", "rescale"  # runs that read no weights
+COSINE, NORM, RESCALE = "cosine", "norm", "rescale"  # kinds of computation that read no weights
 _NUMBER_BYTES = 4  # weights and K,V are fp32 in evaluation
 _SAME = 1e-9
 
 
 class Work:
-    """Columns of what was run of one layer. Tokens and pairs, not MACs.
+    """Columns that count what one layer executed, in tokens and (query, key) pairs, not MACs.
 
-    `*_eligible` tokens that could execute the branch, `*_kept` that did, `*_slots` that went through its linear maps
-    (of attention: q and o), `*_reads` calls in which somebody did (`kv_reads`: in which K,V were projected and nobody
-    attended); `projected` slots of the k and v maps, `repaired`
-    tokens that skipped and left K,V all the same, `seen` (query, key) pairs the semantics need, `pairs` those that were
-    executed; `dense_*` what the dense model needs.
+    `*_eligible`: tokens that could execute the branch; `*_kept`: tokens that did; `*_slots`: tokens that went through
+    its linear maps (for attention: q and o); `*_reads`: calls in which at least one token did (`kv_reads`: calls in
+    which K,V were projected but no token attended). `projected`: slots of the k and v maps; `repaired`: tokens that
+    skipped but still left K,V; `seen`: pairs that the semantics need; `pairs`: pairs that were executed; `dense_*`:
+    what the dense model needs.
     """
 
     COLUMNS = 15
@@ -231,13 +234,13 @@ class Work:
 
 
 class TokenBytes(NamedTuple):
-    """Bytes read for a token that is fed alone, one row, while a text is written; means over the tokens.
+    """Bytes read per decoded token when a single text is written (batch size 1), mean over the tokens.
 
     Attributes:
-        read: By the model as it was measured: weights of the branches that the token executes, of K,V maps where it
-            skips and leaves K,V all the same, of the method's own maps, of the head, and K,V of the keys it sees.
-            Activations, embeddings, norms and what is written are left out.
-        dense: By the dense model in fp32.
+        read: Bytes read by the model as it was measured: the weights of the branches that the token executes, of the
+            K,V maps if it skips attention but still leaves K,V, of the method's own maps and of the head, and the K,V
+            of the keys it sees. Activations, embeddings, norms and written bytes are left out.
+        dense: Bytes read by the dense model in fp32.
     """
 
     read: float
@@ -245,19 +248,20 @@ class TokenBytes(NamedTuple):
 
 
 def token_bytes(counts: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> TokenBytes | None:
-    """What a decoded token reads, from the counts behind the MACs: a linear map multiplies each of its weights once for
-    a token, so that its MACs are its weights. Whoever shared the batch, each token is charged as if it were alone.
+    """Compute the bytes that a decoded token reads from the counts behind the MACs. A linear map multiplies each of its
+    weights once per token, so its MACs per token equal its number of weights. Each token is charged as if it were alone
+    in its batch.
 
     Args:
-        counts: Of a compute report.
-        stored: Bytes of quantized layers as they are stored, lists [L] `attention`, `kv` and `mlp`; without them all
-            weights are fp32.
+        counts: The counts of a compute report.
+        stored: Bytes of quantized layers as stored, in lists [L]: `attention`, `kv` and `mlp`; without them all weights
+            are fp32.
 
     Returns:
-        `None` where no token was decoded, and where sizes do not follow: older records without counts, layers that
-        differ, or a branch that nobody executed anywhere.
+        `None` if no token was decoded, or if the sizes cannot be derived: older records without counts, layers of
+        different sizes, or a branch that no token executed in any layer.
     """
-    import numpy as np  # a help or a list is soon there without it
+    import numpy as np  # imported here, so that help texts and lists appear faster
 
     if not counts or any("work" not in counts.get(phase, {}) for phase in ("prefill", "decode")):
         return None
@@ -268,7 +272,7 @@ def token_bytes(counts: Mapping[str, Any], stored: Mapping[str, Any] | None = No
     q_o, kv, pair, mlp = sizes
     hidden = q_o / pair
     work, macs = np.array(part["work"]).T, np.array(part["macs"]).sum(axis=0)
-    keys = kv / hidden  # numbers of K and V together that a key has
+    keys = kv / hidden  # numbers that one key has in K and V together
     runs = part["runs"]
     per_state = 3 * runs.get(COSINE, 0.0) + runs.get(NORM, 0.0) + runs.get(RESCALE, 0.0)  # a cosine has two norms
     weightless = hidden * per_state
@@ -287,7 +291,7 @@ def token_bytes(counts: Mapping[str, Any], stored: Mapping[str, Any] | None = No
 
 
 def _sizes(counts: Mapping[str, Any]) -> tuple[float, float, float, float] | None:
-    """MACs of q and o, of k and v, of one (query, key) pair and of the MLP, for one token of any layer."""
+    """Return the MACs of q and o, of k and v, of one (query, key) pair and of the MLP, per token in any layer."""
     import numpy as np
 
     layers = len(counts["decode"]["work"])  # the last row of MACs is the head's
@@ -304,11 +308,11 @@ def _sizes(counts: Mapping[str, Any]) -> tuple[float, float, float, float] | Non
         _one(columns["attn_mix"], work[:, Work.SEEN]),
         _one(columns["mlp"], work[:, Work.MLP_KEPT]),
     )
-    # `in` narrows no tuple: none of the four is missing here.
+    # mypy does not narrow a tuple by `in`; none of the four is `None` here.
     return None if None in found else found  # type: ignore[return-value]
 
 
 def _one(macs: np.ndarray, times: np.ndarray) -> float | None:
-    """What one costs, where it is the same in every layer that tells."""
+    """Return the MACs per unit (token or pair) if all layers that executed any agree, else `None`."""
     known = macs[times > 0] / times[times > 0]
     return float(known[0]) if known.size and known.max() - known.min() <= _SAME * known[0] else None

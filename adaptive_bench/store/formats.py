@@ -1,7 +1,8 @@
-"""Results as files for other programs: rows as CSV, JSON and Parquet, and measured points in lm-eval's own layout.
+"""Exports results for other programs: rows as CSV, JSON and Parquet, and measured points in lm-eval's own layout.
 
-lm-eval's results file is about one model: here one method, training and dial value, with every task that was measured
-there. Nothing is interpolated: savings are those asked for, and what was really saved stands beside the scores.
+A results file of lm-eval is about one model: here one method, seed, target and requested saving, with every task that
+was measured there. Nothing is interpolated: savings are those asked for, and the measured savings stand beside the
+scores.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def columns(rows: Rows) -> dict[str, list[Any]]:
-    """The values of every row by key; `None` where a row has none."""
+    """Return the values of all rows by key; `None` if a row lacks the key."""
     names: dict[str, None] = {}
     for row in rows:
-        if not row.keys() <= names.keys():  # of thousands of rows nearly all have the keys of the first
+        if not row.keys() <= names.keys():  # nearly all of thousands of rows have the keys of the first
             names |= dict.fromkeys(row)
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 def as_csv(rows: Rows) -> str:
-    """A header and a line for each row; nothing where a value is `None`."""
+    """Return CSV: a header and a line for each row; `None` becomes an empty cell."""
     found = columns(rows)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -43,14 +44,14 @@ def as_csv(rows: Rows) -> str:
 
 
 def as_json(rows: Rows) -> str:
-    """A list of objects with the same keys each."""
+    """Return a JSON list of objects that all have the same keys."""
     found = columns(rows)
     lines = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
     return json.dumps(lines, ensure_ascii=False) + "\n"
 
 
 def as_parquet(rows: Rows) -> bytes:
-    """A Parquet file. It is made without pandas, which takes longer to import than a board to build."""
+    """Return a Parquet file. It is made without pandas, whose import takes longer than building a board."""
     import pyarrow
     from pyarrow import parquet
 
@@ -60,20 +61,20 @@ def as_parquet(rows: Rows) -> bytes:
 
 
 def lm_eval_files(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """A relative path, in a folder for each model as lm-eval has it, and the contents of each file of a run.
+    """Give the relative path and the contents of each results file of a run; as in lm-eval, each model has a folder.
 
     Args:
         run: The folder of a finished run.
 
     Raises:
-        UsageError: It is no run.
-        EnvironmentProblem: It has no manifest, or a record is damaged.
+        UsageError: The folder is not a run.
+        EnvironmentProblem: The run has no manifest, or a record is damaged.
     """
     listed = manifest.of_run(run)
     about = read_run(run / "config.yaml")
     found: dict[tuple[str, float], dict[str, Any]] = {}
     for entry in listed.evaluations:
-        if entry.split != "test" or entry.variant:  # choices are made on the others, and controls are no models
+        if entry.split != "test" or entry.variant:  # validation documents and shuffled controls are no results
             continue
         record, training = listed.record_of(entry), listed.training_of(entry)
         for saving, point in record.points().items():
@@ -104,7 +105,7 @@ def _empty(name: str, method: str, seed: int, saving: float, about: dict[str, An
 
 
 def _add(contents: dict[str, Any], point: Evaluation, samples: list[Sample]) -> None:
-    """One task's point."""
+    """Add the measured point of one task to the contents of a results file."""
     task, data = point.task, point.data or {}
     scores: dict[str, Any] = {"alias": task}
     for key, value in point.scores.items():
@@ -121,7 +122,7 @@ def _add(contents: dict[str, Any], point: Evaluation, samples: list[Sample]) -> 
 
 
 def _standard_error(score: float, values: list[float | None]) -> float | str:
-    """That of a mean over documents, as lm-eval computes it; its `N/A` where a score is no such mean."""
+    """Return the standard error of a mean over documents as lm-eval computes it; `N/A` if the score is no such mean."""
     known = [float(value) for value in values if value is not None]
     if len(known) < 2 or len(known) < len(values) or not math.isclose(statistics.fmean(known), score, abs_tol=1e-9):
         return "N/A"

@@ -1,8 +1,8 @@
-"""What an output folder holds, and what of it may be deleted.
+"""Lists what an output folder holds, and which parts of it may be deleted.
 
-Every record says which work is done, running, stopped or failed. A run refers to the records of its manifest, to the
-training each evaluation hangs on, and to what a training starts from. Nothing that a run refers to is ever deleted, nor
-is anything while somebody is at a record of the folder.
+Every record says whether its work is done, running, stopped or failed. A run refers to the records in its manifest, to
+the training behind each evaluation, and to the training that another training starts from. Nothing that a run refers to
+is ever deleted, and nothing is deleted while a process works on the records in question.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from adaptive_bench.store.runs import check_run, is_run, run_folders, run_name
 
 @dataclass(frozen=True)
 class RecordStatus:
-    """One training or sweep.
+    """Where one training or sweep stands.
 
     Attributes:
         work: `train`, or the task that is evaluated.
-        method: Its spec.
-        seed: Of the training.
-        state: That of its record; `stopped` for one that says it is running but that no process holds, `damaged` for
-            one that cannot be read or is not there.
-        since: When it got there.
-        progress: What is done of it: steps logged, or points measured.
-        reason: Why it failed, or what is damaged.
-        folder: Its record.
+        method: The method's spec.
+        seed: Seed of the training.
+        state: The state of the record; `stopped` if the record says `running` but no process holds it, `damaged` if the
+            record cannot be read or is missing.
+        since: When the record entered this state.
+        progress: How much is done: steps logged, or points measured.
+        reason: Why the work failed, or what is damaged.
+        folder: Folder of the record.
     """
 
     work: str
@@ -51,8 +51,8 @@ class Removable:
     """A folder that nothing refers to.
 
     Attributes:
-        what: For the reader.
-        size_bytes: Of all files in it.
+        what: What the folder holds, for the reader.
+        size_bytes: Total size of the files in it.
     """
 
     folder: Path
@@ -61,8 +61,8 @@ class Removable:
 
 
 def pieces(out: Path) -> Iterator[RecordStatus]:
-    """Every training and sweep in an output folder, each training before its sweeps, then those that a run
-    ended with and that are not there; no plan is needed.
+    """List every training and sweep in an output folder, each training before its sweeps; then the records that a
+    finished run lists but that are missing. This needs no plan of a run.
     """
     home = out / "records"
     for training, sweeps in _records(out):
@@ -70,16 +70,16 @@ def pieces(out: Path) -> Iterator[RecordStatus]:
         yield about
         for sweep in sweeps:
             yield _piece(home / sweep, about)
-    finished: dict[str, str] = {}  # by record of a finished evaluation, or of its training, a run that lists it
+    finished: dict[str, str] = {}  # record of a finished evaluation, or of its training -> name of a run that lists it
     for folder in run_folders(out / "runs"):
-        with suppress(AdaptiveBenchError):  # `show` says it
+        with suppress(AdaptiveBenchError):  # `show` reports a damaged manifest
             listed = manifest.read(folder)
             for one in () if listed is None else listed.evaluations:
                 finished |= dict.fromkeys((one.training, one.record) if one.asked else (), folder.name)
     for record, run in finished.items():
         training_of, _, sweep = record.partition("/")
         if not (home / record).is_dir() and (not sweep or (home / training_of).is_dir()):
-            reason = f"The record is missing, with which {run} ended; the command of that run makes it again."
+            reason = f"The record is missing, although {run} ended with it; the command of that run makes it again."
             yield RecordStatus("?" if sweep else "train", "?", None, "damaged", "", "", reason, home / record)
 
 
@@ -87,7 +87,7 @@ def _piece(folder: Path, training: RecordStatus | None) -> RecordStatus:
     record = DialEvaluationRecord(folder)
     try:
         about, status, state = record.read("config") or {}, record.read("status") or {}, str(record.state)
-    except EnvironmentProblem as error:  # of a newer version, or not to be read
+    except EnvironmentProblem as error:  # a newer version wrote it, or it may not be read
         work, seed = ("train", None) if training is None else ("?", training.seed)
         return RecordStatus(work, "?", seed, "damaged", "", "", message_of(error), folder)
     reason = str(status.get("reason", ""))
@@ -114,12 +114,12 @@ def _steps(folder: Path, about: dict[str, Any], state: str) -> str:
 
 
 def of_run(run: Path) -> list[Removable]:
-    """The folder of a run, and those of its records that nothing else refers to: no run, no training that starts from
-    them, no evaluation that is not the run's.
+    """List what may be deleted with a run: its folder, and those of its records that nothing else needs: no other run,
+    no training that starts from them, and no evaluation outside of the run.
 
     Raises:
-        UsageError: It is no run of an output folder.
-        EnvironmentProblem: It is under way, or what another run refers to cannot be told.
+        UsageError: The folder is not a run of an output folder.
+        EnvironmentProblem: The run is under way, or it is unknown which records another run refers to.
     """
     check_run(run)
     if run.is_symlink() or run.resolve().parent.name != "runs":
@@ -132,21 +132,21 @@ def of_run(run: Path) -> list[Removable]:
         listed = manifest.read(run)
     except AdaptiveBenchError:
         listed = None
-    if listed is None:  # its folder is all that is known of it; `clean` finds its records
+    if listed is None:  # its records are not known; `clean` finds them
         return found
     _check_free(out, sorted({*listed.records}))
     return [*found, *_unreferenced(out, _referred_to(out, but=run), {*listed.records})]
 
 
 def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
-    """Records of an output folder that no run refers to.
+    """List the records of an output folder that no run refers to.
 
     Args:
-        trials: Those as well that were never evaluated on test documents: trials of `tune`, which
-            the same command would find again, or go on with where it was stopped.
+        trials: Whether to list trainings that were never evaluated on test documents, too. These are trials of `tune`;
+            the same `tune` command would use them again, or continue them if it was stopped.
 
     Raises:
-        EnvironmentProblem: A record is under way, or what a run refers to cannot be told.
+        EnvironmentProblem: A record is under way, or it is unknown which records a run refers to.
     """
     records = dict(_records(out))
     _check_free(out, [record for training, some in records.items() for record in (training, *some)])
@@ -160,10 +160,10 @@ def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
 
 
 def remove(found: Iterable[Removable]) -> int:
-    """Delete folders, each at a stroke; gives back how many bytes they held.
+    """Delete folders, each atomically, and return how many bytes they held.
 
     Raises:
-        EnvironmentProblem: One cannot be removed; those before it are gone.
+        EnvironmentProblem: A folder cannot be removed; those before it are gone.
     """
     total = 0
     for one in found:
@@ -175,13 +175,13 @@ def remove(found: Iterable[Removable]) -> int:
 def _check_free(out: Path, records: Iterable[str]) -> None:
     if held := [record for record in records if lock.is_held(out / "records" / record)]:
         raise EnvironmentProblem(
-            f"Records are removed when nobody is at any of them, but {held[0]} in {str(out)!r} is under way. Stop it, "
-            f"or wait until it is done; `adaptive-bench status` shows it."
+            f"Records can be removed while no process works on them, but {held[0]} in {str(out)!r} is under way. Stop "
+            f"it, or wait until it is done; `adaptive-bench status` shows it."
         )
 
 
 def _records(out: Path) -> Iterator[tuple[str, list[str]]]:
-    """Each training, with the evaluations of it, by their names below the folder of records."""
+    """Give each training with its evaluations, by their names below the folder of records."""
 
     def names(above: Path) -> list[str]:
         if not above.is_dir():
@@ -194,8 +194,8 @@ def _records(out: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _is_trial(out: Path, evaluations: Collection[str]) -> bool:
-    """Whether a training was evaluated on validation documents alone, or not at all: a stopped study trained it
-    for what it goes on with. What a run trains is the run's, evaluated or not.
+    """Whether a training is only a trial: it was evaluated on validation documents alone, or not at all (a stopped
+    study may have trained it without having evaluated it yet). Trainings that a run refers to are kept in any case.
     """
     said = [_said(out, record) for record in evaluations]
     return {about.get("split", "test") for about in said if about} <= {"validation"}
@@ -206,20 +206,20 @@ def _said(out: Path, record: str) -> dict[str, object]:
 
 
 def _referred_to(out: Path, but: Path | None = None) -> set[str]:
-    """Records that the runs of an output folder refer to.
+    """Return the records that the runs of an output folder refer to.
 
     Args:
-        but: A run that is not asked.
+        but: A run to leave out.
 
     Raises:
-        EnvironmentProblem: Nobody can tell what one refers to.
+        EnvironmentProblem: It is unknown which records a run refers to.
     """
     home, found = out / "runs", set[str]()
     for run in sorted(home.iterdir()) if home.is_dir() else ():
         if run.is_symlink() and not run.exists():
             raise EnvironmentProblem(
-                f"What a run refers to is kept, but {str(run)!r} is a link that leads nowhere. Put back what it led "
-                f"to, or remove the link if what that refers to may go."
+                f"Records that a run refers to are kept, but {str(run)!r} is a link that leads nowhere. Put back the "
+                f"run it led to, or remove the link if the records of that run may be deleted."
             )
         if not is_run(run) or (but is not None and run.resolve() == but.resolve()):
             continue
@@ -229,8 +229,8 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
             listed, why = None, message_of(error)
         if listed is None:
             raise EnvironmentProblem(
-                f"What a run refers to is kept, but of {run_name(run)!r} nobody can tell what that is: {why} Give its "
-                f"command again, which writes that down, or remove it with `adaptive-bench rm`."
+                f"Records that a run refers to are kept, but those of {run_name(run)!r} are not known: {why} Give the "
+                f"run's command again, which lists them anew, or remove the run with `adaptive-bench rm`."
             )
         bases = {one.base for one in listed.trainings if one.base is not None}
         found |= {*listed.records, *(one.training for one in listed.evaluations), *bases}
@@ -238,7 +238,9 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
 
 
 def _unreferenced(out: Path, kept: set[str], asked: Collection[str]) -> Iterator[Removable]:
-    """Of some records those that may go; a training goes with all evaluations of it, or stays."""
+    """List those of the `asked` records that may be deleted; a training is deleted with all its evaluations or not at
+    all.
+    """
     records = dict(_records(out))
     staying = {
         training
@@ -246,7 +248,7 @@ def _unreferenced(out: Path, kept: set[str], asked: Collection[str]) -> Iterator
         if any(record in kept or record not in asked for record in (training, *evaluations))
     }
     waiting = list(staying)
-    while waiting:  # what a training starts from stays with it
+    while waiting:  # a training that stays keeps the training it starts from
         base = _said(out, waiting.pop()).get("base")
         if isinstance(base, str) and base in records and base not in staying:
             staying.add(base)
@@ -260,5 +262,5 @@ def _unreferenced(out: Path, kept: set[str], asked: Collection[str]) -> Iterator
 
 
 def _size(folder: Path) -> int:
-    """Bytes of all files below a folder, of a link those of the link."""
+    """Return the bytes of all files below a folder; a link counts as itself, not as its target."""
     return sum(Path(place, name).lstat().st_size for place, _, names in os.walk(folder) for name in names)

@@ -1,6 +1,7 @@
-"""Keys: what a result depends on, as a hash. Equal keys mean equal results; that is why nothing is computed twice.
+"""Keys and digests: a key is a hash of everything that a result depends on.
 
-What only shapes the table (levels, the axis matched on) or only the speed (device, checkpoint interval) is in no key.
+Equal keys mean equal results, so nothing is computed twice. Settings that shape only the table (levels, the axis to
+match on) or only the speed (device, checkpoint interval) are in no key.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from adaptive_bench.task import Example
 
 
 def canonical(content: Any) -> str:
-    """JSON with sorted keys and no white space: one text for one meaning."""
+    """Return JSON with sorted keys and no white space, so that equal contents give equal texts."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def key_of(content: Any) -> str:
-    """The first 16 hexadecimal digits of the sha256 of the canonical JSON."""
+    """Return the first 16 hexadecimal digits of the sha256 of the canonical JSON."""
     return hashlib.sha256(canonical(content).encode()).hexdigest()[:16]
 
 
 def examples_fingerprint(examples: Iterable[Example]) -> str:
-    """Digest of training or calibration text in the order it was given."""
+    """Return a digest of training or calibration text, in the given order."""
     digest = hashlib.sha256()
     for example in examples:
         digest.update(canonical([example.prompt, example.completion]).encode())
@@ -34,7 +35,7 @@ def examples_fingerprint(examples: Iterable[Example]) -> str:
 
 
 def files_fingerprint(files: Iterable[Path], home: Path | None = None) -> str:
-    """Digest of files' names and contents; of those below a folder `home` by their path in it."""
+    """Return a digest of the names and contents of files; a file below `home` counts by its path in that folder."""
     digest = hashlib.sha256()
     for file in sorted(files):
         name = file.relative_to(home).as_posix() if home is not None and file.is_relative_to(home) else file.name
@@ -42,10 +43,11 @@ def files_fingerprint(files: Iterable[Path], home: Path | None = None) -> str:
     return digest.hexdigest()[:16]
 
 
-# Where a run is written, on what it is computed and how it is watched: the same run in any of them.
+# Settings that do not change what a run is: where it is written, what it is computed on and how it is watched.
 _NOT_IN_KEY = ("out", "device", "track", "preset", "for_models", "cell_timeout", "stall_warning")
 
-# Settings of an evaluation that earlier versions had no name for, and what they did: their keys do not name them.
+# Evaluation settings that earlier versions did not have, with the value that stands for their behaviour. A setting with
+# this value is left out of keys, so that results of earlier versions keep theirs.
 USUAL: dict[str, Any] = {
     "temperature": None,
     "quantize": "none",
@@ -58,13 +60,13 @@ USUAL: dict[str, Any] = {
 
 
 def run_key(config: Mapping[str, Any]) -> str:
-    """What tells a run from others, whose beginning its name ends with.
+    """Return the key of a run; the run's name ends with its first digits.
 
     Args:
-        config: Its configuration in plain values.
+        config: The run's configuration in plain values.
     """
     values = {name: value for name, value in config.items() if name not in _NOT_IN_KEY}
-    if not values.get("shuffled"):  # runs of versions without that control keep their names
+    if not values.get("shuffled"):  # runs of versions without this control keep their names
         values.pop("shuffled", None)
     if values.get("eligible") == "auto":
         values.pop("eligible")
@@ -78,31 +80,32 @@ def run_key(config: Mapping[str, Any]) -> str:
 
 
 def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
-    """The sha256 of files by their path in a folder."""
+    """Return the sha256 of files, by their path in a folder."""
     return {file.relative_to(folder).as_posix(): file_digest(file) for file in sorted(files)}
 
 
 def changed(folder: Path, known: Mapping[str, str]) -> list[str]:
-    """Those files that are missing or have other content than when the digests were taken."""
+    """Return the files that are missing or whose content differs from their known digest."""
     files = {name: folder / name for name in known}
     return [name for name, file in files.items() if not file.is_file() or file_digest(file) != known[name]]
 
 
 def folder_digest(folder: Path) -> str:
-    """One digest for the names and the content of all files below a folder, whatever their times say."""
+    """Return one digest of the names and contents of all files below a folder; modification times do not matter."""
     found = digests(folder, (file for file in folder.rglob("*") if file.is_file()))
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
 
 
 def file_digest(file: Path) -> str:
-    """The sha256 of a file. It is read again only when size, times or place on disk changed since it was read last."""
+    """Return the sha256 of a file. The file is read again only if its size, times or inode changed since last time."""
     before = _stamp(file)
     known = _known.get(file)
     if known is not None and known[0] == before:
         return known[1]
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    # What changes again within a tick of the file system's clock keeps its times.
+    # A file that changes again within one tick of the file system's clock keeps its times, so a digest of a file that
+    # was changed just now is not remembered.
     if _stamp(file) == before and abs(time.time() - before.changed_s) > _TICK_S:
         _known[file] = before, digest
     return digest

@@ -1,11 +1,12 @@
-"""Who works on a record: one process at a time.
+"""Locks records, so that one process at a time works on each.
 
-<record>/.lock     locked by the operating system as long as its process lives; a killed one needs no detection
-<record>/.owner    who that is; its modification time is renewed every `BEAT_S`
+<record>/.lock     locked by the operating system while the owning process lives; the death of a process unlocks it
+<record>/.owner    names the owner; the owner renews its modification time every `BEAT_S` (its heartbeat)
 
-Both go when the work ends; a killed process leaves them. The lock decides among processes of one machine. Machines that
-share a folder may not share locks, so an owner elsewhere counts until it has given no sign of life for `SILENCE_S`. One
-that was only frozen finds that it is not the owner any more before it writes (`atomic.checked`).
+Both files are removed when the work ends; a killed process leaves them behind. The lock decides among processes of one
+machine. Machines that share a folder may not share locks, so an owner on another machine counts as alive until its
+heartbeat has been missing for `SILENCE_S`. A process that was only frozen finds out before its next write that it is
+not the owner any more (`atomic.checked`).
 """
 
 from __future__ import annotations
@@ -30,24 +31,25 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Supers
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.store import atomic
 
-# Set by launchers: equal for all starts of one piece of a job, and how often it was started before.
+# Set by launchers: a name that is equal for all starts of one piece of a job, and how often it was started before.
 JOB_VARIABLE, RESTART_VARIABLE = "ADAPTIVE_BENCH_JOB", "ADAPTIVE_BENCH_RESTART"
 LOCK, OWNER = FILES = (".lock", ".owner")
-BEAT_S = 10.0  # between two signs of life
-SILENCE_S = 120.0  # without one an owner on another machine counts as dead; caches of network folders last up to 60 s
-_LOOK_S = 0.5  # between two looks at an owner that is waited for
+BEAT_S = 10.0  # between two heartbeats
+SILENCE_S = 120.0  # after this time without a heartbeat an owner on another machine counts as dead; network folders
+# may cache file times for up to 60 s
+_LOOK_S = 0.5  # between two looks at the owner that a process waits for
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A process that is at a record.
+    """A process that works on a record.
 
     Attributes:
         host: Name of the machine.
         pid: Process id.
-        job: The piece of a scheduler's job it belongs to; empty outside of any.
+        job: The piece of a scheduler's job that the process belongs to; empty outside of a scheduler.
         restart: How often the scheduler had started that piece before.
-        since: When it took the record.
+        since: When the process took the record.
     """
 
     host: str
@@ -58,13 +60,13 @@ class Owner:
 
     @classmethod
     def here(cls) -> Self:
-        """This process, now."""
+        """Return this process as an owner from now on."""
         restart = os.environ.get(RESTART_VARIABLE, "")
         job, restarts = os.environ.get(JOB_VARIABLE, ""), int(restart) if restart.isdigit() else 0
         return cls(platform.node(), os.getpid(), job, restarts, datetime.now(UTC).isoformat())
 
     def restarts(self, earlier: Owner) -> bool:
-        """Whether this is a later start of the same piece of a job."""
+        """Whether this owner is a later start of the same piece of a job than `earlier`."""
         return bool(self.job) and self.job == earlier.job and self.restart > earlier.restart
 
     def __str__(self) -> str:
@@ -73,14 +75,14 @@ class Owner:
 
 
 class Watch:
-    """Waits for a sign of life on the clock of this process alone, which runs evenly whatever clocks are set to."""
+    """Watches an owner's heartbeat by this process's monotonic clock, which does not depend on how clocks are set."""
 
     def __init__(self, record: Path) -> None:
         self._file, self._seen_ns, self._since_s = record / OWNER, -1, 0.0
 
     @property
     def is_silent(self) -> bool:
-        """Whether the record's owner has given none for too long, as far as this has watched."""
+        """Whether the owner's heartbeat has been missing for too long, counted from when this watch began."""
         try:
             seen_ns = self._file.stat().st_mtime_ns
         except OSError:
@@ -91,7 +93,9 @@ class Watch:
 
 
 def owner(record: Path) -> Owner | None:
-    """Who is at a record, or was when it was killed; `None` if nobody is, or what says so is damaged."""
+    """Return the process that works on a record, or that did when it was killed; `None` if there is none, or if the
+    owner file is damaged.
+    """
     try:
         return Owner(**json.loads((record / OWNER).read_bytes()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -99,10 +103,10 @@ def owner(record: Path) -> Owner | None:
 
 
 def is_held(record: Path, watch: Watch | None = None) -> bool:
-    """Whether somebody is at a record.
+    """Whether a process works on a record.
 
     Args:
-        watch: Tells whether an owner on another machine is alive; without one it counts as that.
+        watch: Tells whether an owner on another machine is alive; without a watch such an owner counts as alive.
     """
     try:
         if (found := owner(record)) is not None and found.host != platform.node():
@@ -111,24 +115,25 @@ def is_held(record: Path, watch: Watch | None = None) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
-    except OSError:  # it is locked, or nobody can tell
+    except OSError:  # it is locked, or it is impossible to tell
         return True
     return False
 
 
 @contextmanager
 def exclusive(record: Path, what: str, reporter: Reporter) -> Iterator[None]:
-    """Take a record as soon as nobody is at it any more; nobody else does within the block.
+    """Take a record as soon as no other process works on it, and hold it within the block.
 
-    Whoever is alive is waited for, unless it is an earlier start of the same job of a scheduler.
+    A live owner is waited for, unless it is an earlier start of the same job of a scheduler: then the record is taken
+    over.
 
     Args:
         what: The work, for the reader.
 
     Raises:
-        Superseded: A later start of the same job has been here; or in the block, by the first write after somebody
-            else took the record.
-        EnvironmentProblem: The folder cannot be written, or was removed while the block was in it.
+        Superseded: A later start of the same job has taken the record; or, raised in the block by its next write,
+            another process has taken the record over.
+        EnvironmentProblem: The folder cannot be written, or was removed while the block worked in it.
     """
     me = Owner.here()
     with atomic.writable(record):
@@ -143,16 +148,16 @@ def exclusive(record: Path, what: str, reporter: Reporter) -> Iterator[None]:
     finally:
         stop.set()
         heartbeat.join()
-        with suppress(OSError):  # an error of the block is the one to tell; `tidy` removes what is left
+        with suppress(OSError):  # an error of the block must not be hidden by this one; `tidy` removes what is left
             if owner(record) == me:
-                # Safe while it is locked: `filelock` tries again where the file it has locked is gone by then.
+                # Safe while it is locked: `filelock` tries again if the file that it has locked is gone by then.
                 for name in (OWNER, LOCK):
                     (record / name).unlink()
         lock.release()
 
 
 def tidy(record: Path) -> None:
-    """Remove what a killed process left behind; where nothing can be written it stays."""
+    """Remove the lock and owner files that a killed process left behind, if the folder can be written."""
     if any((record / name).exists() for name in FILES) and not is_held(record):
         with suppress(AdaptiveBenchError), exclusive(record, "", SilentReporter()):
             pass
@@ -168,14 +173,15 @@ def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
             if found is not None and found.restarts(me):
                 raise Superseded(
                     f"A job that was started again leaves its work to the newer start, but this is start {me.restart} "
-                    f"of {me.job} and start {found.restart} has been at {str(record)!r}. Nothing is to be done."
+                    f"of {me.job} and start {found.restart} has worked on {str(record)!r}. You need not do anything."
                 )
             elsewhere = found is not None and found.host != me.host
             is_over = watch.is_silent if elsewhere else lock.is_locked
             if is_over or (found is not None and me.restarts(found)):
                 if lock.is_locked:
                     break
-                # The lock of a machine that was cut off, or of an earlier start that is still alive.
+                # Another process still holds the lock: on a machine that was cut off, or as an earlier start of this
+                # job that is still alive. A new lock file takes the place of the locked one.
                 (record / LOCK).unlink(missing_ok=True)
                 continue
             if not told:
@@ -194,8 +200,8 @@ def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
 
 
 def _check(record: Path, me: Owner) -> None:
-    """Raise unless the record is still ours. Between this and a write it may be taken: a race that only whoever was
-    silent for `SILENCE_S` can be in, and that is accepted.
+    """Raise unless this process still owns the record. Another process may take it between this check and the write;
+    that race is accepted, because it needs an owner whose heartbeat was missing for `SILENCE_S`.
     """
     if (found := owner(record)) == me:
         return
@@ -205,7 +211,7 @@ def _check(record: Path, me: Owner) -> None:
             "was done there is lost; give the same command again."
         )
     raise Superseded(
-        f"Somebody else has taken over the work in {str(record)!r} ({found or 'it is done by now'}); this "
+        f"Another process has taken over the work in {str(record)!r} ({found or 'it is done by now'}); this "
         "process may not write there any more. Nothing is lost: the other one goes on from the newest checkpoint."
     )
 

@@ -1,7 +1,7 @@
-"""A run's list of its own records, written when the run begins, and with the points it asked for when it has ended.
+"""The manifest: a run's list of its records, written when the run begins and completed with its points at the end.
 
-Whoever looks for a result asks this list and no key: where a result is does not depend on the code, the model and the
-data that are here now. Whether it may be used again does, and that only a run that computes asks
+Results are looked up in this list and not by key, so that they are found whatever code, model and data are installed
+now. Only a run that computes asks by key, since whether a result may be used again does depend on these
 (`runs.run_plan`).
 """
 
@@ -21,7 +21,7 @@ from adaptive_bench.store.runs import DEFAULT_OUT, check_run, find_run, output_o
 from adaptive_bench.task import DocumentSplit
 
 FILE = "manifest.json"
-Variant = Literal["", "shuffled"]  # of an evaluation: the method, or its control of shuffled decisions
+Variant = Literal["", "shuffled"]  # an evaluation is of the method itself, or of its control of shuffled decisions
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class TrainingEntry:
 
     Attributes:
         record: Name of its record.
-        method: Its spec.
-        target: Saving it is trained towards; `None` for a spec that trains towards none.
-        only_target: Whether it is the only target of its spec.
-        base: Name of the record of the training it starts from, if it starts from one.
+        method: The method's spec.
+        target: Saving that it is trained towards; `None` if its method trains towards none.
+        only_target: Whether the spec has no other target in this run.
+        base: Name of the record of the training that it starts from, if any.
     """
 
     record: str
@@ -52,12 +52,13 @@ class EvaluationEntry:
     """One method spec and seed on one task, over the range of the dial.
 
     Attributes:
-        record: Its record below the folder of records.
+        record: Path of its record below the folder of records.
         split: `test`, or `validation` for documents that choices are made on.
         metric: The headline metric of the task.
         levels: Savings to match at.
         variant: `shuffled` for the control of shuffled decisions; empty for the method itself.
-        asked: What its points were asked for, once all of them are measured; others may lie in the record.
+        asked: Savings that the run's points were asked for, once all of them are measured; empty before. The record may
+            hold further points.
     """
 
     record: str
@@ -71,16 +72,16 @@ class EvaluationEntry:
 
     @property
     def training(self) -> str:
-        """Name of the record of the training it evaluates."""
+        """Name of the record of the training that this evaluates."""
         return self.record.partition("/")[0]
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a run consists of, in the order it is carried out, and where it is.
+    """The trainings and evaluations of a run, in the order in which they are carried out.
 
     Attributes:
-        out: The output folder; records lie in its `records`.
+        out: The output folder; the records lie in its subfolder `records`.
     """
 
     out: Path
@@ -89,27 +90,27 @@ class Manifest:
 
     @property
     def records(self) -> list[str]:
-        """Every record, below the folder of records: each training before what evaluates it."""
+        """Every record as a path below the folder of records, each training before its evaluations."""
         return [*(one.record for one in self.trainings), *(one.record for one in self.evaluations)]
 
     def training_of(self, evaluation: EvaluationEntry) -> TrainingEntry:
-        """The training an evaluation hangs on."""
+        """Return the training that an evaluation evaluates."""
         return next(one for one in self.trainings if one.record == evaluation.training)
 
     def record_of(self, evaluation: EvaluationEntry) -> DialEvaluationRecord:
-        """State, log and measured points of an evaluation: of a finished one those that the run asked for.
+        """Return the record of an evaluation; once it is finished, with only the points that the run asked for.
 
         Raises:
-            EnvironmentProblem: The run lies apart from all records.
+            EnvironmentProblem: There is no folder of records for the run.
         """
         self.check_home()
         return DialEvaluationRecord(self.out / "records" / evaluation.record, evaluation.asked or None)
 
     def check_home(self) -> None:
-        """Refuse a run without any records: it was copied alone, or the folder that it names was moved.
+        """Refuse a run without its records: the run was copied alone, or its output folder was moved.
 
         Raises:
-            EnvironmentProblem: With how they come together.
+            EnvironmentProblem: There is no folder of records; the message says how to bring the two together.
         """
         home = self.out / "records"
         if not home.is_dir():
@@ -119,7 +120,7 @@ class Manifest:
             )
 
     def unfinished(self, evaluations: Iterable[EvaluationEntry]) -> Iterator[str]:
-        """Which of some evaluations are not done, or have lost measured points: sentences."""
+        """Give a sentence for each of some evaluations that is not done or has lost measured points."""
         for one in evaluations:
             what = f"`evaluate {one.method} on {one.task}`"
             record = self.record_of(one)
@@ -130,21 +131,22 @@ class Manifest:
                 yield f"{what} is {record.state}: give the run's command again."
 
     def lost(self) -> list[str]:
-        """What finished evaluations have no more: sentences."""
+        """Return a sentence for each finished evaluation that has lost measured points."""
         return list(self.unfinished(one for one in self.evaluations if one.asked))
 
     def write(self, folder: Path) -> None:
-        """Put the list into the folder of its run."""
+        """Write the manifest into the folder of its run."""
         trainings, evaluations = map(asdict, self.trainings), map(asdict, self.evaluations)
         about = {"schema": SCHEMA, "trainings": [*trainings], "evaluations": [*evaluations]}
         atomic.update_text(folder / FILE, atomic.json_text(about))
 
 
 def read(folder: Path) -> Manifest | None:
-    """The manifest of a run, wherever its folder lies by now; `None` where there is none.
+    """Read the manifest of a run, wherever its folder lies by now; `None` if there is none.
 
     Raises:
-        EnvironmentProblem: It cannot be read, or is of another version: records of earlier ones are made again.
+        EnvironmentProblem: The manifest cannot be read, or another version wrote it; records of earlier versions have
+            to be made again.
     """
     path = folder / FILE
     if not path.is_file():
@@ -170,11 +172,11 @@ def read(folder: Path) -> Manifest | None:
 
 
 def of_run(folder: Path) -> Manifest:
-    """As `read`, of what has to be a run.
+    """Read the manifest of a folder that must be a run.
 
     Raises:
-        UsageError: It is none.
-        EnvironmentProblem: As `read`, or it has no manifest.
+        UsageError: The folder is not a run.
+        EnvironmentProblem: See `read`; or the run has no manifest.
     """
     check_run(folder)
     if (found := read(folder)) is None:
@@ -183,7 +185,7 @@ def of_run(folder: Path) -> Manifest:
 
 
 def target_text(target: float | None, only_target: bool) -> str:
-    """The target of a training, where a reader needs it to tell trainings apart; else an empty text."""
+    """Return the target of a training as text, if a reader needs it to tell trainings apart; else an empty text."""
     return "" if target is None or only_target else f" for {100 * target:.4g} %"
 
 
@@ -193,8 +195,8 @@ def is_of_run(folder: Path) -> bool:
 
 
 def make_again(folder: Path) -> str:
-    """What to do about a saved model that is damaged or not complete, as a sentence: a run does nothing anew that its
-    records have.
+    """Return a sentence that says what to do about a damaged or incomplete saved model. The model of a run has to be
+    removed first, since a run computes nothing that its records have.
     """
     if not is_of_run(folder):
         return "Save or copy the model again."
@@ -207,17 +209,17 @@ def make_again(folder: Path) -> str:
 def checkpoint_of(
     listed: Manifest, method: str | None, run: Path, asked: str = "--method"
 ) -> tuple[Path, float | None]:
-    """The folder of a run's saved model, the checkpoint of a method's first seed, and the saving it was trained towards
-    if it was trained towards one.
+    """Return the checkpoint folder of a method of a run (that of its first evaluation), and the saving that it was
+    trained towards, if any.
 
     Args:
-        listed: What the run wrote.
-        run: Its folder, for messages.
-        asked: What named the method, for messages.
+        listed: The run's manifest.
+        run: The run's folder, for messages.
+        asked: The option or argument that names the method, for messages.
 
     Raises:
-        UsageError: No method of the run is named.
-        EnvironmentProblem: Not trained yet.
+        UsageError: No method is named, or the run does not have it.
+        EnvironmentProblem: The method is not trained yet.
     """
     known = list(dict.fromkeys(one.method for one in listed.evaluations))
     methods = ", ".join(known)
@@ -241,13 +243,15 @@ def checkpoint_of(
 
 
 def sparing(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What a training or an evaluation with this content spares: arguments of `AdaptiveModel.build`."""
+    """Return which sites a training or an evaluation with this config spares: arguments of `AdaptiveModel.build`."""
     said = content.get("eligible") or {"spared": (), "keep_first": False}
     return {"spared": [tuple(site) for site in said["spared"]], "keep_first": bool(said["keep_first"])}
 
 
 def sparing_of(listed: Manifest, method: str) -> dict[str, Any]:
-    """What a method of a run spares. An untrained control has the weights of another one, which do not say."""
+    """Return which sites a method of a run spares. This is read from the method's own record: the saved model of an
+    untrained control is that of another method, which does not say.
+    """
     spec = str(MethodSpec.parse(method))
     found = next((one for one in listed.evaluations if one.method == spec), None)
     record = None if found is None else Record(listed.out / "records" / found.record)
@@ -257,11 +261,14 @@ def sparing_of(listed: Manifest, method: str) -> dict[str, Any]:
 def find_trained(
     run: Path | str, method: str, out: Path | str = DEFAULT_OUT
 ) -> tuple[Path, float | None, dict[str, Any]]:
-    """Checkpoint and target of a run by name, beginning of a name, folder or `last`, and what the method spares.
+    """Find a run and return checkpoint and target of one of its methods, and which sites the method spares.
+
+    Args:
+        run: The run's name, the beginning of its name, its folder, or `last`.
 
     Raises:
-        UsageError: No such run, or no method of it.
-        EnvironmentProblem: Not trained yet.
+        UsageError: There is no such run, or the run does not have the method.
+        EnvironmentProblem: The method is not trained yet.
     """
     folder = find_run(run, Path(out))
     listed = of_run(folder)

@@ -1,4 +1,4 @@
-"""What was measured: of a method on a task, of a training. A run reads it off its records, a board off an entry."""
+"""Measured sweeps and trainings as plain values. A run reads them from its records, a board from an entry."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class MeasuredPoint:
     """One method at one dial value on one task, in plain values.
 
     Attributes:
-        asked: Share of tokens it was asked to save.
-        savings: By name (see `saving_name`), those that are known.
-        flops: By phase FLOPs of a token, those that are known.
-        attention, mlp: By layer the share of tokens that executed the branch.
+        asked: Share of tokens that it was asked to save.
+        savings: The known savings by name (see `saving_name`).
+        flops: The known FLOPs per token by phase.
+        attention, mlp: Share of tokens that executed the branch, by layer.
     """
 
     asked: float
@@ -42,7 +42,7 @@ class MeasuredPoint:
 
     @classmethod
     def of(cls, asked: float, one: Evaluation, metrics: Sequence[str]) -> MeasuredPoint:
-        """From an evaluation, with those of its scores that a table has, in that order."""
+        """Make a point of an evaluation, with its scores in the given metrics, in that order."""
         saved = {name: one.saved(*known) for name, known in zip(NAMES, KNOWN, strict=True)}
         flops = {phase: one.flops_per_token(phase) for phase in MATCH_PHASES}
         sites = one.report.get("sites", ())
@@ -61,29 +61,30 @@ class MeasuredPoint:
 
     @property
     def claimed(self) -> float | None:
-        """Share of token-branches that the dial says it skips."""
+        """Share of token-branches that the dial claims to skip."""
         return self.savings.get("claimed")
 
     def saved(self, axis: Axis, phase: MatchPhase = "all") -> float | None:
-        """The share saved on an axis in a phase; `None` where it is not known."""
+        """Return the share saved on an axis in a phase; `None` if it is not known."""
         return self.savings.get(saving_name(axis, phase))
 
     def flops_per_token(self, phase: MatchPhase = "all") -> float | None:
-        """FLOPs that a token fed in a phase cost on average; `None` where that is not known."""
+        """Return the mean FLOPs of a token fed in a phase; `None` if they are not known."""
         return self.flops.get(phase)
 
 
-Measurement = Evaluation | MeasuredPoint  # what a table is made of: of a run's own records, or of an entry
+Measurement = Evaluation | MeasuredPoint  # tables are made of either: from a run's own records, or from an entry
 
 
 @dataclass(frozen=True)
 class Documents:
-    """What every document of a measured point scored, D of them.
+    """The scores of the D documents of a measured point.
 
     Attributes:
-        numbers: Their indices.
-        scores: By metric, [D]; NaN where a document has none.
-        log_likelihood, size_bytes: [D], of texts that were scored as a whole; NaN for others.
+        numbers: Indices of the documents.
+        scores: Scores by metric, [D] each; NaN for a document without a score.
+        log_likelihood, size_bytes: [D], log-likelihood and bytes of texts that were scored as a whole; NaN for other
+            documents.
     """
 
     numbers: tuple[int, ...]
@@ -93,8 +94,8 @@ class Documents:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Documents:
-        """From the samples of an evaluation."""
-        # The text whose log-likelihood an output is; empty where it is none.
+        """Collect the scores from the samples of an evaluation."""
+        # The text whose log-likelihood the output is; empty if the output is no log-likelihood.
         texts = [one.target if isinstance(one.output, float) and isinstance(one.target, str) else "" for one in samples]
         metrics = dict.fromkeys(metric for one in samples for metric in one.scores)
         return cls(
@@ -114,13 +115,13 @@ class MeasuredTraining:
     """One training: what it cost, what it aimed at, and its log.
 
     Attributes:
-        key: Names it, within a run.
-        base: The training it starts from, if it starts from one.
-        cost: `tokens`, `flops`, `parameters_added`, its base's left out; `None` where that is not known.
-        target: Where it aimed at a saving: `axis`, `saving`, and what its dial was found to save at the end of
-            training: `tokens` and by axis `priced`; `whole_layers` where it skips whole layers.
-        facts: Whatever else is known, for the reader.
-        steps, losses: [S] each.
+        key: Name of the training, unique within a run.
+        base: The training that it starts from, if any.
+        cost: `tokens`, `flops` and `parameters_added`, without those of its base; `None` if they are not known.
+        target: For a training towards a saving: `axis` and `saving`; what its dial was found to save at the end of
+            training, as `tokens` and by axis in `priced`; and `whole_layers`, whether it skips whole layers.
+        facts: Further facts, for the reader.
+        steps, losses: [S] each, the log of the training.
     """
 
     key: str
@@ -136,19 +137,20 @@ class MeasuredTraining:
 
 @dataclass(frozen=True)
 class MeasuredSweep:
-    """One seed of a method, trained towards one target, over its dial on one task.
+    """One seed of a method, trained towards one target, measured over its dial on one task.
 
     Attributes:
-        method: Its spec, semantics included.
-        target: Saving it was trained towards, where its method was trained towards several.
+        method: The method's spec, semantics included.
+        target: Saving that it was trained towards, if its method was trained towards several.
         split: `test`, or `validation` for documents that targets are chosen on.
         variant: `shuffled` for the control of shuffled decisions, else empty.
         levels: Savings to match at.
-        conditions: What it is comparable under, see `tables.comparable.Conditions`.
-        made_with: Versions and devices it was made with.
+        conditions: Conditions under which it is comparable, see `tables.comparable.Conditions`.
+        made_with: Versions and devices that it was made with.
         eligible: Where tokens may skip, in words.
         documents_sha256: Digest of the documents and their right answers.
-        points: Rising in what they were asked for; each with its `documents`.
+        points: Measured points, rising in the saving they were asked for.
+        documents: Scores of single documents, one item for each point.
         curves: Saved time by setting.
     """
 

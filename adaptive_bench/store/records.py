@@ -1,19 +1,20 @@
-"""Records on disk: one folder per trained cell, one folder in it per sweep of the dial.
+"""Records on disk: one folder per training, with one folder in it per sweep of the dial.
 
 <out>/records/<cell key>/
-    record.json     sections: config, status, env, and of the training data, target, timing and cost
-    train.jsonl     a line a step
-    log.txt         where there was something to say
-    checkpoint/     the trained model; before it is there, `resume/`
+    record.json     sections config, status and env; for a training also data, target, timing and cost
+    train.jsonl     one line per step
+    log.txt         if there was anything to log
+    checkpoint/     the trained model; `resume/` until the training is done
     eval/<task>-<sweep key>/
-        record.json         config, status, env, dial, calibration, behaviour, and points: the measured ones by the
-                            share of tokens they were asked to save, each with the bytes of its documents
-        documents.jsonl     a line a document, point after point
-    eval/<task>-shuffled-<sweep key>/       the same of the control of shuffled decisions, without behaviour
+        record.json         sections config, status, env, dial, probes, calibration, behaviour and points: the measured
+                            points by the share of tokens they were asked to save, each with the byte range of its
+                            documents
+        documents.jsonl     one line per document, point after point
+    eval/<task>-shuffled-<sweep key>/       the same for the control of shuffled decisions, without behaviour
 
-A `record.json` is replaced as a whole, by whoever holds the record. One that cannot be parsed counts as none: it is put
-aside when the work begins again. Documents are appended before their point is listed; what lies behind those of the
-last point was left by a process that was killed in between.
+A `record.json` is always replaced as a whole, by the process that holds the record. A file that cannot be parsed counts
+as missing; it is put aside when the work begins again. Documents are appended before their point is listed; any bytes
+behind the documents of the last point were left by a process that was killed in between.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ FILE = "record.json"
 DOCUMENTS = "documents.jsonl"
 CHECKPOINT = "checkpoint"  # the folder of the trained model
 State = Literal["planned", "running", "done", "failed", "partial"]
-# `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as that.
+# `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as `partial`.
 
 
 class Record:
@@ -46,28 +47,28 @@ class Record:
         self.folder = folder
 
     def read(self, section: str) -> dict[str, Any] | None:
-        """A section of the record, or `None` if it is not there, or the record cannot be parsed: then the work is not
-        done. What is given back is shared and not to be changed.
+        """Return a section of the record; `None` if the section is missing or the record cannot be parsed, which counts
+        as not done. The returned mapping is shared between callers and must not be changed.
 
         Raises:
-            EnvironmentProblem: A newer version wrote it, or it may not be read.
+            EnvironmentProblem: A newer version wrote the record, or its permissions forbid reading it.
         """
         values: dict[str, Any] | None = (_content(self.folder / FILE) or {}).get(section)
         return values
 
     def write(self, section: str, values: Mapping[str, Any]) -> None:
-        """Put a section in its place, by whoever holds the record."""
+        """Write a section of the record; only the process that holds the record may do this."""
         known = _content(self.folder / FILE) or {"schema": SCHEMA}
         atomic.write_json(self.folder / FILE, {**known, section: values})
 
     @property
     def is_damaged(self) -> bool:
-        """Whether it cannot be parsed."""
+        """Whether the record exists but cannot be parsed."""
         return (self.folder / FILE).is_file() and _content(self.folder / FILE) is None
 
     @property
     def state(self) -> State:
-        """Where the work stands; `planned` before anything is written. What nobody is at does not run."""
+        """State of the work; `planned` before anything is written. Work that no process holds is never `running`."""
         written: State = self._status()["state"]
         if written != "running" or lock.is_held(self.folder):
             return written
@@ -75,26 +76,26 @@ class Record:
 
     @property
     def has_result(self) -> bool:
-        """Whether what the work is for is there, as far as the folder alone tells."""
+        """Whether the result of the work (the checkpoint of a training) is there, as far as the folder alone tells."""
         return (self.folder / CHECKPOINT).is_dir()
 
     @property
     def reason(self) -> str:
-        """Why it failed, or an empty text."""
+        """Why the work failed, or an empty text."""
         return self._status()["reason"]
 
     @property
     def owner(self) -> lock.Owner | None:
-        """Who is at it, if anybody."""
+        """The process that works on the record, if any."""
         return lock.owner(self.folder)
 
     def move(self, state: State, reason: str = "") -> None:
-        """Go to another state."""
+        """Write a new state, with the current time."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self.write("status", {"state": state, "since": now, "reason": reason})
 
     def mark_done(self) -> None:
-        """The work is finished, whatever the last process that was at it had time to write and to remove."""
+        """Mark finished work as done, even if the last process that worked on it was killed before it could do so."""
         lock.tidy(self.folder)
         if self._status()["state"] == "done" or lock.is_held(self.folder):
             return
@@ -103,7 +104,7 @@ class Record:
             self.move("done")
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        """Write what the work is and mark it running. A record that cannot be parsed is put aside, to be made again."""
+        """Write the work's config and mark it running. A record that cannot be parsed is put aside and made again."""
         if self.is_damaged:
             aside = self.folder / f"{FILE}.damaged"
             with atomic.writable(aside):
@@ -114,7 +115,7 @@ class Record:
         self.move("running")
 
     def fail(self, error: BaseException) -> None:
-        """Keep the traceback in the log and the message in the status."""
+        """Mark the work as failed, with the traceback in the log and the message in the status."""
         self.log("".join(traceback.format_exception(error)))
         self.move("failed", f"{type(error).__name__}: {message_of(error)}")
 
@@ -132,11 +133,11 @@ class Record:
 
 
 class DialEvaluationRecord(Record):
-    """The folder of one sweep: its measured points by the share of saved tokens they were asked for.
+    """The folder of one sweep, with its measured points by the share of saved tokens they were asked for.
 
     Args:
-        own: Of the points that lie there only those asked for these savings are this record's: a sweep may be shared
-            with a run that asked for others. By default all are.
+        own: Savings of the points to show; points of the folder that were asked for other savings belong to another run
+            that shares the sweep. By default all points are shown.
     """
 
     def __init__(self, folder: Path, own: Collection[float] | None = None) -> None:
@@ -145,13 +146,13 @@ class DialEvaluationRecord(Record):
 
     @property
     def max_saved_tokens(self) -> float | None:
-        """End of the method's dial; `None` until a model has been asked."""
+        """Largest share of tokens that the method's dial can save; `None` until a model has been asked."""
         dial = self.read("dial")
         return None if dial is None else dial["max_saved_tokens"]
 
     def probe(self, saving: float) -> dict[str, float | None] | None:
-        """What was saved of held-out text where so much was asked for, by axis: nothing where there is no such text,
-        `None` where nobody has looked yet.
+        """Return the savings by axis that were measured on held-out text at a requested saving. They are empty if there
+        is no such text, and `None` if they have not been measured yet.
         """
         probes = self.read("probes")
         if probes is None or not probes["text"]:
@@ -160,38 +161,38 @@ class DialEvaluationRecord(Record):
         return found
 
     def add_probe(self, saving: float, saved: Mapping[str, float | None] | None) -> None:
-        """Write what `probe` is to say.
+        """Write the savings that `probe` returns.
 
         Args:
-            saved: `None` where there is no held-out text.
+            saved: Savings by axis; `None` if there is no held-out text.
         """
         known = {} if (probes := self.read("probes")) is None else probes["saved"]
         found = {} if saved is None else {f"{saving:g}": saved}
         self.write("probes", {"text": saved is not None, "saved": known | found})
 
     def savings(self) -> list[float]:
-        """Shares of saved tokens that measured points were asked for, rising."""
+        """Return the shares of saved tokens that the measured points were asked for, rising."""
         return sorted(float(text) for text in self._listed() if self._own is None or text in self._own)
 
     def point(self, saving: float) -> Evaluation | None:
-        """A measured point, or `None`."""
+        """Return the point measured at a requested saving, or `None`."""
         values = self._listed().get(f"{saving:g}")
         return None if values is None else Evaluation.from_json(values)
 
     def points(self) -> dict[float, Evaluation]:
-        """Every measured point by what it was asked for, rising."""
+        """Return every measured point by its requested saving, rising."""
         return {saving: found for saving in self.savings() if (found := self.point(saving)) is not None}
 
     def measuring_s(self, saving: float) -> float:
-        """Seconds that a point took, calibration left out."""
+        """Return the seconds that measuring a point took, without calibration."""
         return float(self._listed()[f"{saving:g}"]["wall_s"])
 
     def samples(self, saving: float, most: int | None = None) -> list[Sample]:
-        """The documents of a measured point, in their order; none where there is no such point. Prompts are known at
-        saving 0.
+        """Return the documents of a measured point, in order; empty if there is no such point. Only the point at
+        saving 0 has prompts.
 
         Args:
-            most: How many, from the first; by default all.
+            most: Return at most so many of the first documents; by default all.
 
         Raises:
             EnvironmentProblem: The file is damaged.
@@ -202,7 +203,8 @@ class DialEvaluationRecord(Record):
         try:
             with path.open("rb") as stream:
                 stream.seek(start)
-                # Split at line feeds alone: what a model wrote may hold other characters that count as line ends.
+                # Split at line feeds only: texts written by a model may hold other characters that `splitlines` splits
+                # at.
                 lines = stream.read(end - start).decode("utf-8").split("\n")[:-1][:most]
             found = json.loads(f"[{','.join(lines)}]")  # one call takes a third of the time of one for each line
             return [Sample.from_json(one) for one in found]
@@ -214,7 +216,7 @@ class DialEvaluationRecord(Record):
             ) from error
 
     def add_point(self, saving: float, evaluation: Evaluation, samples: Sequence[Sample], *, wall_s: float) -> None:
-        """Write a point. Its documents come first: where a point is listed, it is complete."""
+        """Write a point. Its documents are written first, so that a listed point is always complete."""
         known, path = self._listed(), self.folder / DOCUMENTS
         start = max((one["documents"][1] for one in known.values()), default=0)
         texts = (sample.to_json(with_prompt=saving == 0) for sample in samples)
@@ -229,7 +231,7 @@ class DialEvaluationRecord(Record):
         self.write("points", {**known, f"{saving:g}": about})
 
     def _listed(self) -> dict[str, Any]:
-        """The points that the record lists, but for those whose documents are not there."""
+        """Return the points that the record lists and whose documents are there."""
         points = self.read("points")
         if not points:
             return {}
@@ -241,7 +243,7 @@ class DialEvaluationRecord(Record):
 
 
 def _content(path: Path) -> dict[str, Any] | None:
-    """What a `record.json` says; `None` where there is none, or it cannot be parsed."""
+    """Return the content of a `record.json`; `None` if the file does not exist or cannot be parsed."""
     try:
         found = path.stat()
         return _parsed(path, (found.st_ino, found.st_size, found.st_mtime_ns))
@@ -254,9 +256,9 @@ def _content(path: Path) -> dict[str, Any] | None:
         ) from error
 
 
-@lru_cache(maxsize=64)  # a section is read at a time, and a record that says what 20 points counted has 300 kB
+@lru_cache(maxsize=64)  # sections are read one at a time, and a record with the counts of 20 points has 300 kB
 def _parsed(path: Path, stamp: tuple[int, ...]) -> dict[str, Any] | None:
-    """As `_content`, of a file as it was at some time."""
+    """Do as `_content`; the stamp (inode, size and time of the file) makes the cache miss when the file changes."""
     try:
         values = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
@@ -267,17 +269,17 @@ def _parsed(path: Path, stamp: tuple[int, ...]) -> dict[str, Any] | None:
     return values
 
 
-SCHEMA = 3  # 2 had a file for each section of a record
+SCHEMA = 3  # in schema 2 each section of a record was a file
 
 
 def check_schema(values: Mapping[str, Any], path: Path | str) -> None:
-    """Refuse what a newer version wrote. Files without a version are as old as the first one.
+    """Refuse a file that a newer version wrote. A file without a schema number is accepted.
 
     Raises:
-        EnvironmentProblem: It did.
+        EnvironmentProblem: The file has a newer schema.
     """
     if (found := values.get("schema", SCHEMA)) > SCHEMA:
         raise EnvironmentProblem(
-            f"This version of adaptive-bench reads what is written in schema {SCHEMA} or before, got schema {found!r} "
-            f"in {str(path)!r}. Install the version that wrote it, or choose another --out."
+            f"This version of adaptive-bench reads files of schema {SCHEMA} or earlier, got schema {found!r} in "
+            f"{str(path)!r}. Install the version that wrote it, or choose another --out."
         )

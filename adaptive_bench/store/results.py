@@ -1,6 +1,4 @@
-"""Reads what runs leave behind, which may be damaged, half written or from somewhere else: the file is always
-named.
-"""
+"""Reads the result files of runs. They may be damaged, half written or foreign, so every error names the file."""
 
 from __future__ import annotations
 
@@ -29,18 +27,18 @@ from adaptive_bench.store.runs import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# What every table needs of a row; newer rows have more.
+# Keys that every row of a table must have; newer rows have more.
 _ROW = ("method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "status")
 _KEYS_OF_A_RUN = ("methods", "tasks", "model", "seeds")
 RUN = "run.json"
 
 
 def read_table(path: Path) -> list[dict[str, Any]]:
-    """The rows of a `table.json`.
+    """Read the rows of a `table.json`.
 
     Raises:
-        UsageError: It is that of an entry, which has none.
-        EnvironmentProblem: It cannot be read, or is no table.
+        UsageError: The folder is a leaderboard entry, which has no `table.json`.
+        EnvironmentProblem: The file cannot be read, or is no table.
     """
     refuse_entry(path.parent)
     rows = read_json(path)
@@ -53,8 +51,8 @@ def read_table(path: Path) -> list[dict[str, Any]]:
 
 
 def write_run(folder: Path, about: Mapping[str, Any]) -> None:
-    """Write `run.json`: what a run says of its end. If it says the same as before but for times, the run finished when
-    it did, and nothing is written.
+    """Write `run.json`, which says how a run ended. If only its times would change, the file stays as it is: the run
+    keeps the time at which it first finished.
     """
     times = {"finished": "", "took_s": 0.0}
     try:
@@ -66,10 +64,10 @@ def write_run(folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def ending_of(folder: Path) -> dict[str, Any]:
-    """What `run.json` says of a run's end; nothing before that.
+    """Read `run.json`, which says how a run ended; empty if the run has not ended.
 
     Raises:
-        EnvironmentProblem: It cannot be read.
+        EnvironmentProblem: The file cannot be read.
     """
     path = folder / RUN
     about = read_json(path) if path.is_file() else {}
@@ -79,8 +77,8 @@ def ending_of(folder: Path) -> dict[str, Any]:
 
 
 def read_run(config: Path) -> dict[str, Any]:
-    """A run's `config.yaml`, with what `command.json` says of its beginning and `run.json` of its end; of a damaged one
-    only what is wrong.
+    """Read a run's `config.yaml`, joined with its `command.json` (how the run began) and its `run.json` (how it ended).
+    For a damaged run, return only `state` and `problem`.
 
     Args:
         config: The run's `config.yaml`.
@@ -100,26 +98,25 @@ def read_run(config: Path) -> dict[str, Any]:
 
 
 def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
-    """The rows of runs as one tidy frame: one row for each method, task, metric, axis, phase and level.
+    """Return the rows of runs as one tidy frame: one row for each method, task, metric, axis, phase and level.
 
-    Beside the columns of `table.json` it has `run` (its folder), `run_state`, `model` and `finished`.
+    Beside the columns of `table.json` it has `run` (the run's folder), `run_state`, `model` and `finished`. A run that
+    has no row because its work failed gives a warning.
 
     Args:
-        folders: Of runs, or their names (see `find_run`); without any, every finished run in `out`.
-        out: Where runs are looked for.
-
-    Of a run without a row, whose work failed, a warning tells.
+        folders: Folders or names of runs (see `find_run`); without any, every finished run in `out`.
+        out: Folder in which runs are looked for.
 
     Raises:
         EnvironmentProblem: There is no such run, or its table is damaged.
     """
-    import pandas  # by far the slowest of all that reading takes
+    import pandas  # imported here, because it is by far the slowest import
 
     return pandas.DataFrame(tidy_rows(*folders, out=out, tell=partial(warnings.warn, stacklevel=3)))
 
 
 def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
-    """The folders of some runs, or of all finished ones in `out`; see `load_results`."""
+    """Return the folders of some runs, or of all finished runs in `out`; see `load_results`."""
     chosen = [find_run(folder, Path(out)) for folder in folders] or [file.parent for file in tables_below(Path(out))]
     places = [folder.resolve() for folder in chosen]
     if twice := next((folder for folder, place in zip(chosen, places, strict=True) if places.count(place) > 1), None):
@@ -139,10 +136,10 @@ def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
 
 
 def tidy_rows(*folders: Path | str, out: Path | str = "runs", tell: Callable[[str], object]) -> list[dict[str, Any]]:
-    """The rows of `load_results`, without pandas.
+    """Return the rows of `load_results`, without pandas.
 
     Args:
-        tell: Is given a sentence for each run that has no row.
+        tell: Called with a sentence for each run that has no row.
     """
     rows = []
     for folder in finished_runs(*folders, out=out):
@@ -161,7 +158,7 @@ def tidy_rows(*folders: Path | str, out: Path | str = "runs", tell: Callable[[st
 
 
 def why_empty(folder: Path) -> str:
-    """Of a finished run without results what there is to say."""
+    """Return a sentence that says why a finished run has no results."""
     failures = read_run(folder / "config.yaml").get("failures", ())
     what = (
         f": {len(failures)} piece(s) of its work failed, the first with {one_line(failures[0], 300)}"

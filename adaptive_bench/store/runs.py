@@ -1,7 +1,6 @@
-"""Where runs lie, what they are called, the files in their folders, and the commands that write them again.
+"""Finds runs by folder or name, knows the files in their folders, and gives the commands that write them again.
 
-A run is found by its folder or its name, without reading what it holds: `<out>/runs/<name>/`, its records beside it in
-`<out>/records/`.
+A run lies in `<out>/runs/<name>/`, and its records in `<out>/records/`. It is found without reading its files.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.strict_yaml import read_mapping
 
 DEFAULT_OUT = Path("runs")
-LAST = "last"  # stands for the name of the run that was begun last
-KEY_DIGITS = 8  # hexadecimal ones of a run's key, at the end of its name
-ENTRY = "points.parquet"  # of a run that is passed on, whose table is computed from it
-ENDED = ("table.json", "run.json")  # a run that has ended leaves both: where one is alone, the other was lost
-# A run begins with the first two and ends with the third: any of them is left where another was lost.
+LAST = "last"  # may be given in place of a name, for the run that was begun last
+KEY_DIGITS = 8  # hexadecimal digits of a run's key at the end of its name
+ENTRY = "points.parquet"  # marks the folder of an entry: a run passed on without records, whose table is computed
+ENDED = ("table.json", "run.json")  # a run that has ended leaves both; if only one is there, the other was lost
+# A run begins with the first two and ends with the third; any one marks a run, since others may have been lost.
 BEGUN = ("config.yaml", "manifest.json", "run.json")
-TABLES = ("table.json", "run.json", "answers.json", "methods.json")  # made of the records
+TABLES = ("table.json", "run.json", "answers.json", "methods.json")  # can be made again from the records
 _MOST_NAMED = 5
 _PUT_BACK = (
-    "Put the run's own back; or give `adaptive-bench run` the options that the run was made with: it writes the file "
-    "again and computes nothing twice."
+    "Put the run's own file back; or give `adaptive-bench run` the options that the run was made with: it writes the "
+    "file again and computes nothing twice."
 )
 
 
 def is_output(folder: Path) -> bool:
-    """Whether runs are written into a folder: their records lie in it, and their tables. A folder where somebody keeps
-    records of another kind beside the default output folder `runs` is none.
+    """Whether a folder is an output folder: it has both `records` and `runs`. A folder with other things in `records`
+    beside the default output folder, which is also called `runs`, is not one.
     """
 
     def has_both(place: Path) -> bool:
@@ -48,8 +47,8 @@ def check_home(out: Path) -> None:
     """Refuse an output folder that no run can be written to or found in.
 
     Raises:
-        UsageError: It is a part of another one.
-        EnvironmentProblem: What has to be a folder in it is none.
+        UsageError: The folder lies inside another output folder.
+        EnvironmentProblem: Its `runs` or `records` is not a folder.
     """
     for place in (out.absolute(), *out.absolute().parents):
         if place.name in ("runs", "records") and is_output(place.parent):
@@ -66,10 +65,11 @@ def check_home(out: Path) -> None:
 
 
 def check_output(out: Path) -> None:
-    """Refuse an output folder that was named and is not there; before the first run the default one is not.
+    """Refuse an output folder that was named but does not exist. The default folder may be missing, as it is before the
+    first run.
 
     Raises:
-        EnvironmentProblem: It is missing, or no folder.
+        EnvironmentProblem: The folder is missing, or is not a folder.
     """
     check_home(out)
     if not out.is_dir() and (out.exists() or out != DEFAULT_OUT):
@@ -80,24 +80,23 @@ def check_output(out: Path) -> None:
 
 
 def out_option(folder: Path) -> str:
-    """The option that names the output folder which a folder is, or is a part of; empty where it is the default or
-    none.
+    """Return the `--out` option for the output folder that a folder is or lies in; empty if that is the default, or if
+    there is none.
     """
     place = next((one for one in (folder.absolute(), *folder.absolute().parents) if is_output(one)), None)
     return "" if place in (None, DEFAULT_OUT.absolute()) else f" --out {shlex.quote(str(place))}"
 
 
 def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
-    """The folder of a run: a folder, or a run's name, or the beginning of one or of its key if only one run has it; or
-    `last`, the run that was begun last. Those of another output folder are `<folder>/<name>` and `<folder>/last` too.
-
-    Only where runs of an output folder lie is looked, whatever the folder holds beside them.
+    """Find the folder of a run.
 
     Args:
-        out: Where runs are looked for by a name alone.
+        text: A folder; the name of a run; the beginning of its name or key, if that fits one run only; or `last`, the
+            run that was begun last. Names in another output folder are given as `<folder>/<name>`, `<folder>/last`.
+        out: Output folder in which a name alone is looked for. Only its folders of runs are searched.
 
     Raises:
-        UsageError: No run is called so, or several are.
+        UsageError: No run has this name, or several have.
     """
     path = Path(text).expanduser()
     if path.is_dir():
@@ -127,7 +126,7 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
 
 
 def _folders_in(home: Path) -> list[Path]:
-    """What may be a folder in one; in what is none, is gone by now or may not be read, nothing."""
+    """List what may be a folder in `home`; empty if that is no folder, is gone by now or may not be read."""
     try:
         with os.scandir(home) as entries:
             return sorted(home / entry.name for entry in entries if not entry.name.startswith("."))
@@ -136,30 +135,32 @@ def _folders_in(home: Path) -> list[Path]:
 
 
 def _begun(folders: Iterable[Path]) -> list[Path]:
-    """Those of some folders that are runs, each once, the newest first."""
+    """Return the folders that are runs, each once, the newest first."""
     found = {}
     for folder in folders:
         for name in BEGUN:
-            with suppress(OSError):  # it was no folder, is gone by now, or may not be read
+            with suppress(OSError):  # it is no folder, is gone by now, or may not be read
                 found[folder] = (folder / name).stat().st_mtime
                 break
     return sorted(found, key=lambda folder: found[folder], reverse=True)
 
 
 def _is_called(name: str, text: str) -> bool:
-    """Whether a run's name begins with a text, or ends with it, or its key begins with it."""
+    """Whether a run's name begins with a text, ends with it after a hyphen, or has a key that begins with it."""
     return name.startswith(text) or name.endswith(f"-{text}") or name.rpartition("-")[2].startswith(text)
 
 
 def run_folders(out: Path) -> list[Path]:
-    """Runs that were begun in an output folder, or somewhere below it; the newest first. What cannot be read has none,
-    and among records nobody looks for runs.
+    """List the runs that were begun in an output folder or anywhere below it, the newest first. Folders of records and
+    folders that cannot be read are passed over.
     """
     return _begun(_with_file(out, *BEGUN))
 
 
 def run_name(folder: Path) -> str:
-    """The shortest text by which `find_run` finds a run: its name, with the output folder unless that is `runs`."""
+    """Return the shortest text by which `find_run` finds a run: its name, after the output folder unless that is the
+    default.
+    """
     home = folder.parent.parent
     if folder.parent.name != "runs":
         return str(folder)
@@ -167,18 +168,18 @@ def run_name(folder: Path) -> str:
 
 
 def quoted_name(folder: Path) -> str:
-    """As `run_name`, as a shell takes it."""
+    """Return `run_name`, quoted for a shell."""
     return shlex.quote(run_name(folder))
 
 
 def retry_command(folder: Path) -> str:
-    """The command that goes on with a run."""
+    """Return the command that continues a run."""
     return f"adaptive-bench retry {quoted_name(folder)}"
 
 
 def tables(folder: Path) -> list[Path]:
-    """The tables of a run's folder, or of every run below a folder that has ended: one that is gone by now as well,
-    which whoever reads it says.
+    """List the table of a run's or entry's folder, or those of every ended run and every entry below a folder. The
+    paths are given even if a table was lost: whoever reads it reports that.
 
     Raises:
         UsageError: There is neither a run nor an entry.
@@ -200,15 +201,15 @@ def tables(folder: Path) -> list[Path]:
 
 
 def tables_below(folder: Path) -> list[Path]:
-    """As `tables`, of every run below a folder; there may be none."""
+    """List the tables of every ended run and every entry below a folder; there may be none."""
     return [run / "table.json" for run in _with_file(folder, *ENDED, ENTRY)]
 
 
 def newest(folder: Path) -> Path:
-    """The table of the run below an output folder that ended last.
+    """Return the table of the run below an output folder that ended last.
 
     Raises:
-        EnvironmentProblem: None has.
+        EnvironmentProblem: No run has ended.
     """
     if not run_folders(folder) and not tables_below(folder):
         check_output(folder)
@@ -217,15 +218,15 @@ def newest(folder: Path) -> Path:
             f"--out was with --out."
         )
 
-    def ended_s(table: Path) -> float:  # of a table that is gone only what says that the run ended may be left
+    def ended_s(table: Path) -> float:  # if the table was lost, `run.json` may still be there
         return next((file.stat().st_mtime for name in ENDED if (file := table.with_name(name)).is_file()), 0.0)
 
     return max(tables(folder), key=ended_s)
 
 
 def _with_file(above: Path, *names: str) -> list[Path]:
-    """Folders with a file of one of some names, in order; not among the records of an output folder, which are many and
-    hold no run, nor where nothing can be read. Links are followed where they are runs.
+    """List the folders that hold a file with one of the names, sorted. The many records of an output folder are not
+    searched, as they hold no run; folders that cannot be read are passed over. A link is followed if it is a run.
     """
     found: list[Path] = []
     for place, below, files in os.walk(above):
@@ -239,22 +240,22 @@ def _with_file(above: Path, *names: str) -> list[Path]:
 
 
 def is_entry(folder: Path) -> bool:
-    """Whether a folder is a run that is passed on: its measurements alone."""
+    """Whether a folder is an entry: the measurements of a run, passed on without its records."""
     return (folder / ENTRY).is_file()
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is that of a run, one that lost its `config.yaml` included."""
+    """Whether a folder is a run, even if it lost its `config.yaml`."""
     return any((folder / name).is_file() for name in BEGUN)
 
 
 def has_ended(folder: Path) -> bool:
-    """Whether a folder has the table of a run, or what says how the run ended."""
+    """Whether a folder has the `table.json` or the `run.json` of an ended run."""
     return any((folder / name).is_file() for name in ENDED)
 
 
 def check_run(folder: Path) -> None:
-    """Refuse what is no run where one is needed.
+    """Refuse a folder that is not a run.
 
     Raises:
         UsageError: It is another folder, or an entry.
@@ -268,7 +269,7 @@ def check_run(folder: Path) -> None:
 
 
 def refuse_entry(folder: Path) -> None:
-    """Refuse an entry where what lies beside a run is needed, with what can be had of it."""
+    """Refuse an entry where a run with its records is needed; the message says what can be done with an entry."""
     if is_entry(folder):
         quoted = shlex.quote(str(folder))
         raise UsageError(
@@ -279,11 +280,11 @@ def refuse_entry(folder: Path) -> None:
 
 
 def output_of(run: Path) -> Path:
-    """The output folder of a run, wherever it lies by now; one that was moved away from its records is asked where they
-    were.
+    """Return the output folder of a run, wherever the run lies by now. If the run was moved away from its records, its
+    `config.yaml` says where they were.
 
     Raises:
-        EnvironmentProblem: Its `config.yaml` is damaged, or not there.
+        EnvironmentProblem: The `config.yaml` is damaged or missing.
     """
     home = run.resolve().parent.parent
     if (home / "records").is_dir():
@@ -293,8 +294,8 @@ def output_of(run: Path) -> Path:
 
 
 def plugins_in(folder: Path) -> list[Path]:
-    """The plugin files that a run was made with, as its `command.json` says; none where that cannot be used, of which
-    `read_run` says so.
+    """Return the plugin files that a run was made with, from its `command.json`; none if that file cannot be read,
+    which `read_run` reports.
     """
     try:
         about = json.loads((folder / "command.json").read_text(encoding="utf-8"))
@@ -304,43 +305,43 @@ def plugins_in(folder: Path) -> list[Path]:
 
 
 def run_command(folder: Path, plugins: Iterable[Path] | None = None, directory: Path | None = None) -> str:
-    """The command that repeats a run, or goes on with it, where it lies now: a moved one is told so by `--out`.
+    """Return the command that repeats or continues a run where it lies now; for a moved run it has an `--out`.
 
     Args:
-        plugins: Files to name; by default those that the run was made with.
-        directory: Where the command is to be given; by default the working directory.
+        plugins: Plugin files to name; by default those that the run was made with.
+        directory: Directory in which the command will be given; by default the working directory.
     """
     named = plugins_in(folder) if plugins is None else plugins
     options = [part for path in named for part in ("--plugin", str(path))]
     home = folder.absolute().parent.parent
     if folder.parent.name == "runs":
-        with suppress(AdaptiveBenchError, OSError):  # a config that cannot be read names none
+        with suppress(AdaptiveBenchError, OSError):  # a config that cannot be read names no output folder
             written = (directory or Path.cwd()) / str(config_in(folder).get("out", DEFAULT_OUT))
             options += ["--out", str(home)] if written.resolve() != home.resolve() else []
     return shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), *options])
 
 
 def config_in(folder: Path) -> dict[str, Any]:
-    """What the `config.yaml` of a run says.
+    """Read the `config.yaml` of a run.
 
     Raises:
-        EnvironmentProblem: It is damaged, or not there.
+        EnvironmentProblem: The file is damaged or missing.
     """
     if not (folder / "config.yaml").is_file():
         raise EnvironmentProblem(
-            f"A run is what its config.yaml says, but in {str(folder)!r} config.yaml is missing. {_PUT_BACK}"
+            f"A run is read by its config.yaml, but in {str(folder)!r} config.yaml is missing. {_PUT_BACK}"
         )
     try:
         return read_mapping(folder / "config.yaml")
-    except UsageError as error:  # nobody writes it by hand
+    except UsageError as error:  # not the user's fault: the program wrote the file
         raise EnvironmentProblem(f"The config.yaml of a run is damaged. {error} {_PUT_BACK}") from error
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file that a run wrote into its folder.
+    """Read a JSON file that a run wrote into its folder.
 
     Raises:
-        EnvironmentProblem: It cannot be read; with the command that writes it again.
+        EnvironmentProblem: The file cannot be read; the message gives the command that writes it again.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -349,10 +350,10 @@ def read_json(path: Path) -> Any:
 
 
 def unusable(path: Path, why: str) -> EnvironmentProblem:
-    """What is wrong with a file of a run, as an error with the command that writes it again from what is on disk.
+    """Return an error that says what is wrong with a file of a run, and which command writes it again from the records.
 
     Args:
-        why: Ends the sentence that the file begins, without a full stop.
+        why: Predicate of the sentence whose subject is the file, such as `is missing`.
     """
     command = run_command(path.parent) + (" --table-only" if path.name in TABLES else "")
     return EnvironmentProblem(f"The file {str(path)!r} {why.rstrip('.')}. To write it again: `{command}`.")

@@ -1,6 +1,6 @@
 """Timing records on disk: `<out>/time/<key>.json`, one for each method spec, model and setting, complete or absent.
 
-A setting is what a time belongs to: device, threads, precision, batch, tokens of the prompt, new tokens. Times of
+A setting is the circumstances of a timing: device, threads, precision, batch, prompt tokens and new tokens. Times of
 different settings are never compared.
 """
 
@@ -24,12 +24,12 @@ _SAME = 1e-6
 
 @dataclass(frozen=True)
 class TimeCurve:
-    """One method in one setting.
+    """Saved time over saved tokens of one method in one setting.
 
     Attributes:
-        points: (saved tokens, saved time) rising in saved tokens, each of them once.
-        plain_ms: Milliseconds that the plain model took for each new token of a row's answer, the time of its prompt
-            included and the batch sharing it; `None` where the timing does not say.
+        points: Pairs (saved tokens, saved time), rising in saved tokens; no value of saved tokens occurs twice.
+        plain_ms: Milliseconds per new token of the plain model: total time of a batch, reading of prompts included,
+            over the new tokens of all its rows. `None` if the timing does not say.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -37,13 +37,13 @@ class TimeCurve:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[float, float]], plain_ms: float | None = None) -> TimeCurve:
-        """Points in any order; those with the same saved tokens count as one, their mean."""
+        """Make a curve of points in any order; points with the same saved tokens are averaged."""
         grouped = groupby(sorted(pairs), key=lambda pair: round(pair[0] / _SAME))
         same = [list(group) for _, group in grouped]
         return cls(tuple((fmean(x for x, _ in group), fmean(y for _, y in group)) for group in same), plain_ms)
 
     def at(self, saved_tokens: float) -> float | None:
-        """Saved time where so many tokens are saved; `None` outside what was timed."""
+        """Return the saved time at a share of saved tokens, interpolated; `None` outside of the timed range."""
         for x, y in self.points:
             if abs(x - saved_tokens) <= _SAME:
                 return y
@@ -63,7 +63,7 @@ BATCHES = (1, 8, 32)  # rows of a batch: one user, a few, and a server
 
 
 def label(setting: Mapping[str, Any]) -> str:
-    """A setting in words, the device last: `batch 8, 128+128 tokens, 1 thread, <cpu>`."""
+    """Return a setting in words, the device last: `batch 8, 128+128 tokens, 1 thread, <cpu>`."""
     parts = [f"batch {setting['batch']}", f"{setting['prompt']}+{setting['new']} tokens"]
     if setting["precision"] != "fp32":
         parts.append(setting["precision"])
@@ -73,28 +73,28 @@ def label(setting: Mapping[str, Any]) -> str:
 
 
 def path_of(out: Path, content: Mapping[str, Any]) -> Path:
-    """Where the record of some content is."""
+    """Return the path of the timing record with this content."""
     return out / FOLDER / f"{key_of(content)}.json"
 
 
 def write(out: Path, content: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a record: what it depends on, and what was measured."""
+    """Write a record: `content` is what the timing depends on, `result` what was measured."""
     record = {**content, **result}
     atomic.write_json(path_of(out, content), record)
     return record
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """A record, or `None` if it is not there.
+    """Read a record; `None` if it does not exist.
 
     Raises:
-        EnvironmentProblem: The file is damaged, or of a newer version.
+        EnvironmentProblem: The file is damaged, or a newer version wrote it.
     """
     if not path.is_file():
         return None
     try:
         record = json.loads(path.read_bytes())
-        _curve(record), label(record["setting"])  # it is one
+        _curve(record), label(record["setting"])  # raises if the file is no timing record
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise EnvironmentProblem(
             f"A timing record is a JSON file, but {str(path)!r} cannot be read: {type(error).__name__}: "
@@ -107,14 +107,14 @@ def read(path: Path) -> dict[str, Any] | None:
 def find_curves(
     out: Path, fingerprint: str, fits: Callable[[Mapping[str, Any]], bool] = lambda _: True
 ) -> dict[str, dict[str, TimeCurve]]:
-    """Saved time over saved tokens of every method spec that was timed on a model, by setting.
+    """Return the time curves of every method spec that was timed on a model, by setting.
 
-    Of several records of one method in one setting the newest counts.
+    If a method has several records in one setting, the newest counts.
 
     Args:
-        out: Folder of records.
-        fingerprint: Of the model, see `BackboneSource`.
-        fits: Asked for each record of the model whether it was timed with what is there now.
+        out: The output folder.
+        fingerprint: Fingerprint of the model, see `BackboneSource`.
+        fits: Says of each record of the model whether it was timed with the code that is installed now.
     """
     records = [read(path) for path in sorted((out / FOLDER).glob("*.json"))]
     ours = [one for one in records if one is not None and one["model_fingerprint"] == fingerprint and fits(one)]
@@ -136,10 +136,10 @@ def _curve(record: Mapping[str, Any]) -> TimeCurve:
 
 
 def choose(curves: TimeCurves, wanted: str | None) -> TimeCurves:
-    """The settings whose label contains a text; all of them without one.
+    """Return the settings whose label contains a text; without a text, all settings.
 
     Raises:
-        UsageError: There is none.
+        UsageError: No label contains the text.
     """
     found = {setting: by_spec for setting, by_spec in curves.items() if wanted is None or wanted in setting}
     if wanted is not None and not found:
@@ -148,10 +148,10 @@ def choose(curves: TimeCurves, wanted: str | None) -> TimeCurves:
 
 
 def matching_setting(curves: TimeCurves, specs: Sequence[str], model: str, out: Path) -> str:
-    """The one setting to match on.
+    """Return the only setting, to match on.
 
     Raises:
-        UsageError: There is none, several fit, or a method was not timed in it.
+        UsageError: There is no setting, there are several, or a method was not timed in it.
     """
     command = f'adaptive-bench time --model {model} --methods "{",".join(specs)}" --out {out}'
     if not curves:

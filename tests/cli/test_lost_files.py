@@ -102,7 +102,7 @@ def test_a_damaged_config_is_named_with_what_puts_it_back(command, folders):
         result = command(*arguments)
         assert result.exit_code == 1 and not result.stdout
         assert "config.yaml of a run is damaged" in result.said and "config.yaml' is not valid YAML" in result.said
-        assert "Put the run's own back; or give `adaptive-bench run` the options" in result.said
+        assert "Put the run's own file back; or give `adaptive-bench run` the options" in result.said
 
 
 def test_an_unknown_method_of_a_run_is_told_with_its_plugin(command, folders):
