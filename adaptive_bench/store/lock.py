@@ -35,8 +35,9 @@ from adaptive_bench.store import atomic
 JOB_VARIABLE, RESTART_VARIABLE = "ADAPTIVE_BENCH_JOB", "ADAPTIVE_BENCH_RESTART"
 LOCK, OWNER = FILES = (".lock", ".owner")
 BEAT_S = 10.0  # between two heartbeats
-SILENCE_S = 120.0  # after this time without a heartbeat an owner on another machine counts as dead; network folders
-# may cache file times for up to 60 s
+# After this time without a heartbeat an owner on another machine counts as dead. Network folders may cache file times
+# for up to 60 s.
+SILENCE_S = 120.0
 _LOOK_S = 0.5  # between two looks at the owner that a process waits for
 
 

@@ -1,4 +1,4 @@
-"""Which rows may stand in one table: those that were asked the same of the same model, trained by the same recipe."""
+"""Tells which rows may stand in one table: rows of the same model, trained by one recipe and asked the same prompts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 _UNKNOWN = "of an earlier version"
-# What a recipe means that does not name these settings.
+# What these settings are in a recipe that does not name them.
 _USUAL = {
     "temperature": "greedy",
     "quantize": "not quantized",
@@ -21,18 +21,18 @@ _USUAL = {
 
 @dataclass(frozen=True)
 class Conditions:
-    """What rows of one task have in common where they are comparable; `None` where a row does not say.
+    """What comparable rows of one task have in common; `None` for what a row does not say.
 
     Attributes:
-        model: Name of the model, for the reader; it may be called differently elsewhere.
-        backbone: Fingerprint of its files.
+        model: Name of the model, for the reader; the same model may be called differently elsewhere.
+        backbone: Fingerprint of the model's files.
         recipe: How every method of the run was trained and calibrated: `steps 320, batch_size 32, ...`.
         task_version: Version of the task.
         documents: Number of documents asked.
         shots: Worked examples before each question.
         asked: Digest of the prompts.
         contents: Digest of the documents themselves, right answers included.
-        definition: Digest of how the task asks, lets a model write and scores: its definition and its code.
+        definition: Digest of the task's definition and code: how it asks, generates and scores.
     """
 
     model: str | None = field(default=None, compare=False)
@@ -46,7 +46,7 @@ class Conditions:
     definition: str | None = None
 
     def facts(self) -> dict[str, str]:
-        """What can be said of it, by what it is about; digests last."""
+        """Return the conditions in words, by name; digests last."""
         found = {
             "model": f"model {self.model}",
             "documents": f"{self.documents} document{'' if self.documents == 1 else 's'}",
@@ -68,7 +68,7 @@ _DIGESTS = ("backbone", "asked", "contents", "definition")
 
 
 def conditions_of(row: Mapping[str, Any]) -> Conditions:
-    """The conditions of a table's row. Rows of earlier versions know little of them, and foreign ones say anything."""
+    """Return the conditions of a table's row. Rows of earlier versions say little; foreign rows may hold anything."""
     texts = {name: None if (value := row.get(name)) is None else str(value) for name in _TEXTS}
     numbers = {name: value if isinstance(value := row.get(name), int) else None for name in _NUMBERS}
     if texts["backbone"] is None:
@@ -77,7 +77,7 @@ def conditions_of(row: Mapping[str, Any]) -> Conditions:
 
 
 def differences(conditions: Iterable[Conditions]) -> dict[Conditions, str]:
-    """For each what tells it from the others, and nothing else: an empty text where there is only one."""
+    """Return for each of some conditions what tells it apart from the others; an empty text if there is only one."""
     every = {one: one.facts() for one in dict.fromkeys(conditions)}
     for name, usual in _USUAL.items():
         if any(name in facts for facts in every.values()):

@@ -1,4 +1,4 @@
-"""Which of many methods differ: families of paired differences with Holm's correction, and the ranks left open."""
+"""Tests which of many methods differ: families of paired differences with Holm's correction, and ranges of ranks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Difference:
     """How much more one method scores than another on the same documents.
 
     Attributes:
-        difference: Mean of the first less mean of the second.
-        low, high: Interval at the confidence at which p was corrected, so that it does not hold 0 exactly where p is
-            below 5 %; inside what the bounds allow; `None` where there is a single pair of scores.
+        difference: Mean of the first minus mean of the second.
+        low, high: Interval at the confidence that goes with the correction of p, so that it excludes 0 exactly if p is
+            below 5 %; it stays inside what the bounds allow. `None` if there is a single pair of scores.
         p: Two-sided p-value of no difference, corrected for the other comparisons of its family; `None` as above.
-        seeds, documents: How many both have.
-        levels: What the interval knows of, as in `Interval`.
+        seeds, documents: Number of seeds and documents that both have.
+        levels: What spread the interval takes into account, as in `Interval`.
     """
 
     difference: float
@@ -45,21 +45,21 @@ class Difference:
 
     @property
     def apart(self) -> bool:
-        """Whether the two differ significantly at 5 %."""
+        """Whether the two methods differ significantly at 5 %."""
         return self.p is not None and self.p < 1 - CONFIDENCE
 
     def turned(self) -> Difference:
-        """The same of the second less the first."""
+        """Return the same comparison as second minus first."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         return Difference(-self.difference, low, high, self.p, self.seeds, self.documents, self.levels)
 
 
 class Column:
-    """Methods that answered the same task: all their pairs, with what they say of each other's seeds.
+    """All pairs of methods that answered the same task, with a common prior for the variance between seeds.
 
     Args:
-        methods: Scores by label, of one metric.
-        bounds: Smallest and largest value of a score; infinite where there is none.
+        methods: Scores in one metric, by label.
+        bounds: Smallest and largest value of a score; infinite if there is none.
     """
 
     def __init__(self, methods: Mapping[str, DocumentScores], bounds: Bounds = SHARE) -> None:
@@ -80,12 +80,12 @@ class Column:
         self._p = np.concatenate([np.empty(0), *(block.p_values for block in self._blocks)])
 
     def family(self, wanted: Sequence[Pair]) -> dict[Pair, Difference]:
-        """Differences of some pairs, first less second, corrected for being so many.
+        """Return the differences of some pairs, first minus second, corrected for the number of comparisons.
 
         Holm (Scandinavian Journal of Statistics 6, 1979) tests the smallest p-value at 5 % / m, the next at
         5 % / (m - 1) and so on, up to the first that is not significant. Each interval has the confidence at which its
-        pair was tested, those of all pairs that are left the confidence of the last test. Pairs without a seed or a
-        document in common are left out; those with a single pair of scores have no p-value.
+        pair was tested; the intervals of all remaining pairs have the confidence of the last test. Pairs without a
+        common seed or document are left out; pairs with a single pair of scores have no p-value.
         """
         known = {pair: pair if pair in self._places else pair[::-1] for pair in wanted}
         places = {pair: self._places[there] for pair, there in known.items() if there in self._places}
@@ -106,7 +106,7 @@ class _Block:
     """Pairs of methods with the same seeds and documents.
 
     Attributes:
-        p_values: Of each pair alone; NaN where there is nothing to test by.
+        p_values: Uncorrected p-value of each pair; NaN if a test is not possible.
     """
 
     names: Sequence[Pair]
@@ -115,7 +115,7 @@ class _Block:
     shape: tuple[int, int]
 
     def difference(self, mean: float, low: float, high: float, p: float) -> Difference:
-        """The difference with these numbers, of which none but the mean is known where there is nothing to test by."""
+        """Return a difference with these numbers; only the mean is kept if a test is not possible."""
         levels = levels_of(*self.shape)
         if levels == "none":
             return Difference(mean, None, None, None, *self.shape, levels)
@@ -130,7 +130,7 @@ def _block(names: Sequence[str], spread: Spread, prior: Prior) -> _Block:
 
 
 def _alike(methods: Mapping[str, DocumentScores]) -> Iterable[Sequence[str]]:
-    """Names of methods with the same seeds and documents, together."""
+    """Group the names of methods that have the same seeds and documents."""
     found: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
     for name, scores in methods.items():
         found.setdefault((scores.seeds, scores.documents), []).append(name)
@@ -138,23 +138,23 @@ def _alike(methods: Mapping[str, DocumentScores]) -> Iterable[Sequence[str]]:
 
 
 def paired_difference(first: ArrayLike, second: ArrayLike, bounds: Bounds = SHARE) -> Difference:
-    """Difference of two runs of a method, or of others that a seed moves alike, with its 95 % interval and p-value.
+    """Compare two runs of one method, or two methods that a seed moves alike: difference, 95 % interval and p-value.
 
-    Seeds are pairs here, as documents are; methods that only share the order of their training text are compared by
+    Seeds are paired here, as documents are. Methods that share only the order of their training text are compared with
     `Column`.
 
     Args:
         first, second: [S, D], scores of the same seeds on the same documents.
-        bounds: Smallest and largest value a score can have; infinite where there is none.
+        bounds: Smallest and largest value a score can have; infinite if there is none.
 
     Raises:
-        UsageError: The tables have different shapes, or see `interval`.
+        UsageError: The tables have different shapes; or see `interval`.
     """
     one, other = checked(first, bounds), checked(second, bounds)
     if one.shape != other.shape:
         raise UsageError(
-            f"Paired methods need scores of the same seeds and documents, got {one.shape} and {other.shape}. Take what "
-            f"they share: DocumentScores.shared."
+            f"Paired methods need scores of the same seeds and documents, got {one.shape} and {other.shape}. Take the "
+            f"part that they share: DocumentScores.shared."
         )
     block = _Block([("first", "second")], Pairs.of_same_seeds(np.array([one, other]), bounds), np.empty(0), one.shape)
     low, high = block.pairs.limits(np.array([1 - CONFIDENCE]))
@@ -162,10 +162,11 @@ def paired_difference(first: ArrayLike, second: ArrayLike, bounds: Bounds = SHAR
 
 
 def _holm(p_values: Floats) -> tuple[Floats, Floats]:
-    """Corrected p-values, and the error rates at which they were tested, in the given order."""
+    """Return corrected p-values and the error rates at which they were tested, in the given order."""
     count = len(p_values)
-    # Equal ones are common (the same difference twice, or as far as any can be), and their last digits differ by
-    # processor: which of them is tested first, and so at which confidence, is up to the given order.
+    # Equal p-values are common (the same difference twice, or two differences of the largest possible size), and their
+    # last digits depend on the processor. Rounding makes them equal, so that the given order decides which is tested
+    # first, and thus at which confidence.
     with np.errstate(divide="ignore"):
         order = np.argsort(np.round(np.log(p_values), 9), kind="stable")
     steps = np.empty(count)
@@ -178,16 +179,16 @@ def _holm(p_values: Floats) -> tuple[Floats, Floats]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values corrected for being many (Holm, 1979), in the given order."""
+    """Return p-values corrected for multiple comparisons (Holm, 1979), in the given order."""
     return list(_holm(np.array(p_values, dtype=float))[0].tolist())
 
 
 def rank_intervals(order: Sequence[str], better: Callable[[str, str], bool]) -> dict[str, tuple[int, int]]:
-    """By name the best and the worst rank that is compatible with all tests: behind everyone who is certainly better,
-    before everyone who is certainly worse. Where no test errs every interval holds the true rank.
+    """Return by name the best and the worst rank that all tests allow: behind every method that is certainly better,
+    before every method that is certainly worse. If no test errs, every interval holds the true rank.
 
-    Who is certainly better than someone is so than everyone that is certainly worse than that one, whether or not the
-    test of these two alone would say it.
+    Being certainly better is transitive: if A is certainly better than B and B than C, then A counts as certainly
+    better than C, whether or not the test of A and C says so.
 
     Args:
         order, better: As for `certainly_above`.
@@ -198,11 +199,11 @@ def rank_intervals(order: Sequence[str], better: Callable[[str, str], bool]) -> 
 
 
 def certainly_above(order: Sequence[str], better: Callable[[str, str], bool]) -> dict[str, set[str]]:
-    """By name everyone who is certainly better, be it than someone in between.
+    """Return by name all methods that are certainly better, directly or by way of a method in between.
 
     Args:
-        order: From best to worst.
-        better: Whether the first is certainly better than the second; asked for pairs in this order alone.
+        order: Names from best to worst.
+        better: Whether the first is certainly better than the second; called only for pairs in this order.
     """
     above: dict[str, set[str]] = {}
     for place, name in enumerate(order):

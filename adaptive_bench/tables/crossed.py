@@ -14,11 +14,9 @@ import numpy as np
 from adaptive_bench.store.measured import Floats as Floats
 
 # Chosen by simulation, see docs/statistics.md.
-_THRESHOLD = (
-    0.15  # share of the variance, for each degree of freedom of the seeds, from which on the seeds' part counts
-)
+_THRESHOLD = 0.15  # share of the variance, per degree of freedom of the seeds, above which the seeds' part counts
 _STEEPNESS = 4
-_NOISE_TAKEN_OFF = 0.5  # of what seeds differ by through the interaction alone, with three seeds or more
+_NOISE_TAKEN_OFF = 0.5  # share of the interaction taken off the seeds' part, with three seeds or more
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,8 @@ class Crossed:
         mean: Mean over seeds and documents.
         variance: Variance of the mean, over both levels, not negative.
         seed_variance, document_variance: The unbiased parts of the mean's variance that more seeds (more documents)
-            would lessen, var_seed / S and var_document / D, set to 0 where the estimate is negative. Of one seed the
-            documents' part holds the interaction, and the other way round.
+            would lessen, var_seed / S and var_document / D; a negative estimate is set to 0. With one seed, the
+            documents' part holds the interaction, and with one document the seeds' part does.
         degrees_of_freedom: Degrees of freedom of Student's t for an interval of the mean at 90 to 95 %.
     """
 
@@ -42,7 +40,7 @@ class Crossed:
 
     @classmethod
     def of(cls, scores: Floats) -> Crossed:
-        """From tables of scores [..., S, D]. A level with a single member has no variance of its own."""
+        """Compute means and variances of tables of scores [..., S, D]. A level with a single member has no variance."""
         seeds, documents = scores.shape[-2:]
         mean = scores.mean(axis=(-2, -1))
         by_seed, by_document = scores.mean(axis=-1), scores.mean(axis=-2)
@@ -53,15 +51,15 @@ class Crossed:
         if seeds > 1 and documents > 1:
             rest = scores - by_seed[..., :, None] - by_document[..., None, :] + mean[..., None, None]
             both = (rest**2).sum(axis=(-2, -1)) / ((seeds - 1) * (documents - 1) * seeds * documents)
-        # Each of the two holds the interaction, so their sum holds it twice. The sum less the interaction can fall
-        # below either of them by chance alone.
+        # Each of the two holds the interaction, so their sum holds it twice. The sum minus the interaction can fall
+        # below either of them by chance, hence the maximum.
         variance = np.maximum(of_seeds + of_documents - both, np.maximum(of_seeds, of_documents))
         degrees = _degrees_of_freedom(of_seeds, of_documents, both, variance, seeds, documents)
         return cls(mean, variance, np.maximum(of_seeds - both, 0), np.maximum(of_documents - both, 0), degrees)
 
     def quantile(self, confidence: float) -> Floats:
-        """Two-sided quantile of Student's t."""
-        from scipy.special import stdtrit  # a fifth of a second, which readers of a table need not wait for
+        """Return the two-sided quantile of Student's t."""
+        from scipy.special import stdtrit  # takes a fifth of a second, which readers of a table need not wait for
 
         return np.asarray(-stdtrit(self.degrees_of_freedom, (1 - confidence) / 2), dtype=float)
 
@@ -69,19 +67,19 @@ class Crossed:
 def _degrees_of_freedom(
     of_seeds: Floats, of_documents: Floats, both: Floats, variance: Floats, seeds: int, documents: int
 ) -> Floats:
-    """Degrees of freedom of a variance whose two parts are known with S - 1 and D - 1.
+    """Return the degrees of freedom of a variance whose two parts have S - 1 and D - 1.
 
-    Welch and Satterthwaite weigh each part by its squared share. With few seeds that fails: where seeds vary much and
-    those at hand are alike by chance, their share, and with it the quantile, comes out far too small (87 % coverage
-    with two). So the share has a threshold below which it counts for little and above which it counts for all; with
-    many seeds that goes over into weights like Satterthwaite's.
+    Welch and Satterthwaite weight each part by its squared share. With few seeds that fails: if seeds vary much but the
+    given ones are alike by chance, their share, and with it the quantile, comes out far too small (87 % coverage with
+    two seeds). So the share has a threshold, below which it counts for little and above which it counts for all. With
+    many seeds the weights become like Satterthwaite's.
     """
-    safe = np.where(variance > 0, variance, 1.0)  # no variance, no degrees of freedom: a normal quantile
+    safe = np.where(variance > 0, variance, 1.0)  # without variance the degrees are infinite: a normal quantile
     inverse = np.zeros_like(variance)
     if documents > 1:
         inverse = (of_documents / safe) ** 2 / (documents - 1)
     if seeds > 1:
-        # Two seeds are alike by chance too often for anything to be taken off.
+        # Two seeds are too often alike by chance for any noise to be taken off.
         noise = both * (_NOISE_TAKEN_OFF if seeds > 2 else 0.0)
         share = (np.maximum(of_seeds - noise, 0) / safe) ** _STEEPNESS
         threshold = (_THRESHOLD * (seeds - 1)) ** _STEEPNESS

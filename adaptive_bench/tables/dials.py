@@ -1,7 +1,7 @@
-"""Dial tables: which dial value gave which saving and which score, read off measured points; and dials that do nothing.
+"""Dial tables: which saving and score each dial value gave, read from measured points; and dials that do nothing.
 
-Every value is a mean over the seeds that measured it. A dial *cannot move* a task where several of its values save the
-same, or where every document scores the same at all of them: then no level of saving compares anything there.
+Every value is a mean over the seeds that measured it. A dial *cannot move* a task if all its values save the same, or
+if every document scores the same at all of them: then no level of saving compares anything on that task.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from adaptive_bench.store.evaluations import MATCH_PHASES, Axis, MatchPhase, saving_name
 from adaptive_bench.tables.matching import FLAW_TOLERANCE
 
-NO_DIAL = 2  # values that a dial needs at least to be judged
-_AXES: tuple[Axis, ...] = ("tokens", "core", "net")  # the share of the layers moves with net
+NO_DIAL = 2  # number of values that a dial needs to be judged
+_AXES: tuple[Axis, ...] = ("tokens", "core", "net")  # `layers` is left out: it moves with `net`
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class DialPoint:
     """One dial value of one seed.
 
     Attributes:
-        dial: In the method's own unit.
-        asked: Share of token-branches that it was asked to skip; `None` where the run does not say.
+        dial: Dial value in the method's own unit.
+        asked: Share of token-branches that it was asked to skip; `None` if the run does not say.
         saved: Savings by name (see `saving_name`).
         times: Saved time by setting.
-        scores: By metric one value a document, [D].
+        scores: By metric, one value per document, [D].
     """
 
     dial: float
@@ -39,12 +39,12 @@ class DialPoint:
 
 @dataclass(frozen=True)
 class DialTable:
-    """A method, trained towards one target, on a task.
+    """The measured points of a method, trained towards one target, on a task.
 
     Attributes:
-        method: Its spec with its semantics.
-        target: The saving it was trained towards, where there were several.
-        seeds: By seed its measured points.
+        method: The method's spec with its semantics.
+        target: The saving it was trained towards, if there were several targets.
+        seeds: Measured points by seed.
     """
 
     method: str
@@ -54,13 +54,13 @@ class DialTable:
 
     @property
     def name(self) -> str:
-        """What the table is called beside others of the method."""
+        """Name of the table that tells it apart from other tables of the method."""
         return self.method if self.target is None else f"{self.method} (trained for {self.target:.4g})"
 
     def lines(self, metric: str) -> list[DialLine]:
-        """What each asked share (or, where that is not known, each dial value) gave, the least asked first.
+        """Return a line for each asked share (or, if that is not known, for each dial value), the smallest first.
 
-        A seed's dial for the same asked share may be another number: thresholds are calibrated for each training.
+        Seeds may have different dial values for the same asked share, since thresholds are calibrated per training.
         """
         found: dict[float, list[DialPoint]] = {}
         for points in self.seeds.values():
@@ -71,13 +71,13 @@ class DialTable:
 
 @dataclass(frozen=True)
 class DialLine:
-    """Means over the seeds that were measured there.
+    """Means over the seeds measured at one asked share or dial value.
 
     Attributes:
         dial: Smallest and largest dial value of the seeds.
-        saved: By name, of savings that all of them know; `times` likewise by setting.
-        score: `None` where the metric is not made of documents.
-        seeds: How many there are.
+        saved: Savings by name that all seeds know; `times` likewise by setting.
+        score: Mean score; `None` if the metric has no scores of single documents.
+        seeds: Number of seeds.
     """
 
     dial: tuple[float, float]
@@ -89,7 +89,9 @@ class DialLine:
 
 
 def dial_tables(sweeps: Iterable[Mapping[str, Any]]) -> list[DialTable]:
-    """Tables of the plain values of an `answers.json`, in its order; sweeps without dial values are left out."""
+    """Make dial tables from the plain values of an `answers.json`, in its order; sweeps without dial values are left
+    out.
+    """
     found: dict[tuple[str, str, float | None], dict[int, list[DialPoint]]] = {}
     for sweep in sweeps:
         if all("dial" in point for point in sweep["points"]):
@@ -99,16 +101,16 @@ def dial_tables(sweeps: Iterable[Mapping[str, Any]]) -> list[DialTable]:
 
 
 def spec_of(method: str, semantics: str) -> str:
-    """A method with its semantics, unless that is the default `bench`."""
+    """Return a method with its semantics, unless that is the default `bench`."""
     return method if semantics == "bench" else f"{method}@{semantics}"
 
 
 def immovable(tables: Sequence[DialTable], metric: str) -> list[str]:
-    """What the dials of methods cannot do on a task, a sentence for each kind; nothing where all move what they should.
+    """Return a sentence for each thing that dials of methods cannot move on a task; empty if all dials work.
 
     Args:
-        tables: Of one task.
-        metric: The one the task is judged by. Scores count as unmoved where no metric moves on any document.
+        tables: Dial tables of one task.
+        metric: The headline metric of the task. Scores count as unmoved if no metric moves on any document.
     """
     still: dict[str, list[str]] = {}
     same: list[tuple[str, list[DialPoint]]] = []
@@ -151,7 +153,7 @@ def _range(points: Sequence[DialPoint]) -> str:
 
 
 def _everywhere(points: Sequence[DialPoint], metric: str) -> str:
-    """At the floor of a metric nothing is left to lose, and at its ceiling nothing to gain."""
+    """Name the score if all documents have the same: at a metric's floor or ceiling no dial can move it."""
     values = {float(value) for point in points for value in point.scores.get(metric, ())}
     return f", namely {values.pop():.4g}" if len(values) == 1 else ""
 
@@ -161,7 +163,7 @@ def _is_known(sweeps: Sequence[Sequence[DialPoint]], phase: MatchPhase) -> bool:
 
 
 def _saves_the_same(sweeps: Sequence[Sequence[DialPoint]], phase: MatchPhase) -> bool:
-    """Whether no seed's savings of a phase move on any axis, as far as a ledger tells."""
+    """Whether no seed's savings of a phase move on any axis by more than noise."""
     return all(
         max(values) - min(values) <= FLAW_TOLERANCE
         for points in sweeps
@@ -171,7 +173,7 @@ def _saves_the_same(sweeps: Sequence[Sequence[DialPoint]], phase: MatchPhase) ->
 
 
 def _scores_the_same(sweeps: Sequence[Sequence[DialPoint]]) -> bool:
-    """Whether in every metric every document of a seed scores the same at all its dial values."""
+    """Whether every document of every seed scores the same at all dial values, in every metric."""
     return all(
         points[0].scores
         and all(
@@ -185,7 +187,7 @@ def _scores_the_same(sweeps: Sequence[Sequence[DialPoint]]) -> bool:
 
 def _point(values: Mapping[str, Any]) -> DialPoint:
     scores = {
-        metric: [float(one) for one in found]  # a text of 0 and 1, or numbers
+        metric: [float(one) for one in found]  # `found` is a text of 0 and 1, or a list of numbers
         for metric, found in values["scores"].items()
     }
     return DialPoint(float(values["dial"]), values.get("asked"), values["saved"], values.get("times", {}), scores)

@@ -1,4 +1,4 @@
-"""Scores of single documents at a matched saving, as a table of seeds by documents."""
+"""Holds the scores of single documents at a matched saving, as a table of seeds by documents."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from adaptive_bench.store.measured import Documents, Measurement
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_values import document_values
 
-_SAME = 1e-6  # between a metric and the mean of its documents
-_ROUNDING = 1e-9  # the same, as a share of a large metric
+_SAME = 1e-6  # largest difference between a metric and the mean of its documents that counts as none
+_ROUNDING = 1e-9  # the same for large metrics, as a share of the metric
 ByDocument = Mapping[int, float]  # document index to its score
 
 
 @dataclass(frozen=True)
 class DocumentScores:
-    """What every seed of a method scores on every document.
+    """The scores of every seed of a method on every document.
 
     Attributes:
-        seeds: The seeds, S of them.
-        documents: Indices of the documents that all seeds answered, D of them, rising.
-        values: [S, D].
+        seeds: The S seeds.
+        documents: Indices of the D documents that all seeds answered, rising.
+        values: The scores, [S, D].
     """
 
     seeds: tuple[int, ...]
@@ -34,10 +34,10 @@ class DocumentScores:
 
     @classmethod
     def of(cls, by_seed: Mapping[int, ByDocument]) -> DocumentScores:
-        """From the scores by document of each seed.
+        """Make a table of the scores by document of each seed.
 
         Raises:
-            UsageError: No seed, or no document that all seeds answered.
+            UsageError: There is no seed, or no document that all seeds answered.
         """
         answered = [set(scores) for scores in by_seed.values()]
         common = sorted(set.intersection(*answered)) if answered else []
@@ -50,10 +50,10 @@ class DocumentScores:
         return cls(tuple(by_seed), tuple(common), values)
 
     def shared(self, other: DocumentScores) -> tuple[DocumentScores, DocumentScores]:
-        """Both with the seeds and documents that both have.
+        """Return both tables, reduced to the seeds and documents that both have.
 
         Raises:
-            UsageError: There is no such seed or document.
+            UsageError: They have no seed or no document in common.
         """
         seeds = [seed for seed in self.seeds if seed in other.seeds]
         documents = sorted(set(self.documents) & set(other.documents))
@@ -77,8 +77,9 @@ def answers_by_seed(
     evaluations: Mapping[int, Sequence[Measurement]],
     samples: Mapping[int, Sequence[Sequence[Sample] | Documents]],
 ) -> dict[int, Floats]:
-    """By seed the scores [P, D] of its documents at its measured points. Nothing, if a point has no samples, documents
-    differ between points or seeds, or the metric is no mean over documents: then only seeds can be told apart.
+    """Return by seed the scores [P, D] of its documents at its measured points. The result is empty if a point has no
+    samples, if documents differ between points or seeds, or if the metric is no mean over documents: then intervals can
+    rest on seeds alone.
     """
     found: dict[int, Floats] = {}
     asked: set[tuple[int, ...]] = set()

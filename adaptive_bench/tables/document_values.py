@@ -1,4 +1,4 @@
-"""What each document adds to a metric: its own score where the metric is a mean of scores, else its part of a ratio."""
+"""Computes what each document adds to a metric: its score if the metric is a mean of scores, or its part of a ratio."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from adaptive_bench.store.evaluations import Sample
 from adaptive_bench.store.measured import Documents, Floats
 
 _BITS = "bits_per_byte"
-_EXPONENTIALS = ("byte_perplexity", "word_perplexity", "perplexity")  # too far from a sum to be shared out
+_EXPONENTIALS = ("byte_perplexity", "word_perplexity", "perplexity")  # cannot be split into parts of documents
 
 
 def is_pooled(metric: str) -> bool:
-    """Whether a metric (an lm-eval key) is taken over all documents at once, so that the value of a document depends on
-    which others were asked.
+    """Whether a metric (an lm-eval key) is computed over all documents at once, so that the value of a document depends
+    on the other documents.
     """
     return metric.split(",")[0] in (_BITS, *_EXPONENTIALS)
 
 
 def document_values(metric: str, samples: Sequence[Sample] | Documents) -> dict[int, float]:
-    """By document a value such that the metric is their mean, and their spread that of the metric; empty where samples
-    do not tell, and for perplexities.
+    """Return a value for each document such that the metric is their mean and their spread is that of the metric; empty
+    if the samples do not tell, and for perplexities.
 
-    Of a ratio of sums, R = sum of t / sum of w, the value of a document is R + (t - R w) / mean of w, the linearised
-    ratio (Cochran, Sampling Techniques, 1977, chapter 6). It says how the metric moves when the document is left out,
-    and is no score of the document alone. t are the bits lost and w the bytes of its text, as lm-eval counts them.
+    If the metric is a ratio of sums, R = sum of t / sum of w, the value of a document is R + (t - R w) / mean of w, the
+    linearised ratio (Cochran, Sampling Techniques, 1977, chapter 6). It says how the metric moves when the document is
+    left out, and is no score of the document alone. t are the bits lost and w the bytes of the document's text, as
+    lm-eval counts them.
 
     Args:
         metric: lm-eval key such as `bits_per_byte,none`.
@@ -44,7 +45,7 @@ def document_values(metric: str, samples: Sequence[Sample] | Documents) -> dict[
 
 
 def linearised(lost: ArrayLike, sizes: ArrayLike) -> Floats:
-    """Values [..., D] whose mean over D documents is the ratio sum(lost) / sum(sizes).
+    """Return values [..., D] whose mean over D documents is the ratio sum(lost) / sum(sizes).
 
     Args:
         lost, sizes: [..., D] each.

@@ -1,7 +1,7 @@
-"""What twice the training changes at a level: which orders of methods reverse, and which scores move.
+"""Compares methods after N and after 2N training steps: which orders of methods reverse, and which scores move.
 
-An order reverses where the tests of a column (all pairs of it, Holm) find one method better after N steps and the other
-one after 2N.
+The order of two methods reverses if the tests of a column (all pairs, Holm) find one of them better after N steps and
+the other after 2N.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Scores = Mapping[str, DocumentScores]  # by method, of one task at one level
 
 @dataclass(frozen=True)
 class Doubling:
-    """The methods that reach the level on a task after N steps and after 2N.
+    """The methods that reach a level on a task both after N steps and after 2N, compared.
 
     Attributes:
         steps: N.
         task: Name of the task.
-        told_apart: How many pairs the tests told apart, after N and after 2N.
-        pairs: How many were tested; 0 where the scores of single documents are not known.
-        reversals: Pairs whose first is certainly better after N steps and whose second is so after 2N.
-        moved: By method its score after 2N steps less that after N.
+        told_apart: Number of pairs that the tests told apart, after N and after 2N.
+        pairs: Number of pairs tested; 0 if the scores of single documents are not known.
+        reversals: Pairs whose first is certainly better after N steps and whose second is certainly better after 2N.
+        moved: By method, its score after 2N steps minus its score after N.
     """
 
     steps: int
@@ -46,7 +46,7 @@ class Doubling:
 
     @property
     def not_converged(self) -> tuple[str, ...]:
-        """Methods whose score moves with certainty: the 95 % interval of the difference does not hold 0."""
+        """Methods whose score moves significantly: the 95 % interval of the difference does not hold 0."""
         return tuple(method for method, found in self.moved.items() if found.apart)
 
 
@@ -55,9 +55,9 @@ def doubling(steps: int, task: str, before: Scores, after: Scores, metric: Metri
 
     Args:
         steps: N.
-        before, after: Scores at the level after N steps and after 2N. A method without a seed and a document that both
-            have is left out.
-        metric: Of the scores.
+        before, after: Scores at the level after N steps and after 2N. A method without a common seed and document is
+            left out.
+        metric: The metric of the scores.
     """
     shared = {
         method: scores.shared(after[method])
@@ -81,7 +81,7 @@ def doubling(steps: int, task: str, before: Scores, after: Scores, metric: Metri
 
 
 def _order(methods: Scores, metric: Metric, bounds: Bounds) -> tuple[dict[str, set[str]], int, int]:
-    """By method everyone who is certainly better; how many pairs tests tell apart; of how many."""
+    """Return by method all methods that are certainly better; the number of pairs told apart; the number tested."""
     sign = -1.0 if metric.better == "lower" else 1.0  # reversals are the same either way
     order = sorted(methods, key=lambda name: -sign * float(methods[name].values.mean()))
     found = Column(methods, bounds).family(list(combinations(order, 2)))
@@ -91,10 +91,10 @@ def _order(methods: Scores, metric: Metric, bounds: Bounds) -> tuple[dict[str, s
 
 
 def enough_steps(doublings: Iterable[Doubling]) -> int | None:
-    """The least N after which no order reverses at 2N, on any task; `None` if there is none.
+    """Return the smallest N after which no order reverses at 2N on any task; `None` if there is none.
 
-    Where there is no order after N none can reverse, as of methods that have all learnt nothing yet: N counts only if
-    tests tell some pair apart after N, and on each task where they do after 2N.
+    Without an order after N none can reverse, for example if no method has learnt anything yet. So N counts only if
+    tests tell some pair apart after N, and do so on each task on which they do after 2N.
     """
     by_steps: dict[int, list[Doubling]] = {}
     for one in doublings:

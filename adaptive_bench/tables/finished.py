@@ -1,4 +1,4 @@
-"""How the rows of several runs come together in one table."""
+"""Joins the rows of several finished runs into one table."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from adaptive_bench.tables.made_with import both
 
 Row = dict[str, Any]
 _MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
-QUICK_NOTE = "Quick: not to be quoted"  # how the note of such a run begins
-_DISPUTED = 3  # conditions, method and semantics: all rows of a method say of which run they are, or none
-# They may differ whenever something is measured again, or passed on as an entry.
+QUICK_NOTE = "Quick: not to be quoted"  # how the warning of a quick run begins
+# Runs dispute over the first 3 parts of a row's meaning (conditions, method, semantics), so that either all rows of a
+# method name their run or none does.
+_DISPUTED = 3
+# Columns that may differ whenever something is measured again, or passed on as an entry.
 _OF_MEASURING = ("seconds", "made_with", "evidence", "checked", "external")
 
 
 def phase_of(row: Mapping[str, Any]) -> str:
-    """The phase of a row; those of older tables are pooled."""
+    """Return the phase of a row; rows of older tables have none and are pooled."""
     return str(row.get("phase", "all"))
 
 
 def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
-    """One list of rows, those of comparable conditions once. Where two runs disagree on a score under the same
-    conditions, both stay, and `run` tells them apart: the end of the run's name. Where they disagree on the dense model
-    the other rows say in `beside` whose dense model theirs was measured beside.
+    """Join the rows of several tables; a row that several runs have under the same conditions is kept once. If two runs
+    disagree on a method's scores, all its rows stay, with the end of the run's name in `run`. If they disagree on the
+    dense model, the rows of other methods name in `beside` the run whose dense model they were measured beside.
     """
     names = short_names(tables_by_folder)
     answers: dict[tuple[Any, ...], dict[Path, Row]] = defaultdict(dict)
@@ -55,7 +57,7 @@ def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
 
 
 def not_to_be_quoted(folders: Iterable[Path]) -> list[str]:
-    """Of runs that were a first look (`run --quick`), one sentence each."""
+    """Return a sentence for each run that was only a first look (`run --quick`)."""
     found = []
     for folder in folders:
         warnings = ending_of(folder).get("warnings", [])
@@ -64,8 +66,8 @@ def not_to_be_quoted(folders: Iterable[Path]) -> list[str]:
 
 
 def made_by_other_rules(folders: Iterable[Path]) -> list[str]:
-    """What a reader should know of tables that were matched and tested by other rules than those that are here
-    (`source.TABLES`), one sentence each.
+    """Return a sentence for each run whose table was matched and tested by another version of the rules than this
+    package has (`source.TABLES`).
     """
     found = []
     for folder in folders:
@@ -81,7 +83,7 @@ def made_by_other_rules(folders: Iterable[Path]) -> list[str]:
 
 
 def short_names(folders: Iterable[Path]) -> dict[Path, str]:
-    """Seeds and key, the end of a run's name; whole paths where two runs end alike."""
+    """Return the end of each run's name, its seeds and key; whole paths if two names end alike."""
     ends = {folder: "-".join(folder.name.split("-")[-2:]) for folder in folders}
     alike = len(set(ends.values())) < len(ends)
     return {folder: str(folder) if alike else end for folder, end in ends.items()}

@@ -1,4 +1,4 @@
-"""Says where a table cannot tell methods apart: every score at the floor, at the ceiling, or at what a guess gets."""
+"""Notes for tasks that cannot tell methods apart: every score is at the floor, the ceiling or the level of a guess."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from adaptive_bench.task import Task
 
 
 def floor_ceiling_notes(rows: Iterable[Mapping[str, Any]], tasks: Iterable[Task]) -> list[str]:
-    """One sentence for each task whose headline scores say nothing about methods.
+    """Return a sentence for each task whose headline scores say nothing about methods. Tasks whose headline metric is
+    no share are passed over.
 
     Args:
-        rows: Rows of a table: `task`, `metric`, `score`, `low`, `high`. Other axes and levels of the same scores do no
-            harm. Tasks whose headline metric is no share are passed over.
+        rows: Rows of a table with `task`, `metric`, `score`, `low` and `high`; rows of several axes and levels may be
+            mixed.
         tasks: The tasks, for their headline metric and chance level.
     """
     rows = list(rows)

@@ -1,4 +1,4 @@
-"""95 % intervals of a mean score over two levels, the seeds of a training and the documents of a task."""
+"""Computes 95 % intervals of a mean score over two levels, the seeds of a training and the documents of a task."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ SHARE: Bounds = (0.0, 1.0)
 UNBOUNDED: Bounds = (-math.inf, math.inf)
 Levels = Literal["seeds and documents", "documents", "seeds", "none"]
 
-# Near the ends of the range few documents tell how documents vary. The spread that independent right-or-wrong documents
-# would have is mixed in with the weight of so many of them. Chosen by simulation, see docs/statistics.md.
+# Near the ends of a metric's range, only few documents tell how much documents vary. There the spread that independent
+# right-or-wrong documents would have is mixed in, with the weight of this many documents. Chosen by simulation, see
+# docs/statistics.md.
 _PRIOR_DOCUMENTS = 0.1
 
 
 def bounds_of(metric: Metric, scores: Iterable[Floats]) -> Bounds:
-    """The range of a metric, unless scores lie outside: some tasks give in percent what is a share elsewhere (F1 of
-    SQuAD).
+    """Return the range of a metric, or no bounds if scores lie outside: some tasks give in percent what is a share
+    elsewhere (F1 of SQuAD).
     """
     inside = all(metric.low <= one.min() and one.max() <= metric.high for one in scores)
     return (metric.low, metric.high) if inside else UNBOUNDED
@@ -41,13 +42,13 @@ class Interval:
 
     Attributes:
         mean: Mean over seeds and documents, in the metric's unit.
-        low, high: Ends of the 95 % interval, inside the metric's range; `None` where there is a single score.
-        seed_error: Standard error from the spread between seeds: more seeds would lessen it. `None` for one seed.
+        low, high: Ends of the 95 % interval, inside the metric's range; `None` if there is a single score.
+        seed_error: Standard error from the spread between seeds, which more seeds would lessen; `None` for one seed.
         document_error: Standard error from the spread between documents; `None` for one document.
         seeds: Number of seeds.
         documents: Number of documents.
-        levels: What the interval knows of. That of one seed, `documents`, says how the very same trained model would do
-            on other documents and nothing of another training.
+        levels: What spread the interval takes into account. With one seed it is `documents`: the interval says how the
+            same trained model would do on other documents, and nothing about another training.
     """
 
     mean: float
@@ -61,24 +62,25 @@ class Interval:
 
 
 def interval(scores: ArrayLike, bounds: Bounds = SHARE) -> Interval:
-    """Mean and 95 % interval of a score over seeds and documents.
+    """Return mean and 95 % interval of a score over seeds and documents.
 
-    A score with two finite bounds has Wilson's interval (1927), its variance and quantile those of `Crossed`: it stays
-    inside the bounds and has a width where all scores are equal. Any other has a t interval, cut at its bounds.
+    A score with two finite bounds gets Wilson's interval (1927) with the variance and quantile of `Crossed`: it stays
+    inside the bounds, and has a width even if all scores are equal. Any other score gets a t interval, cut at its
+    bounds.
 
     Args:
         scores: [S, D], the score of each seed on each document. All seeds answer the same documents. A score that is
-            no mean over documents has D = 1, and an interval over seeds alone.
-        bounds: Smallest and largest value a score can have; infinite where there is none.
+            no mean over documents has D = 1 and gets an interval over seeds alone.
+        bounds: Smallest and largest value a score can have; infinite if there is none.
 
     Raises:
-        UsageError: No score, not a table, a score that is not finite or outside the bounds.
+        UsageError: There is no score, the scores are no table, or a score is not finite or outside the bounds.
     """
     return intervals([(scores, bounds)])[0]
 
 
 def intervals(tables: Sequence[tuple[ArrayLike, Bounds]]) -> list[Interval]:
-    """`interval` of many tables, each with its bounds; those of one shape are reckoned together."""
+    """Compute `interval` for many tables, each with its bounds; tables of equal shape and bounds are batched."""
     alike: defaultdict[tuple[tuple[int, ...], Bounds], list[tuple[int, Floats]]] = defaultdict(list)
     for place, (scores, bounds) in enumerate(tables):
         table = checked(scores, bounds)
@@ -108,7 +110,7 @@ def intervals(tables: Sequence[tuple[ArrayLike, Bounds]]) -> list[Interval]:
 def limits(
     crossed: Crossed, seeds: int, documents: int, bounds: Bounds = SHARE, confidence: float = CONFIDENCE
 ) -> tuple[Floats, Floats]:
-    """Ends of the intervals of one or many tables of S seeds and D documents."""
+    """Return the ends of the intervals of one or many tables of S seeds and D documents."""
     lowest, highest = bounds
     if not (math.isfinite(lowest) and math.isfinite(highest)):
         half = crossed.quantile(confidence) * np.sqrt(crossed.variance)
@@ -116,7 +118,7 @@ def limits(
     width, answers = highest - lowest, documents if documents > 1 else seeds
     share = np.clip((crossed.mean - lowest) / width, 0.0, 1.0)
     low, high = wilson(share, _squared_error(crossed, share, width, answers, confidence))
-    # Rounding must leave neither the range nor the mean outside.
+    # Rounding must not put an end outside of the range, or the mean outside of the interval.
     low, high = (
         np.clip(lowest + width * low, lowest, crossed.mean),
         np.clip(lowest + width * high, crossed.mean, highest),
@@ -125,10 +127,10 @@ def limits(
 
 
 def checked(scores: ArrayLike, bounds: Bounds) -> Floats:
-    """Scores as a table [S, D] of finite numbers inside the bounds.
+    """Return scores as a table [S, D] of finite numbers inside the bounds.
 
     Raises:
-        UsageError: They are not.
+        UsageError: The scores are no such table.
     """
     table = np.asarray(scores, dtype=float)
     if table.ndim != 2 or not table.size:
@@ -137,7 +139,7 @@ def checked(scores: ArrayLike, bounds: Bounds) -> Floats:
             f"row for each seed."
         )
     if not np.isfinite(table).all():
-        raise UsageError("Scores must be finite numbers, and some are not. Leave documents without a score out.")
+        raise UsageError("Scores must be finite numbers, and some are not. Leave out documents without a score.")
     if table.min() < bounds[0] or table.max() > bounds[1]:
         raise UsageError(
             f"Scores must lie in [{bounds[0]:g}, {bounds[1]:g}], got [{table.min():g}, {table.max():g}]. Give the "
@@ -147,27 +149,28 @@ def checked(scores: ArrayLike, bounds: Bounds) -> Floats:
 
 
 def levels_of(seeds: int, documents: int) -> Levels:
-    """What an interval over so many seeds and documents knows of."""
+    """Return what spread an interval over so many seeds and documents takes into account."""
     if seeds > 1:
         return "seeds and documents" if documents > 1 else "seeds"
     return "documents" if documents > 1 else "none"
 
 
 def _squared_error(crossed: Crossed, share: Floats, width: float, answers: int, confidence: float) -> Floats:
-    """Squared half width of a t interval over share * (1 - share): what z² / n is in Wilson's own interval."""
+    """Return the squared half width of a t interval over share * (1 - share), which replaces z² / n in Wilson's."""
     independent = NormalDist().inv_cdf((1 + confidence) / 2) ** 2 / answers
-    # Variance and spread vanish together: at an end of the range only the prior is left.
+    # Variance and spread vanish together, so at an end of the range only the prior is left.
     return squared_error(crossed.quantile(confidence) ** 2 * crossed.variance / width**2, independent, share, answers)
 
 
 def squared_error(squared: Floats, independent: float, share: Floats, answers: int) -> Floats:
-    """A squared half width over share * (1 - share), mixed near the ends of the range with that of independent answers.
+    """Return a squared half width over share * (1 - share). Near the ends of the range the value for independent
+    answers is mixed in.
 
     Args:
         squared: Squared half widths, as shares of the range.
-        independent: What the result would be of independent right-or-wrong answers.
-        share: Where the means lie in the range, from 0 to 1.
-        answers: How many answers a mean is of.
+        independent: The result for independent right-or-wrong answers.
+        share: Position of the means in the range, from 0 to 1.
+        answers: Number of answers behind a mean.
     """
     spread = share * (1 - share)
     estimated = np.divide(squared, spread, out=np.zeros_like(spread), where=spread > 0)
@@ -177,7 +180,7 @@ def squared_error(squared: Floats, independent: float, share: Floats, answers: i
 
 
 def wilson(share: Floats, error: Floats) -> tuple[Floats, Floats]:
-    """Wilson's limits of shares, with `error` in the place of z² / n."""
+    """Return Wilson's limits of shares, with `error` in place of z² / n."""
     centre = share + error / 2
     half = np.sqrt(error * share * (1 - share) + error**2 / 4)
     return (centre - half) / (1 + error), (centre + half) / (1 + error)

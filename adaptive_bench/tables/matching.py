@@ -1,7 +1,7 @@
-"""Matching: which measured point answers for a level of saving. It is the nearest one, as it was measured.
+"""Matching: chooses the measured point that answers for a level of saving. It is the nearest one, as measured.
 
-Nothing is interpolated: a level that no point meets within `CLOSE` is answered by the nearest point all the same, and
-the table says at which saving. Only the pages that reprint the paper's tables read scores between points, as it does.
+Nothing is interpolated: if no point meets a level within `CLOSE`, the nearest point still answers for it, and the table
+says at which saving. Only the pages that reprint a paper's tables interpolate between points, as the paper does.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from adaptive_bench.tables.crossed import Floats
 Status = Literal["ok", "nearest", "partial", "inert", "missing"]
 Flaw = Literal["inert", "non-monotone"]
 
-CLOSE = 0.01  # a point of saving: what was measured so near to a level meets it
-FLAW_TOLERANCE = 1e-3  # differences of a saving below this are noise of the measurement when a dial is judged
-TIME_TOLERANCE = 0.02  # two measurements of the same time differ by so much
+CLOSE = 0.01  # one percentage point: a saving this near to a level meets it
+FLAW_TOLERANCE = 1e-3  # when a dial is judged, smaller differences of a saving count as noise of the measurement
+TIME_TOLERANCE = 0.02  # the same for saved time, whose measurement repeats less exactly
 _ROUNDING = 1e-9
 
 
 def nearest(savings: Sequence[float | None], level: float) -> int | None:
-    """Place of the saving that is nearest to a level; of two the larger one, which favours nobody. `None` where no
-    saving is known.
+    """Return the index of the saving nearest to a level; of two equally near ones the larger, which favours no method.
+    `None` if no saving is known.
     """
     known = [(abs(saving - level), -saving, place) for place, saving in enumerate(savings) if saving is not None]
     return min(((round(away, 9), less, place) for away, less, place in known), default=(0, 0, None))[2]
 
 
 def meets(saving: float, level: float) -> bool:
-    """Whether a measured saving is within a point of a level."""
+    """Whether a measured saving is within one percentage point of a level."""
     return abs(saving - level) <= CLOSE + _ROUNDING
 
 
 def interpolated(savings: Sequence[float | None], values: Floats, level: float) -> Floats | None:
-    """Values at a level on the line between the two measured neighbours, as the GateSkip paper reads its tables; `None`
-    outside what was measured. Points that have one saving count as their mean.
+    """Interpolate values at a level linearly between the two measured neighbours, as the GateSkip paper does in its
+    tables; `None` outside of the measured range. Points with equal savings are averaged.
 
     Args:
-        values: [P] or [P, N], of each point.
+        values: [P] or [P, N], the values of each point.
     """
     by_saving: dict[float, list[int]] = {}
     for place, saving in enumerate(savings):
         if saving is not None:
             by_saving.setdefault(round(saving, 9), []).append(place)
     merged = [(saving, values[places].mean(axis=0)) for saving, places in sorted(by_saving.items())]
-    if merged and level == 0 and 0 < merged[0][0] <= 0.005:  # saves nothing, but for rounding
+    if merged and level == 0 and 0 < merged[0][0] <= 0.005:  # the point saves nothing, up to rounding
         return np.asarray(merged[0][1])
     for (low, below), (high, above) in pairwise(merged):
         if low - _ROUNDING <= level <= high + _ROUNDING:
@@ -61,10 +61,10 @@ def interpolated(savings: Sequence[float | None], values: Floats, level: float) 
 
 
 def flaws(points: Iterable[Point], name: str) -> tuple[Flaw, ...]:
-    """What is wrong with a dial as a way of saving this.
+    """Return what is wrong with a dial as a way to get the saving with this name.
 
-    `inert`: several dial values, one saving (check that the method really skips). `non-monotone`: turning the dial one
-    way sometimes saves more and sometimes less.
+    `inert`: several dial values give one saving (check that the method really skips). `non-monotone`: turning the dial
+    one way sometimes saves more and sometimes less.
     """
     measured = sorted((point.dial, point.at(name)) for point in points if point.on(name))
     if len({dial for dial, _ in measured}) < 2:

@@ -1,4 +1,4 @@
-"""What measured sweeps come to: rows of a table, scores of documents, and what a reader should know about them."""
+"""Turns measured sweeps into rows of a table and scores of documents, with warnings for the reader."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from adaptive_bench.tables.matching import Status, flaws, meets, nearest
 from adaptive_bench.tables.points import point_of, saved_time
 from adaptive_bench.tables.rows import SAVINGS, Row
 
-CLAIM_TOLERANCE = 0.05  # between what a dial claims and what was skipped: more than this is said aloud
-CONTROL_TOLERANCE = 0.02  # likewise of net FLOPs, between a method and its control of shuffled decisions
+CLAIM_TOLERANCE = 0.05  # a larger difference between claimed and measured skipping gives a warning
+CONTROL_TOLERANCE = 0.02  # likewise for saved net FLOPs of a method and its control of shuffled decisions
 
 
 def rows_of(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhase) -> tuple[list[Row], list[str]]:
-    """Rows of one method on one task, and what is wrong with them. A level is answered by the training whose target is
-    nearest to it.
+    """Return the rows of one method on one task, and warnings about them. The training whose target is nearest to a
+    level answers for it.
 
     Args:
-        sweeps: Of every seed, target, split and control; those without points are planned, and missing.
+        sweeps: Sweeps of every seed, target, split and control; a sweep without points was planned but is missing.
         axis, phase: What the run was matched on.
     """
     tests = [sweep for sweep in sweeps if sweep.split == "test"]
@@ -49,7 +49,7 @@ def rows_of(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhase) -> t
 
 
 def _trained_for(level: float, sweeps: Sequence[MeasuredSweep]) -> list[MeasuredSweep]:
-    """Of the sweeps with a level those of the training whose target is nearest to it."""
+    """Return the sweeps at a level whose training has the target nearest to it."""
     some = [sweep for sweep in sweeps if level in sweep.levels]
     targets = {sweep.target for sweep in some if sweep.target is not None}
     chosen = min(targets, key=lambda target: (abs(target - level), -target), default=None)
@@ -60,8 +60,8 @@ class _Cell:
     """A method on a task at one level: every seed at its measured point that is nearest to the level.
 
     Args:
-        sweeps: One a seed.
-        controls: The same with the decisions of other tokens, measured at the same dial values; maybe none.
+        sweeps: One sweep for each seed.
+        controls: Sweeps of the same models with the decisions of other tokens, at the same dial values; may be empty.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class _Cell:
         return "ok" if all(meets(saving, self.level) for saving in self.savings) else "nearest"
 
     def _values(self) -> dict[str, Any]:
-        """Columns that are the same for every metric."""
+        """Return the columns that are the same for every metric."""
         first, points = self.sweeps[0], list(self.points.values())
         spec = MethodSpec.parse(first.method)
         means = {name: _mean([one.saved(*known) for one in points]) for name, known in zip(NAMES, KNOWN, strict=True)}
@@ -128,7 +128,7 @@ class _Cell:
         }
 
     def row(self, metric: str) -> Row:
-        """The row of a metric."""
+        """Return the row of a metric."""
         row = Row(metric=metric, **self.values)
         if not self.points:
             return row
@@ -136,7 +136,8 @@ class _Cell:
         spread = interval(scores, bounds_of(known, [scores]))
         low, high = spread.low, spread.high
         if is_pooled(metric) and low is not None and high is not None:
-            low, high = max(low, known.low), min(high, known.high)  # a document's value may lie outside, the metric not
+            # The value of a document may lie outside of the metric's range, the metric itself may not.
+            low, high = max(low, known.low), min(high, known.high)
         return row.but(
             score=fmean(one.scores[metric] for one in self.points.values()),
             low=low,
@@ -149,7 +150,7 @@ class _Cell:
         )
 
     def _scores(self, metric: str, points: Mapping[int, MeasuredPoint], documents: Mapping[int, Any]) -> Floats:
-        """[S, D], of each seed; one column where the metric is no mean over documents."""
+        """Return the scores [S, D] of each seed; with one column if the metric is no mean over documents."""
         answers = answers_by_seed(
             metric, {seed: [one] for seed, one in points.items()}, {seed: [one] for seed, one in documents.items()}
         )
@@ -158,8 +159,8 @@ class _Cell:
         return np.array([[one.scores[metric]] for one in points.values()])
 
     def _with_other_decisions(self, metric: str) -> dict[str, Any]:
-        """What the decisions are worth: the same model, dial values, seeds and documents, with those of other tokens.
-        Nothing where the control of a seed is missing.
+        """Return what the decisions are worth: the method compared with its control, which uses the decisions of other
+        tokens in the same model, at the same dial values, seeds and documents. Empty if a seed has no control.
         """
         found: dict[int, tuple[MeasuredPoint, Documents]] = {}
         for sweep in self.controls:
@@ -176,7 +177,7 @@ class _Cell:
                 np.array([[one.scores[metric]] for one in some.values()]) for some in (self.points, control)
             )
         known = metric_of(metric)
-        # Where lower is better the method is better by what the control has more.
+        # If lower is better, the method is better by how much more the control scores.
         better, worse = (second, first) if known.better == "lower" else (first, second)
         worth = paired_difference(better, worse, bounds_of(known, (first, second)))
         apart = [one.savings["net"] - self.points[seed].savings["net"] for seed, one in control.items()]
@@ -190,14 +191,14 @@ class _Cell:
 
 
 def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
-    """Plain values of one finished sweep of test documents:
+    """Return plain values of one finished sweep of test documents:
 
     method, semantics, task, seed, target: As in a row of the table.
-    documents, documents_sha256: Their indices, and the digest of what they are (`None` in older records).
+    documents, documents_sha256: Indices of the documents, and the digest of their contents (`None` in older records).
     points: Measured dial values, each with `asked` (share of tokens it was asked to save), `dial`, `saved` (savings by
         name, as in `Point`), `times` (saved time by setting), `seconds` in model calls, and `scores` by metric: one
-        number for each document, a text of `0` and `1` where there are no others, in a pooled metric what
-        `document_values` says. A metric that samples do not make up is not there.
+        number for each document, or a text of `0` and `1` if there are no other scores. In a pooled metric the numbers
+        are those of `document_values`. A metric that cannot be computed from the samples is left out.
     """
     spec, seed = MethodSpec.parse(sweep.method), sweep.seed
     tables = {
@@ -231,22 +232,22 @@ def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
 
 
 def answers_file(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Plain values for `answers.json`, from those of `answers_of`."""
+    """Return plain values for `answers.json`, from those of `answers_of`."""
     return {"schema": SCHEMA, "sweeps": list(entries)}
 
 
 def version_warnings(rows: Sequence[Row]) -> list[str]:
-    """That not all rows were made with the same versions on the same device."""
+    """Return a warning if not all rows were made with the same versions on the same device."""
     found = environments(row.made_with for row in rows)
     return [
         "Not everything in this table was made with the same versions on the same device (`made_with` in table.json "
-        "says which): nearly as likely answers may differ by rounding, and trainings end at other weights."
+        "says which): rounding may change answers that are nearly as likely, and trainings end with other weights."
     ] * (len(found) > 1)
 
 
 def about_training(trainings: Sequence[MeasuredTraining]) -> dict[str, Any]:
-    """What the trainings of a method cost, those they start from included, and what they aimed at; means over seeds.
-    What is not known of all of them is `None`.
+    """Return what the trainings of a method cost, including those they start from, and their target; means over seeds.
+    A cost that is not known for all trainings is `None`.
     """
     costs = [cost for training in trainings if (cost := _cost(training)) is not None]
     known = len(costs) == len(trainings)
@@ -260,7 +261,7 @@ def about_training(trainings: Sequence[MeasuredTraining]) -> dict[str, Any]:
 
 
 def _cost(training: MeasuredTraining) -> Mapping[str, float] | None:
-    """Tokens and FLOPs of a training and of those it starts from; parameters of its own method."""
+    """Return tokens and FLOPs of a training and those it starts from, and the parameters added by its own method."""
     cost = training.cost
     if cost is None or training.base is None:
         return cost
@@ -273,14 +274,14 @@ def _points(sweep: MeasuredSweep) -> list[Any]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """`None` where one of them is not known."""
+    """Return the mean; `None` if a value is not known."""
     known = [value for value in values if value is not None]
     return fmean(known) if known and len(known) == len(values) else None
 
 
 def _dial_warnings(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhase) -> list[str]:
-    """One sentence for each way in which a method's dial does not work as a dial on this axis in this phase, and one
-    if it claims what was not skipped.
+    """Return a sentence for each way in which a method's dial does not work on this axis in this phase, and one if the
+    dial claims to skip what was not skipped.
     """
     first, name = sweeps[0], saving_name(axis, phase)
     where = axis if phase == "all" else f"{axis} in {phase}"
@@ -305,20 +306,20 @@ def _dial_warnings(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhas
             f"were skipped. Tables are matched on what was measured, unless on the axis `claimed`."
         )
     if points and all(one.saved(axis, phase) is None for one in points) and axis != "time":
-        said.append(f"{first.task}: nothing is known of {where}, so that there is no table by it.")
+        said.append(f"{first.task}: the saving on the axis {where} is not known, so there is no table by it.")
     return said
 
 
 def _control_warnings(rows: Sequence[Row]) -> list[str]:
-    """Where a method and its control of shuffled decisions do not save the same at one dial value."""
+    """Return a warning if a method and its control of shuffled decisions do not save the same at one dial value."""
     apart = [row for row in rows if row.shuffled_apart is not None and abs(row.shuffled_apart) > CONTROL_TOLERANCE]
     if not apart:
         return []
     row = max(apart, key=lambda one: abs(one.shuffled_apart or 0.0))
     return [
-        f"{row.method} on {row.task}: at {row.level:.0%} the same model with the decisions of other tokens saves "
-        f"{100 * (row.shuffled_apart or 0.0):+.1f} points of net FLOPs beside the method's own: tokens of the "
-        f"calibration text decide unlike those of the answers, or the control's answers have another length."
+        f"{row.method} on {row.task}: at {row.level:.0%} the saved net FLOPs of the same model with the decisions of "
+        f"other tokens differ from the method's own by {100 * (row.shuffled_apart or 0.0):+.1f} points: decisions on "
+        f"the calibration text differ from those on the answers, or the control's answers have another length."
     ]
 
 

@@ -1,14 +1,14 @@
-"""Differences of pairs of methods on the same documents: intervals by MOVER, and p-values that agree with them.
+"""Computes differences of pairs of methods on the same documents: MOVER intervals, and p-values that agree with them.
 
 MOVER (method of variance estimates recovery; Newcombe, Statistics in Medicine 17, 1998, pages 873-890; Zou and Donner,
-Statistics in Medicine 27, 2008) joins the limits of two scores. Of two scores p and q with limits [l, u] each it is
+Statistics in Medicine 27, 2008) combines the limits of two scores. For two scores p and q with limits [l, u] each it is
 
     low = p - q - sqrt((p - l_p)² + (u_q - q)² - 2 r (p - l_p) (u_q - q)),
     high = p - q + sqrt((u_p - p)² + (q - l_q)² - 2 r (u_p - p) (q - l_q)),
 
-where r is the correlation of the two means. Limits are Wilson's, as the scores' own: the interval is asymmetric near
-the ends of the range and stays inside what is possible. Scores without two finite bounds have t limits, and MOVER is
-then the t interval of their difference.
+where r is the correlation of the two means. The limits are Wilson's, as for single scores, so the interval is
+asymmetric near the ends of the range and stays inside what is possible. Scores without two finite bounds have t limits;
+MOVER is then the t interval of their difference.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from adaptive_bench.tables.intervals import Bounds, squared_error, wilson
 from adaptive_bench.tables.seed_variance import Prior
 from adaptive_bench.tables.spread import Spread
 
-# A bounded score has two documents more that favour each side by a half, a quarter of the time each (Agresti and Min,
-# Statistics in Medicine 24, 2005): without them a few documents that all agree would be certain.
+# A bounded score gets two more documents, spread evenly over the four outcomes of a right-or-wrong pair, so that half a
+# document favours each side (Agresti and Min, Statistics in Medicine 24, 2005). Without them a few documents that all
+# agree would give certainty.
 _PRIOR_DOCUMENTS = 2
-_NEAREST, _FARTHEST = 1e-6, 1e3  # quantiles with p of 1 and of 0 for every purpose
+_NEAREST, _FARTHEST = 1e-6, 1e3  # quantiles whose p is practically 1 and 0
 _NOTHING = 1e-200
 _EXACT = 1e-10
 _STEPS = 60
@@ -39,9 +40,9 @@ class Pairs:
     """Differences of N pairs of methods.
 
     Attributes:
-        means: [2, N].
-        errors: [2, N], variances of the means; of bounded scores what 1 / n is in Wilson's interval.
-        correlation: [N], of the two means.
+        means: [2, N], means of both methods.
+        errors: [2, N], variances of the means; for bounded scores, the value that replaces 1 / n in Wilson's interval.
+        correlation: [N], correlation of the two means.
         degrees: [N], degrees of freedom of the difference's variance.
         bounds: Smallest and largest value of a score.
     """
@@ -54,10 +55,10 @@ class Pairs:
 
     @classmethod
     def of(cls, spread: Spread, places: NDArray[np.intp], prior: Prior) -> Pairs:
-        """Of pairs [N, 2] of places of methods in `spread`.
+        """Compare pairs of methods, given as indices [N, 2] into `spread`.
 
-        Documents are paired, seeds are not: two methods of the same seed hardly have more in common than of different
-        ones, and as pairs they would cost half of the degrees of freedom.
+        Documents are paired, seeds are not: two methods trained with the same seed have hardly more in common than with
+        different seeds, and pairing them would cost half of the degrees of freedom.
         """
         one, other = places.T
         seeds, documents = spread.shape
@@ -70,7 +71,7 @@ class Pairs:
         rest = np.maximum(by_documents - spread.chance[one] - spread.chance[other], 0)
         doubt = _doubt(spread)
         rest, by_documents = rest + doubt, by_documents + doubt
-        # Welch and Satterthwaite: each part of the variance by its squared share.
+        # Welch and Satterthwaite: each part of the variance is weighted by its squared share.
         inverse = np.zeros_like(rest)
         if seeds > 1:
             inverse += of_seeds[one] ** 2 / known_with[one] + of_seeds[other] ** 2 / known_with[other]
@@ -82,9 +83,7 @@ class Pairs:
 
     @classmethod
     def of_same_seeds(cls, scores: Floats, bounds: Bounds) -> Pairs:
-        """Of two tables [2, S, D] whose seeds are pairs: two runs of one method, which a seed moves
-        alike.
-        """
+        """Compare two tables [2, S, D] whose seeds are paired: two runs of one method, which a seed moves alike."""
         spread = Spread.of(scores, bounds)
         one, other = scores
         both = Crossed.of(one - other)
@@ -94,12 +93,12 @@ class Pairs:
 
     @classmethod
     def _from(cls, spread: Spread, places: NDArray[np.intp], alone: Floats, variance: Floats, degrees: Floats) -> Pairs:
-        """From the variances of the means [K] and of their differences [N]."""
+        """Make pairs from the variances of the means [K] and of their differences [N]."""
         one, other = places.T
         covariance = (alone[one] + alone[other] - variance) / 2
         if math.isfinite(spread.bounds[1] - spread.bounds[0]):
-            # Means of right-or-wrong answers cannot share more than the less variable one has. With more, as near the
-            # ends rounding and the prior could make it, a wider arm would shorten an interval.
+            # Two means of right-or-wrong answers cannot share more variance than the less variable one has. Near the
+            # ends, rounding and the prior could make it more, and then a wider arm would shorten an interval.
             covariance = np.minimum(covariance, np.minimum(alone[one], alone[other]))
         product = np.sqrt(alone[one] * alone[other])
         correlation = np.divide(covariance, product, out=np.zeros_like(product), where=product > 0)
@@ -108,17 +107,17 @@ class Pairs:
 
     @property
     def differences(self) -> Floats:
-        """[N], first less second."""
+        """Differences [N], first minus second."""
         return np.asarray(self.means[0] - self.means[1])
 
     def p_values(self) -> Floats:
-        """Two-sided p-values [N], each alone: 1 less the largest confidence whose interval does not hold 0."""
+        """Return uncorrected two-sided p-values [N]: 1 minus the largest confidence whose interval excludes 0."""
         return np.asarray(np.where(self.differences == 0, 1.0, 2 * stdtr(self.degrees, -self._reach())), dtype=float)
 
     def _reach(self) -> Floats:
-        """Quantiles [N] at which the intervals reach 0: where the arm on its side is as long as the difference.
+        """Return the quantiles [N] at which the intervals reach 0: the arm towards 0 is then as long as the difference.
 
-        By the secant method between two ends (Illinois), on logarithms, in which an arm is nearly a straight line.
+        They are found by the Illinois variant of the secant method on logarithms, in which an arm is nearly linear.
         """
         distance = np.maximum(np.abs(self.differences), _NOTHING)
         first = self.differences > 0
@@ -140,7 +139,7 @@ class Pairs:
             if (settled | (np.abs(at) < _EXACT)).all():
                 break
             now = np.where(at > 0, 1.0, -1.0)
-            # An end that stays for a second time counts half, or it might stay for good.
+            # The value at an end that stays for a second time is halved, since that end might otherwise stay for good.
             half = np.where(now == side, 0.5, 1.0)
             under, over = np.where(now > 0, under * half, at), np.where(now > 0, at, over * half)
             low, high = np.where(now > 0, low, guess), np.where(now > 0, guess, high)
@@ -148,7 +147,7 @@ class Pairs:
         return np.asarray(np.where(certain, _FARTHEST, np.exp(guess)))
 
     def limits(self, alpha: Floats) -> tuple[Floats, Floats]:
-        """Ends of the intervals with confidence 1 - alpha, [N] each."""
+        """Return the ends of the intervals with confidence 1 - alpha, [N] each."""
         below, above = self._arms(-stdtrit(self.degrees, alpha / 2))
         width = self.bounds[1] - self.bounds[0]
         low = np.maximum(self.differences - self._joined(below[0], above[1]), -width)
@@ -156,7 +155,7 @@ class Pairs:
         return low, high
 
     def _arms(self, quantile: Floats) -> tuple[Floats, Floats]:
-        """How far the limits of both scores lie below and above them, [2, N] each."""
+        """Return how far the limits of both scores lie below and above the scores, [2, N] each."""
         lowest, highest = self.bounds
         if not math.isfinite(highest - lowest):
             arm = quantile * np.sqrt(self.errors)
@@ -171,7 +170,7 @@ class Pairs:
 
 
 def _doubt(spread: Spread) -> float:
-    """Variance of a difference that two documents more would add, of which each favours one side."""
+    """Return the variance that two more documents, half of one in favour of each side, would add to a difference."""
     (seeds, documents), width = spread.shape, spread.bounds[1] - spread.bounds[0]
     if documents == 1 or not math.isfinite(width):
         return 0.0

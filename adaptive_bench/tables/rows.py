@@ -1,6 +1,6 @@
 """Table rows: one for each method spec, task, metric and level. All tables and pages are made from them.
 
-Levels are shares of what the run is matched on; whatever else is known to be saved there stands beside.
+Levels are savings on the axis that the run is matched on; a row also has the savings on the other axes.
 """
 
 from __future__ import annotations
@@ -28,41 +28,44 @@ class Row:
         axis: What the level is a share of: `layers`, `net`, `core`, `tokens`, `claimed`, `bytes` or `time`.
         phase: Which tokens count on the axis: `all`, `prefill` or `decode`.
         level: Saving at which methods are compared.
-        saved: Measured saving on that axis where the score was measured, mean over the seeds.
-        score: Mean over the seeds, each at its measured point nearest to the level; `None` where none has a point.
-        low, high: 95 % interval (see `intervals`) inside the metric's range, `None` where there is none.
-        interval: What the interval knows of: the spread between `seeds and documents`, of one alone, or `none`.
-        seed_error, document_error: Standard errors from either spread, `None` where it is not known.
+        saved: Measured saving on that axis at the measured points, mean over the seeds.
+        score: Mean over the seeds, each at its measured point nearest to the level; `None` if no seed has a point. The
+            savings and costs below are measured at the same points.
+        low, high: 95 % interval (see `intervals`) inside the metric's range; `None` if there is none.
+        interval: What spread the interval takes into account: between `seeds and documents`, between one of the two
+            alone, or `none`.
+        seed_error, document_error: Standard error from each spread; `None` if it is not known.
         seeds: Number of seeds behind the score.
-        documents: Number of documents behind it.
-        saved_layers, saved_tokens, saved_core, saved_net: Mean measured savings there, both phases pooled whatever the
-            row's.
-        saved_prefill_net, saved_decode_net: Those of one phase; `None` where it has no tokens.
-        claimed: What the dial says it saves there, as a share of token-branches.
-        claimed_minus_executed: `claimed` less the tokens saved in the row's phase.
+        documents: Number of documents behind the score.
+        saved_layers, saved_tokens, saved_core, saved_net: Mean measured savings; both phases pooled, whatever the row's
+            phase.
+        saved_prefill_net, saved_decode_net: Mean net saving of one phase; `None` if the phase has no tokens.
+        claimed: What the dial claims to save, as a share of token-branches.
+        claimed_minus_executed: `claimed` minus the tokens saved in the row's phase.
         projected_net: Net saving of the same decisions on `projected_shape` in the row's phase: a projection.
-        status: `ok`; `nearest` where a seed has no point within a point of saving of the level; `partial` where seeds
-            are missing, `missing` where all are; `inert` where the dial moves nothing.
-        timing: On the axis `time`, the setting it was measured in, device included; else `None`.
-        parameters_added: How many the method adds to the backbone.
-        train_tokens, train_flops: What its training read and took, that of a model it starts from included.
-        target: The saving that the method was trained towards; `None` where it was trained towards none.
+        status: `ok`; `nearest` if a seed has no point within one percentage point of the level; `partial` if some seeds
+            are missing; `missing` if all are; `inert` if the dial moves nothing.
+        timing: On the axis `time`, the setting of the timing, device included; otherwise `None`.
+        parameters_added: Number of parameters that the method adds to the backbone.
+        train_tokens, train_flops: Tokens and FLOPs of its training, including the training it starts from.
+        target: The saving that the method was trained towards; `None` if it was trained towards none.
         eligible: Where tokens may skip, as the method says: `layers 1-7`; `None` in older records.
-        shuffled_score: Score of the same models with the decisions of other tokens, at the same level; `None` where
-            that control was not measured or did not reach it.
-        decisions_worth: How much better the method is than that, positive whichever way the metric is better.
-        decisions_low, decisions_high: Its 95 % interval, `None` where there is a single pair of scores.
-        shuffled_apart: Net saving of the control less the method's at its dial values, of the seed where they are
-            furthest apart.
-        dial: Dial value there, mean over the seeds.
-        seconds: Spent inside model calls there, on all documents.
-        flops_per_token: FLOPs that a token fed in the row's phase costs there on average, all that the method adds
-            included; `None` where that is not known.
-        bytes_per_token: Bytes that a written token reads there on average, fed alone (`store.evaluations.TokenBytes`);
-            `None` where that is not known, and in older tables.
+        shuffled_score: Score of the control: the same models with the decisions of other tokens, at the same dial
+            values. `None` if the control was not measured at these values.
+        decisions_worth: How much better the method scores than the control; positive if the method is better,
+            whichever way the metric points.
+        decisions_low, decisions_high: 95 % interval of `decisions_worth`; `None` if there is a single pair of scores.
+        shuffled_apart: Net saving of the control minus the method's at the same dial values, for the seed with the
+            largest difference.
+        dial: Dial value, mean over the seeds.
+        seconds: Seconds spent inside model calls on all documents, mean over the seeds.
+        flops_per_token: Mean FLOPs of a token fed in the row's phase, with everything that the method adds; `None` if
+            they are not known.
+        bytes_per_token: Mean bytes read per written token at batch size 1 (`store.evaluations.TokenBytes`); `None` if
+            they are not known, and in older tables.
         made_with: Versions and devices that the records behind the row were made with.
-        model, backbone, recipe, task_version, shots, asked, contents, definition: With `documents`, what it is
-            comparable under: see `comparable.Conditions`.
+        model, backbone, recipe, task_version, shots, asked, contents, definition: Together with `documents`, the
+            conditions under which rows are comparable: see `comparable.Conditions`.
     """
 
     method: str
@@ -118,11 +121,13 @@ class Row:
     made_with: str | None = None
 
     def but(self, **values: Any) -> Self:
-        """The row with other values of some fields. A table has thousands: `replace` takes five times as long."""
+        """Return the row with other values in some fields. `dataclasses.replace` would take five times as long, and a
+        table has thousands of rows.
+        """
         found = copy(self)
         vars(found).update(values)
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain values, keys in the order of the fields."""
+        """Return the row as plain values, with keys in the order of the fields."""
         return dict(vars(self))

@@ -1,4 +1,4 @@
-"""How the scores of several methods vary over the seeds they were trained with and the documents all were asked."""
+"""Measures how the scores of several methods vary over their training seeds and over the documents they share."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from adaptive_bench.tables.seed_variance import SeedVariances
 
 @dataclass(frozen=True)
 class Spread:
-    """What K methods score on the same D documents with S seeds each, and how it varies; see `Crossed` for the parts.
+    """Mean scores of K methods on the same D documents with S seeds each, and their variances; see `Crossed`.
 
     Attributes:
-        mean: [K].
-        seeds: Between seeds.
+        mean: [K], mean score of each method.
+        seeds: Variances between seeds.
         documents: [K, K], covariances of the means over documents: var_document / D and var_interaction / (S D).
         chance: [K], var_interaction / (S D).
         shape: S and D.
@@ -34,7 +34,7 @@ class Spread:
 
     @classmethod
     def of(cls, scores: Floats, bounds: Bounds) -> Spread:
-        """Of scores [K, S, D]. A level with a single member has no variance of its own."""
+        """Compute the spread of scores [K, S, D]. A level with a single member has no variance."""
         methods, seeds, documents = scores.shape
         by_seed, by_document = scores.mean(axis=2), scores.mean(axis=1)
         mean = by_document.mean(axis=1)
@@ -53,16 +53,16 @@ class Spread:
 
     @property
     def answers(self) -> int:
-        """How many answers a seed's score is the mean of; where documents are not known, how many seeds there are."""
+        """Number of answers behind a seed's score; the number of seeds if the documents are not known."""
         seeds, documents = self.shape
         return documents if documents > 1 else seeds
 
 
 def _slope(mean: Floats, answers: int, bounds: Bounds) -> Floats:
-    """Squared movement of a score for a movement of its logit by 1; 1 where there are no two bounds."""
+    """Return the squared movement of a score when its logit moves by 1; 1 for a metric without two finite bounds."""
     width = bounds[1] - bounds[0]
     if not math.isfinite(width):
         return np.ones_like(mean)
-    # Half an answer more on either side keeps it off the ends, where all seeds would have to be alike.
+    # Half an answer more on either side keeps the share off the ends, where the slope is 0 and seeds could not differ.
     share = ((mean - bounds[0]) / width * answers + 0.5) / (answers + 1)
     return np.asarray((share * (1 - share) * width) ** 2)

@@ -1,4 +1,4 @@
-"""Says where scores rest on answers that could not be read: then they measure form, not knowledge."""
+"""Notes for tasks whose scores rest on answers that could not be parsed: they measure form, not knowledge."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _METRIC = "unparsable,strict-match"
-_MANY = 0.1  # share of the documents from which it is said
+_MANY = 0.1  # a larger share of unparsable documents gives a note
 
 
 def unparsable_notes(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """One sentence for each task of which many answers cannot be read at some level.
+    """Return a sentence for each task of which many answers cannot be parsed at some level.
 
     Args:
-        rows: Rows of a table on one axis and phase: `method`, `task`, `metric`, `level`, `score`, and
-            `train_tokens` where it is known.
+        rows: Rows of a table on one axis and phase, with `method`, `task`, `metric`, `level`, `score`, and
+            `train_tokens` if it is known.
     """
     by_task: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -22,7 +22,8 @@ def unparsable_notes(rows: Iterable[Mapping[str, Any]]) -> list[str]:
             by_task.setdefault(row["task"], []).append(row)
     notes = []
     for task, every in by_task.items():
-        found = [row for row in every if row.get("train_tokens")] or every  # a base beside them was taught no form
+        # An untrained base model in the same table was taught no form of answer, and is not judged by it.
+        found = [row for row in every if row.get("train_tokens")] or every
         worst = max(found, key=lambda row: float(row["score"]))
         if worst["score"] > _MANY:
             dense = next((row for row in found if row["method"] == "dense"), None)

@@ -130,7 +130,7 @@ def test_a_task_that_writes_nothing_has_no_table_by_decode(config_of):
     assert [
         text
         for text in outcome.warnings
-        if text.startswith("nano_qa_ll") and "nothing is known of tokens in decode" in text
+        if text.startswith("nano_qa_ll") and "the saving on the axis tokens in decode is not known" in text
     ]
     assert {row["phase"] for row in outcome.rows} == {"decode"}
     assert {row["task"] for row in outcome.rows if row["score"] is not None} == {"nano_math"}

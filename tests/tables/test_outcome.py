@@ -52,7 +52,7 @@ def test_what_was_not_measured_on_the_axis_has_a_row_without_a_score():
     unknown = sweep_of([(0.0, [1, 1], {"net": 0.0}), (0.1, [1, 1], {"net": 0.1})])
     row, (said,) = _row(unknown, axis="claimed"), rows_of([unknown], "claimed", "all")[1]
     assert (row.status, row.score, row.low, row.saved, row.seeds) == ("missing", None, None, None, 0)
-    assert said == "some_task: nothing is known of claimed, so that there is no table by it."
+    assert said == "some_task: the saving on the axis claimed is not known, so there is no table by it."
     assert rows_of([sweep_of([])], "net", "all") == ([], [])
 
 
@@ -176,7 +176,7 @@ def test_the_control_with_other_tokens_decisions_is_taken_at_the_same_asked_valu
     assert (row.shuffled_score, row.decisions_worth) == (0.125, pytest.approx(0.625 - 0.125))
     assert (row.decisions_low, row.decisions_high) == (wanted.low, wanted.high)
     assert row.shuffled_apart == pytest.approx(-0.03)
-    assert "saves -3.0 points of net FLOPs beside the method's own" in rows_of(
+    assert "differ from the method's own by -3.0 points" in rows_of(
         [*(sweep_of(OWN[seed], seed=seed) for seed in OWN),
          *(sweep_of(CONTROL[seed], seed=seed, variant="shuffled") for seed in OWN)], "net", "all",
     )[1][0]  # fmt: skip
