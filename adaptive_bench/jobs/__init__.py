@@ -1,3 +1,3 @@
-"""Doing jobs: in processes, watched, with their progress; on this machine or given to a cluster. A job has a label, a
-record folder and an estimate, and can be run; what it is about is its own affair.
+"""Runs jobs in processes that are watched and report progress, on this machine or on a cluster. A job has a label, a
+record folder and an estimate, and can be run; this package does not know what the work is about.
 """

@@ -1,4 +1,4 @@
-"""What a job is to whoever does it, how one fails, and which plugins it runs the code of."""
+"""Defines jobs as those who run them see them, how a job fails, and whose plugin code it runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from adaptive_bench.progress import JobFinished, JobStarted, Reporter, UnitDone
 
 
 def needs_own_process(method: str) -> bool:
-    """Whether what a method does is done in processes of its own: it is a plugin's, and can be loaded there."""
+    """Whether a method's work needs processes of its own: the method comes from a plugin and can be loaded there."""
     of_plugin = method in registry.names("methods") and registry.is_foreign("methods", method)
-    # Several that share a job load the same.
+    # Processes that share one job (`torchrun`) all load the same plugins, and start no others.
     return of_plugin and registry.has_source("methods", method) and processes.world().is_single
 
 
 def named_plugins(methods: Iterable[str], tasks: Iterable[str] = ()) -> str | None:
-    """Those of some methods and tasks that come from plugins, as an error names them; `None` without any."""
+    """Return in words which of some methods and tasks come from plugins, for an error message; `None` if none does."""
     groups: list[tuple[registry.Group, Iterable[str]]] = [("methods", methods), ("tasks", tasks)]
     found = [
         f"the {registry.one_of(group)} {name!r} of {registry.origin(group, name)}"
@@ -39,9 +39,9 @@ class Failure:
     """Work that could not be done, and why.
 
     Attributes:
-        work: What it was.
+        work: Label of the work.
         reason: What went wrong and what to do.
-        kind: Whose fault it is: the `kind` of an error (see `adaptive_bench.errors`).
+        kind: The kind of error, which says whose fault it is (see `adaptive_bench.errors`).
         log: The file that has the traceback, if the work got that far.
         trace: The traceback itself.
     """
@@ -57,7 +57,7 @@ class Failure:
 
     @property
     def was_tried(self) -> bool:
-        """Whether somebody was at it and failed; else it waits for whoever does it."""
+        """Whether the work was begun and failed; otherwise it is still to be done."""
         return self.kind not in ("Not finished", "Not listed")
 
     @property
@@ -74,13 +74,13 @@ def caught(
     tasks: Iterable[str] = (),
     log: Callable[[], Path | None] = lambda: None,
 ) -> Iterator[None]:
-    """Note an error in the block as the failure of some work.
+    """Note an error in the block as a failure of some work.
 
     Args:
-        label: What the work is called.
-        method: Whose code it runs.
-        tasks: Likewise.
-        log: Gives the file that has the traceback, if the error got there.
+        label: Label of the work.
+        method: The method whose code it runs.
+        tasks: The tasks whose code it runs.
+        log: Gives the file that has the traceback, if it was written there.
     """
     try:
         yield
@@ -92,14 +92,14 @@ def caught(
 
 @dataclass(frozen=True)
 class JobEstimate:
-    """What a job is expected to take.
+    """How long a job is expected to take.
 
     Attributes:
-        job: Identifies it in events: the folder of its record.
-        seconds: In all.
-        kind: Jobs of one kind are wrong by the same factor.
-        unit_s: By event, the seconds that were expected for what it says is done.
-        after: The job it comes after, if that is left to do.
+        job: The folder of its record, which identifies the job in events.
+        seconds: Expected seconds in all.
+        kind: Kind of job; estimates of one kind are assumed to be wrong by the same factor.
+        unit_s: By event that reports a finished unit, the seconds expected for that unit.
+        after: The job that must be done before, if it is not done yet.
     """
 
     job: str
@@ -110,19 +110,19 @@ class JobEstimate:
 
 
 class Job(Protocol):
-    """A job: its label is `str(job)`, it can be pickled, and it picks up what is on disk of it."""
+    """A job. Its label is `str(job)`, it can be pickled, and it continues from what it has on disk."""
 
     @property
     def folder(self) -> Path:
-        """Of its record."""
+        """Folder of its record."""
 
     @property
     def estimate(self) -> JobEstimate:
-        """What it is expected to take."""
+        """How long it is expected to take."""
 
     @property
     def method(self) -> str:
-        """Name of the method that it is about: whose fault a failure is."""
+        """Name of the method that the job is about, which gets the blame for a failure."""
 
     @property
     def methods(self) -> frozenset[str]:
@@ -134,17 +134,17 @@ class Job(Protocol):
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        """What of it is not done, by label."""
+        """Labels of its parts that are not done."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether what it builds on is done."""
+        """Whether the work that the job builds on is done."""
 
     def do(self, reporter: Reporter) -> list[Failure]:
-        """Do what is left of it; gives back what failed."""
+        """Do what is left of the job, and return what failed."""
 
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
-        """Note in the record it was working on, from outside, that it failed; gives back the log, if there is one."""
+        """Mark the record that the job was working on as failed, from another process; return its log, if any."""
 
 
 JobT = TypeVar("JobT", bound=Job)
@@ -152,29 +152,29 @@ JobT = TypeVar("JobT", bound=Job)
 
 @dataclass(frozen=True)
 class JobGroup(Generic[JobT]):
-    """A job that others build on, unless it is done, and those others in any order."""
+    """A job that other jobs build on (`None` if it is done), and these other jobs, in any order."""
 
     first: JobT | None
     others: tuple[JobT, ...] = ()
 
     @property
     def jobs(self) -> tuple[JobT, ...]:
-        """All of them, in an order that works."""
+        """All jobs of the group, in an order in which they can be done."""
         return (*([self.first] if self.first else []), *self.others)
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can begin."""
+        """Whether the group can begin."""
         return self.first is None or self.first.is_ready
 
 
 def plugins_of(job: Job) -> set[str]:
-    """The methods that no process does a job of beside those of others, see `needs_own_process`."""
+    """Return the methods of a job that need processes of their own, see `needs_own_process`."""
     return set(filter(needs_own_process, job.methods))
 
 
 def run_job(job: Job, reporter: Reporter) -> list[Failure]:
-    """Do a job; gives back what of it could not be done (tracebacks are in the logs of the records)."""
+    """Do a job, and return what could not be done (tracebacks are in the logs of the records)."""
     stopping.check()
     failures: list[Failure] = []
     reporter.emit(JobStarted(str(job.folder)))

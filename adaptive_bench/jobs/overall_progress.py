@@ -1,8 +1,8 @@
-"""The bar of all jobs together: how long they will take yet, at the speed found so far.
+"""Shows one progress bar for all jobs, with the time left at the speed measured so far.
 
-Jobs are laid out on the workers in the order in which they are taken up. Estimates made before are corrected as jobs
-go: by what jobs of the same kind took for each second that was expected, by a job's own speed, and by how everything
-goes of late, since the load of a machine changes for all kinds at once.
+Jobs are laid out on the workers in the order in which they are taken up. Their initial estimates are corrected while
+jobs run: by the real seconds per expected second of jobs of the same kind, by a job's own speed, and by the recent pace
+of all work, since the load of a machine changes for all kinds at once.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from types import TracebackType
 from adaptive_bench.jobs.job import JobEstimate
 from adaptive_bench.progress import Event, JobFinished, JobStarted, Reporter, RunningTask, UnitDone
 
-_TRUST_S = 20.0  # of work that an earlier guess is worth against what is seen
+_TRUST_S = 20.0  # seconds of observed work that an earlier guess weighs as much as
 _EVERY_S = 1.0
-_HALF_S = 20.0  # after which what was seen counts half: others begin and end on the machine
+_HALF_S = 20.0  # half-life of what was seen, since other work on the machine begins and ends
 _TRUST_RECENT_S = 10.0
 _MOST_CHANGE = 4.0
 
 
 @dataclass
 class ProgressBudget:
-    """The seconds a job is expected to take, and how much of that is done."""
+    """The seconds that a job is expected to take, and how many of them are done."""
 
     estimate: JobEstimate
     begun_s: float = 0.0
@@ -35,14 +35,14 @@ class ProgressBudget:
     state: str = "waiting"
 
     def spend(self, seconds: float, now_s: float) -> None:
-        """So much of it is done; never more than there is."""
+        """Count expected seconds as done, up to all of them."""
         self.done_s, self.heard_s = min(self.done_s + seconds, self.estimate.seconds), now_s
 
     def left_s(self, factor: float, pace: float, now_s: float) -> float:
-        """Seconds it takes from now on, where jobs like it take `factor` times as long as expected.
+        """Return the seconds left from now on, if jobs of its kind take `factor` times as long as expected.
 
         Args:
-            pace: How many times as long as that everything takes of late.
+            pace: How many times as long as that all work takes recently.
         """
         if self.state == "waiting":
             return self.estimate.seconds * factor * pace
@@ -51,14 +51,14 @@ class ProgressBudget:
 
 
 class RecentPace:
-    """Real and expected seconds of what was done of late, by kind."""
+    """Real and expected seconds of recent work, by kind."""
 
     def __init__(self) -> None:
         self._took_s: dict[str, float] = {}
         self._expected_s: dict[str, float] = {}
 
     def note(self, kind: str, took_s: float, expected_s: float) -> None:
-        """Something took so long; what came before it counts for less."""
+        """Note how long a unit took; earlier units lose weight."""
         kept = 0.5 ** (took_s / _HALF_S)
         for sums, seconds in ((self._took_s, took_s), (self._expected_s, expected_s)):
             for other in sums:
@@ -66,18 +66,20 @@ class RecentPace:
             sums[kind] = sums.get(kind, 0.0) + seconds
 
     def over(self, factors: Mapping[str, float]) -> float:
-        """How many times as long as by these factors of kinds everything takes of late; one slow unit says little."""
+        """Return how many times as long as these factors of kinds predict all work takes recently. The result is damped
+        and limited, since one slow unit says little.
+        """
         known_s = sum(factors[kind] * seconds for kind, seconds in self._expected_s.items())
         found = (sum(self._took_s.values()) + _TRUST_RECENT_S) / (known_s + _TRUST_RECENT_S)
         return min(max(found, 1 / _MOST_CHANGE), _MOST_CHANGE)
 
 
 class OverallProgress(Reporter, AbstractContextManager["OverallProgress"]):
-    """Passes events on, and shows a bar of all jobs from those that say where they stand.
+    """A reporter that passes events on, and shows a bar of all jobs from the events about jobs and units.
 
     Args:
-        estimates: Of all jobs, in the order in which they are handed out.
-        workers: Jobs that are done at a time.
+        estimates: Estimates of all jobs, in the order in which they are handed out.
+        workers: Number of jobs that are done at a time.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class OverallProgress(Reporter, AbstractContextManager["OverallProgress"]):
             self._show(now_s, at_once=all(each.state == "over" for each in self.budgets.values()))
 
     def left_s(self, now_s: float) -> float:
-        """Seconds until the last job ends."""
+        """Return the seconds until the last job ends."""
         factors = self._factors()
         pace = self._pace.over(factors)
         left = {
@@ -132,7 +134,7 @@ class OverallProgress(Reporter, AbstractContextManager["OverallProgress"]):
         free = [*ends.values(), *[0.0] * (self.workers - len(ends))]
         heapify(free)
         waiting = [self.budgets[name].estimate for name in left if name not in ends]
-        # What others build on is taken up first.
+        # Jobs that others build on are taken up first.
         for one in sorted(waiting, key=lambda each: self._depth(each)):
             ends[one.job] = max(heappop(free), ends.get(one.after or "", 0.0)) + left[one.job]
             heappush(free, ends[one.job])
@@ -143,7 +145,9 @@ class OverallProgress(Reporter, AbstractContextManager["OverallProgress"]):
         return 0 if base is None or base.state == "over" else 1 + self._depth(base.estimate)
 
     def _factors(self) -> dict[str, float]:
-        """By kind, real seconds for each expected one; a kind of which nothing is seen goes like the one before."""
+        """Return the real seconds per expected second, by kind; a kind not seen yet is assumed to be like the one
+        before it.
+        """
         factors: dict[str, float] = {}
         guess = 1.0
         for kind in dict.fromkeys(budget.estimate.kind for budget in self.budgets.values()):
@@ -165,5 +169,5 @@ class OverallProgress(Reporter, AbstractContextManager["OverallProgress"]):
 
 
 def _blend(took_s: float, done_s: float, guess: float) -> float:
-    """Real seconds for each expected one."""
+    """Return real seconds per expected second, with the guess weighing as much as `_TRUST_S` of observed work."""
     return (took_s + _TRUST_S * guess) / (done_s + _TRUST_S)

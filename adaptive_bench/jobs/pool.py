@@ -1,7 +1,8 @@
-"""Work in several processes, each with its share of the cores. They end with the parent, even if it is killed.
+"""Runs jobs in several worker processes, each with its share of the cores. They end with the parent, even if it is
+killed.
 
-Each does one piece of work after the other. One that ran the method of a plugin does no others' work after it: what
-the plugin did to its process is gone with that.
+Each worker does one job after the other. After a job with a plugin's method, a worker process is replaced before it
+does the work of other methods, so that whatever the plugin did to its process cannot affect them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from adaptive_bench.jobs.worker import GRACE_S as _GRACE_S
 from adaptive_bench.jobs.worker import ProgressQueue, run_in_worker, start_worker
 from adaptive_bench.progress import JobFinished, Reporter
 
-_LOOK_S = 1.0  # between two looks whether the parent was asked to stop
+_LOOK_S = 1.0  # between two checks whether this process was asked to stop
 _KILLED = (
     "its process ended twice{how}, most likely because memory ran out, unless it says otherwise above. Re-run the "
     "command: it continues from where it stopped; finished work is kept."
@@ -43,10 +44,10 @@ _PLUGIN_KILLED = (
 def in_parallel(
     groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: int, limits: Limits = NO_LIMITS
 ) -> list[Failure]:
-    """Do groups of jobs in `workers` processes. What builds on a job starts when that is done.
+    """Do groups of jobs in `workers` processes. Jobs that build on another job start when that one is done.
 
     Args:
-        limits: Of each job.
+        limits: Limits of each job.
     """
     context = spawn.context(runs_main=registry.needs_main())
     alive, keep_alive = context.Pipe(duplex=False)
@@ -57,18 +58,18 @@ def in_parallel(
         try:
             return _Schedule(groups, reporter, processes, limits).run()
         except BaseException:
-            reporter.line(f"Stopping: each process keeps where it stands, in at most {_GRACE_S:.0f} seconds.")
+            reporter.line(f"Stopping: each process saves its state, within {_GRACE_S:.0f} seconds.")
             keep_alive.close()
             raise
         finally:
-            with _no_interrupts():  # a second Ctrl-C could not make it quicker, only leave something behind
+            with _no_interrupts():  # a second Ctrl-C would not make this quicker, but could leave processes behind
                 for worker in processes:
                     worker.close()
 
 
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block."""
+    """Delay Ctrl-C until the end of the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -77,7 +78,7 @@ def _no_interrupts() -> Iterator[None]:
 
 
 class _Worker:
-    """One process, in a pool of its own: the system may end it without harm to the others, and its work is known."""
+    """One worker process, in a pool of its own: if the system kills it, the others go on and its job is known."""
 
     def __init__(self, context: BaseContext, queue: ProgressQueue, arguments: tuple[Any, ...]) -> None:
         self.context, self.queue, self.arguments = context, queue, arguments
@@ -88,45 +89,45 @@ class _Worker:
     def submit(self, job: Job) -> Future[list[Failure]]:
         if self.plugins and self.plugins != plugins_of(job):
             self.replace()
-        with _no_interrupts():  # a process that is started here begins with what holds here
+        with _no_interrupts():  # a process started here inherits the blocked signal
             try:
                 return self._give(job)
-            except BrokenProcessPool:  # it was ended while it had nothing to do
+            except BrokenProcessPool:  # the process was killed while it was idle
                 self.replace()
                 return self._give(job)
 
     def _give(self, job: Job) -> Future[list[Failure]]:
         self.plugins = plugins_of(job)
         future = self.pool.submit(run_in_worker, job)
-        self.process = next(iter(self.pool._processes.values()), None)  # nobody else names it before Python 3.14
+        self.process = next(iter(self.pool._processes.values()), None)  # no public name for it before Python 3.14
         return future
 
     def replace(self) -> int | None:
-        """Another process in place of this one, whose exit code it gives back."""
+        """Start another process in place of this one, and return the exit code of the old one."""
         code = self.close()
         self._start()
         return code
 
     def close(self) -> int | None:
-        """Wait for its end, and give back its exit code. One that was asked to end and cannot, because its code never
-        comes up for air, is ended.
+        """Wait until the process ends, and return its exit code. A process that was asked to end but does not, because
+        its code never returns to Python, is killed.
         """
         kill = (lambda: None) if self.process is None else self.process.kill
         end = Timer(_GRACE_S + _LOOK_S, kill)
         end.start()
-        self.pool.shutdown(cancel_futures=True)  # its thread takes the exit code, which the system says once
+        self.pool.shutdown(cancel_futures=True)  # the pool's thread collects the exit code, which can be read once
         end.cancel()
         self.sender.close()
         return None if self.process is None else self.process.exitcode
 
     def _start(self) -> None:
-        self.process, self.plugins = None, set[str]()  # whose methods it worked for
+        self.process, self.plugins = None, set[str]()  # plugin methods that this process has run
         self.sender = self.queue.sender(self.context, lambda: None if self.watch is None else self.watch.moved())
         self.pool = ProcessPoolExecutor(1, self.context, start_worker, (self.sender, *self.arguments))
 
 
 class _Schedule(Generic[JobT]):
-    """Gives jobs to workers. A job whose process the system ended is given once more: it continues from there."""
+    """Gives jobs to workers. A job whose process died is given out once more, and continues where it stopped."""
 
     def __init__(
         self, groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: Sequence[_Worker], limits: Limits
@@ -138,7 +139,7 @@ class _Schedule(Generic[JobT]):
         self.given_again: set[int] = set()
 
     def run(self) -> list[Failure]:
-        """Everything; gives back what could not be done."""
+        """Do all jobs, and return what could not be done."""
         failures: list[Failure] = []
         self._take_ready()
         while self.ready or self.pending:
@@ -161,7 +162,8 @@ class _Schedule(Generic[JobT]):
 
     def _take_ready(self) -> None:
         ready = [group for group in self.waiting if group.is_ready]
-        if not ready and not self.pending and not self.ready:  # what they wait for has failed; they find out
+        # If the rest waits for jobs that have failed, it is given out all the same, and reports that itself.
+        if not ready and not self.pending and not self.ready:
             ready = list(self.waiting)
         for group in ready:
             self.waiting.remove(group)
@@ -179,14 +181,14 @@ class _Schedule(Generic[JobT]):
                 self.reporter.line(f"{job}: its process ended{_how(code)}; another one continues it.")
                 self.ready.appendleft((group, job))
                 return []
-            self.reporter.emit(JobFinished(str(job.folder)))  # its process could not say so
+            self.reporter.emit(JobFinished(str(job.folder)))  # the dead process could not send this event
             if watch.timed_out:
                 return watch.failures()
             plugin = named_plugins(job.methods, job.tasks)
             reason = (_KILLED if plugin is None else _PLUGIN_KILLED).format(how=_how(code), plugin=plugin)
             kind = EnvironmentProblem.kind if plugin is None else PluginFault.kind
             return [Failure(name, reason, kind) for name in job.unfinished]
-        if failures and watch.timed_out:  # what its code made of being asked to end
+        if failures and watch.timed_out:  # being asked to end made its code fail in some other way
             return watch.failures()
         if not failures and job is group.first:
             self.ready += [(group, other) for other in group.others]
@@ -194,20 +196,20 @@ class _Schedule(Generic[JobT]):
 
 
 def _how(code: int | None) -> str:
-    """How a process ended, as far as is known."""
+    """Return in words how a process ended, as far as is known."""
     if code is None or code < 0:
         return "" if code is None else f" by the signal {signal.Signals(-code).name}"
     return f" with the exit code {code}"
 
 
 def run_groups(groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: int, limits: Limits) -> list[Failure]:
-    """Do groups of jobs; gives back what could not be done. Work that fails does not stop the rest; only what builds on
-    it is left out.
+    """Do groups of jobs, and return what could not be done. A failed job does not stop the rest; only the jobs that
+    build on it are left out.
 
     Args:
-        workers: Processes to use at once. One is this process itself, unless methods of plugins are among the jobs:
-            these, and then ours too, have processes of their own (`jobs.pool`).
-        limits: Of each job; one that never ends is ended from outside.
+        workers: Number of processes to use at once. With 1, jobs run in this process, unless there is a time limit or a
+            job runs a plugin's method: then all jobs run in worker processes.
+        limits: Limits of each job; a job over its time limit is ended from outside.
     """
     jobs = [job for group in groups for job in group.jobs]
     with OverallProgress(reporter, [job.estimate for job in jobs], workers) as overall:

@@ -1,8 +1,8 @@
-"""Looks after jobs under way, from outside of them: says when one gets no further, and ends the process of one that
-takes longer than it may.
+"""Watches running jobs from outside: reports a job that makes no progress, and ends the process of one that takes
+longer than it may.
 
-From outside, because a loop in a method's code, or in a library's that never gives another thread a turn, cannot be
-ended from within.
+This is done from outside because an endless loop in the code of a method, or of a library that never lets another
+thread run, cannot be ended from within its process.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from adaptive_bench.errors import CellTimeout
 from adaptive_bench.jobs.job import Failure, Job
 from adaptive_bench.progress import Event, Line, Reporter, duration
 
-_LOOK_S = 1.0  # between two looks
+_LOOK_S = 1.0  # between two looks at a job
 _GRACE_S = 10.0  # between SIGTERM and SIGKILL
-_START_S = 120.0  # a process has so long to say its first word before the time of its work begins
+_START_S = 120.0  # the time of a job runs from its process's first event, but begins after this long at the latest
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one job may take.
+    """How long one job may take.
 
     Attributes:
-        timeout_s: Then it is ended; `None`: never.
-        silence_s: Without progress for so long it is said, and then each time after twice as long; `None`: never.
+        timeout_s: Seconds after which a job is ended; `None`: never.
+        silence_s: Seconds without progress after which this is reported, and again each time after twice as long;
+            `None`: never.
     """
 
     timeout_s: float | None = None
@@ -40,10 +41,11 @@ NO_LIMITS = Limits()
 
 
 class Watch:
-    """Over one job.
+    """Watches one job.
 
     Args:
-        process: Gives the process it is done in, if that is another one. Then its time runs from the first word of it.
+        process: Gives the process that does the job, if it is not this one. The job's time then runs from the first
+            event of that process.
     """
 
     def __init__(
@@ -63,17 +65,17 @@ class Watch:
 
     @property
     def timed_out(self) -> bool:
-        """Whether its process was asked to end."""
+        """Whether the job's process was asked to end because its time was over."""
         return self._asked_s is not None
 
     def moved(self) -> None:
-        """It has got further."""
+        """Note that the job has made progress."""
         self._moved_s, self._silence_s = self._now_s(), self.limits.silence_s
         if self._begun_s is None:
             self._begun_s = self._moved_s
 
     def look(self) -> None:
-        """Say that there is no progress, if so, and end the process if its time is over."""
+        """Report if there is no progress, and end the process if its time is over."""
         now_s = self._now_s()
         if self._begun_s is None and now_s - self._given_s >= _START_S:
             self._begun_s = now_s
@@ -95,7 +97,7 @@ class Watch:
             process.kill()
 
     def failures(self) -> list[Failure]:
-        """What a job whose process was ended has not done; the record it was working on is marked as failed."""
+        """Return what a job whose process was ended has not done, and mark the record it was working on as failed."""
         assert self.limits.timeout_s is not None
         error = CellTimeout(
             f"{self.job} took more than {duration(self.limits.timeout_s)}, the --cell-timeout of one job, and was "
@@ -110,7 +112,9 @@ class Watch:
 
 @contextmanager
 def watched(job: Job, limits: Limits, reporter: Reporter) -> Iterator[Reporter]:
-    """A reporter for work in this process, over which a thread watches: it can say what it sees, and end nothing."""
+    """Give a reporter for a job in this process, watched by a thread, which can report a lack of progress but cannot
+    end the job.
+    """
     if limits.silence_s is None:
         yield reporter
         return
@@ -130,7 +134,7 @@ def watched(job: Job, limits: Limits, reporter: Reporter) -> Iterator[Reporter]:
 
 
 class _Noting(Reporter):
-    """A reporter that also notes when something gets further; talk is no progress."""
+    """A reporter that also notes progress; a mere line of text is no progress."""
 
     def __init__(self, reporter: Reporter, moved: Callable[[], None]) -> None:
         self._reporter, self._moved = reporter, moved

@@ -1,7 +1,7 @@
-"""The side of a worker process: how it gets ready, works, tells of it, and ends with the process that started it.
+"""The code of a worker process: it gets ready, works, sends events, and ends with the process that started it.
 
-Each worker has a pipe of its own for its events: one that is killed in the middle of an event, or with a lock in its
-hand, silences nobody else.
+Each worker has a pipe of its own for its events, so that a worker that is killed in the middle of an event, or while it
+holds a lock, cannot silence the others.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class RemoteReporter(Reporter):
         self._lock = threading.Lock()
 
     def emit(self, event: Event) -> None:
-        """Send an event, if somebody listens."""
+        """Send an event to the parent, if it still listens."""
         with self._lock, suppress(OSError):
             self._sender.send(event)
 
 
 class ProgressQueue(AbstractContextManager["ProgressQueue"]):
-    """Gives a reporter of this process the events of workers; at its end it has all of them."""
+    """Passes the events of workers to a reporter of this process; on exit all of them have been passed on."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -49,10 +49,10 @@ class ProgressQueue(AbstractContextManager["ProgressQueue"]):
         self._threads: list[threading.Thread] = []
 
     def sender(self, context: BaseContext, moved: Callable[[], None] = lambda: None) -> Connection:
-        """The end of a new pipe for a worker. Close it here when the worker is gone.
+        """Return the sending end of a new pipe for a worker. Close it in this process when the worker is gone.
 
         Args:
-            moved: Called whenever the worker has got further; what it merely says is no progress.
+            moved: Called whenever the worker has made progress; a mere line of text is no progress.
         """
         listener, sender = context.Pipe(duplex=False)
         thread = threading.Thread(target=self._listen, args=(listener, moved), daemon=True)
@@ -68,7 +68,7 @@ class ProgressQueue(AbstractContextManager["ProgressQueue"]):
 
     def _listen(self, listener: Connection, moved: Callable[[], None]) -> None:
         open_tasks: dict[str, None] = {}
-        with suppress(EOFError, OSError):  # it is gone, perhaps in the middle of an event
+        with suppress(EOFError, OSError):  # the worker is gone, perhaps in the middle of an event
             while True:
                 event: Event = listener.recv()
                 if not isinstance(event, Line):
@@ -86,13 +86,14 @@ class ProgressQueue(AbstractContextManager["ProgressQueue"]):
 
 _MOST_LINES = 50
 _LONGEST = 300  # characters of a line
-_BUFFER = 10_000  # of a line whose end has not come
+_BUFFER = 10_000  # characters kept of a line whose end has not come
 
 
 class StdoutForwarder(io.TextIOBase):
-    """A stream for `print` whose lines go to a reporter, without what a terminal would act on.
+    """A stream for `print` whose lines go to a reporter, without control sequences of terminals.
 
-    Plugins may print anything: escapes that rewrite the screen, megabytes. What is cut or left out is said.
+    Plugins may print anything: escape sequences that rewrite the screen, or megabytes. Long lines and many lines are
+    cut, and the user is told.
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -101,11 +102,11 @@ class StdoutForwarder(io.TextIOBase):
         self._lines = 0
 
     def writable(self) -> bool:
-        """It is."""
+        """Whether the stream can be written: always."""
         return True
 
     def write(self, text: str) -> int:
-        """Keep what has no end yet, tell what has."""
+        """Report whole lines, and keep the rest until its line ends."""
         *whole, self._begun = (self._begun + text[: 4 * _BUFFER]).split("\n")
         self._begun = self._begun[:_BUFFER]
         for line in whole:
@@ -123,7 +124,7 @@ class StdoutForwarder(io.TextIOBase):
             self.reporter.line(f"More than {_MOST_LINES} lines were printed during the run; the others are left out.")
 
 
-GRACE_S = 10.0  # that a stopped worker has to write down where it stands
+GRACE_S = 10.0  # time that a stopped worker has to save its state
 _reporter: RemoteReporter | None = None
 _busy = False
 
@@ -132,14 +133,14 @@ def start_worker(sender: Connection, alive: Connection, threads: int, plugins: l
     """Get this process ready to work for the one that started it.
 
     Args:
-        sender: Pipe for what it has to say.
-        alive: Pipe whose other end the parent holds: when that is closed, or the parent gone, this process ends.
-        threads: Its share of the cores.
-        plugins: Files to load.
-        workers: Processes like it that share the memory.
+        sender: Pipe for its events.
+        alive: Pipe whose other end the parent holds: when that is closed, or the parent is gone, this process ends.
+        threads: Number of threads, its share of the cores.
+        plugins: Plugin files to load.
+        workers: Number of worker processes that share the memory.
     """
     global _reporter
-    # Ctrl-C reaches the whole group; the parent decides what it means.
+    # Ctrl-C reaches the whole process group; the parent decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_stop_with_parent, args=(alive,), daemon=True).start()
@@ -151,11 +152,11 @@ def start_worker(sender: Connection, alive: Connection, threads: int, plugins: l
 
 
 def _stop_with_parent(alive: Connection) -> None:
-    """The parent holds the other end: when it closes it, or is gone, this process keeps where it stands and ends."""
+    """Wait until the parent closes its end of the pipe or is gone; then let this process save its state, and end it."""
     alive.poll(None)
     stopping.request()
     _wait_until_idle()
-    os.kill(os.getpid(), signal.SIGTERM)  # its code takes its time: it ends without
+    os.kill(os.getpid(), signal.SIGTERM)  # if the work has not stopped by then, it is interrupted
     _wait_until_idle()
     os._exit(1)
 
@@ -167,15 +168,15 @@ def _wait_until_idle() -> None:
 
 
 def _leave(*_: object) -> None:
-    """Let the work under way write down where it stands; without any, be gone at once."""
+    """On SIGTERM, interrupt the work under way so that it can save its state; without any work, exit at once."""
     if not _busy:
         os._exit(1)
     sys.exit(1)
 
 
 def run_in_worker(job: Job) -> list[Failure]:
-    """`run_job` in this process, which `start_worker` has made ready. Asked to end meanwhile, it has some seconds to
-    write down where it stands.
+    """Run a job in this process, which `start_worker` has made ready. If the process is asked to end meanwhile, the job
+    has some seconds to save its state.
     """
     global _busy
     assert _reporter is not None

@@ -1,6 +1,6 @@
-"""Launchers: where jobs are done. Each is a function from a `LaunchRequest` to what became of it.
+"""Launchers decide where jobs are done. Each is a function from a `LaunchRequest` to a `LaunchResult`.
 
-Another package adds one with an entry point in the group `adaptive_bench.launchers`.
+Another package adds a launcher with an entry point in the group `adaptive_bench.launchers`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Model = TypeVar("Model", bound=Strict)
 
 @dataclass(frozen=True)
 class PendingJob:
-    """Work that one machine does at a time.
+    """A job that is left to do; the unit of work for one machine.
 
     Attributes:
-        name: Of its record; what `--cell` takes.
-        depth: How many unfinished jobs it builds on, one upon the other.
+        name: Name of its record, as `--cell` takes it.
+        depth: Length of the chain of unfinished jobs that it builds on.
     """
 
     name: str
@@ -43,13 +43,13 @@ class PendingJob:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What is to be done.
+    """The work that a launcher is asked to do.
 
     Attributes:
-        folder: Of the run, with its `config.yaml`.
-        pending: Gives what is left by now, each after what it builds on.
-        run_here: Does it in this command; gives back what could not be done.
-        resources: YAML file with what the launcher wants to know, if any.
+        folder: Folder of the run, with its `config.yaml`.
+        pending: Gives the jobs that are left now, each after the jobs it builds on.
+        run_here: Does the work in this command, and returns what could not be done.
+        resources: YAML file with the launcher's settings, if any.
     """
 
     folder: Path
@@ -58,7 +58,7 @@ class LaunchRequest:
     resources: Path | None = None
 
     def settings(self, kind: type[Model]) -> Model:
-        """The resources as the launcher's own type; its defaults where no file is given.
+        """Return the launcher's settings as its own type; its defaults if no file is given.
 
         Raises:
             UsageError: A key or value is wrong.
@@ -69,7 +69,7 @@ class LaunchRequest:
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(map(str, first["loc"])) or "the whole"
-            # What somebody took for the place of a password is not repeated.
+            # A value under `secrets` may be a password, and is not repeated.
             hidden = not first["loc"] or first["loc"][0] == "secrets"
             got = "" if hidden else f", got {one_line(repr(first['input']), 60)}"
             raise UsageError(
@@ -77,11 +77,11 @@ class LaunchRequest:
             ) from (None if hidden else error)
 
     def command(self, *more: str, processes: int = 1, python: str = sys.executable) -> str:
-        """This command, with other words at its end, fit for a shell.
+        """Return the command of this run with further words at its end, quoted for a shell.
 
         Args:
-            processes: That do one job together.
-            python: The interpreter, where the command will be given.
+            processes: Number of processes that do one job together.
+            python: The interpreter on the machine that will run the command.
         """
         start = [python, "-m"]
         if processes > 1:
@@ -93,11 +93,11 @@ class LaunchRequest:
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """What became of a request.
+    """The result of a request.
 
     Attributes:
         failures: Work that could not be done.
-        submitted: Where the work goes on after this command, for the user; empty if it is over.
+        submitted: A message for the user that says where the work continues; empty if it is over.
     """
 
     failures: Sequence[Failure] = ()

@@ -1,9 +1,9 @@
-"""The launcher `kubernetes`: writes the manifests of an Indexed Job whose indices do one cell each, and of a Job that
+"""The launcher `kubernetes` writes the manifests of an Indexed Job whose indices do one cell each, and of a Job that
 writes the table.
 
-The output folder must be on a volume that all pods share, under the same path as here. Kubernetes knows no order of
-Jobs, nor of the indices of one: a cell that starts from another one's training waits for it, or trains it if nobody
-is, and the Job that writes the table waits for the records of the others.
+The output folder must be on a volume that all pods share, under the same path as on this machine. Kubernetes has no
+order of Jobs, or of the indices of a Job. So a cell that starts from the training of another cell waits for it, or
+trains it if no other process does, and the Job that writes the table waits for the records of all cells.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.lock import JOB_VARIABLE
 
 LONGEST_LABEL = 63
-_RANDOM = 5  # characters that the server puts behind a `generateName`
+_RANDOM = 5  # characters that the server appends to a `generateName`
 _DIGEST = 8
 _SHARED_MEMORY = "/dev/shm"
 _LONGEST_SCRIPT = 128 * 1024 - 1  # bytes of one argument on Linux
@@ -33,14 +33,14 @@ _RETRIES_OF_TABLE = 3
 
 
 def job_prefix(run: str, place: str, completions: int) -> str:
-    """The beginning of a Job's name (`generateName`) for a run: readable, its own, and short enough for all that is
-    made of it. Pods of an Indexed Job get the host name `<job>-<index>`, which is one DNS label; the name itself is the
-    value of the label `job-name`.
+    """Return the beginning of a Job's name (`generateName`) for a run. It is readable, unique to the run, and short
+    enough for all names derived from it: pods of an Indexed Job get the host name `<job>-<index>`, which is one DNS
+    label, and the name itself is the value of the label `job-name`.
 
     Args:
         run: The run's name.
-        place: Its folder, which tells runs of one name apart.
-        completions: Of the Job.
+        place: The run's folder, which tells runs with equal names apart.
+        completions: Number of completions of the Job.
     """
     digest = hashlib.sha256(place.encode()).hexdigest()[:_DIGEST]
     room = LONGEST_LABEL - len(f"-{max(0, completions - 1)}") - _RANDOM - len(f"ab--{digest}-")
@@ -50,16 +50,16 @@ def job_prefix(run: str, place: str, completions: int) -> str:
 
 
 def as_label_value(text: str) -> str:
-    """As much of a text as the value of a label holds, capitals and underscores included."""
+    """Return as much of a text as fits into the value of a label, which may have capitals and underscores."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:LONGEST_LABEL].strip("-_.")
 
 
 class SecretValue(Strict):
-    """A value of a Secret, which never passes through here.
+    """A reference to a value of a Secret; the value itself never passes through this program.
 
     Attributes:
-        name: Of the Secret.
-        key: Of the value in it.
+        name: Name of the Secret.
+        key: Key of the value in it.
     """
 
     name: str
@@ -67,32 +67,33 @@ class SecretValue(Strict):
 
 
 class PodResources(Strict):
-    """What the pods get; a YAML file for `--resources`.
+    """Resources of the pods; the keys of the YAML file for `--resources`.
 
     Attributes:
         image: A container image with this package installed.
-        python: The interpreter in it.
+        python: The interpreter in the image.
         claim: The PersistentVolumeClaim that holds the output folder.
         mount: Where the volume is mounted; the output folder lies below.
-        namespace: Of the jobs; `None` for that of the context.
-        cpus, memory: As Kubernetes takes them.
-        gpus: NVIDIA GPUs.
+        namespace: Namespace of the jobs; `None` for that of the context.
+        cpus, memory: Cores and memory of a pod; memory in the notation of Kubernetes.
+        gpus: NVIDIA GPUs of a pod.
         shared_memory: Size of `/dev/shm`, which counts as memory; `None` leaves the 64 MiB of the container runtime.
-        processes: That do one job together, one for each GPU (`torchrun`).
-        at_once: Pods that run at the same time, at most.
+        processes: Processes that do one job together, one for each GPU (`torchrun`).
+        at_once: Largest number of pods that run at the same time.
         retries: How often one index is tried again after it failed.
-        warn_s: How long a pod has to keep where it stands when it is asked to end.
-        table_memory: Of the pod that writes the table; it has one core and no GPU.
-        table_wait_min: After so many minutes in which nobody was at any cell the table is written with what is there.
+        warn_s: Time that a pod has to save its state when it is asked to end.
+        table_memory: Memory of the pod that writes the table; it has one core and no GPU.
+        table_wait_min: After so many minutes without a process working on any cell, the table is written with what is
+            there.
         env: Environment variables.
         secrets: Environment variables with values of Secrets, such as `HF_TOKEN: {name: hub, key: token}`.
         pull_secrets: Secrets for the registry of the image.
-        service_account: Whose rights the pods have.
-        node_selector: Labels of the nodes they may run on.
-        tolerations: Taints of nodes they may run on all the same, in the words of Kubernetes.
+        service_account: Service account whose rights the pods have.
+        node_selector: Labels of the nodes that pods may run on.
+        tolerations: Taints of nodes that pods tolerate, in the form of Kubernetes.
         labels: Further labels of jobs and pods, for example `kueue.x-k8s.io/queue-name`.
-        security_context: Of the pod, in the words of Kubernetes (`runAsUser`, `fsGroup`, ...).
-        container_security_context: Of the container (`allowPrivilegeEscalation`, `capabilities`, ...).
+        security_context: Security context of the pod, in the form of Kubernetes (`runAsUser`, `fsGroup`, ...).
+        container_security_context: That of the container (`allowPrivilegeEscalation`, `capabilities`, ...).
     """
 
     image: str
@@ -121,14 +122,14 @@ class PodResources(Strict):
     container_security_context: dict[str, Any] = Field(default_factory=dict)
 
     def limits(self, *, cpu: int, memory: str, gpus: int = 0) -> dict[str, Any]:
-        """Resources of a container: what it asks for is what it gets."""
+        """Return the resources of a container, which are both its requests and its limits."""
         return {"cpu": cpu, "memory": memory} | ({"nvidia.com/gpu": gpus} if gpus else {})
 
     def pod(self, name: str, script: str, limits: Mapping[str, Any]) -> dict[str, Any]:
-        """A pod of one container that runs a script of bash.
+        """Return a pod with one container that runs a bash script.
 
         Args:
-            limits: Of `limits`.
+            limits: Resources of the container, from `limits`.
         """
         container: dict[str, Any] = {
             "name": name,
@@ -172,7 +173,7 @@ class PodResources(Strict):
 
 
 def launch(request: LaunchRequest) -> LaunchResult:
-    """Write the manifests of what is left.
+    """Write the manifests for the work that is left.
 
     Raises:
         UsageError: There are no resources, the output folder is not on the shared volume, or there are too many cells.
@@ -196,13 +197,13 @@ def launch(request: LaunchRequest) -> LaunchResult:
     return LaunchResult(
         submitted=f"Wrote a job of {len(names)} cells and one that writes the table after them. Start both with "
         f"`kubectl create -f {job} -f {table}`; each call makes a new job of what was left now. Running "
-        f"the command again writes a job of what is left, and `{request.command('--table-only')}` the table of what "
-        f"is there."
+        f"the command again writes a job of what is left by then, and `{request.command('--table-only')}` writes the "
+        f"table of what is there."
     )
 
 
 def manifest(request: LaunchRequest, resources: PodResources, names: Sequence[str]) -> dict[str, Any]:
-    """The Indexed Job; index i does the cell `names[i]`."""
+    """Return the Indexed Job, whose index i does the cell `names[i]`."""
     command = request.command("--jobs", "1", "--cell", processes=resources.processes, python=resources.python)
     script = f"""cells=({" ".join(names)})
 export {JOB_VARIABLE}="kubernetes {as_label_value(request.folder.name)} $HOSTNAME"
@@ -226,12 +227,14 @@ exec {command} "${{cells[$JOB_COMPLETION_INDEX]}}"
 
 
 def table_manifest(request: LaunchRequest, resources: PodResources) -> dict[str, Any]:
-    """The Job that waits until the cells are done, or nobody has been at one of them for long, and writes the table."""
+    """Return the Job that writes the table. It first waits until the cells are done, or until no process has worked on
+    any cell for `table_wait_min` minutes.
+    """
     command = request.command("--table-only", "--wait", f"{resources.table_wait_min:g}", python=resources.python)
     limits = resources.limits(cpu=1, memory=resources.table_memory)
     job = _job(request, resources, "table", f"exec {command}\n", limits)
     job["spec"]["backoffLimit"] = _RETRIES_OF_TABLE
-    # Exit code 1 says that the table lacks something that failed: to write it again would not help.
+    # Exit code 1 means that the table lacks failed work; writing the table again would not help.
     partial = {"action": "FailJob", "onExitCodes": {"containerName": "table", "operator": "In", "values": [1]}}
     job["spec"]["podFailurePolicy"]["rules"].append(partial)
     return job
@@ -246,7 +249,7 @@ def _job(
     *,
     completions: int = 0,
 ) -> dict[str, Any]:
-    """What both Jobs have alike."""
+    """Return the parts that both Jobs have in common."""
     labels = {
         "app.kubernetes.io/name": "adaptive-bench",
         "app.kubernetes.io/component": what,
@@ -261,7 +264,7 @@ def _job(
     }
     if resources.namespace is not None:
         about["namespace"] = resources.namespace
-    # One that was asked to stop, or whose machine went away, has not failed.
+    # A pod that was asked to stop, or whose machine went away, does not count as failed.
     ignored = [
         {"action": "Ignore", "onExitCodes": {"containerName": what, "operator": "In", "values": [STOPPED]}},
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -279,7 +282,7 @@ def _job(
 
 
 def _write(request: LaunchRequest, name: str, values: Mapping[str, Any]) -> str:
-    """Write a manifest; its path, fit for a shell."""
+    """Write a manifest, and return its path, quoted for a shell."""
     file: Path = request.folder / "kubernetes" / name
     atomic.write_text(file, yaml.safe_dump(values, sort_keys=False, width=120))
     return shlex.quote(str(file))

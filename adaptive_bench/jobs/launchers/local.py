@@ -1,4 +1,4 @@
-"""The launcher `local`: on this machine, in this process or in several."""
+"""The launcher `local` does jobs on this machine, in this process or in several."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from adaptive_bench.jobs.launchers import LaunchRequest, LaunchResult
 
 
 def launch(request: LaunchRequest) -> LaunchResult:
-    """Do it here and now."""
+    """Do the work in this command."""
     return LaunchResult(request.run_here())

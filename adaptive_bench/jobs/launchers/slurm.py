@@ -1,11 +1,11 @@
-"""The launcher `slurm`: a job array whose elements call this command with one cell each.
+"""The launcher `slurm` submits job arrays whose elements call this command with one cell each.
 
-The records say what is done; Slurm is asked only what waits or runs already, so that the same command given twice
-submits nothing twice. Every job has a name of its own, which is written down before the job is submitted: a command
-that was killed between the two finds the job by its name when it is given again.
+The records say what is done. Slurm is asked only which jobs wait or run already, so that the same command given twice
+submits nothing twice. Every job has a unique name, which is written to disk before the job is submitted: if the command
+is killed in between, it finds the job by this name when it is given again.
 
-An element that is asked to stop (SIGUSR1 some time before its limit or on preemption) keeps where it stands and is
-queued again. The last job of a run only writes the table.
+An element that is asked to stop (by SIGUSR1 some time before its limit, or on preemption) saves its state and is queued
+again. The last job of a run only writes the table.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from adaptive_bench.store.lock import JOB_VARIABLE, RESTART_VARIABLE
 
 _ANSWER_S = 60
 _LARGEST_ARRAY = 1000  # Slurm's default MaxArraySize is 1001
-_SETTLE_S = 15.0  # a call of `sbatch` may outlive the command that made it, and be answered after that was killed
+_SETTLE_S = 15.0  # a call of `sbatch` may outlive a killed command, and its job appear only after that
 _JOBS, _TABLE, _INTENT = "jobs.json", "table.json", "submitting.json"
 
 
 class SlurmResources(Strict):
-    """What one cell gets; a YAML file for `--resources`.
+    """Resources of one cell; the keys of the YAML file for `--resources`.
 
     Attributes:
         partition, account, qos, time, memory: As `sbatch` takes them; `None` leaves the cluster's default.
         cpus: CPU cores.
         gpus: GPUs, as `sbatch --gpus-per-node` takes them: `1`, `a100:2`.
-        processes: That do one cell together, one for each GPU (`torchrun`).
-        at_once: Elements that run at the same time, at most.
+        processes: Processes that do one cell together, one for each GPU (`torchrun`).
+        at_once: Largest number of elements that run at the same time.
         warn_s: How long before its time limit an element is asked to stop.
         setup: Lines of shell before the command, for example `module load cuda`.
         options: Further options of `sbatch`, for example `--constraint=a100`.
@@ -62,7 +62,7 @@ class SlurmResources(Strict):
 
 
 def launch(request: LaunchRequest) -> LaunchResult:
-    """Submit what is left and neither waits nor runs.
+    """Submit the work that is left and that neither waits nor runs in Slurm already.
 
     Raises:
         EnvironmentProblem: Slurm is not installed, does not answer, or refuses.
@@ -105,14 +105,14 @@ def launch(request: LaunchRequest) -> LaunchResult:
 
 
 def _submit_table(request: LaunchRequest, resources: SlurmResources, home: Path, after: Sequence[str]) -> str:
-    """Submit the job that writes the table when some arrays have ended."""
+    """Submit the job that writes the table once some arrays have ended."""
     name = _new_name(request)
     atomic.write_text(home / "table.sh", table_script(request, resources, home, name))
     return _submit(home, home / "table.sh", name, after)
 
 
 def array_script(request: LaunchRequest, resources: SlurmResources, names: Sequence[str], home: Path, name: str) -> str:
-    """The batch script of an array; element i does the cell `names[i]`."""
+    """Return the batch script of an array, whose element i does the cell `names[i]`."""
     limit = f"%{resources.at_once}" if resources.at_once else ""
     command = request.command("--jobs", "1", "--cell", processes=resources.processes)
     return f"""#!/bin/bash
@@ -126,8 +126,8 @@ export {JOB_VARIABLE}="slurm $element"
 export {RESTART_VARIABLE}="${{SLURM_RESTART_COUNT:-0}}"
 {_setup(resources)}
 warned= ended= child=
-# Slurm warns with USR1: the element is to come back. TERM comes before KILL, on preemption or because somebody
-# cancelled it: then Slurm knows whether it comes back. Either way the command is asked to keep where it stands.
+# USR1 warns of the time limit: this script requeues the element. TERM comes before KILL, on preemption or scancel: then
+# Slurm decides whether it is requeued. Either way the command is asked to save its state.
 trap 'interrupted=1 warned=1; kill -TERM "$child" 2>/dev/null' USR1
 trap 'interrupted=1 ended=1; kill -TERM "$child" 2>/dev/null' TERM
 {command} "${{cells[$SLURM_ARRAY_TASK_ID]}}" &
@@ -139,10 +139,10 @@ until [ -n "$code" ]; do
     [ -z "$interrupted" ] || code=
 done
 [ "$code" != 127 ] || code={STOPPED}
-if [ -n "$ended" ]; then  # leave the word to Slurm
+if [ -n "$ended" ]; then  # wait for KILL: Slurm decides what happens next
     for ((second = 0; second < 300; second++)); do sleep 1; done
 fi
-# Not only {STOPPED}: one that was warned before it could listen ends by the signal, and torchrun has codes of its own.
+# Not only on {STOPPED}: a command warned before it could listen ends by the signal, and torchrun has its own codes.
 if [ -n "$warned" ] && [ "$code" != 0 ]; then
     scontrol requeue "$element"  # by its own name: SLURM_JOB_ID of the last element stands for the whole array
     sleep 60
@@ -152,7 +152,7 @@ exit "$code"
 
 
 def table_script(request: LaunchRequest, resources: SlurmResources, home: Path, name: str) -> str:
-    """The batch script of the job that only writes the table."""
+    """Return the batch script of the job that only writes the table."""
     return f"""#!/bin/bash
 {_options(resources.model_copy(update={"gpus": None}), home, name)}
 #SBATCH --requeue
@@ -184,17 +184,17 @@ def _setup(resources: SlurmResources) -> str:
 
 
 def _new_name(request: LaunchRequest) -> str:
-    """A name that no other job has: of the run, for the reader, and of this submission."""
+    """Return a name that no other job has: the name of the run, for the reader, and a random part."""
     return f"ab-{request.folder.name}-{uuid4().hex[:12]}"
 
 
 def _submit(home: Path, script: Path, name: str, after: Sequence[str], cells: Sequence[str] = ()) -> str:
-    """Submit a script; its job's number, which is also kept in `home`.
+    """Submit a script, and return the number of its job, which is also stored in `home`.
 
     Args:
-        name: Of the job, as the script has it.
-        after: Jobs that have to end before.
-        cells: What the elements of an array do, in their order; none for the job that writes the table.
+        name: Name of the job in the script.
+        after: Jobs that have to end before it starts.
+        cells: Cells that the elements of an array do, in order; none for the job that writes the table.
     """
     intent = {"name": name, "after": list(after), "cells": list(cells), "since_s": time.time()}
     atomic.write_json(home / _INTENT, intent)
@@ -205,20 +205,20 @@ def _submit(home: Path, script: Path, name: str, after: Sequence[str], cells: Se
 
 
 def _adopt(home: Path) -> None:
-    """Find out what became of a job whose submission this command did not live, or was not told, to see."""
+    """Find out whether a job was submitted, if an earlier command was killed, or got no answer, while submitting it."""
     intent = _read(home / _INTENT)
     if not intent:
         return
     while (job := _numbers().get(intent["name"])) is None and 0 <= time.time() - intent["since_s"] < _SETTLE_S:
         time.sleep(1)
-    if job is None:  # it never came to be, or has ended: then the records say what is left
+    if job is None:  # it was never submitted, or has ended: then the records say what is left
         atomic.remove(home / _INTENT)
     else:
         _keep(home, job, intent)
 
 
 def _keep(home: Path, job: str, intent: dict[str, Any]) -> None:
-    """Note that a job was submitted."""
+    """Store that a job was submitted."""
     if intent["cells"]:
         atomic.write_json(home / _JOBS, _read(home / _JOBS) | {job: intent["cells"]})
     else:
@@ -227,7 +227,7 @@ def _keep(home: Path, job: str, intent: dict[str, Any]) -> None:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """What was noted before, if anything."""
+    """Return what was stored in a file before, if anything."""
     try:
         return dict(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError):
@@ -235,17 +235,17 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _queued() -> set[tuple[str, int]]:
-    """Job and index of every array element of this user that waits, runs or ends."""
+    """Return job and index of every array element of this user that waits, runs or is ending."""
     return {(job, int(index)) for job, index, _ in _squeue() if index.isdigit()}
 
 
 def _numbers() -> dict[str, str]:
-    """Numbers of this user's jobs that wait, run or end, by their names."""
+    """Return the numbers of this user's jobs that wait, run or are ending, by their names."""
     return {name: job for job, _, name in _squeue()}
 
 
 def _squeue() -> list[tuple[str, str, str]]:
-    """Number, index and name of all such jobs."""
+    """Return job number, index and name of all array elements and jobs of this user in Slurm's queue."""
     lines = _call("squeue", "--noheader", "--array", "--me", "--format=%F %K %j").split("\n")
     parts = ([*line.split(maxsplit=2), ""] for line in lines if len(line.split()) > 1)
     return [(job, index, name) for job, index, name, *_ in parts]
