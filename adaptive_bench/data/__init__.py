@@ -1,4 +1,4 @@
-"""Data sets: found in a folder of local files by one rule, or on the Hugging Face hub, and read to the last row."""
+"""Reads data sets from a folder of local files or from the Hugging Face hub."""
 
 from adaptive_bench.data.folders import MissingData, Place, find_place, folder_names, read_lines
 from adaptive_bench.data.sources import (

@@ -1,10 +1,10 @@
-"""The one rule by which a data set of the hub is found in a folder of local files.
+"""Finds a data set of the hub in a folder of local files, by one rule.
 
-A data set `owner/name` is the first of `owner/name`, `name` and the short name some have that is a folder. Its
+The data set `owner/name` is the first existing folder of `owner/name`, `name` and, if it has one, its short name. Its
 configuration `c` is looked for as `name/c` and `name_c` before `name` itself: the plain folder stands for the
-configuration that everybody uses, or holds all of them in rows with a field `subject`. In the folder every split is one
-file, `<split>.jsonl` or `<split>.jsonl.gz`, with the fields of the hub; a folder without such files is read as a copy
-of the hub's repository.
+configuration that everybody uses, or holds all configurations in rows with a field `subject`. In the folder every split
+is one file, `<split>.jsonl` or `<split>.jsonl.gz`, with the fields of the hub. A folder without such files is read as a
+copy of the hub's repository.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from adaptive_bench.errors import EnvironmentProblem
 
 
 def read_lines(path: Path, fields: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """All rows of a file.
+    """Read all rows of a file.
 
     Args:
         path: A `.jsonl` or `.jsonl.gz` file.
-        fields: Fields every row must have; without any, those of the first row.
+        fields: Fields that every row must have; by default those of the first row.
 
     Raises:
-        EnvironmentProblem: The file cannot be read, is cut off, is not UTF-8, or a line is not an object with the
+        EnvironmentProblem: The file cannot be read, is cut off or is not UTF-8, or a line is not an object with the
             fields. The message names the line.
     """
     rows: list[dict[str, Any]] = []
@@ -54,7 +54,7 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             for number, line in enumerate(stream, 1):
-                # Editors of Windows begin a file in UTF-8 with a mark that JSON does not know.
+                # Windows editors begin a UTF-8 file with a byte order mark, which JSON does not allow.
                 yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
     except (OSError, EOFError, zlib.error) as error:
         raise EnvironmentProblem(
@@ -86,13 +86,13 @@ def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 SUBJECT = "subject"
 _SUFFIXES = (".jsonl", ".jsonl.gz")
-# Configurations that the plain folder of a data set stands for.
+# Configurations that are read from the plain folder of a data set.
 _PLAIN = (None, "default", "main", "all", "plain_text", "v1.11", "winogrande_xl")
 _SHORT_NAMES = {"lambada_openai": "lambada", "mmlu_no_train": "mmlu"}
 
 
 class MissingData(EnvironmentProblem):
-    """A folder of local data lacks a data set, or a split of one; what can do without goes on."""
+    """A folder of local data lacks a data set or a split. Callers that can do without the data catch this."""
 
 
 class Place(NamedTuple):
@@ -100,37 +100,37 @@ class Place(NamedTuple):
 
     Attributes:
         folder: The folder with its files.
-        subject: Only rows with this `subject` belong to it; `None` for all rows.
+        subject: Only rows with this `subject` belong to the data set; `None` for all rows.
     """
 
     folder: Path
     subject: str | None = None
 
     def split_file(self, split: str) -> Path | None:
-        """The file of a split, or `None`."""
+        """Return the file of a split, or `None`."""
         files = (self.folder / f"{split}{suffix}" for suffix in _SUFFIXES)
         return next((file for file in files if file.is_file()), None)
 
     @property
     def splits(self) -> list[str]:
-        """Names of the splits that have a file; none in a copy of the hub's repository."""
+        """Names of the splits that have a file; empty for a copy of the hub's repository."""
         files = (file for suffix in _SUFFIXES for file in self.folder.glob(f"*{suffix}"))
         return sorted({file.name.partition(".jsonl")[0] for file in files})
 
 
 def folder_names(hub_id: str, configuration: str | None = None, *, exact: bool = False) -> list[str]:
-    """Folders a data set is looked for in, the first choice first."""
+    """Return the folders in which a data set is looked for, the first choice first."""
     return list(dict.fromkeys(name for name, _ in _candidates(hub_id, configuration, exact)))
 
 
 def find_place(data_dir: Path, hub_id: str, configuration: str | None = None, *, exact: bool = False) -> Place:
-    """The folder of a data set.
+    """Find the folder of a data set.
 
     Args:
-        exact: Only `owner/name` will do, since another data set has the same name.
+        exact: Accept only `owner/name`, since another data set has the same `name`.
 
     Raises:
-        MissingData: There is none.
+        MissingData: There is no such folder.
     """
     for name, plain in _candidates(hub_id, configuration, exact):
         place = Place((data_dir / name).resolve())
@@ -147,7 +147,7 @@ def find_place(data_dir: Path, hub_id: str, configuration: str | None = None, *,
 
 
 def _candidates(hub_id: str, configuration: str | None, exact: bool) -> Iterator[tuple[str, bool]]:
-    """Names, and whether each is the plain one."""
+    """Give the names of candidate folders, and whether each is the plain one (without the configuration)."""
     name = hub_id.rpartition("/")[2]
     bases = [hub_id] if exact else [hub_id, name, _SHORT_NAMES.get(name, name)]
     for base in bases if configuration is not None else ():

@@ -1,10 +1,10 @@
-"""How many test documents stand in a training text.
+"""Counts how many test documents occur in a training text.
 
-The rule is that of lm-eval's decontamination and of GPT-3 (arXiv 2005.14165, appendix C). Words are what white space
-separates once ASCII punctuation is left out and ASCII letters are small. A document stands in a text where any thirteen
-words of its question stand there in a row; of a question of eight to twelve words all of them have to. A shorter one,
-which lm-eval does not count, has to be a whole prompt (or a whole text without prompt), character by character.
-Words that all questions of a task begin or end with are the task's and belong to no document.
+The rule is that of lm-eval's decontamination and of GPT-3 (arXiv 2005.14165, appendix C). Words are separated by white
+space, after ASCII punctuation is removed and ASCII letters are lowered. A document occurs in a text if any thirteen
+consecutive words of its question do; of a question of eight to twelve words, all must occur in a row. A shorter
+question, which lm-eval does not count, must equal a whole prompt (or a whole text without a prompt), character by
+character. Words that all questions of a task begin or end with belong to the task's template, and are left out.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 RUN, FEWEST = 13, 8  # words
 _WORDS = str.maketrans(string.ascii_uppercase, string.ascii_lowercase, string.punctuation)
 _UNKNOWN = -1
-_BLOCK = 1 << 16  # words of texts that are compared at once
+_BLOCK = 1 << 16  # words of training text that are compared at once
 
 
 class Standing:
-    """Which of some questions stand in the texts that were looked at.
+    """Finds which of some questions occur in the training texts it was shown.
 
-    It holds 16 bytes for each word of the questions and every word once, and of the texts one block at a time.
+    It holds 16 bytes for each word of the questions, each different word once, and one block of the texts at a time.
     """
 
     def __init__(self, questions: Sequence[str]) -> None:
@@ -50,16 +50,16 @@ class Standing:
             self._runs[length] = digests[order], places[order]
 
     def look(self, asked: str, words: Sequence[str]) -> None:
-        """Note which questions stand in a training text.
+        """Note which questions occur in a training text.
 
         Args:
-            asked: Its prompt, or the whole of a text without one.
-            words: `words_of` the whole of it.
+            asked: The prompt of the text; the whole text if it has no prompt.
+            words: `words_of` the whole text.
         """
         self._found[self._short.get(asked.strip(), [])] = True
         number = self._numbers.get
         self._block += [number(word, _UNKNOWN) for word in words]
-        self._block.append(_UNKNOWN)  # no run goes from one text into the next
+        self._block.append(_UNKNOWN)  # ends every run of words, so that none continues in the next text
         if len(self._block) > _BLOCK:
             self._compare()
 
@@ -68,7 +68,7 @@ class Standing:
 
     @property
     def found(self) -> int:
-        """How many questions stand there."""
+        """Number of questions that occur in the texts."""
         self._compare()
         return int(self._found.sum())
 
@@ -81,7 +81,7 @@ class Standing:
                 self._found[places[start:end]] = True
 
     def _digests(self, numbers: NDArray[np.int64], length: int) -> NDArray[np.uint64]:
-        """One for each run of so many words that are all known."""
+        """Return a digest of each run of `length` words that are all known."""
         unknown = np.concatenate([[0], np.cumsum(numbers == _UNKNOWN)])
         starts = np.flatnonzero(unknown[length:] == unknown[:-length])
         digests: NDArray[np.uint64] = np.zeros(len(starts), dtype=np.uint64)
@@ -91,7 +91,7 @@ class Standing:
 
 
 def words_of(text: str) -> list[str]:
-    """Its words."""
+    """Return the words of a text, by the rule above."""
     return text.translate(_WORDS).split()
 
 
@@ -106,6 +106,6 @@ def _without_template(questions: Sequence[str]) -> list[list[str]]:
 
 
 def _begin_alike(every: list[list[str]]) -> int:
-    """How many first words are the same in all; those that sort first and last differ the earliest."""
+    """Return how many first words all lists share; it is enough to compare the lists that sort first and last."""
     both = list(zip(min(every), max(every), strict=False))
     return next((place for place, (one, other) in enumerate(both) if one != other), len(both))

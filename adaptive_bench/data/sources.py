@@ -1,8 +1,8 @@
-"""Data sets by their name on the hub: all rows of a split, from local files or from the hub itself; and which rows of a
-training split are trained on, which calibrate thresholds, and which are for choosing settings.
+"""Reads data sets by their name on the hub, from local files or the hub itself, and divides training splits by use.
 
-A tenth of the rows is held out, chosen by a hash of each row's key: seven of ten of those calibrate, three are
-validation documents. The choice does not depend on seed, order or machine, and no row has two uses.
+A tenth of the rows of a training split is held out, chosen by a hash of each row's key. Of these, seven in ten
+calibrate thresholds and three in ten are validation documents for choosing settings; the other rows are trained on. The
+choice does not depend on seed, order or machine, and no row has two uses.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Use = Literal["train", "calibration", "validation"]
 def draw(
     rows: Iterable[dict[str, Any]], key: Callable[[Mapping[str, Any]], str], request: ExampleRequest
 ) -> list[dict[str, Any]]:
-    """The rows of a request: `count` of the split's rows in seeded order, or all of them if there are fewer."""
+    """Return the rows of a request: `count` of the split's rows in seeded order, or all rows if there are fewer."""
     wanted = held_out(rows, key, request.split)
     random.Random(request.seed).shuffle(wanted)
     return wanted[: request.count]
 
 
 def held_out(rows: Iterable[dict[str, Any]], key: Callable[[Mapping[str, Any]], str], use: Use) -> list[dict[str, Any]]:
-    """The rows of one use, in their order."""
+    """Return the rows of one use, in their order."""
     return [row for row in rows if _use(key(row)) == use]
 
 
@@ -55,7 +55,7 @@ def _use(key: str) -> Use:
 
 Row = Mapping[str, Any]
 
-_KEPT_BYTES = 30_000_000  # of a data file whose rows stay in memory
+_KEPT_BYTES = 30_000_000  # largest data file whose rows are kept in memory
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class Source:
 
     Attributes:
         hub_id: Name on the Hugging Face hub.
-        fields: Fields every row must have; without any, those of the first row.
+        fields: Fields that every row must have; by default those of the first row.
         configuration: Configuration on the hub, if the data set has several.
-        exact: Local files lie under the whole name, since another data set has the same last part.
-        may_be_empty: Fields that may have nothing in them in some rows.
-        form: Makes of a row what its tasks need; a row that it fails with is refused.
+        exact: Whether local files must lie under the whole name, since another data set has the same last part.
+        may_be_empty: Fields that may be empty in some rows.
+        form: Converts a row to what its tasks need; a row for which this fails is refused.
     """
 
     hub_id: str
@@ -80,19 +80,19 @@ class Source:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders of a data folder that may hold it (see `folder_names`)."""
+        """Folders of a data folder that may hold the data set (see `folder_names`)."""
         return tuple(folder_names(self.hub_id, self.configuration, exact=self.exact))
 
     def place(self, root: Path) -> Place:
-        """Its folder in a folder of local data.
+        """Return the data set's folder in a folder of local data.
 
         Raises:
-            EnvironmentProblem: There is none.
+            EnvironmentProblem: There is no such folder.
         """
         return find_place(root, self.hub_id, self.configuration, exact=self.exact)
 
     def needed(self, split: str) -> Needed:
-        """What a split of it is on the hub, and the local file that would do instead."""
+        """Return the description of a split as needed from the hub, with the local file that could take its place."""
         return Needed("data set", str(self), f"{folder_names(*_named(self))[0]}/{split}.jsonl")
 
     def __str__(self) -> str:
@@ -100,22 +100,22 @@ class Source:
 
 
 def data_root(data_dir: Path | str | None) -> Path | None:
-    """The folder of local data: the one given, else `ADAPTIVE_BENCH_DATA`; `None` means the hub."""
+    """Return the folder of local data: the given one, else `ADAPTIVE_BENCH_DATA`; `None` means the hub."""
     chosen = data_dir or os.environ.get(DATA_VARIABLE) or None
     return None if chosen is None else Path(chosen)
 
 
 def read_rows(source: Source, split: str, data_dir: Path | str | None = None) -> list[dict[str, Any]]:
-    """All rows of a split.
+    """Read all rows of a split.
 
     Args:
         source: The data set.
         split: `train`, `validation` or `test`.
-        data_dir: Folder with local data; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set. A folder that
-            is given is used or complained about, never passed over.
+        data_dir: Folder with local data; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set. If the given
+            folder lacks the data, that is an error; the hub is not tried instead.
 
     Raises:
-        EnvironmentProblem: The data cannot be read, or a row lacks a field, has nothing in it, or something else.
+        EnvironmentProblem: The data cannot be read, or a row lacks a field, has an empty field or has the wrong form.
     """
     root = data_root(data_dir)
     if root is None:
@@ -132,17 +132,17 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
     return [dict(row) for row in _kept_rows(source, split, place, file_digest(file))]
 
 
-@lru_cache(maxsize=8)  # a plan asks for the same rows again and again: of every task, split and seed
+@lru_cache(maxsize=8)  # a plan asks for the same rows again for every seed
 def _kept_rows(source: Source, split: str, place: Place, digest: str) -> list[dict[str, Any]]:
-    """Rows of a local file with some content; whoever gets them gets copies."""
+    """Return the rows of a local file with this digest. They are shared, so `read_rows` hands out copies."""
     return _checked(source, split, _local_rows(place, source, split))
 
 
 def _checked(source: Source, split: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows, each with something in its fields.
+    """Return the rows after checking that no needed field is empty and that every row has the right form.
 
     Raises:
-        EnvironmentProblem: A row has nothing in a field, or something else.
+        EnvironmentProblem: A row has an empty field or the wrong form.
     """
     needed = [field for field in source.fields if field not in source.may_be_empty]
     for number, row in enumerate(found, 1):
@@ -158,10 +158,11 @@ def _checked(source: Source, split: str, found: list[dict[str, Any]]) -> list[di
 def read_several(
     wanted: Sequence[tuple[Source, str]], data_dir: Path | str | None = None
 ) -> list[list[dict[str, Any]]]:
-    """All rows of several splits, as `read_rows` gives each.
+    """Read all rows of several splits; see `read_rows`.
 
     Raises:
-        EnvironmentProblem: What is wrong with every one of them that cannot be read: they can be fetched at once.
+        EnvironmentProblem: Some splits cannot be read. One error names all of them, so that they can be fetched
+            together.
     """
     found, errors = list[list[dict[str, Any]]](), list[EnvironmentProblem]()
     for source, split in wanted:
@@ -177,7 +178,7 @@ def read_several(
 
 
 def stream_rows(source: Source, split: str) -> Iterator[dict[str, Any]]:
-    """Rows of a split of the hub, one by one, without downloading the rest.
+    """Give the rows of a split of the hub one by one, without downloading the rest.
 
     Raises:
         EnvironmentProblem: The data cannot be read.
@@ -191,9 +192,9 @@ def stream_rows(source: Source, split: str) -> Iterator[dict[str, Any]]:
 
 
 def local_splits(data_dir: str, hub_id: str, configuration: str | None, splits: Iterable[str], **_: Any) -> Any:
-    """Some splits of a local data set in the form lm-eval expects of a task's `custom_dataset`.
+    """Return splits of a local data set in the form that lm-eval expects of a task's `custom_dataset`.
 
-    lm-eval also passes a task's metadata, which is not needed.
+    lm-eval also passes a task's metadata, which is ignored.
     """
     source = Source(hub_id, configuration=configuration)
     place = source.place(Path(data_dir))
@@ -201,7 +202,7 @@ def local_splits(data_dir: str, hub_id: str, configuration: str | None, splits: 
 
 
 def harness_splits(splits: Mapping[str, Iterable[Row]], source: Source | None = None) -> datasets.DatasetDict:
-    """Splits in the form lm-eval expects of a task's `custom_dataset`.
+    """Return splits in the form that lm-eval expects of a task's `custom_dataset`.
 
     Raises:
         EnvironmentProblem: A field has values of different kinds.
@@ -212,7 +213,7 @@ def harness_splits(splits: Mapping[str, Iterable[Row]], source: Source | None = 
     for name, rows in splits.items():
         try:
             found[name] = datasets.Dataset.from_list(list(rows))
-        except (ValueError, TypeError) as error:  # pyarrow says so
+        except (ValueError, TypeError) as error:  # from pyarrow
             where = f"{name!r} of {source}" if source else repr(name)
             raise EnvironmentProblem(
                 f"A field has values of one kind, but the split {where} mixes them: {' '.join(str(error).split())}. "
@@ -222,7 +223,7 @@ def harness_splits(splits: Mapping[str, Iterable[Row]], source: Source | None = 
 
 
 def revision(dataset: datasets.Dataset) -> str | None:
-    """The commit of the hub that a data set was read from, or `None` for local files."""
+    """Return the commit of the hub that a data set was read from; `None` for local files."""
     for url in dataset.info.download_checksums or {}:
         if found := re.search(r"@([0-9a-f]{40})/", str(url)):
             return found.group(1)
@@ -246,7 +247,7 @@ def _local_rows(place: Place, source: Source, split: str) -> list[dict[str, Any]
         return found
     if any(SUBJECT not in row for row in found) or not any(row[SUBJECT] == place.subject for row in found):
         raise EnvironmentProblem(
-            f"The folder {str(place.folder)!r} stands for {source} where its rows have the {SUBJECT!r} "
+            f"The folder {str(place.folder)!r} is read as {source} if its rows have the {SUBJECT!r} "
             f"{place.subject!r}, but {file.name} has none. Put the data into {folder_names(*_named(source))[0]} of "
             f"--data-dir."
         )
@@ -258,10 +259,10 @@ def _named(source: Source) -> tuple[str, str | None]:
 
 
 def _copied_rows(place: Place, source: Source, split: str) -> datasets.Dataset:
-    """Rows of a copy of the hub's repository, which may hold any format of the hub's."""
+    """Read the rows of a copy of the hub's repository, in any format that the hub supports."""
     import datasets
 
-    # The cache of datasets knows a file by its name, size and time; ours is one folder for each content.
+    # The cache of `datasets` identifies a file by name, size and time. A cache folder for each content is safer.
     content = folder_digest(place.folder)
     cache = Path(datasets.config.HF_DATASETS_CACHE) / "adaptive_bench" / content
     try:
@@ -276,8 +277,8 @@ def _copied_rows(place: Place, source: Source, split: str) -> datasets.Dataset:
 
 @contextmanager
 def _of_the_hub(source: Source, split: str) -> Iterator[None]:
-    """Within the block a split is read from the hub. A name that is also a path from here is refused: `datasets` would
-    read that, in a way of its own.
+    """Turn errors of reading a split from the hub within the block into errors that a user can act on. A name that is
+    also a path from the working directory is refused, because `datasets` would read that path instead.
     """
     import datasets
     from huggingface_hub.errors import HfHubHTTPError
@@ -285,7 +286,7 @@ def _of_the_hub(source: Source, split: str) -> Iterator[None]:
     if Path(source.hub_id).exists():
         raise UsageError(
             f"A data set of the hub is read by its name, but {source.hub_id!r} is also a path from here, which the "
-            f"datasets library would read in its place. To measure the text there, write perplexity:./{source.hub_id}; "
+            f"datasets library would read instead. To measure the text there, write perplexity:./{source.hub_id}; "
             f"for the data set give the command in another folder, or name a folder that has it with --data-dir."
         )
     try:
@@ -309,7 +310,7 @@ def _check_form(source: Source, split: str, number: int, row: Row) -> None:
         shown = one_line(", ".join(f"{field} {row.get(field)!r:.60}" for field in source.fields), 300)
         raise EnvironmentProblem(
             f"Rows of {source} have the form of the data set on the Hugging Face hub, but row {number} of {split!r} "
-            f"has not ({type(error).__name__}: {message_of(error)}): {shown}. Correct that row, or fetch the data "
+            f"does not ({type(error).__name__}: {message_of(error)}): {shown}. Correct that row, or fetch the data "
             f"again."
         ) from error
 

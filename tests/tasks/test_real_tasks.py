@@ -167,7 +167,7 @@ def test_missing_fields_and_missing_explanations_are_told(data_dir):
 def test_a_row_of_another_form_is_told_with_its_number(wrong, data_dir):
     _write(data_dir / "commonsense_qa", "validation", [CSQA_ROW, CSQA_ROW | wrong])
     for task in (CSQA, CSQA_LL):
-        with pytest.raises(EnvironmentProblem, match=r"commonsense_qa.*row 2 of 'validation' has not .*Error"):
+        with pytest.raises(EnvironmentProblem, match=r"commonsense_qa.*row 2 of 'validation' does not .*Error"):
             load_task(task, data_dir, None)
 
 
