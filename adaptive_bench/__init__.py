@@ -1,7 +1,7 @@
 """adaptive-bench: which adaptive-compute method keeps the most quality at the same saved compute, for real?
 
-The names of a notebook stand here: `from adaptive_bench import AdaptiveModel, run, load_config`. Each is loaded when it
-is first asked for, so that the command line starts without torch.
+The names that a notebook needs can be imported from here: `from adaptive_bench import AdaptiveModel, run, load_config`.
+Each is loaded when it is first used, so that the command line starts without torch.
 """
 
 import os
@@ -11,14 +11,14 @@ import sys
 _called = sys.argv[0] if sys.argv else ""  # an embedded Python may have none
 _is_program = _called.endswith("adaptive-bench") or (_called == "-m" and "adaptive_bench" in sys.orig_argv)
 if _is_program and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # Until the command line has an answer to Ctrl-C, that of the system is better than a traceback.
+    # Until the command line handles Ctrl-C itself, the system's default is better than a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from adaptive_bench.startup import loader  # noqa: E402 - every import takes time in which Ctrl-C may come
+from adaptive_bench.startup import loader  # noqa: E402 - imports take time, in which Ctrl-C may come
 
 __version__ = "0.1.0"
 
-if "ADAPTIVE_BENCH_QUIET" in os.environ:  # a process that the command line has started
+if "ADAPTIVE_BENCH_QUIET" in os.environ:  # this process was started by the command line
     from adaptive_bench.startup import silence
 
     silence()

@@ -1,6 +1,6 @@
-"""The configuration of a run: typed, complete, and strict about unknown keys.
+"""Defines the configuration of a run: typed, complete, and strict about unknown keys.
 
-What is not given keeps the default written here; `config_file` reads presets and YAML files.
+A key that is not given keeps the default written here; `config_file` reads presets and YAML files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.validation import LARGEST_SEED, MOST_MINUTES, MOST_SEEDS
 
 DATA_VARIABLE = "ADAPTIVE_BENCH_DATA"
-QUICK = " --quick"  # behind the name of a preset that `run --quick` made smaller
+QUICK = " --quick"  # appended to the name of a preset that `run --quick` made smaller
 
 Names = Annotated[tuple[str, ...], Field(min_length=1), *listed()]
 _SEEDS = "takes a number n for the seeds 1 to n, or a list such as 1,2,5"
@@ -32,7 +32,8 @@ _what, _how, _where = (partial(option, panel) for panel in ("What is compared", 
 class RunConfig(Strict):
     """Everything `adaptive-bench run` needs to know.
 
-    The first line of a description is the help of the option; every key, also of its parts, is one for `--set`.
+    The first line of a description is the help text of the option. Every key, also of the nested parts, can be given
+    with `--set`.
     """
 
     methods: Names = _what("Method specs, for example `gateskip,mod` or `gateskip[shape=scalar]@paper`.")
@@ -54,15 +55,15 @@ class RunConfig(Strict):
         flag="--axis",
     )
     match_phase: Literal["all", "prefill", "decode"] = _how(
-        "The tokens whose saving the levels are.\nThose read in one pass, those written one by one, or both pooled.",
+        "The tokens whose saving the levels refer to.\nTokens read in one pass, written one by one, or both pooled.",
         "all",
         flag="--phase",
     )
     project_onto: str = Field(
         default="llama-3.2-1b",
-        description="Model shape whose costs the tables' projected net saving is worked out with.",
+        description="Model shape onto which the tables project the net saving.",
     )
-    timing: str | None = _how("Of several timed settings those whose name contains this.", None, min_length=1)
+    timing: str | None = _how("Use only timed settings whose name contains this.", None, min_length=1)
     train_on: Names | None = _how("Tasks to train on; otherwise every selected task with training text.", None)
     chat_template: bool = _how(
         "Put training text and prompts into the model's own chat template.\nAs lm-eval does with "
@@ -75,7 +76,7 @@ class RunConfig(Strict):
         False,
     )
     eligible: Literal["auto", "measured", "all"] = _how(
-        "Where tokens may skip: all sites, or those that measuring does not spare.\nMeasured on held-out training "
+        "Where tokens may skip: at all sites, or only where a measurement allows it.\nMeasured on held-out training "
         "text before anything is trained: sites that cost over ten times the median run every token, for every method "
         "that decides for single tokens (docs/protocol.md). `auto` measures pretrained models given by folder or hub "
         "id, but spares nothing in the presets of papers or in `@paper` semantics.",
@@ -85,40 +86,44 @@ class RunConfig(Strict):
     evaluation: EvalRecipe = EvalRecipe()
     out: Path = _where("Folder for records and tables.", Path("runs"))
     device: str = _where("auto, cpu, cuda:0, ...", "auto")
-    track: Trackers = _where("Also send training curves there.", ())
+    track: Trackers = _where("Also send training curves to these trackers.", ())
     cell_timeout: Annotated[float, Field(gt=0, le=MOST_MINUTES)] | None = _where(
         "End a training, or one method's evaluations on it, that takes longer; the rest goes on.",
         None,
         metavar="MINUTES",
     )
     stall_warning: float = _where(
-        "Say so when work gets no further for so long; 0: never.", 10.0, metavar="MINUTES", ge=0, le=MOST_MINUTES
+        "Warn when work makes no progress for this long; 0: never.", 10.0, metavar="MINUTES", ge=0, le=MOST_MINUTES
     )
-    preset: str | None = Field(default=None, description="Name of the preset it was made from, for the reader.")
-    for_models: ForModels | None = Field(default=None, description="Models it is for; another one is refused.")
+    preset: str | None = Field(default=None, description="Name of the preset that it was made from.")
+    for_models: ForModels | None = Field(default=None, description="Models that it is for; others are refused.")
 
     _controls: tuple[str, ...] = PrivateAttr(default=())
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """Of the methods those that the user did not ask for: without the others there is nothing to compare."""
+        """The methods that were added as controls: the user did not ask for them, but the others are compared with
+        them.
+        """
         return self._controls
 
     def with_controls(self, specs: tuple[str, ...]) -> RunConfig:
-        """The same with more methods, its controls. No key says which those are: it is the run of all its methods."""
+        """Return this config with more methods as controls. The run's key does not say which methods are controls: it
+        is the key of a run of all the methods.
+        """
         found = self.model_copy(update={"methods": (*self.methods, *specs)})
         found._controls = specs
         return found
 
     def with_controls_of(self, other: RunConfig) -> RunConfig:
-        """The same; of its methods those are controls that are controls of the other one."""
+        """Return this config with the controls of another config."""
         found = self.model_copy()
         found._controls = other.controls
         return found
 
     @property
     def is_quick(self) -> bool:
-        """Whether it is a first look, whose numbers are not to be quoted."""
+        """Whether the run is only a first look (`--quick`), whose numbers are not to be quoted."""
         return (self.preset or "").endswith(QUICK)
 
     @model_validator(mode="after")
@@ -126,7 +131,7 @@ class RunConfig(Strict):
         if self.match_phase != "all" and self.match_on in ("claimed", "bytes", "time"):
             raise UsageError(
                 f"match_phase is for savings that are counted by phase (layers, net, core, tokens), got "
-                f"{self.match_phase!r} with match_on {self.match_on!r}. Leave one of the two out."
+                f"{self.match_phase!r} with match_on {self.match_on!r}. Leave out one of the two."
             )
         return self
 
@@ -134,7 +139,7 @@ class RunConfig(Strict):
     def _timings_are_of_the_weights(self) -> RunConfig:
         if self.match_on == "time" and self.evaluation.quantize != "none":
             raise UsageError(
-                f"Saved time is read off timings of models that are not quantized, got match_on 'time' with "
+                f"Saved time is known only for models that are not quantized, got match_on 'time' with "
                 f"--quantize {self.evaluation.quantize}. Match on net FLOPs or on saved tokens (--axis)."
             )
         return self
@@ -166,7 +171,7 @@ class RunConfig(Strict):
     @field_validator("out", "data_dir", mode="before")
     @classmethod
     def _a_path(cls, value: Any) -> Any:
-        return type(value)(Path(value).expanduser()) if isinstance(value, str | Path) else value  # of JSON a text
+        return type(value)(Path(value).expanduser()) if isinstance(value, str | Path) else value  # JSON has text here
 
     @field_validator("seeds", mode="before")
     @classmethod
@@ -192,7 +197,7 @@ class RunConfig(Strict):
 
 
 def keys(part: type[BaseModel] = RunConfig, above: str = "") -> dict[str, FieldInfo]:
-    """Every key of a config by its dotted path, `train.lora.rank`; a part stands before its own keys."""
+    """Return every key of a config by its dotted path, such as `train.lora.rank`; a part comes before its own keys."""
     every: dict[str, FieldInfo] = {}
     for name, field in part.model_fields.items():
         every[above + name] = field
@@ -202,6 +207,6 @@ def keys(part: type[BaseModel] = RunConfig, above: str = "") -> dict[str, FieldI
 
 
 def part_of(field: FieldInfo) -> type[BaseModel] | None:
-    """The part of a config a key stands for: `TrainRecipe` for `train`; `None` for a key with a value."""
+    """Return the part of a config that a key stands for: `TrainRecipe` for `train`; `None` for a key with a value."""
     kinds = get_args(field.annotation) or (field.annotation,)
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)

@@ -1,7 +1,7 @@
-"""Read the configuration of a run: a preset, or a YAML file, and what the user gives beside it.
+"""Reads the configuration of a run from a preset or a YAML file, with the user's overrides.
 
-A preset (`configs/*.yaml`) or a YAML file gives the values, command-line flags override them. A file may say
-`extends: nano` and only what differs.
+A preset (`configs/*.yaml`) or a YAML file gives the values; command-line flags override them. A file may say
+`extends: nano` and hold only what differs.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def load_config(
 
     Args:
         preset_or_path: Name of a preset, or path of a YAML file (recognised by its suffix `.yaml` or `.yml`). A file
-            that says `extends: nano` changes that preset, and is for any model unless it says which.
-        overrides: Values that win over the file, nested like the file: `{"train": {"steps": 10}}`.
-        flags: What the user calls an override, by its place in the file: `{"train.steps": "--train-steps"}`.
-        reads_data: Whether the data folder must be there: who reads results needs none.
+            that says `extends: nano` changes that preset. It is for any model, unless it names models itself.
+        overrides: Values that take precedence over the file, nested like the file: `{"train": {"steps": 10}}`.
+        flags: The user's name of an override, by its dotted path: `{"train.steps": "--train-steps"}`.
+        reads_data: Whether the data folder must exist; commands that only read results need no data.
 
     Raises:
-        UsageError: Unknown preset or key (with a suggestion), or a value out of range.
+        UsageError: A preset or key is unknown (the message suggests one), or a value is out of range.
         EnvironmentProblem: The file or the data folder does not exist or cannot be read.
     """
     path = Path(preset_or_path).expanduser()
@@ -56,7 +56,8 @@ def load_config(
         path = preset_file(str(preset_or_path))
         preset = str(preset_or_path)
     read = _read(path)
-    if preset is None and "extends" in (own := read_mapping(path)):  # whose recipe it is now is for its author to say
+    # A file that changes a preset is not limited to the preset's models; its author says which models it is for.
+    if preset is None and "extends" in (own := read_mapping(path)):
         read["for_models"] = own.get("for_models")
     values = merged({"preset": preset} | read, overrides or {})
     if values.get("data_dir") is None and os.environ.get(DATA_VARIABLE):
@@ -71,10 +72,10 @@ def load_config(
 
 
 def check_data_folder(folder: Path | None) -> None:
-    """Refuse a folder of local data that is not there, also where nothing of it would be read.
+    """Refuse a folder of local data that does not exist, even if nothing would be read from it.
 
     Raises:
-        EnvironmentProblem: It is given and is no folder.
+        EnvironmentProblem: A folder is given but does not exist.
     """
     if folder is not None and not folder.is_dir():
         raise EnvironmentProblem(
@@ -84,7 +85,7 @@ def check_data_folder(folder: Path | None) -> None:
 
 
 def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Keys and values of a file; with `extends: nano` on top of those of a preset, which may extend another one."""
+    """Read the keys and values of a file; those of the preset that it `extends` are filled in, and so on."""
     values = read_mapping(path)
     base = values.pop("extends", None)
     if base is None:
@@ -100,7 +101,7 @@ def _read(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def default_presets() -> dict[str, ForModels]:
-    """By name of a preset: the models that take it where the user names none."""
+    """Return by preset the models that use it if the user names no preset."""
     presets = {}
     for name in registry.names("configs"):
         about = read_mapping(preset_file(name)).get("for_models")
@@ -110,14 +111,18 @@ def default_presets() -> dict[str, ForModels]:
 
 
 def preset_naming(model: str | None) -> str | None:
-    """The preset that names a model as one of its own; without a model the default one."""
+    """Return the preset that lists a model by name; without a model, the default preset."""
     if model is None:
         return DEFAULT_PRESET
     return next((name for name, models in default_presets().items() if model in models.names), None)
 
 
 def preset_file(name: str) -> Path:
-    """The file of a registered config; a plugin that registers something else is at fault."""
+    """Return the file of a registered config.
+
+    Raises:
+        PluginFault: A plugin registered something else than a path.
+    """
     registered = registry.get("configs", name)
     if not isinstance(registered, str | Path):
         got = f"{type(registered).__name__} under {name!r} ({registry.origin('configs', name)})"
@@ -126,7 +131,7 @@ def preset_file(name: str) -> Path:
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with others over them; of a mapping only what the other one names is changed."""
+    """Return values overridden by others; mappings are merged, so only the keys in `over` change."""
     values = dict(base)
     for key, value in over.items():
         below = values.get(key)
@@ -135,16 +140,15 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Explanation:
-    """Says what is wrong with a config in the user's words: flags where flags were given, keys of the file "
-    "elsewhere."""
+    """Says what is wrong with a config in the user's terms: by flag if one was given, otherwise by key of the file."""
 
     def __init__(self, overrides: Mapping[str, Any], flags: Mapping[str, str], path: Path) -> None:
         self.overrides, self.flags, self.path = overrides, flags, path
 
     def of(self, error: ValidationError) -> str:
-        """Every problem once."""
+        """Return a text that says every problem once."""
         problems = [dict[str, Any](problem) for problem in error.errors()]
-        # A list whose items are wrong is also reported as too short: say only what is wrong with the items.
+        # pydantic also reports a list with wrong items as too short; only the items' errors are shown.
         items = {problem["loc"][:-1] for problem in problems}
         reported = [problem for problem in problems if problem["type"] != "too_short" or problem["loc"] not in items]
         return " ".join(dict.fromkeys(map(self._one, reported)))
@@ -168,7 +172,7 @@ class _Explanation:
         hint = (
             " Write 0.05 for 5 %." if location[0] in {"levels", "evaluation"} and "less_than" in problem["type"] else ""
         )
-        is_typed = isinstance(problem["input"], str) and name.startswith("--")  # on the command line all is text
+        is_typed = isinstance(problem["input"], str) and name.startswith("--")  # text on a command line needs no quotes
         received = one_line(problem["input"] if is_typed else repr(problem["input"]), 100)
         if rule.startswith("takes "):
             return f"{name}{self._where(location)} {rule}, got {received}."
@@ -187,7 +191,7 @@ class _Explanation:
         values: Any = self.overrides
         for part in location:
             if not isinstance(values, Mapping):
-                return True  # an item of a list that was given
+                return True  # an item of a list in the overrides
             if part not in values:
                 return False
             values = values[part]
@@ -195,6 +199,6 @@ class _Explanation:
 
 
 def _nested(path: str) -> str:
-    """A key as it stands in a config, by its dotted path."""
+    """Return a dotted path as the nested key of a config."""
     outer, dot, inner = path.partition(".")
     return f"{{{outer!r}: {_nested(inner) if dot else '...'}}}"

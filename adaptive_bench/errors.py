@@ -1,7 +1,6 @@
-"""One root for every error a user can meet; each kind has its name and the exit code of the command line.
+"""Defines all errors that a user can meet. They share one root, and each kind has a name and an exit code.
 
-There are four kinds to tell apart: what the user asked for, what the surroundings lack, what a plugin does wrong, and
-what this package does wrong.
+Four kinds matter most: a wrong request, a problem of the environment, a faulty plugin, and a defect of this package.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_LONGEST = 2000  # characters of one message on the screen; logs keep the whole
-# Escape sequences, other control characters but line ends and tabs, and marks that turn the direction of writing.
+_LONGEST = 2000  # characters of one message on the screen; logs keep the whole message
+# Escape sequences, other control characters except line ends and tabs, and marks that change the writing direction.
 _UNPRINTABLE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
     "|[\u200e\u200f\u202a-\u202e\u2066-\u2069]"
@@ -32,19 +31,19 @@ class UsageError(AdaptiveBenchError):
 
 
 class EnvironmentProblem(AdaptiveBenchError):
-    """The request is fine, the surroundings are not: data or model out of reach, folder not writable, out of memory."""
+    """The request is fine but the environment is not: data or model out of reach, no write access, out of memory."""
 
     kind = "Environment problem"
 
 
 class PluginFault(AdaptiveBenchError):
-    """A plugin's own code fails, or gives what it must not give; the message says where and what to do."""
+    """A plugin's code fails or returns something invalid; the message says where, and what to do."""
 
     kind = "Plugin fault"
 
 
 class Defect(AdaptiveBenchError):
-    """This package fails at something it should be able to do."""
+    """This package fails at something that it should be able to do."""
 
     kind = "Defect of adaptive-bench"
 
@@ -56,19 +55,19 @@ class TrainingDiverged(AdaptiveBenchError):
 
 
 class NotFinite(AdaptiveBenchError):
-    """A model's logits are no finite numbers, so that it has no score."""
+    """A model's logits are not finite numbers, so it has no score."""
 
     kind = "Result not finite"
 
 
 class Superseded(AdaptiveBenchError):
-    """Somebody else has taken over the same work."""
+    """Another process has taken over the same work."""
 
     kind = "Taken over"
 
 
 class CellTimeout(AdaptiveBenchError):
-    """One piece of work took longer than the user allows any."""
+    """One piece of work took longer than the user's limit."""
 
     kind = "Time limit"
 
@@ -76,7 +75,7 @@ class CellTimeout(AdaptiveBenchError):
 class Interrupted(AdaptiveBenchError):
     """The user stopped the run; what is on disk can be resumed."""
 
-    exit_code = 130  # as a shell counts: 128, and the number of the signal that Ctrl-C sends
+    exit_code = 130  # as in a shell: 128 plus the number of SIGINT, which Ctrl-C sends
     kind = "Interrupted"
 
 
@@ -91,7 +90,7 @@ class SeveralProblems(AdaptiveBenchError):
     """Several errors that were found together.
 
     Args:
-        errors: Each of them.
+        errors: The errors.
     """
 
     kind = "Several problems"
@@ -103,7 +102,7 @@ class SeveralProblems(AdaptiveBenchError):
 
 
 def message_of(error: BaseException) -> str:
-    """What an error says, in one line fit for a terminal; some errors cannot even be turned into text."""
+    """Return the message of an error as one printable line, even if the error cannot be converted to text."""
     try:
         text = str(error)
     except Exception as again:  # noqa: BLE001 - the message may be foreign code too
@@ -112,6 +111,6 @@ def message_of(error: BaseException) -> str:
 
 
 def one_line(text: str, longest: int = _LONGEST) -> str:
-    """Foreign text as one printable line of a sane length."""
+    """Return foreign text as one printable line of limited length."""
     line = " ".join(_UNPRINTABLE.sub("", text[: 8 * longest]).split())
     return line if len(line) <= longest else f"{line[:longest]} ... (cut, {len(text)} characters)"

@@ -1,4 +1,4 @@
-"""Whose fault an unexpected error is: that of a plugin, whose file and line can be named, the machine's, or our own."""
+"""Decides whose fault an unexpected error is: a plugin's (named by file and line), the machine's, or this package's."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from adaptive_bench.errors import (
     message_of,
 )
 
-_watched: set[Path] = set()  # files and folders that plugins' code lies in
+_watched: set[Path] = set()  # files and folders with the code of plugins
 _INSTALLED = {"site-packages", "dist-packages"}
 _OWN = Path(__file__).resolve().parent
-# What torch says of memory in a `RuntimeError`, and its `OutOfMemoryError`, which is one.
+# How torch reports lack of memory, in a `RuntimeError` or its subclass `OutOfMemoryError`.
 _NO_MEMORY = ("out of memory", "can't allocate memory", "CUDNN_STATUS_NOT_SUPPORTED")
 _MACHINE = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.EIO, errno.ENOMEM),
@@ -27,20 +27,20 @@ _MACHINE = {
 
 
 def watch(path: Path) -> None:
-    """Remember that code in this file or folder is a plugin's. A folder may hold an environment, which is not."""
+    """Remember that code in this file or folder belongs to a plugin, except for packages installed below the folder."""
     _watched.update((path.absolute(), path.resolve()))
 
 
 def is_watched(filename: str) -> bool:
-    """Whether it is a plugin's file."""
+    """Whether a file belongs to a plugin."""
     path = Path(filename)
     inside = [path.relative_to(one).parts for one in _watched if path.is_relative_to(one)]
     return any(map(_INSTALLED.isdisjoint, inside)) and not path.is_relative_to(_OWN)
 
 
 def place(error: BaseException | None) -> str | None:
-    """Innermost line of a plugin's code that an error, or what it arose from, went through (`mine.py, line 12, in
-    decide`), if any.
+    """Return the innermost line of plugin code (`mine.py, line 12, in decide`) in the traceback of an error or of the
+    errors that caused it; `None` if there is none.
     """
     seen: list[BaseException] = []
     while error is not None and error not in seen:
@@ -55,10 +55,10 @@ def place(error: BaseException | None) -> str | None:
 
 
 def blame(error: BaseException, doing: str) -> None:
-    """Say whose fault an error is, if a plugin's code is where it arose.
+    """Blame a plugin for an error if the error went through its code; otherwise do nothing.
 
     Args:
-        doing: The sentence that the error ends, such as `The task 'mine' cannot be set up`.
+        doing: Beginning of the message, such as `The task 'mine' cannot be set up`.
 
     Raises:
         PluginFault: The error went through a plugin's code.
@@ -68,16 +68,16 @@ def blame(error: BaseException, doing: str) -> None:
 
 
 def in_plugin(kind: type) -> str:
-    """The name of a class, with the file where it is a plugin's."""
+    """Return the name of a class, followed by its file if it belongs to a plugin."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
     return f"{kind.__name__} ({file})" if is_watched(file) else kind.__name__
 
 
 def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBenchError:
-    """An error of any type as one of ours, with what to do about it.
+    """Turn an error of any type into an `AdaptiveBenchError` that says what to do about it.
 
     Args:
-        suspect: The plugin that was at work, if one was: it is blamed where nothing else speaks against it.
+        suspect: The plugin that was running, if any; it is blamed if the error shows no other cause.
     """
     what, where = _said(error), place(error)
     if isinstance(error, AdaptiveBenchError):
@@ -85,7 +85,7 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
         return error if is_said else PluginFault(f"{error} It was given in {where}.")
     if where is not None:
         return PluginFault(
-            f"{what} ({where}). Correct the plugin; of a method, `adaptive-bench check` tries all that it does."
+            f"{what} ({where}). Correct the plugin; for a method, `adaptive-bench check` tries everything it does."
         )
     if isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(words in what for words in _NO_MEMORY)
@@ -103,10 +103,10 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
     if suspect is not None:
         step = "`adaptive-bench check` says which rule it breaks."
         if not suspect.startswith("the method"):
-            step = "Look at what the filters, metrics and aggregations of its YAML file take and give."
+            step = "Check what the filters, metrics and aggregations of its YAML file take and return."
         return PluginFault(
-            f"{what}. It happened in adaptive-bench while {suspect} was at work, most likely because of what it gave. "
-            f"{step}"
+            f"{what}. It happened in adaptive-bench while {suspect} was running, most likely because of what it "
+            f"returned. {step}"
         )
     return Defect(
         f"{what}. Finished work is kept on disk. The same command with --debug shows where it happened; please report "

@@ -1,4 +1,4 @@
-"""How much memory this process may still take: of the machine, of the cgroups it is in, or of its GPU."""
+"""Measures how much memory this process may still take: of the machine, of its cgroups, or of its GPU."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-_USABLE = 0.7  # of what is free: what is measured is not all that is taken
+_USABLE = 0.7  # share of free memory to plan with, since more is taken than what the plan counts
 _ROOT = Path("/")
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
-_UNLIMITED = 1 << 60  # version 1 writes a number of this size where there is no limit
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt(3)
+_UNLIMITED = 1 << 60  # cgroups of version 1 write a number at least this large if there is no limit
 _workers = 1
 
 
 def share_among(workers: int) -> None:
-    """Say that so many processes like this one work at once, each of which may have its part."""
+    """Set how many processes like this one work at once; each gets an equal part of the memory."""
     global _workers
     _workers = workers
 
 
 def usable_bytes(device: torch.device, root: Path = _ROOT) -> int | None:
-    """What to plan with: 70 % of what is free, this process's part of it; `None` where nobody knows.
+    """Return the bytes to plan with: this process's part of 70 % of the free memory; `None` if that is unknown.
 
     Args:
-        root: Where `proc` and `sys` are.
+        root: Folder that holds `proc` and `sys`.
     """
     free = free_on(device, root)
     return None if free is None else int(_USABLE * free / _workers)
 
 
 def free_on(device: torch.device, root: Path = _ROOT) -> int | None:
-    """All that is free on a device; `None` where nobody knows."""
+    """Return all free memory of a device; `None` if that is unknown."""
     return free_bytes(root) if device.type == "cpu" else _free_on_gpu(device)
 
 
 def free_bytes(root: Path = _ROOT) -> int | None:
-    """Least of what the machine and every cgroup of this process has left; `None` where neither says."""
+    """Return the smallest of what the machine and every cgroup of this process has left; `None` if neither says."""
     found = [_free_of_machine(root), *_free_of_cgroups(root)]
     return min((each for each in found if each is not None), default=None)
 
 
 def keep_blocks() -> None:
-    """Have the C library (glibc) keep freed blocks until `give_back`: by default it hands the large ones back one by
-    one, and a training step of SmolLM2 on two cores spends a twelfth of its time on getting them again.
+    """Make the C library (glibc) keep freed blocks until `give_back`. By default it returns large blocks to the system
+    one by one, and a training step of SmolLM2 on two cores spends a twelfth of its time on getting them again.
     """
     _trim(1 << 30, (1 << 31) - 1)
 
 
 def give_back() -> None:
-    """Return freed blocks to the system, where the C library keeps them (glibc), and have it keep large ones no longer:
-    what is kept counts as taken for whoever plans with what is free.
+    """Make the C library (glibc) return freed blocks to the system and stop keeping large ones. Blocks that it keeps
+    would not count as free when memory is planned.
     """
-    _trim(32 << 20, 64 << 20)  # what glibc itself raises them to as a program goes on
+    _trim(32 << 20, 64 << 20)  # the values to which glibc itself raises them in a running program
 
 
 def _trim(mmap_threshold: int, trim_threshold: int) -> None:
@@ -85,7 +85,7 @@ def _free_of_machine(root: Path) -> int | None:
 
 
 def _free_of_cgroups(root: Path) -> list[int]:
-    """Of each limited cgroup from this process's up to the top; pages that only cache files count as free."""
+    """Return the free memory of each limited cgroup from this process's up to the top; file cache counts as free."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -107,7 +107,7 @@ def _free_of_cgroups(root: Path) -> list[int]:
             if not folder.is_relative_to(top):
                 break
             with suppress(OSError, ValueError):
-                most = int((folder / limit).read_text())  # version 2 says `max` where there is none
+                most = int((folder / limit).read_text())  # version 2 has `max` if there is no limit: a ValueError
                 if most >= _UNLIMITED:
                     continue
                 numbers = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())

@@ -1,7 +1,7 @@
-"""Whether the Hugging Face hub can be asked, found out once and within seconds, and what to do where it cannot.
+"""Finds out within seconds whether the Hugging Face hub answers, and lets libraries read their cache if it does not.
 
-The libraries try a hub that does not answer again and again, a minute for each file. Here one request decides: without
-an answer they are told to read their cache alone, and what is not there is named at once.
+The libraries retry a hub that does not answer for a minute per file. Here one request decides: without an answer the
+libraries are told to read only their cache, and whatever is missing there is reported at once.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import Literal
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, SeveralProblems, message_of, one_line
 
 TIMEOUT_S = 3.0
-_REMEMBERED_S = 30.0  # a run asks for a model and many data sets in a row; a laptop may go online in between
-_AWAY = (502, 503, 504)  # what proxies say for a server behind them that is not there
+_REMEMBERED_S = 30.0  # long enough for a run that reads many data sets in a row, but a laptop may go online later
+_AWAY = (502, 503, 504)  # how proxies report that the server behind them is not there
 _SWITCH = "HF_HUB_OFFLINE"
 _remembered: dict[str, tuple[float, HubAnswer]] = {}
 
 
 @dataclass(frozen=True)
 class HubAnswer:
-    """What came back from the hub.
+    """Whether the hub answers.
 
     Attributes:
-        endpoint: Address that was asked: the hub, or the mirror that `HF_ENDPOINT` names.
-        answers: Whether it can be used; not so where the environment switches it off.
-        detail: What it said, or why it cannot be used.
-        is_off: Whether `HF_HUB_OFFLINE` switches it off, so that nothing was asked.
+        endpoint: Address that was asked: the hub, or the mirror named by `HF_ENDPOINT`.
+        answers: Whether the hub can be used; false if the environment switches it off.
+        detail: What the hub said, or why it cannot be used.
+        is_off: Whether `HF_HUB_OFFLINE` switches the hub off, so that nothing was asked.
     """
 
     endpoint: str
@@ -42,12 +42,12 @@ class HubAnswer:
 
 @dataclass(frozen=True)
 class Needed:
-    """Something of the hub.
+    """A model or data set that is needed from the hub.
 
     Attributes:
-        kind: What it is.
+        kind: Whether it is a model or a data set.
         name: Its id on the hub.
-        local: The file of a data folder that would do instead; empty for a model.
+        local: The file of a data folder that could take its place; empty for a model.
     """
 
     kind: Literal["model", "data set"]
@@ -56,12 +56,12 @@ class Needed:
 
 
 class OutOfReach(EnvironmentProblem):
-    """Models and data sets that are neither here nor, since the hub cannot be asked, there.
+    """Models or data sets are not in the cache, and the hub cannot be asked for them.
 
     Args:
-        needed: All of them.
-        answer: Of the hub.
-        reason: Why the cache could not serve instead, where a library said more than that they are not in it.
+        needed: The models and data sets.
+        answer: The hub's answer.
+        reason: Why the cache could not be used, if a library said more than that they are not in it.
     """
 
     def __init__(self, needed: Iterable[Needed], answer: HubAnswer, reason: str = "") -> None:
@@ -70,7 +70,7 @@ class OutOfReach(EnvironmentProblem):
         what = ", ".join(f"the {one.kind} {one.name!r}" for one in self.needed)
         files = sorted({one.local for one in self.needed if one.local})
         steps = [
-            "Name a folder in Hugging Face layout as the model (of the hub a gated one needs HF_TOKEN)."
+            "Name a folder in Hugging Face layout as the model (a gated model of the hub needs HF_TOKEN)."
             if any(one.kind == "model" for one in self.needed)
             else "",
             f"Set --data-dir or ADAPTIVE_BENCH_DATA to a folder with {', '.join(files)}." if files else "",
@@ -83,10 +83,11 @@ class OutOfReach(EnvironmentProblem):
 
 
 def raise_together(errors: Sequence[AdaptiveBenchError]) -> None:
-    """End here if there are any.
+    """Raise some errors as one; do nothing if there are none.
 
     Raises:
-        AdaptiveBenchError: The one error, or several as one, of which those of what is out of reach are one sentence.
+        AdaptiveBenchError: The only error, or one error with all problems, in which everything that is out of reach is
+            named in one sentence.
     """
     every = [one for error in errors for one in (error.errors if isinstance(error, SeveralProblems) else (error,))]
     missing = [error for error in every if isinstance(error, OutOfReach)]
@@ -103,9 +104,10 @@ def raise_together(errors: Sequence[AdaptiveBenchError]) -> None:
 
 
 def ask() -> HubAnswer:
-    """Whether the hub answers, known after `TIMEOUT_S` at the latest and remembered for half a minute.
+    """Find out whether the hub answers, within `TIMEOUT_S`; the answer is remembered for half a minute.
 
-    With `HF_HUB_OFFLINE` nothing is asked. Any answer counts, even a refusal, unless it says that nobody is there.
+    With `HF_HUB_OFFLINE` nothing is asked. Any answer counts, even a refusal, unless a proxy says that the server is
+    not there.
     """
     from huggingface_hub import constants
 
@@ -128,7 +130,7 @@ def _request(endpoint: str) -> HubAnswer:
         try:
             status = int(get_session().head(endpoint, timeout=TIMEOUT_S).status_code)
             found.append(HubAnswer(endpoint, status not in _AWAY, f"status {status}"))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it keeps the answer away and is told
+        except Exception as error:  # noqa: BLE001 - any error means that there is no answer, and is reported
             found.append(HubAnswer(endpoint, False, one_line(message_of(error), 200) or type(error).__name__))
 
     # In a thread: looking up a name may take longer than any timeout of a connection.
@@ -140,10 +142,10 @@ def _request(endpoint: str) -> HubAnswer:
 
 @contextmanager
 def hub_or_cache(*needed: Needed) -> Iterator[None]:
-    """Let a library read from the hub where that answers, else from its cache alone.
+    """Let a library read from the hub within the block if the hub answers, else from its cache alone.
 
     Args:
-        needed: What is read.
+        needed: The models and data sets that the block reads, for the error message.
 
     Raises:
         OutOfReach: The hub cannot be asked, and the library fails.
@@ -158,7 +160,7 @@ def hub_or_cache(*needed: Needed) -> Iterator[None]:
     except AdaptiveBenchError:
         raise
     except (OSError, ValueError) as error:
-        # That a file is not in the cache is said in other words; anything else a library has to tell is passed on.
+        # `OutOfReach` itself says that a file is not in the cache; any other reason a library gives is passed on.
         known = isinstance(error, FileNotFoundError | ConnectionError)
         raise OutOfReach(needed, answer, "" if known else one_line(message_of(error), 200)) from error
 

@@ -1,4 +1,4 @@
-"""One live display of what runs, on a terminal that somebody watches; plain lines elsewhere."""
+"""Shows progress as one live display on an interactive terminal, and as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from adaptive_bench.progress import (
 
 
 class _Column(ProgressColumn):
-    """Shows what a `ShownTask` says."""
+    """A column with the progress, time left and info of a `ShownTask`."""
 
     def render(self, task: Task) -> Text:
         shown: ShownTask = task.fields["shown"]
@@ -35,7 +35,7 @@ class _Column(ProgressColumn):
 
 
 class RichReporter(Reporter, AbstractContextManager["RichReporter"]):
-    """One live display that shows the running tasks with their time left."""
+    """A reporter with one live display that shows the running tasks with their time left."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.progress = Progress(
@@ -57,7 +57,7 @@ class RichReporter(Reporter, AbstractContextManager["RichReporter"]):
         self.progress.stop()
 
     def emit(self, event: Event) -> None:
-        """Move the display."""
+        """Update the display."""
         match event:
             case Line(text):
                 self.progress.console.print(text, markup=False, highlight=False)
@@ -74,7 +74,7 @@ class RichReporter(Reporter, AbstractContextManager["RichReporter"]):
 
 
 def open_reporter() -> AbstractContextManager[Reporter]:
-    """The live display if somebody watches a terminal, plain lines otherwise (both on stderr)."""
+    """Return a live display if stderr is an interactive terminal, otherwise a reporter of plain lines on stderr."""
     console = Console(stderr=True)
     watched = sys.stderr.isatty() and not console.is_dumb_terminal
     return RichReporter(console) if watched else nullcontext(PlainReporter())

@@ -1,7 +1,7 @@
-"""What a metric is: which way is better, whether it is a share, and between what bounds it lies.
+"""Knows the properties of metrics: which way is better, whether it is a share, and what its bounds are.
 
-The one place that knows. Tables, intervals and retention ask here; a metric that is not listed is a number of unknown
-direction without bounds.
+This is the only place with these facts; tables, intervals and retention use it. A metric that is not listed is a number
+of unknown direction without bounds.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Metric:
     Attributes:
         better: Which way is better.
         unit: A `share` is shown in percent, a `number` as it is.
-        low, high: Bounds of its values, infinite where there is none.
-        is_mean: Whether it is the mean of its documents' values, wherever these are numbers.
+        low, high: Bounds of its values; infinite if there is none.
+        is_mean: Whether it is the mean of the values of single documents, if these are numbers.
     """
 
     better: Literal["higher", "lower", "unknown"] = "unknown"
@@ -29,16 +29,16 @@ class Metric:
     is_mean: bool = False
 
     def retention(self, score: float, dense: float) -> float | None:
-        """What is kept of the dense model's score: the share, 1 for all of it, below 1 for worse.
+        """Return the share of the dense model's score that is kept: 1 for all of it, below 1 for worse.
 
-        Where lower is better it is dense / score. `None` where the direction is not known, or a ratio says nothing:
-        the divisor is 0 up to rounding, or scores may be negative.
+        If lower is better, it is dense / score. `None` if the direction is not known or a ratio says nothing: the
+        divisor is 0 up to rounding, or scores may be negative.
         """
         part, whole = (score, dense) if self.better == "higher" else (dense, score)
         return part / whole if self.better != "unknown" and self.low >= 0 and whole > _ZERO else None
 
 
-_ZERO = 1e-12  # far below one document of a million, and a ratio with it stays a finite number
+_ZERO = 1e-12  # far below one document in a million, and a ratio with it as divisor is still finite
 _SHARE = Metric("higher", "share", 0.0, 1.0)
 _MEAN = Metric("higher", "share", 0.0, 1.0, is_mean=True)
 _PERCENT = Metric("higher", "number", 0.0, 100.0)
@@ -57,5 +57,5 @@ _KNOWN = {
 
 
 def metric_of(key: str) -> Metric:
-    """Facts about the metric behind an lm-eval key such as `exact_match,strict-match`; the filter does not matter."""
+    """Return the metric of an lm-eval key such as `exact_match,strict-match`; the filter does not matter."""
     return _KNOWN.get(key.split(",")[0], Metric())

@@ -1,9 +1,9 @@
-"""Files that the user names, written by one rule whatever the command.
+"""Writes files that the user names, by one rule for all commands.
 
-`-`, `/dev/stdout`              standard output (`./-` is a file of that name)
-a regular file, or none         the whole content by an atomic rename; an existing file keeps its permissions
-a link                          what it leads to, by this same rule
-a FIFO or a character device    written into: `/dev/null`, what a shell makes of `>(gzip > a.gz)`
+`-`, `/dev/stdout`              written to standard output (`./-` is a file of that name)
+a regular file, or none yet     replaced as a whole by an atomic rename; an existing file keeps its permissions
+a link                          the target of the link is written, by this same rule
+a FIFO or a character device    written into: `/dev/null`, or what a shell makes of `>(gzip > a.gz)`
 a folder, a socket, a disk      refused
 """
 
@@ -24,19 +24,20 @@ STDOUT = Path("-")
 
 
 def file(text: str | Path) -> Path:
-    """The value of an option that names a file: `-` stays, `./-` becomes a path that is not taken for it.
+    """Return the path that an option names: `-` stays `-`, and `./-` becomes a path that is not taken for it.
 
-    A path is an option's default, which Typer gives as it is: `STDOUT` means standard output.
+    If the value is a path already, it is the option's default, which Typer passes on as it is: then `STDOUT` means
+    standard output.
     """
     path = Path(text)
     return path if text in ("-", STDOUT) or path != STDOUT else Path.cwd() / path
 
 
 def folder(text: str | Path) -> Path:
-    """The value of an option that names a folder to write.
+    """Return the path of an option that names a folder to write.
 
     Raises:
-        UsageError: It is `-`.
+        UsageError: The option is `-`.
     """
     if text == "-":
         raise UsageError("`-` is standard output, and a folder cannot be written there. Name a folder.")
@@ -44,19 +45,21 @@ def folder(text: str | Path) -> Path:
 
 
 def new_folder(text: str | Path) -> Path:
-    """As `folder`, for one that is made at a stroke: where a link leads to nothing yet, it comes about there."""
+    """Return the path of an option that names a folder to be created atomically; a link is followed to its target,
+    which need not exist yet.
+    """
     path = folder(text)
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def named(path: Path) -> str:
-    """A file as a message names it."""
+    """Return how a message names a file."""
     return "standard output" if path == STDOUT else str(path)
 
 
 def is_stdout(path: Path | None) -> bool:
-    """Whether a file goes to standard output: then messages belong on standard error."""
-    with suppress(OSError, ValueError, AttributeError):  # nothing is there, or standard output is no file or closed
+    """Whether a path means standard output; messages then belong on standard error."""
+    with suppress(OSError, ValueError, AttributeError):  # the path does not exist, or standard output is closed or fake
         return path is not None and (path == STDOUT or os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno())))
     return False
 
@@ -67,33 +70,33 @@ def write_text(path: Path, text: str) -> None:
 
 
 def check(path: Path) -> None:
-    """Refuse what `write_bytes` would refuse, before there is anything to write.
+    """Refuse a path that `write_bytes` would refuse, before there is anything to write.
 
     Raises:
-        UsageError: It can hold no file.
-        EnvironmentProblem: It cannot be written.
+        UsageError: The path can hold no file.
+        EnvironmentProblem: The path cannot be written.
     """
     if is_stdout(path):
         return
     with _writable(path):
         place, mode = _place(path)
-        if mode is None or stat.S_ISREG(mode):  # it comes about beside itself, and takes its name
+        if mode is None or stat.S_ISREG(mode):  # it will be written beside the path and renamed, so try its folder
             folder = next(one for one in place.parents if one.exists())
-            with tempfile.TemporaryFile(dir=folder):  # what is missing below is made
+            with tempfile.TemporaryFile(dir=folder):  # missing folders below this one will be created
                 pass
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write to what the user named, by the rule above.
+    """Write to the path that the user named, by the rule above.
 
     Raises:
-        UsageError: It can hold no file: a folder, a socket, a disk.
-        EnvironmentProblem: It cannot be written; the message says why.
+        UsageError: The path can hold no file: it is a folder, a socket or a disk.
+        EnvironmentProblem: The path cannot be written; the message says why.
         BrokenPipeError: Nobody reads standard output any more.
     """
-    if path == STDOUT and sys.stdout is None:  # as Python has it where a shell closed it: `>&-`
+    if path == STDOUT and sys.stdout is None:  # Python sets it to `None` if the shell closed it: `>&-`
         raise EnvironmentProblem("Output goes to standard output, which is closed. Name a file with -o.")
-    if is_stdout(path):  # written where it stands: what was printed before comes before
+    if is_stdout(path):  # written through `sys.stdout`, so that it comes after what was printed before
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -103,15 +106,15 @@ def write_bytes(path: Path, content: bytes) -> None:
         if mode is None or stat.S_ISREG(mode):
             atomic.replace_file(place, content, None if mode is None else stat.S_IMODE(mode))
         else:
-            with os.fdopen(os.open(place, os.O_WRONLY | os.O_NOCTTY), "wb") as stream:  # never made anew: it is there
+            with os.fdopen(os.open(place, os.O_WRONLY | os.O_NOCTTY), "wb") as stream:  # no O_CREAT: it exists
                 stream.write(content)
 
 
 def _place(path: Path) -> tuple[Path, int | None]:
-    """Where links lead, and the mode of what is there, if anything is.
+    """Follow links, and return the target with its mode (`None` if it does not exist).
 
     Raises:
-        UsageError: It is nothing that can be written to.
+        UsageError: The target is nothing that can be written to.
         OSError: Links lead in a circle, or may not be followed.
     """
     place = Path(os.path.realpath(path))

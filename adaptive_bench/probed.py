@@ -1,4 +1,4 @@
-"""What the conformance suite found out about a method, as it is kept beside the method's source file."""
+"""Reads what the conformance suite found out about a method, as stored beside the method's source file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE_NAME = "capabilities.json"
 
 
 class Capability(NamedTuple):
-    """One column: its key in the data, its title in tables, and what its values mean."""
+    """One column of the matrix: its key in the data, its title in tables, and the meaning of its values."""
 
     key: str
     title: str
@@ -39,8 +39,8 @@ CAPABILITIES = (
 
 
 def stored_matrix(method: str) -> Matrix:
-    """What was probed of a method's specs when its package was made: `capabilities.json` beside its source file, which
-    is found without being imported.
+    """Return the capabilities of a method's specs, as probed when its package was made. They are read from the
+    `capabilities.json` beside the method's source file, which is not imported.
 
     Empty if there is no such file; `adaptive-bench check --capabilities` writes one.
     """

@@ -1,11 +1,10 @@
-"""Several processes that work on one job together, as `torchrun` starts them: the main process and its workers.
+"""Lets several processes started by `torchrun` work on one job together: a main process and its workers.
 
-The main process runs the program: it plans, waits, writes. It broadcasts each job that all take part in, and the
-workers do it beside it. Nothing but the main process writes a record.
+The main process runs the program: it plans, waits and writes. It broadcasts each shared job, and the workers do it
+together with the main process. Only the main process writes records.
 
-An error that every process meets alike (a method that raises) ends the job and no more. One that a single process
-meets leaves the others waiting for it: that process ends, and `torchrun` ends the others. The records then say where to
-go on.
+An error that all processes meet (a method that raises) ends only the job. An error in a single process would leave the
+others waiting for it: so that process exits, and `torchrun` ends the others. The records then say where to continue.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from adaptive_bench.faults import explained
 
 T = TypeVar("T")
 _WAIT = timedelta(days=7)  # a worker has nothing to do while the main process waits for another run
-_TOGETHER = timedelta(seconds=60)  # in which all must come to the end of a job, once one has
+_TOGETHER = timedelta(seconds=60)  # once one process has ended a job, all others must within this time
 
 
 class Processes:
     """The processes that share the work with this one.
 
     Attributes:
-        rank: Of this process; 0 is the main process.
-        count: Of them all; 1 if this process is alone.
+        rank: Rank of this process; 0 is the main process.
+        count: Number of processes; 1 if this process is alone.
     """
 
     def __init__(self, rank: int = 0, count: int = 1, store: Any = None) -> None:
@@ -45,17 +44,17 @@ class Processes:
 
     @property
     def is_main_process(self) -> bool:
-        """Whether this process writes."""
+        """Whether this is the main process, which writes the records."""
         return self.rank == 0
 
     @property
     def is_single(self) -> bool:
-        """Whether there is nobody else."""
+        """Whether there are no other processes."""
         return self.count == 1
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
-        """In the block, which all processes are in, training and evaluation are shared by them."""
+        """Share training and evaluation among all processes within the block, which all of them have to enter."""
         global _group
         before, _group = _group, self
         try:
@@ -64,7 +63,7 @@ class Processes:
             _group = before
 
     def gather(self, value: Any) -> list[Any]:
-        """What each process has, in their order."""
+        """Return the value of each process, in the order of their ranks."""
         if self.is_single:
             return [value]
         found: list[Any] = [None] * self.count
@@ -72,7 +71,7 @@ class Processes:
         return found
 
     def pool(self, part: Callable[[], list[T]]) -> list[T]:
-        """What all processes make of their parts, in their order; an error of any is raised by all."""
+        """Return the results of all processes' parts, in the order of their ranks; an error in one is raised in all."""
         if self.is_single:
             return part()
         found: tuple[list[T], AdaptiveBenchError | None]
@@ -88,7 +87,7 @@ class Processes:
 
     @contextmanager
     def broadcast_job(self, name: str, *about: Any) -> Iterator[None]:
-        """The main process hands a job to the workers; the block is its own part of it."""
+        """Hand a job from the main process to the workers; the block is the main process's own part of it."""
         if self.is_single or not self.is_main_process:
             yield
             return
@@ -102,7 +101,7 @@ class Processes:
         """Do the jobs that the main process broadcasts, until it shuts the workers down.
 
         Args:
-            tasks: What to do, by the name of the job.
+            tasks: The function that does a job, by the name of the job.
         """
         while True:
             box: list[Any] = [None]
@@ -113,7 +112,7 @@ class Processes:
             try:
                 with self._reported(), self.sharing():
                     tasks[name](*about)
-            except Exception:  # noqa: BLE001 - the main process has met it too, and says so
+            except Exception:  # noqa: BLE001 - the main process has met it too, and reports it
                 continue
 
     def shutdown(self) -> None:
@@ -123,7 +122,7 @@ class Processes:
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
-        """Tell the others how this process's part ended, and end if they are not where it is."""
+        """Tell the others how this process's part of the job ended; exit if it failed here but not in all of them."""
         self._jobs += 1
         try:
             yield
@@ -144,7 +143,7 @@ class Processes:
         keys = [f"{self._jobs}.{rank}" for rank in range(self.count) if rank != self.rank]
         try:
             self._store.wait(keys, _TOGETHER)
-        except RuntimeError:  # torch says no more than that: not all came
+        except RuntimeError:  # torch raises this if not all processes got here in time
             return {"missing"}
         return {self._store.get(key).decode() for key in keys}
 
@@ -153,12 +152,12 @@ _group = Processes()
 
 
 def current_group() -> Processes:
-    """The processes that share what is done now: this one alone, but for `Processes.sharing`."""
+    """Return the processes that share the current work: this one alone, except within `Processes.sharing`."""
     return _group
 
 
 def _number(name: str, otherwise: int) -> int:
-    """One of the variables that torchrun sets."""
+    """Read one of the environment variables that torchrun sets."""
     text = os.environ.get(name) or str(otherwise)
     if not text.isdecimal():
         raise UsageError(
@@ -170,10 +169,11 @@ def _number(name: str, otherwise: int) -> int:
 
 @cache
 def world() -> Processes:
-    """The processes this one was started with; they meet in the first call.
+    """Return the processes that this one was started with; the first call connects them.
 
     Raises:
-        UsageError: More than one, and they share no way to meet.
+        UsageError: There are several processes, but torchrun did not say how they can connect.
+        EnvironmentProblem: The processes cannot reach each other.
     """
     count = _number("WORLD_SIZE", 1)
     if count == 1:

@@ -1,11 +1,11 @@
-"""Progress as typed events, and the reporter that prints them as plain lines; `live_display` shows them on a terminal.
+"""Reports progress as typed events, and prints them as plain lines; `live_display` shows them on a terminal.
 
     with reporter.task("train gateskip, seed 1", total=150) as task:
         for step in range(150):
             task.advance(1, loss=loss)
     reporter.line("batch halved to 16: out of memory")
 
-Everything a reporter is told is one event. A process forwards events as they are; nobody parses a label.
+Everything that a reporter is told is an event. Worker processes forward events unchanged, and no code parses a label.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Info = float | int | str
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened. Can be pickled."""
+    """Something that happened; it can be pickled."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class TaskStarted(Event):
     """A task with a known number of units begins.
 
     Attributes:
-        task: Identifies it in the events that follow.
-        total: Units; a `float` means seconds, of which the share that is done is shown.
+        task: Id of the task in the events that follow.
+        total: Number of units; a `float` means seconds, whose share that is done is shown.
         done: Units that were done before, by an earlier process.
     """
 
@@ -54,11 +54,11 @@ class TaskStarted(Event):
 
 @dataclass(frozen=True)
 class TaskAdvanced(Event):
-    """Units were done.
+    """Units of a task were done.
 
     Attributes:
-        info: Shown beside them, for example `{"loss": 0.31}`.
-        left_s: Seconds the task still takes, where that is known better than from its speed.
+        info: Values to show beside the progress, for example `{"loss": 0.31}`.
+        left_s: Seconds that the task still takes, if that is known better than from its speed.
     """
 
     task: str
@@ -76,7 +76,7 @@ class TaskFinished(Event):
 
 @dataclass(frozen=True)
 class UnitDone(Event):
-    """A unit of the work that a record is of.
+    """A unit of a record's work was done.
 
     Attributes:
         record: Folder of the record.
@@ -86,7 +86,7 @@ class UnitDone(Event):
 
 
 class TrainingStep(UnitDone):
-    """An optimizer step."""
+    """An optimizer step was done."""
 
 
 class DialCalibrated(UnitDone):
@@ -94,7 +94,7 @@ class DialCalibrated(UnitDone):
 
 
 class PointMeasured(UnitDone):
-    """An evaluation at one dial value."""
+    """An evaluation at one dial value was done."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +112,14 @@ class JobFinished(Event):
 
 
 class Reporter(ABC):
-    """What training, evaluation and the runner tell how it goes."""
+    """Takes the events by which training, evaluation and the runner report progress."""
 
     @abstractmethod
     def emit(self, event: Event) -> None:
         """Take an event: show it, keep it or pass it on."""
 
     def line(self, text: str) -> None:
-        """Say something once."""
+        """Tell the user a sentence, once."""
         self.emit(Line(text))
 
     def task(self, label: str, total: float, done: float = 0) -> RunningTask:
@@ -128,7 +128,7 @@ class Reporter(ABC):
 
 
 class RunningTask:
-    """A task of a reporter. Starts when made, ends when its `with` block ends."""
+    """A task of a reporter. It starts when it is created, and ends when its `with` block ends."""
 
     def __init__(self, reporter: Reporter, label: str, total: float, done: float = 0) -> None:
         self._reporter, self._task = reporter, uuid4().hex
@@ -148,15 +148,15 @@ class RunningTask:
 
 
 class SilentReporter(Reporter):
-    """Says nothing: for library use and tests."""
+    """Shows nothing, for library use and tests."""
 
     def emit(self, event: Event) -> None:
-        """Nothing is shown."""
+        """Ignore the event."""
 
 
 class EtaEstimator:
-    """Estimates the seconds that a task still takes from its speed since the first units were done: what came before
-    them, the start of processes for example, comes once.
+    """Estimates the seconds that a task still takes, from its speed since the first units were done. What came before
+    these units, such as the start of processes, happens only once and is left out.
     """
 
     def __init__(self) -> None:
@@ -165,14 +165,14 @@ class EtaEstimator:
         self._told: tuple[float, float] | None = None
 
     def note(self, now_s: float, done: float, left_s: float | None = None) -> None:
-        """So much is done by now; `left_s` if it is known how long the rest takes."""
+        """Note how much is done by now, and `left_s` if it is known how long the rest takes."""
         self._first = self._first or (now_s, done)
         self._last = (now_s, done)
         if left_s is not None:
             self._told = (now_s, left_s)
 
     def left_s(self, now_s: float, total: float) -> float | None:
-        """Seconds that are left, counting down between two notes; `None` as long as nothing can be said."""
+        """Return the seconds that are left, counting down between two notes; `None` while there is no estimate."""
         if self._told is not None:
             return max(0.0, self._told[1] - (now_s - self._told[0]))
         if self._first is None or self._last[1] <= self._first[1]:
@@ -182,7 +182,7 @@ class EtaEstimator:
 
 
 class ShownTask:
-    """What a reporter that shows tasks knows of one."""
+    """The state of a task that a reporter shows."""
 
     def __init__(self, started: TaskStarted) -> None:
         self.label, self.total, self.done = started.label, started.total, started.done
@@ -190,7 +190,7 @@ class ShownTask:
         self.start_s = self.printed_s = time.monotonic()
 
     def advance(self, event: TaskAdvanced) -> float:
-        """Take an advance; the time it was noted at."""
+        """Note that the task advanced, and return the time of the note."""
         now_s = time.monotonic()
         self.done += event.units
         self.eta.note(now_s, self.done, event.left_s)
@@ -199,13 +199,13 @@ class ShownTask:
         return now_s
 
     def __str__(self) -> str:
-        """`3/8`, or of seconds `37 %`."""
+        """Return the progress: `3/8`, or `37%` if the total is in seconds."""
         is_seconds = isinstance(self.total, float)
         return f"{self.done / self.total if self.total else 1:.0%}" if is_seconds else f"{self.done:.0f}/{self.total}"
 
 
 class PlainReporter(Reporter):
-    """Prints lines, at most one every `every_s` seconds for each task and one at its end."""
+    """Prints lines: for each task at most one every `every_s` seconds, and one at its end."""
 
     def __init__(self, stream: TextIO | None = None, every_s: float = 10.0) -> None:
         self.stream, self.every_s = stream or sys.stderr, every_s
@@ -222,7 +222,7 @@ class PlainReporter(Reporter):
                 self._advance(self._tasks[event.task], event)
             case TaskFinished():
                 task = self._tasks.pop(event.task)
-                if task.total:  # nothing is said of work that there is none of: a model that is not trained
+                if task.total:  # a task without any units, such as a training of 0 steps, is not mentioned
                     say(f"{task.label}: {task} in {duration(time.monotonic() - task.start_s)}", self.stream)
 
     def _advance(self, task: ShownTask, event: TaskAdvanced) -> None:
@@ -235,22 +235,22 @@ class PlainReporter(Reporter):
 
 
 def let_go(stream: TextIO) -> None:
-    """Send what a stream is still given nowhere: nobody reads it any more (`| head`)."""
-    with suppress(OSError, ValueError):  # it is no file, or closed already
+    """Discard everything that is still written to a stream, because nobody reads it any more (`| head`)."""
+    with suppress(OSError, ValueError):  # the stream is no file, or closed already
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
 
 
 def duration(seconds: float) -> str:
-    """`75` -> `1:15`, `3700` -> `1:01:40`."""
+    """Return seconds as a clock shows them: `75` -> `1:15`, `3700` -> `1:01:40`."""
     minutes, rest_s = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest_s:02}" if hours else f"{minutes}:{rest_s:02}"
 
 
 def say(text: str, stream: TextIO) -> None:
-    """A line. Work is not given up because nobody reads about it."""
+    """Print a line. If nobody reads the stream any more, the work goes on without output."""
     try:
         print(text, file=stream, flush=True)
     except BrokenPipeError:

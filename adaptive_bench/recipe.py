@@ -1,4 +1,4 @@
-"""The recipes of a run: how every method is trained and evaluated, and which models a recipe is for."""
+"""Defines the recipes of a run: how every method is trained and evaluated, and which models a recipe is for."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.store.keys import USUAL
 from adaptive_bench.validation import LARGEST_COUNT, LARGEST_RATE, Quantization, each_once, parts_of
 
-MOST_SEQUENCES = 10_000_000  # of one training: its text is drawn before it starts
-LEAST_TEMPERATURE = 1e-6  # logits over a smaller one may be infinite, and draws of them are of nothing
+MOST_SEQUENCES = 10_000_000  # of one training, whose whole text is drawn before it starts
+LEAST_TEMPERATURE = 1e-6  # logits divided by a smaller temperature may be infinite, and cannot be drawn from
 _MOST = 1e6
-_OF_WRITING = {"stop_strings", "max_new_tokens"}  # where nothing is written they change nothing
+_OF_WRITING = {"stop_strings", "max_new_tokens"}  # these have no effect on tasks in which nothing is generated
 
 
 def listed(item: Callable[[str], Any] = str, rule: str = "") -> tuple[BeforeValidator, AfterValidator]:
-    """What makes a list of a text with commas, and holds a list to having every item once.
+    """Return validators that split a comma-separated text into a list and refuse a list with an item twice.
 
     Args:
-        item: Makes an item of its text.
-        rule: Follows the key's name where that fails: `takes ...`.
+        item: Converts the text of an item.
+        rule: Error text if the conversion fails, which follows the key's name: `takes ...`.
     """
 
     def read(value: Any) -> Any:
@@ -58,13 +58,13 @@ LinearMap = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_pro
 def option(
     panel: str, text: str, default: Any = ..., *, flag: str | None = None, metavar: str | None = None, **rules: Any
 ) -> Any:
-    """A key with an option of its own.
+    """Return the field of a key that has a command-line option of its own.
 
     Args:
-        panel: Heading of the help it stands under.
-        text: The first line is shown there.
-        flag: By default the key's name.
-        metavar: By default what kind of value it takes.
+        panel: Heading in the help under which the option is listed.
+        text: Description; its first line is shown in the help.
+        flag: Name of the option; by default made from the key's name.
+        metavar: Placeholder of the value in the help; by default its type.
     """
     about: dict[str, Any] = {"panel": panel, "flag": flag, "metavar": metavar}
     return Field(default, description=text, json_schema_extra=about, **rules)
@@ -79,7 +79,7 @@ class Strict(BaseModel):
 class LoraRecipe(Strict):
     """Low-rank adapters (LoRA, arXiv 2106.09685) on linear maps of the backbone, trained in its place."""
 
-    rank: Positive = Field(default=16, description="Of the product that is added to each map.")
+    rank: Positive = Field(default=16, description="Rank of the product that is added to each map.")
     alpha: float = Field(default=32.0, gt=0, le=_MOST, description="The product is scaled by `alpha / rank`.")
     targets: Annotated[tuple[LinearMap, ...], Field(min_length=1), *listed()] = Field(
         default=get_args(LinearMap), description="Which maps of every layer get one."
@@ -90,7 +90,7 @@ class LoraRecipe(Strict):
 class TrainRecipe(Strict):
     """How every method of a run is trained: the same for all of them."""
 
-    steps: int = option("How", "Optimizer steps per method; 0: as it is.", 150, flag="--train-steps", ge=0)
+    steps: int = option("How", "Optimizer steps per method; 0: no training.", 150, flag="--train-steps", ge=0)
     batch_size: Positive = Field(default=32, description="Sequences per optimizer step.")
     accumulation: Positive = Field(
         default=1, description="Micro-batches one optimizer step is split into; divides `batch_size`."
@@ -104,32 +104,32 @@ class TrainRecipe(Strict):
     learning_rate: float = Field(default=1e-3, gt=0, le=LARGEST_RATE, description="Peak of the schedule.")
     method_learning_rates: dict[str, Annotated[float, Field(gt=0, le=LARGEST_RATE)]] = Field(
         default={},
-        description="By method spec, or by name for all specs of a method, the peak for the parameters it adds, where "
-        "not `learning_rate`.",
+        description="Peak for the parameters that a method adds, if it is not `learning_rate`; by method spec, or by "
+        "name for all specs of a method.",
     )
     warmup_steps: int = Field(default=20, ge=0, le=LARGEST_COUNT, description="Steps of linear warm-up.")
     decay: Literal["linear_end", "cosine"] = Field(
         default="linear_end",
         description="How the rate comes to zero: linearly over the last 40 % of the steps, or along a cosine.",
     )
-    weight_decay: float = Field(default=0.001, ge=0, le=LARGEST_RATE, description="Of AdamW.")
-    betas: tuple[Share, Share] = Field(default=(0.9, 0.999), description="Of AdamW.")
+    weight_decay: float = Field(default=0.001, ge=0, le=LARGEST_RATE, description="Weight decay of AdamW.")
+    betas: tuple[Share, Share] = Field(default=(0.9, 0.999), description="Betas of AdamW.")
     clip_norm: float = Field(default=1.0, gt=0, description="Largest norm of a gradient; longer ones are scaled down.")
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="fp32",
-        description="Of the training's products; weights stay in fp32.\n`auto` measures once whether bf16 is faster on "
-        "this machine and takes it where it is, for all methods alike. Evaluation is in fp32.",
+        description="Precision of products in training; weights stay in fp32.\n`auto` measures once whether bf16 is "
+        "faster on this machine, and if so uses it for all methods alike. Evaluation is in fp32.",
     )
     max_length: Positive = Field(
         default=256, description="Longest sequence in tokens; longer ones are cut, and the user is told."
     )
     lora: LoraRecipe | None = Field(
         default=None,
-        description="Adapters that are trained in place of the backbone's weights.\nWhat a method adds is trained as "
-        "ever. A method that freezes the backbone gets none.",
+        description="Adapters that are trained in place of the backbone's weights.\nParameters that a method adds are "
+        "still trained. A method that freezes the backbone gets no adapters.",
     )
     gradient_checkpointing: bool = Field(
-        default=False, description="Compute what attention and MLPs hold again in the backward pass, to save memory."
+        default=False, description="Recompute attention and MLPs in the backward pass, to save memory."
     )
     checkpoint_every: Positive = Field(default=50, description="Steps between two checkpoints a run can resume from.")
     parallel: Literal["ddp", "fsdp"] = Field(
@@ -141,8 +141,8 @@ class TrainRecipe(Strict):
     @field_validator("target", mode="before")
     @classmethod
     def _one_of_a_list(cls, value: Any) -> Any:
-        # Configs of earlier versions have a list here. Of several targets one was chosen for each level; now each level
-        # is trained for.
+        # Configs of earlier versions have a list here. Then one of several targets was chosen for each level; now every
+        # level is trained for.
         if isinstance(value, list | tuple):
             return value[0] if len(value) == 1 else None
         return value
@@ -214,7 +214,7 @@ class EvalRecipe(Strict):
     )
     enable_thinking: bool | None = option(
         "How",
-        "Given to the chat template, by default as the template says.\nWhat is thought is part of the answer.",
+        "Passed to the chat template; by default the template decides.\nThe thinking is part of the answer.",
         None,
         flag="--enable-thinking",
     )
@@ -242,18 +242,18 @@ class EvalRecipe(Strict):
     )
 
     def in_key(self, *, writes: bool = True) -> dict[str, Any]:
-        """What a measured point depends on, in plain values. What was not there in earlier versions is left out where
-        it says nothing, so that their records are found.
+        """Return the settings that a measured point depends on, in plain values. Settings that earlier versions did not
+        have are left out if they have their usual value, so that records of these versions are found.
 
         Args:
-            writes: Whether answers are written.
+            writes: Whether the task generates answers.
         """
         left_out = {"closeness"} | {name for name, usual in USUAL.items() if getattr(self, name) == usual}
         return self.model_dump(mode="json", exclude=left_out if writes else left_out | _OF_WRITING)
 
     @property
     def asking(self) -> dict[str, Any]:
-        """How questions are asked: arguments of `evaluate`."""
+        """Settings of how questions are asked, as arguments of `evaluate`."""
         return self.model_dump(include={"num_fewshot", "batch_size", *USUAL} - {"quantize"})
 
     @field_validator("stop_strings", mode="before")
@@ -271,19 +271,19 @@ class EvalRecipe(Strict):
 
 
 class ForModels(Strict):
-    """The models a recipe is for: those named, and those of a size."""
+    """The models that a recipe is for: those listed by name, and those in a range of sizes."""
 
     names: tuple[str, ...] = Field(default=(), description="Registered names or hub ids.")
     families: tuple[str, ...] = Field(
         default=(), description="With `parameters`: kinds of model (`model_type`); none named means any."
     )
     parameters: tuple[Parameters, Parameters] | None = Field(
-        default=None, description="From how many parameters, and below how many."
+        default=None, description="Smallest number of parameters, and the number they stay below."
     )
-    by_default: bool = Field(default=False, description="A run of such a model takes this preset where it names none.")
+    by_default: bool = Field(default=False, description="A run of such a model uses this preset if it names none.")
 
     def fit(self, name: str, family: str, parameters: int) -> bool:
-        """Whether a model is one of them."""
+        """Whether the recipe is for this model."""
         if name in self.names:
             return True
         if self.parameters is None or (self.families and family not in self.families):

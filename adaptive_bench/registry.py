@@ -1,7 +1,7 @@
 """Finds methods, tasks, models, families of models, configs, leaderboards, sites and launchers by name.
 
-The core never imports a plugin: names come from entry points (`adaptive_bench.<group>`) of any installed package and
-from files given with `--plugin`. Nothing is imported before somebody asks for it.
+The core never imports a plugin by itself: names come from entry points (`adaptive_bench.<group>`) of any installed
+package and from files given with `--plugin`. An object is imported only when it is asked for.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from adaptive_bench.validation import NAME
 Group = Literal["methods", "tasks", "models", "families", "configs", "leaderboards", "sites", "launchers"]
 DISTRIBUTION = "adaptive-bench"
 _registered: dict[tuple[Group, str], tuple[object, str]] = {}
-_loading: list[Path] = []  # the plugin file that is being run, if any
-_loaded: set[str] = set()  # plugin files
+_loading: list[Path] = []  # plugin files that are being run now; the last one is the innermost
+_loaded: set[str] = set()  # plugin files that were run
 
 
 @cache
@@ -42,45 +42,45 @@ def _installed(group: Group) -> dict[str, EntryPoint]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence that suggests the closest known name, or lists the known ones."""
+    """Return a sentence that suggests the closest known name, or lists the known names."""
     known = sorted(known)
-    initials = [one for one in known if _initials(one) == name]  # before what merely looks like it: lr, learning_rate
+    initials = [one for one in known if _initials(one) == name]  # preferred to similar spelling: lr -> learning_rate
     close = initials or difflib.get_close_matches(name, known, n=1)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known) or 'none'}."
 
 
 def _initials(name: str) -> str:
-    """Of the words of a name, below what it lies in: `train.learning_rate` -> `train.lr`; of one word nothing."""
+    """Abbreviate the last part of a name to its initials: `train.learning_rate` -> `train.lr`; empty for one word."""
     above, dot, last = name.rpartition(".")
     words = last.split("_")
     return f"{above}{dot}{''.join(word[:1] for word in words)}" if len(words) > 1 else ""
 
 
 def names(group: Group) -> list[str]:
-    """Every name in a group, sorted, without importing anything."""
+    """Return every name in a group, sorted, without importing anything."""
     return sorted({*_installed(group), *(name for of, name in _registered if of == group)})
 
 
 def one_of(group: Group) -> str:
-    """What a thing of a group is called: `method` of `methods`."""
+    """Return the singular of a group's name: `method` for `methods`."""
     return "family" if group == "families" else group.removesuffix("s")
 
 
 def check_name(group: Group, name: str) -> None:
-    """Refuse a name that nobody registered, without importing anything.
+    """Refuse a name that is not registered, without importing anything.
 
     Raises:
-        UsageError: With the closest one.
+        UsageError: The name is not registered; the message suggests the closest one.
     """
     if (group, name) not in _registered and name not in _installed(group):
         raise UsageError(f"No {one_of(group)} is called {name!r}. {did_you_mean(str(name), names(group))}")
 
 
 def get(group: Group, name: str) -> Any:
-    """The registered object.
+    """Return the registered object.
 
     Raises:
-        UsageError: Nobody registered that name; the message suggests the closest one.
+        UsageError: The name is not registered; the message suggests the closest one.
         EnvironmentProblem: A part of this package cannot be imported.
         PluginFault: A plugin cannot be imported.
     """
@@ -97,11 +97,11 @@ def get(group: Group, name: str) -> Any:
                 f"package."
             ) from error
     try:
-        with redirect_stdout(sys.stderr):  # standard output is for results, which other programs read
+        with redirect_stdout(sys.stderr):  # standard output is for results that other programs read
             thing = entry.load()
     except AdaptiveBenchError:
         raise
-    except (Exception, SystemExit) as error:  # importing runs the plugin's code, which may raise anything
+    except (Exception, SystemExit) as error:  # importing runs the plugin's code, and that may raise anything
         raise PluginFault(
             f"The plugin {name!r} ({entry.value}) of {origin(group, name)} cannot be loaded: "
             f"{type(error).__name__}: {message_of(error)}. Correct or reinstall its package."
@@ -113,19 +113,19 @@ def get(group: Group, name: str) -> Any:
 
 
 def origin(group: Group, name: str) -> str:
-    """Where a name comes from: the distribution and its version, or the plugin file."""
+    """Return where a name comes from: the distribution with its version, or the plugin file."""
     if (group, name) in _registered:
         return _registered[group, name][1]
     return _origin(_installed(group)[name])
 
 
-@cache  # each look at a distribution reads its metadata from disk
+@cache  # every access to a distribution's metadata reads it from disk
 def _origin(entry: EntryPoint) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
 
 
 def file_of(group: Group, name: str) -> Path | None:
-    """The file that defines what a name stands for, without importing it; `None` where there is none."""
+    """Return the file that defines a registered object, without importing it; `None` if there is no file."""
     if (group, name) in _registered:
         where = Path(origin(group, name))
         return where if where.is_file() else None
@@ -135,7 +135,7 @@ def file_of(group: Group, name: str) -> Path | None:
 
 
 def target_of(group: Group, name: str) -> tuple[str, str] | None:
-    """Module of an installed name and what it stands for there; `None` for one that this process registered."""
+    """Return the module and attribute of an installed name; `None` for a name that this process registered."""
     entry = None if (group, name) in _registered else _installed(group).get(name)
     return None if entry is None else (entry.module, entry.attr)
 
@@ -146,40 +146,40 @@ def is_foreign(group: Group, name: str) -> bool:
 
 
 def is_foreign_task(name: str) -> bool:
-    """Whether a task comes from a plugin; one that nobody registered is lm-eval's own.
+    """Whether a task comes from a plugin; a task that is not registered is lm-eval's own.
 
     Args:
-        name: With what stands behind its colon, if anything does.
+        name: Name of the task; it may have an argument after a colon.
     """
     registered = name.partition(":")[0]
     return registered in names("tasks") and is_foreign("tasks", registered)
 
 
 def has_source(group: Group, name: str) -> bool:
-    """Whether another process can load what a name stands for: from a plugin file or an installed package."""
+    """Whether another process can load a registered object, from a plugin file or an installed package."""
     return (group, name) not in _registered or origin(group, name) in _loaded
 
 
 def needs_main() -> bool:
-    """Whether another process has all that is registered only after it ran the program's main file: that, or what it
-    imports, registers something itself.
+    """Whether other processes must run the program's main file to have everything that is registered. That is so if the
+    main file, or a module that it imports, registers something itself.
     """
     return any(where not in _loaded for _, where in _registered.values())
 
 
 def plugin_files() -> list[Path]:
-    """Files given with `--plugin`, in the order in which they were loaded."""
+    """Return the files given with `--plugin`, in the order in which they were loaded."""
     origins = dict.fromkeys(where for _, where in _registered.values())
     return [Path(where) for where in origins if where.endswith(".py") and Path(where).is_file()]
 
 
 def register(group: Group, name: str) -> Callable[[Any], Any]:
-    """Decorator for plugin files: puts an object under a name.
+    """Register an object under a name; a decorator for plugin files.
 
-    In a package whose entry point names the same object it changes nothing, so one file serves both ways.
+    It has no effect in a package whose entry point names the same object, so one file can be used both ways.
 
     Raises:
-        PluginFault: The group does not exist, the name has a wrong form or is taken.
+        PluginFault: The group does not exist, or the name has a wrong form or is taken.
     """
     if group not in get_args(Group):
         known = f"A plugin group is one of {', '.join(get_args(Group))}, got {one_line(repr(group), 60)}."
@@ -220,7 +220,7 @@ def load_plugins(paths: Iterable[Path] | None) -> None:
 
 
 def _beside(path: Path, error: BaseException) -> str:
-    """What is to be done about a plugin file that cannot be imported: it is run by itself, not as part of a package."""
+    """Return what to do about a plugin file that cannot be imported. It is run by itself, not as part of a package."""
     if not isinstance(error, ImportError):
         return "Correct the file; "
     first = (error.name or "").partition(".")[0]
@@ -238,14 +238,14 @@ def load_plugin(path: Path | str) -> None:
 
     Raises:
         UsageError: The file does not exist, is not a Python file, or registers nothing.
-        PluginFault: The file cannot be run to its end; what it has registered by then is taken back.
+        PluginFault: The file raised an error; whatever it registered before that is removed again.
     """
     path = Path(path).expanduser().resolve()
     if not path.exists():
         raise UsageError(f"--plugin takes a Python file, but there is no {str(path)!r}. Check the path.")
     if not path.is_file() or path.suffix != ".py":
         raise UsageError(f"--plugin takes a Python file, got {str(path)!r}. Name one that ends in .py.")
-    # two files of one name stay two modules
+    # The digest keeps two files with one name apart as modules.
     module_name = f"adaptive_bench_plugin_{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None

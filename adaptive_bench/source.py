@@ -1,8 +1,8 @@
-"""What a number depends on beside its inputs: the code, as versions and, of plugins, as digests of their files.
+"""Identifies the code that a result depends on: by versions, and for plugins by digests of their files.
 
-Code of this distribution has a version for each floor, and one for each method. Whoever changes what it computes raises
-the version; a change that moves no number leaves it, whatever it does to the text. Golden outputs hold that
-(`tests/golden`): they fail where a number moved and its version did not.
+Code of this distribution has a version for each floor (layer of the package), and one for each method. Whoever changes
+what the code computes raises the version; a change that moves no number leaves it. The golden outputs check this
+(`tests/golden`): they fail if a number moved but its version did not.
 """
 
 from __future__ import annotations
@@ -25,39 +25,40 @@ from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store.keys import file_digest
 
-# Raise one when its outputs move.
+# Raise the version of a floor when its outputs change.
 FLOORS = {
     "backbone": 1,
     "method": 1,
     "engine": 1,
     "model": 1,
-    "dials": 2,  # in 1 they stopped half a point from a saving
+    "dials": 2,  # in version 1, solving for a dial stopped up to half a point away from the saving
     "training": 1,
     "evaluation": 1,
     "timing": 1,
     "tasks": 1,
 }
-# Of what is made of records: matching, intervals, tests. Raise it when the same records give other tables; no record
-# depends on it.
+# Version of how tables are made from records: matching, intervals, tests. Raise it when the same records give other
+# tables; no record depends on it.
 TABLES = 2
 _UNDER = ("backbone", "method", "engine", "model")
 _OWN, _METHODS = "adaptive_bench", "adaptive_bench.methods"
-# Of a method's file: its version, 1 where there is none; and that dials may be solved for, which is a floor of its own.
+# Found in a method's file: its version (1 if it has none), and whether its dial is solved for, which is a floor of its
+# own.
 _VERSION, _SOLVES = re.compile(r"^VERSION = (\d+)", re.MULTILINE), re.compile(r"^    solves_dial = ", re.MULTILINE)
 _HOME, _INSTALLED = Path(__file__).resolve().parent, {"site-packages", "dist-packages"}
-_loaded: dict[Path, str] = {}  # digests of plugins' Python files when they were first asked for
+_loaded: dict[Path, str] = {}  # digests of plugins' Python files when they were first digested
 Work = Literal["training", "evaluation", "timing"]
 
 
 def code_behind(method: str, work: Work) -> dict[str, Any]:
-    """What a result of a method depends on: versions of the floors under it and of the work itself; of the methods of
-    this distribution that it is built on their versions, and of a plugin the digest of its files.
+    """Return the code that a result of a method depends on: the versions of the floors below it and of the work itself,
+    the versions of this distribution's methods that it is built on, and for a plugin the digest of its files.
 
     Args:
-        method: The name that it is registered under.
+        method: The name under which the method is registered.
 
     Raises:
-        UsageError: Nobody registered that name.
+        UsageError: The name is not registered.
         EnvironmentProblem: See `plugin_digest`.
     """
     registry.check_name("methods", method)
@@ -70,7 +71,7 @@ def code_behind(method: str, work: Work) -> dict[str, Any]:
         return versions | dials | {"methods": {path.stem: _version(path) for path in own}}
     versions["dials"] = FLOORS["dials"]
     found = registry.get("methods", method)
-    if file is None:  # defined in a notebook, say
+    if file is None:  # for example, the class is defined in a notebook
         return versions | {"source": class_digest(found)}
     modules = {one.__module__ for one in getattr(found, "__mro__", ())}
     others = {name for name in modules if name.partition(".")[0] not in {_OWN, *sys.stdlib_module_names}}
@@ -84,47 +85,49 @@ def code_behind(method: str, work: Work) -> dict[str, Any]:
 
 
 def plugin_digest(files: Iterable[Path]) -> str:
-    """Digest of some Python files of a plugin with what belongs to them, wherever they lie: the whole package that a
-    file is part of, or else the modules and packages beside it that it imports, and the files that it names by their
-    path from its folder.
+    """Return a digest of some Python files of a plugin and of everything that belongs to them, wherever they lie: the
+    whole package that a file is part of, or else the modules and packages beside it that it imports, and the files that
+    its strings name by a path from its folder.
 
     Raises:
-        EnvironmentProblem: A Python file changed since this process first asked: what it loaded is other code.
+        EnvironmentProblem: A Python file changed since this process first digested it, so the loaded code is older.
     """
     return _digest(_files(*files))
 
 
 def check_code(method: str, work: Work, planned: Mapping[str, Any]) -> None:
-    """Refuse to work for a plan with other code than it was made with: a worker loads its plugins later than that.
+    """Refuse to work for a plan that was made with other code. This can happen since a worker process loads its plugins
+    after the plan was made.
 
     Raises:
-        EnvironmentProblem: The code is other code.
+        EnvironmentProblem: The code changed.
     """
     if code_behind(method, work) != planned:
         raise EnvironmentProblem(
             f"A run does its work with the code that it planned with, but that of {method!r} changed since. Give the "
-            f"same command again: it plans with what is there now."
+            f"same command again: it plans with the present code."
         )
 
 
 def code_of(method: str) -> str | None:
-    """Digest of what trains and evaluates a method, by the name it is registered under; `None` if it is not there."""
+    """Return a digest of the code that trains and evaluates a registered method; `None` if it is not registered."""
     if method not in registry.names("methods"):
         return None
     return code_digest(code_behind(method, "training"), code_behind(method, "evaluation"))
 
 
 def code_digest(training: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
-    """One digest of what `code_behind` gives for the training and for the evaluation of a method."""
+    """Return one digest of what `code_behind` gives for the training and for the evaluation of a method."""
     return _short(json.dumps([training, evaluation], sort_keys=True))
 
 
 @cache
 def commit() -> dict[str, str]:
-    """The commit of the checkout that this code lies in, `-dirty` behind it where files were edited; else nothing."""
+    """Return the commit of the checkout that this code lies in, with `-dirty` if files were edited; empty if none."""
     git = ["git", "-C", str(Path(__file__).parent)]
     try:
-        subprocess.run([*git, "ls-files", "--error-unmatch", __file__], check=True, capture_output=True)  # it is ours
+        # Fails unless this file is tracked: a package installed below some other checkout is not part of it.
+        subprocess.run([*git, "ls-files", "--error-unmatch", __file__], check=True, capture_output=True)
         asked = [*git, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
         return {"commit": subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()}
     except (OSError, subprocess.CalledProcessError):
@@ -132,8 +135,8 @@ def commit() -> dict[str, str]:
 
 
 def class_digest(found: type) -> str:
-    """Digest of a class that was defined where there is no file, as in a notebook: of the byte code of its functions
-    and the values of its attributes, with those of its bases outside this distribution.
+    """Return a digest of a class that has no file, as in a notebook: of the byte code of its functions and the values
+    of its attributes, including those of its base classes outside of this distribution.
     """
     known = {_OWN, "builtins", "torch", *sys.stdlib_module_names} - {"__main__"}
     own = [one for one in found.__mro__ if one.__module__.partition(".")[0] not in known]
@@ -152,7 +155,7 @@ def _said(value: object) -> str:
 
 
 def _own_methods(home: Path, waiting: set[str]) -> list[Path]:
-    """Files of this distribution's methods, with those of the methods and helpers that these import."""
+    """Return the files of this distribution's methods, and of the methods and helpers that they import."""
     found: set[Path] = set()
     while waiting:
         path = home / f"{waiting.pop()}.py"
@@ -172,7 +175,7 @@ def _among_methods(modules: Iterable[str]) -> set[str]:
 
 
 def _digest(files: Iterable[Path]) -> str:
-    """Of contents alone: a plugin may lie anywhere, under any name."""
+    """Return a digest of the files' contents alone, since a plugin may lie anywhere, under any name."""
     now = {file: file_digest(file) for file in files}
     edited = [file for file in now if file.suffix == ".py" and _loaded.setdefault(file, now[file]) != now[file]]
     if edited:
@@ -185,12 +188,12 @@ def _digest(files: Iterable[Path]) -> str:
 
 @cache  # a plan may have thousands of cells
 def _files(*starts: Path) -> frozenset[Path]:
-    """See `plugin_digest`."""
+    """Return the files that belong to some files of a plugin, see `plugin_digest`."""
     found: set[Path] = set()
     waiting = [path.resolve() for path in starts]
     while waiting:
         path = waiting.pop()
-        if path in found or path.is_relative_to(_HOME):  # where a program registered a thing of a class of ours
+        if path in found or path.is_relative_to(_HOME):  # a program may register an object of a class of this package
             continue
         found.add(path)
         if path.suffix != ".py":
@@ -210,12 +213,12 @@ def _files(*starts: Path) -> frozenset[Path]:
 
 @cache
 def _mentioned(file: Path) -> tuple[frozenset[str], frozenset[Path]]:
-    """Modules that a Python file may import, two dots before relative ones; and files that it names."""
+    """Return the modules a Python file may import, relative ones with two dots in front; and the files it names."""
     modules: set[str] = set()
     named: set[Path] = set()
     try:
         tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):  # which is said where it is imported
+    except (SyntaxError, ValueError):  # importing the file reports this
         return frozenset(), frozenset()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -225,7 +228,7 @@ def _mentioned(file: Path) -> tuple[frozenset[str], frozenset[Path]]:
             modules |= {f"{start}{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             named |= set() if os.path.isabs(node.value) else {file.parent / node.value}  # noqa: PTH117
-    # Of texts that are no paths it is False.
+    # `os.path.isfile` is `False` for texts that are no paths.
     return frozenset(modules), frozenset(path for path in named if os.path.isfile(path))  # noqa: PTH113
 
 

@@ -1,6 +1,6 @@
-"""Starts processes, which run the program's main file again only where they need what it registers.
+"""Starts processes that run the program's main file again only if they need what it registers.
 
-Python would have each of them run that file (as `__mp_main__`), and with it a call of `run` that stands there without
+By default Python has each of them run that file (as `__mp_main__`), and with it a call of `run` that is not guarded by
 `if __name__ == "__main__":`.
 """
 
@@ -20,7 +20,7 @@ class _WithoutMain(SpawnProcess):
     @staticmethod
     def _Popen(process_obj: BaseProcess) -> Any:
         main = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")  # `multiprocessing` finds no file to name
+        sys.modules["__main__"] = ModuleType("__main__")  # has no `__file__`, so `multiprocessing` runs no main file
         try:
             return SpawnProcess._Popen(process_obj)
         finally:
@@ -28,10 +28,10 @@ class _WithoutMain(SpawnProcess):
 
 
 def context(*, runs_main: bool) -> SpawnContext:
-    """How to start such processes.
+    """Return a context that starts such processes.
 
     Args:
-        runs_main: Whether each runs the program's main file first.
+        runs_main: Whether each process runs the program's main file first.
     """
     found = SpawnContext()
     if not runs_main:
@@ -40,15 +40,15 @@ def context(*, runs_main: bool) -> SpawnContext:
 
 
 def check_main() -> None:
-    """Do not begin here what starts processes, where this is one that still runs the main file of the program.
+    """Refuse to start processes from a process that was itself just started and still runs the program's main file.
 
     Raises:
-        UsageError: It is.
+        UsageError: This is such a process.
     """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):  # as multiprocessing itself asks
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # multiprocessing itself checks this
         main = getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0]
         raise UsageError(
-            f"The processes of a run get what a script registers by running the script again, so that it must not "
-            f'begin a run whoever runs it, got {main}. Put the call under if __name__ == "__main__":, or move what is '
+            f"The processes of a run get what a script registers by running the script again, so the script must not "
+            f'begin a run unguarded, got {main}. Put the call under if __name__ == "__main__":, or move what is '
             f"registered to a file of its own and load that with load_plugin."
         )

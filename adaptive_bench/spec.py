@@ -1,4 +1,4 @@
-"""Method specs as users write them: `gateskip`, `gateskip[shape=scalar,kv=copy_below]`, `gateskip@paper`."""
+"""Parses method specs as users write them: `gateskip`, `gateskip[shape=scalar,kv=copy_below]`, `gateskip@paper`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORM = re.compile(rf"(?P<name>{NAME.pattern})(\[(?P<params>[^\[\]]*)\])?(@(?P<s
 
 
 def _form_of(text: object) -> str:
-    """What to write instead of a text that is no spec."""
+    """Return what to write instead of a text that is no spec."""
     if isinstance(text, str) and len(several := text.split()) > 1 and all(map(_FORM.fullmatch, several)):
         return f"Several are separated by commas: {','.join(several)}."
     return "Try 'gateskip'."
@@ -26,8 +26,8 @@ def _form_of(text: object) -> str:
 class MethodSpec:
     """A method, the parameters that differ from its defaults (as text), and the semantics.
 
-    Two specs that say the same thing are equal: parameters are kept sorted. Values stay text here; the
-    method's own config model turns them into numbers and rejects unknown ones.
+    Parameters are kept sorted, so that two specs with the same meaning are equal. Values stay text here; the method's
+    own config model converts them and rejects unknown parameters.
     """
 
     name: str
@@ -69,17 +69,17 @@ class MethodSpec:
         for part in parts:
             key, equals, value = (piece.strip() for piece in part.partition("="))
             if not (key and equals and value):
-                step = " A comma begins the next parameter: join values of one by a plus, 1+3." if params else ""
+                step = " A comma begins the next parameter: join several values by a plus, 1+3." if params else ""
                 raise UsageError(f"A spec parameter has the form key=value, got {part!r} in {text!r}.{step}")
             params.append((key, value))
         return cls(match["name"], tuple(params), cast(Semantics, match["semantics"] or "bench"))
 
     @classmethod
     def of(cls, given: MethodSpec | str) -> MethodSpec:
-        """A spec, or the one that a text names.
+        """Return a spec as it is, or parse a text.
 
         Raises:
-            UsageError: It is neither.
+            UsageError: `given` is neither a spec nor the text of one.
         """
         return given if isinstance(given, cls) else cls.parse(cast(str, given))
 
@@ -89,15 +89,15 @@ class MethodSpec:
 
 
 def method_name(text: str) -> str:
-    """The name in front of a spec, or of a label that begins like one; it need not be valid."""
+    """Return the method's name at the beginning of a spec or of a label; the rest need not be valid."""
     return re.split(r"[\[@ ]", text, maxsplit=1)[0]
 
 
 def parse_specs(text: str) -> list[MethodSpec]:
-    """Read a comma list of specs; commas inside brackets belong to the spec.
+    """Read a comma-separated list of specs; commas inside brackets belong to the spec.
 
     Raises:
-        UsageError: One of them is none, is empty or stands there twice, or there is none.
+        UsageError: An item is no spec, is empty or occurs twice, or the list is empty.
     """
     try:
         specs = list(each_once(map(MethodSpec.parse, parts_of(text))))

@@ -1,12 +1,12 @@
-"""Self-speculative decoding beside plain greedy decoding: the same texts, in turns, in one process, at several savings
-of the draft. Decoding itself is in `adaptive_bench.model.speculative_decoding`. It saves no FLOPs, so that nothing here
-enters a table of matched savings: it is a matter of time.
+"""Compares self-speculative decoding with plain greedy decoding: the same texts, in turns, in one process, at several
+savings of the draft. Decoding itself is in `adaptive_bench.model.speculative_decoding`. It saves time and no FLOPs, so
+nothing here enters a table of matched savings.
 
-Verifying takes several tokens in one call where greedy decoding takes one, so sums are taken in another order and
-logits differ by rounding. With r the largest such difference, two candidates whose logits lie within 2 r of each other
-may change places: a near-tie. What lies further apart is a defect. r is measured on the very text, of the full model
-and without any drafts: the largest difference of any logit at any place up to there, between token by token and all at
-once.
+Verification reads several tokens in one call while greedy decoding reads one, so sums are taken in another order and
+logits differ by rounding. If r is the largest such difference, two candidates whose logits lie within 2 r of each other
+may change places: a near-tie. A larger gap is a defect. r is measured on the text itself, with the full model and
+without drafts: it is the largest difference of any logit at any position up to the differing token, between reading
+token by token and reading all at once.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from adaptive_bench.spec import MethodSpec
 
 VERSION = 2
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
-_UNTRAINED = "static_depth"  # of a plain model, where no method is named: it needs neither training nor calibration
+_UNTRAINED = "static_depth"  # default method on a plain model, since it needs neither training nor calibration
 _WRITING: tuple[Part, ...] = ("draft", "verification")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured.
+    """The settings of a measurement.
 
     Attributes:
-        tasks: Whose prompts are continued.
-        limit: Documents of each task, a seeded draw.
+        tasks: Tasks whose prompts are continued.
+        limit: Number of documents per task, a seeded draw.
         savings: Shares of token-branches that drafting skips.
-        drafts: Most tokens drafted in a round.
-        batches: Rows of a batch; each is a setting of its own.
-        new: Most new tokens of a text.
+        drafts: Largest number of tokens drafted in a round.
+        batches: Rows of a batch; each value is measured separately.
+        new: Largest number of new tokens per text.
         rounds: Rounds of timing; in each, greedy decoding and every saving write all texts once.
     """
 
@@ -68,15 +68,16 @@ class Settings:
 def find_drafter(
     name: str, method: str | None, *, out: Path, tasks: Sequence[str], precision: str = "fp32", device: str = "auto"
 ) -> Subjects:
-    """The model that drafts and verifies: a run's or a saved one with its calibration, or an untrained method on a
-    plain model.
+    """Find the model that drafts and verifies: a model of a run or a saved model, with its calibration, or an untrained
+    method on a plain model.
 
     Args:
-        method: Spec; of a run one of its own, of a plain model `static_depth` by default.
-        tasks: The calibration stored for the first of them is taken; see `find_subjects`.
+        method: Method spec. For a run it must be one of the run's methods; for a plain model the default is
+            `static_depth`.
+        tasks: The calibration stored for the first task is used; see `find_subjects`.
 
     Raises:
-        UsageError: See `find_subjects`; or a method that skips in prompts alone.
+        UsageError: See `find_subjects`; or the method skips only in prompts.
     """
     folder = saved_folder(name, out)
     if method is None:
@@ -92,7 +93,7 @@ def find_drafter(
 
 
 def dial_at(model: AdaptiveModel, saving: float) -> float:
-    """The dial for a share of token-branches that drafting skips.
+    """Return the dial value for a share of token-branches that drafting skips.
 
     Raises:
         UsageError: The method cannot save that much, or is not calibrated for it.
@@ -106,11 +107,12 @@ def dial_at(model: AdaptiveModel, saving: float) -> float:
 
 
 def prompts_of(subjects: Subjects, settings: Settings) -> tuple[list[list[int]], int, tuple[int, ...]]:
-    """Prompts of test documents as tokens, each once and of one token at least; how many lost their beginning so that
-    there is room for new tokens; and the tokens that end a text.
+    """Return the different prompts of test documents as tokens, at least one token each; how many of them were cut at
+    the beginning to leave room for new tokens; and the tokens that end a text.
 
     Raises:
-        UsageError: A task asks for the likelihood of whole texts, which have no prompts; no room for one token.
+        UsageError: A task asks for the likelihood of whole texts, which have no prompts; or the context leaves no room
+            for a prompt.
     """
     lm = AdaptiveLM(subjects.models[0], subjects.tokenizer, batch_size=1)
     room = lm.context_length - settings.new
@@ -134,10 +136,10 @@ def prompts_of(subjects: Subjects, settings: Settings) -> tuple[list[list[int]],
 
 
 def study(drafter: Subjects, settings: Settings, reporter: Reporter) -> dict[str, Any]:
-    """Measure, and put the record together: plain values.
+    """Measure everything, and return the record as plain values.
 
     Raises:
-        UsageError: The method cannot save that much, or there are fewer texts than rows.
+        UsageError: The method cannot save that much, or there are fewer texts than rows of a batch.
     """
     (model,) = drafter.models
     prompts, shortened, ends = prompts_of(drafter, settings)
@@ -146,7 +148,7 @@ def study(drafter: Subjects, settings: Settings, reporter: Reporter) -> dict[str
             f"A batch of {max(settings.batches)} needs as many prompts, but {', '.join(settings.tasks)} with --limit "
             f"{settings.limit} has {len(prompts)}. Raise --limit or lower --batch."
         )
-    dials = {saving: dial_at(model, saving) for saving in settings.savings}  # what is refused, before all else
+    dials = {saving: dial_at(model, saving) for saving in settings.savings}  # refuses wrong savings before measuring
     with reporter.task("speculate", 2 * len(settings.batches)) as task:
         measured = [
             _Batches(model, settings, dials, prompts, ends, rows, task.advance).measure() for rows in settings.batches
@@ -166,7 +168,7 @@ def study(drafter: Subjects, settings: Settings, reporter: Reporter) -> dict[str
 
 @dataclass(frozen=True)
 class _Written:
-    """All texts, and what writing them took after their prompts were read."""
+    """All texts, with the rounds and the ledgers of writing them after their prompts were read."""
 
     texts: list[list[int]]
     rounds: list[list[Round]]
@@ -174,7 +176,7 @@ class _Written:
 
 
 class _Batches:
-    """The texts at one batch size."""
+    """Measures all texts at one batch size."""
 
     def __init__(
         self,
@@ -192,7 +194,7 @@ class _Batches:
         self._advance = advance
 
     def measure(self) -> dict[str, Any]:
-        """The record of this batch size."""
+        """Measure, and return the record of this batch size."""
         self._model.reset_ledger()
         texts = self._greedy()
         books = Ledger(self._model.backbone.costs)
@@ -203,7 +205,7 @@ class _Batches:
         self._advance()
         variants: dict[str, Callable[[], object]] = {"greedy": self._greedy}
         variants |= {str(saving): partial(self._speculate, saving) for saving in savings}
-        # Every variant has run once already: nothing is left to warm up.
+        # Every variant has run once already, so no warm-up is needed.
         taken_s = in_turns(variants, self._settings.rounds, warm_up=0, device=self._model.device)
         self._advance()
         return {
@@ -258,7 +260,7 @@ class _Batches:
 
 
 def _joined(found: Sequence[Speculation]) -> _Written:
-    """Several batches as one."""
+    """Join the results of several batches."""
     first = found[0].books["draft"]
     books: dict[str, Ledger] = {part: Ledger(first.costs) for part in _WRITING}
     for each in found:
@@ -269,7 +271,7 @@ def _joined(found: Sequence[Speculation]) -> _Written:
 
 
 def _cost(written: _Written) -> dict[str, Any]:
-    """Of a token that is not the first of its text: bytes of weights read and FLOPs, of each part too."""
+    """Return weight bytes read and FLOPs per decoded token (any but the first of a text), in total and by part."""
     tokens = _decoded(written.texts)
     macs = {part: float(ledger.macs("decode").sum()) for part, ledger in written.books.items()}
     read = {part: ledger.weight_bytes("decode") for part, ledger in written.books.items()}
@@ -286,13 +288,13 @@ def _cost(written: _Written) -> dict[str, Any]:
 
 
 def defects(record: dict[str, Any]) -> int:
-    """Texts that differ from the greedy ones by more than rounding explains."""
+    """Return the number of texts that differ from the greedy ones by more than rounding explains."""
     points = (point for batch in record["batches"] for point in batch["points"])
     return sum(not each["near_tie"] for point in points for each in point["differences"])
 
 
 def _decoded(texts: Sequence[Sequence[int]]) -> int:
-    """New tokens but the first of each text, which comes from reading its prompt."""
+    """Count the new tokens except for the first of each text, which comes from reading its prompt."""
     return sum(len(text) - 1 for text in texts)
 
 
@@ -301,7 +303,7 @@ def _each(total: float, tokens: int) -> float | None:
 
 
 def _speed(texts: Sequence[Sequence[int]], taken_s: Sequence[float]) -> dict[str, Any]:
-    """New tokens of all texts a second, prompts included."""
+    """Return the new tokens of all texts per second, the time of reading prompts included."""
     tokens = sum(map(len, texts))
     return {"tokens_per_s": Quantiles.of(tokens / seconds for seconds in taken_s).to_json()}
 
@@ -312,10 +314,10 @@ class Difference:
 
     Attributes:
         text: Number of the prompt, from 0.
-        position: Of the new token, from 0.
-        greedy, speculative: The two tokens; `None` where the text has ended.
-        gap: Logit of the greedy one less that of the other, in one call of the full model; `None` where a text ended.
-        bound: What rounding explains, 2 r; `None` likewise.
+        position: Position among the new tokens, from 0.
+        greedy, speculative: The two tokens; `None` if that text has ended.
+        gap: Logit of the greedy token minus that of the other, in one call of the full model; `None` if a text ended.
+        bound: Largest gap that rounding explains, 2 r; `None` likewise.
     """
 
     text: int
@@ -327,14 +329,14 @@ class Difference:
 
     @property
     def is_near_tie(self) -> bool:
-        """Whether rounding explains it."""
+        """Whether rounding explains the difference."""
         return self.gap is not None and self.bound is not None and abs(self.gap) <= self.bound
 
 
 def find_difference(
     model: AdaptiveModel, text: int, prompt: Sequence[int], greedy: Sequence[int], speculative: Sequence[int]
 ) -> Difference | None:
-    """`None` for equal texts. The model's dial skips nothing."""
+    """Find the first difference of two texts; `None` if they are equal. The model's dial must skip nothing."""
     if list(greedy) == list(speculative):
         return None
     both = min(len(greedy), len(speculative))
@@ -349,7 +351,9 @@ def find_difference(
 
 @torch.no_grad()
 def _logits_and_bound(model: AdaptiveModel, tokens: Sequence[int], prompt: int) -> tuple[torch.Tensor, float]:
-    """Logits [V] after the last token in one call, and twice the largest difference to those of single tokens."""
+    """Return the logits [V] after the last token in one call, and twice their largest difference (at any position) from
+    the logits of reading token by token.
+    """
     ids = torch.tensor([list(tokens)], device=model.device)
     at_once = model(ids, logits_to_keep=len(tokens) - prompt + 1).logits[0].float()
     output = model(ids[:, :prompt], use_cache=True, logits_to_keep=1)

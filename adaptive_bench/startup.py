@@ -1,5 +1,5 @@
-"""What importing costs and says: names that are loaded when they are first asked for, and notices of libraries that no
-setting of theirs turns off, silenced by their loggers in every process that loads them.
+"""Keeps imports fast and quiet: loads names when they are first used, and silences the loggers of libraries whose
+notices no setting turns off.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 
 def loader(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A package's `__getattr__` (PEP 562).
+    """Return a `__getattr__` for a package (PEP 562) that imports names when they are first used.
 
     Args:
-        homes: Module of each name.
+        homes: The module of each name.
     """
 
     def load(name: str) -> Any:
@@ -25,12 +25,12 @@ def loader(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     return load
 
 
-# transformers imports torchao where it is installed, which then tells what it could do on other machines.
+# transformers imports torchao if it is installed, and torchao then reports what it could do on other machines.
 _LOGGERS = ("torchao", "torch.utils._pytree")
-QUIET = "ADAPTIVE_BENCH_QUIET"  # set for processes that are started anew
+QUIET = "ADAPTIVE_BENCH_QUIET"  # environment variable set for processes that this one starts
 
 
 def silence() -> None:
-    """Let through only errors; called before the libraries are imported."""
+    """Let these loggers pass only errors; call this before the libraries are imported."""
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)

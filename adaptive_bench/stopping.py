@@ -1,8 +1,8 @@
-"""A polite request to stop: work goes on to a place from which it can be resumed, keeps that, and ends.
+"""Handles requests to stop: work goes on to a point from which it can be resumed, saves its state, and ends.
 
-Schedulers ask before they take a machine away: a signal some time before the limit, SIGTERM before SIGKILL. People ask
-with Ctrl-C, and with a second one do not ask any more. Training asks `requested` where it could save; whoever counts
-progress calls `check`.
+Schedulers send a signal before they take a machine away: SIGUSR1 some time before the limit, SIGTERM before SIGKILL.
+Users press Ctrl-C; a second Ctrl-C stops at once. Training calls `requested` where it can save its state; code that
+counts progress calls `check`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORD = b"\nStopping where it can continue from; Ctrl-C again stops at once.\n"
 
 
 class Stopped(BaseException):
-    """The work was asked to stop and has kept where it stands. No `Exception`: nobody takes it for a failure."""
+    """The work was asked to stop and has saved its state. This is no `Exception`, so it never counts as a failure."""
 
 
 def request() -> None:
@@ -35,11 +35,11 @@ def requested() -> bool:
 
 
 def check() -> None:
-    """End the work under way if this process was asked to stop.
+    """End the current work if this process was asked to stop.
 
     Raises:
-        Stopped: It was.
-        KeyboardInterrupt: It was, with Ctrl-C.
+        Stopped: A signal asked for it.
+        KeyboardInterrupt: The user pressed Ctrl-C.
     """
     if _by_hand.is_set():
         raise KeyboardInterrupt
@@ -49,8 +49,8 @@ def check() -> None:
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """In the block SIGUSR1, SIGTERM and the first Ctrl-C are such requests; only the main thread of a process can
-    listen.
+    """Within the block, take SIGUSR1, SIGTERM and the first Ctrl-C as requests to stop. This has an effect only in the
+    main thread of a process.
     """
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -62,7 +62,7 @@ def listening() -> Iterator[None]:
         _by_hand.set()
         request()
         with suppress(OSError):
-            os.write(2, _WORD)  # `print` may just be at work
+            os.write(2, _WORD)  # not `print`, which the signal may have interrupted
 
     if threading.current_thread() is not threading.main_thread():
         yield

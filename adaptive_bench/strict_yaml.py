@@ -1,4 +1,4 @@
-"""Reads YAML files that people write; a key that stands there twice is refused, where YAML takes the last one."""
+"""Reads YAML files that people write. A key that occurs twice is refused; PyYAML would silently use the last one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 
-# `[mod, static_depth[trained=true]]`: YAML takes the second bracket for a list that begins behind a word.
+# The error for `[mod, static_depth[trained=true]]`: YAML takes the second bracket for the beginning of a list.
 _BRACKETS = "expected ',' or ']', but got '['"
 
 
@@ -26,10 +26,10 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """Keys and values of a YAML file.
+    """Read the keys and values of a YAML file.
 
     Raises:
-        UsageError: Not YAML, not keys and values, a key twice.
+        UsageError: The file is not YAML, does not hold keys and values, or has a key twice.
         EnvironmentProblem: The file cannot be read.
     """
     try:
@@ -50,18 +50,18 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def parse(text: str, what: str) -> Any:
-    """The value a text stands for in YAML.
+    """Parse a YAML text.
 
     Args:
-        what: Subject of the sentence that refuses it.
+        what: Subject of the error message: what the text is.
 
     Raises:
-        UsageError: Not YAML, or a key twice.
+        UsageError: The text is not YAML, or has a key twice.
     """
     return deepcopy(_value(text, what))
 
 
-@lru_cache(maxsize=4)  # a command asks for a run's config many times, and one of thousands of seeds takes long to parse
+@lru_cache(maxsize=4)  # a command reads a run's config many times, and one with a thousand seeds takes long to parse
 def _value(text: str, what: str) -> Any:
     try:
         return yaml.load(text, _StrictLoader)
@@ -70,7 +70,7 @@ def _value(text: str, what: str) -> Any:
 
 
 def _why(error: Exception) -> str:
-    """What a parser found, where, and what to do about it."""
+    """Return what a parser found wrong, where, and what to do about it."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error)
     where = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"

@@ -1,4 +1,4 @@
-"""What the core knows of a task: its lm-eval name and folder, its headline metric, its data and its training text."""
+"""Defines what the core knows of a task: its lm-eval name and folder, its metrics, its data and its training text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from adaptive_bench.errors import PluginFault
 
-# Documents a table shows, or others of the same task that choices (targets, rates, tuning) are made on.
+# `test` documents give the scores of tables; choices (targets, rates, tuning) are made on `validation` documents.
 DocumentSplit = Literal["test", "validation"]
 _Name = Annotated[str, Field(min_length=1)]
 
@@ -21,7 +21,7 @@ _Name = Annotated[str, Field(min_length=1)]
 class Example:
     """One training text. The loss covers `completion` only; the encoder appends the end-of-sequence token.
 
-    Without a prompt it is a document of a corpus: such documents are packed into sequences of full length.
+    An example without a prompt is a document of a corpus; such documents are packed into sequences of full length.
     """
 
     prompt: str
@@ -30,7 +30,7 @@ class Example:
 
 @dataclass(frozen=True)
 class ExampleRequest:
-    """Which training text is wanted: `count` examples of a split, drawn with `seed`, from `data_dir` if local.
+    """A request for training text: `count` examples of a split, drawn with `seed`, from `data_dir` if it is given.
 
     A corpus gives as many documents as `count` sequences of `length` tokens need.
     """
@@ -52,22 +52,22 @@ class Task:
         folder: Folder with the lm-eval YAML file.
         metrics: lm-eval metric keys, for example `exact_match,strict-match`; the first one is the headline.
         chance: Score of a guess.
-        training: Gives training text; `None` when the task has none. Train, calibration and test items are disjoint.
+        training: Gives training text; `None` if the task has none. Train, calibration and test items are disjoint.
         num_fewshot: Worked examples before each question.
-        data_folders: Folders of a local data folder that it reads: their content is part of a record's key. `None` if
-            that is not known; then the place of the local data folder is.
-        validation_split: lm-eval split whose documents are neither trained on, calibrated on nor tested, so that
+        data_folders: Subfolders of the local data folder that the task reads; their content is part of a record's key.
+            `None` if they are not known; then the path of the local data folder is part of the key instead.
+        validation_split: lm-eval split whose documents are not used for training, calibration or testing, so that
             settings may be chosen on them; `None` if there is none.
         source: Where the documents come from, for the reader.
         licence: Terms of the documents.
         text_source: What the training text is, for the reader and for records; empty without training text.
         other_files: Files outside `folder` that the questions or scores depend on; their content is part of a record's
             key.
-        harness_name: Name in lm-eval where it is not `name`.
-        argument: Handed to the task's `custom_dataset` function as `argument`; what stands after the colon in a name
-            such as `perplexity:novels`.
-        mixed: Whether its first documents stand for all of them, as they were drawn at random or take turns: `--limit`
-            then takes these, where of other tasks it draws.
+        harness_name: Name in lm-eval, if it is not `name`.
+        argument: Passed to the task's `custom_dataset` function as `argument`: the text after the colon in a name such
+            as `perplexity:novels`.
+        mixed: Whether the first documents are representative of all, because they were drawn at random or take turns.
+            `--limit` then takes the first documents; for other tasks it makes a seeded draw.
     """
 
     name: _Name
@@ -89,14 +89,14 @@ class Task:
     mixed: bool = False
 
     def examples(self, request: ExampleRequest) -> list[Example]:
-        """What `training` gives."""
+        """Return the training text for a request."""
         assert self.training is not None
         return list(self.training(request))
 
 
 @checked(frozen=True)
 class TaskGroup:
-    """Several tasks under one name, registered like a task; where task names are given, it stands for its members."""
+    """Several tasks under one name, registered like a task; in a list of task names it stands for its members."""
 
     name: _Name
     description: str
@@ -108,7 +108,7 @@ class OpenTask:
     """A task that needs an argument, given after a colon (`perplexity:novels`); registered like a task.
 
     Attributes:
-        make: Gives the task for an argument; raises `UsageError` for one it cannot use.
+        make: Returns the task for an argument; raises `UsageError` for an argument that it cannot use.
     """
 
     name: str
@@ -117,13 +117,13 @@ class OpenTask:
 
 
 def check_registered(name: str, thing: object, origin: str) -> Task | TaskGroup | OpenTask:
-    """What a plugin registered as a task.
+    """Return an object that a plugin registered as a task, after checking its type.
 
     Args:
-        origin: Where it comes from.
+        origin: Where the plugin comes from, for the message.
 
     Raises:
-        PluginFault: It is none.
+        PluginFault: The object is not a task.
     """
     if not isinstance(thing, Task | TaskGroup | OpenTask):
         raise PluginFault(

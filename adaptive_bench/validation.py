@@ -1,5 +1,5 @@
-"""What is wrong with a value, in the words of a person who writes YAML or a command line, not Python; and lists that
-people write, with commas between their items: no item is empty, and none stands twice.
+"""Says what is wrong with a value in terms of YAML or the command line, not of Python; and reads comma-separated lists,
+in which no item may be empty or occur twice.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from typing import Any, Literal, TypeVar, get_args
 
 from adaptive_bench.errors import UsageError, one_line
 
-LARGEST_COUNT = 10_000_000  # of documents, tokens, rows: more was mistyped, and would never end
-LARGEST_RATE = 100.0  # of learning, of decay: more than any optimizer is given
-LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
+LARGEST_COUNT = 10_000_000  # of documents, tokens or rows; a larger number is a typing error and would never end
+LARGEST_RATE = 100.0  # of learning or weight decay; larger than any sensible value
+LARGEST_SEED = 2**32 - 1  # NumPy takes no larger seed
 MOST_SEEDS = 1000
-MOST_THREADS = 1024  # of a process: PyTorch starts as many as it is told
-MOST_MINUTES = 60 * 24 * 366  # a year: what lasts longer was mistyped
+MOST_THREADS = 1024  # of a process; PyTorch would start any number
+MOST_MINUTES = 60 * 24 * 366  # a year; a longer time is a typing error
 Quantization = Literal["none", "int8", "int4", "nf4"]  # forms in which layers' weights are stored while evaluated
 QUANTIZED: tuple[Quantization, ...] = get_args(Quantization)[1:]
-NAME = re.compile(r"[A-Za-z0-9_\-]+")  # of what is registered: a method spec can say it, and a path have it
+NAME = re.compile(r"[A-Za-z0-9_\-]+")  # registered names: they must fit into method specs and paths
 
 DEVICE_RULE = "A device is auto, cpu, cuda or cuda:<number>"
 
 Item = TypeVar("Item")
-_COMMA = re.compile(r",(?![^\[]*\])")  # those in the brackets of a method spec belong to the spec
+_COMMA = re.compile(r",(?![^\[]*\])")  # commas in the brackets of a method spec belong to the spec
 
 
 def parts_of(text: str) -> list[str]:
-    """The items of a text, without white space around them; none where it holds nothing but commas.
+    """Split a text at its commas into items without surrounding white space; a text of commas alone has no items.
 
-    A comma may end it: `4,` is a list where `4` is a number.
+    The text may end with a comma: `4,` is a list, while `4` is a number.
 
     Raises:
-        ValueError: Between two commas, or at the beginning, there is nothing.
+        ValueError: There is nothing between two commas or before the first.
     """
     parts = [part.strip() for part in _COMMA.split(text)]
     if not any(parts):
@@ -46,10 +46,10 @@ def parts_of(text: str) -> list[str]:
 
 
 def each_once(items: Iterable[Item]) -> tuple[Item, ...]:
-    """The items as they are.
+    """Return the items unchanged, after checking them.
 
     Raises:
-        ValueError: One of them stands there twice, or is an empty text.
+        ValueError: An item occurs twice, or is an empty text.
     """
     found = tuple(items)
     if not all(item.strip() for item in found if isinstance(item, str)):
@@ -76,10 +76,10 @@ _SIZES = {"too_short": ("min_length", "at least"), "too_long": ("max_length", "a
 
 
 def rule_of(problem: Mapping[str, Any]) -> str:
-    """The rule that a value breaks.
+    """Return the rule that a value breaks.
 
     Args:
-        problem: One of those of pydantic's `ValidationError.errors()`.
+        problem: An item of pydantic's `ValidationError.errors()`.
     """
     kind, limits = str(problem["type"]), problem.get("ctx", {})
     if kind in _SIZES:
@@ -93,15 +93,15 @@ def rule_of(problem: Mapping[str, Any]) -> str:
 
 
 def without_prefix(said: str) -> str:
-    """What pydantic says of a value, without its word for that it is one."""
+    """Return pydantic's message about a value without its prefix `Value error, ` or `Input `."""
     return said.removeprefix("Value error, ").removeprefix("Input ")
 
 
 def check_device(name: str) -> None:
-    """Refuse what names no device; whether it is there is `find_device`'s question.
+    """Refuse a text that names no device. Whether the device exists is checked by `find_device`.
 
     Raises:
-        UsageError: With the rule.
+        UsageError: The text does not have the form of a device; the message gives the rule.
     """
     if not re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", name):
         raise UsageError(f"{DEVICE_RULE}, got {one_line(name, 60)!r}. Set --device, or device= in Python.")

@@ -49,7 +49,7 @@ def test_a_list_of_specs_has_every_one_once_and_none_that_is_empty(text, said):
         ("gate skip", "gate skip"),
         ("gateskip[gate]", "gate"),
         ("gateskip[gate=]", "gate="),
-        ("static_depth[layers=1,3]", "join values of one by a plus, 1+3"),
+        ("static_depth[layers=1,3]", "join several values by a plus, 1+3"),
         ("gateskip[a=1,a=2]", "'a' twice"),
     ],
 )
