@@ -126,7 +126,7 @@ def preset_file(name: str) -> Path:
     registered = registry.get("configs", name)
     if not isinstance(registered, str | Path):
         got = f"{type(registered).__name__} under {name!r} ({registry.origin('configs', name)})"
-        raise PluginFault(f"What is registered as a config is the path of a YAML file, got {got}. Correct the plugin.")
+        raise PluginFault(f"A registered config must be the path of a YAML file, got {got}. Correct the plugin.")
     return Path(registered)
 
 

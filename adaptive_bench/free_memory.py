@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-_USABLE = 0.7  # share of free memory to plan with, since more is taken than what the plan counts
+_USABLE = 0.7  # share of free memory to plan with, since a process takes more than the plan counts
 _ROOT = Path("/")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt(3)
 _UNLIMITED = 1 << 60  # cgroups of version 1 write a number at least this large if there is no limit

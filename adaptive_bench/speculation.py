@@ -86,8 +86,8 @@ def find_drafter(
     found = find_subjects(name, specs, out=out, task=tasks[0], device=device, dtype=dtype, asked="--method")
     if found.models[0].method.prompts_only:
         raise UsageError(
-            f"A draft is text that is written with the dial turned, but {method} skips in prompts alone: its drafts "
-            "would be the full model's. Name another method."
+            f"A draft is text that is written while tokens skip, but {method} skips only in prompts: its drafts would "
+            "be those of the full model. Name another method."
         )
     return found
 

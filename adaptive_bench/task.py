@@ -127,7 +127,7 @@ def check_registered(name: str, thing: object, origin: str) -> Task | TaskGroup 
     """
     if not isinstance(thing, Task | TaskGroup | OpenTask):
         raise PluginFault(
-            f"What is registered as a task is an adaptive_bench.task.Task, got {type(thing).__name__} under {name!r} "
+            f"A registered task must be an adaptive_bench.task.Task, got {type(thing).__name__} under {name!r} "
             f"({origin}). Correct the plugin."
         )
     return thing

@@ -96,7 +96,7 @@ class MissingData(EnvironmentProblem):
 
 
 class Place(NamedTuple):
-    """Where a data set lies.
+    """The place of a data set in a folder of local data.
 
     Attributes:
         folder: The folder with its files.

@@ -1,4 +1,4 @@
-"""Defines jobs as those who run them see them, how a job fails, and whose plugin code it runs."""
+"""Defines what a job is to the code that runs it, how a job fails, and which plugins' code it runs."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ from adaptive_bench.progress import JobFinished, Reporter
 
 _LOOK_S = 1.0  # between two checks whether this process was asked to stop
 _KILLED = (
-    "its process ended twice{how}, most likely because memory ran out, unless it says otherwise above. Re-run the "
-    "command: it continues from where it stopped; finished work is kept."
+    "its process ended twice{how}, most likely because memory ran out, unless the lines above say otherwise. Re-run "
+    "the command: it continues from where it stopped; finished work is kept."
 )
 _PLUGIN_KILLED = (
     "its process ended twice{how} while {plugin} was at work. Either its code ends the process, or it needs more "

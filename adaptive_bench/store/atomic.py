@@ -223,7 +223,7 @@ def writable(path: Path) -> Iterator[None]:
         }.get(number or 0, "Correct the path")
         raise EnvironmentProblem(
             f"The output folder must be writable, but {str(path)!r} cannot be written: {reason}. "
-            f"{mend} or choose another folder: --out for runs, -o for what else a command writes."
+            f"{mend} or choose another folder: --out for runs, -o for other output of a command."
         ) from error
 
 

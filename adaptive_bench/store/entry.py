@@ -279,7 +279,7 @@ def _documents(file: Path) -> dict[int, Documents]:
         here = slice(first, last)
         with _place(file, first):
             if int(point[first]) in found:
-                raise ValueError("the documents of a point stand together")
+                raise ValueError("the documents of a point must be in adjacent rows")
             found[int(point[first])] = Documents(
                 tuple(numbers[here].tolist()),
                 {name: values[here] for name, values in columns.items()},

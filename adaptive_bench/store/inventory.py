@@ -22,7 +22,7 @@ from adaptive_bench.store.runs import check_run, is_run, run_folders, run_name
 
 @dataclass(frozen=True)
 class RecordStatus:
-    """Where one training or sweep stands.
+    """The status of one training or sweep.
 
     Attributes:
         work: `train`, or the task that is evaluated.
@@ -124,8 +124,8 @@ def of_run(run: Path) -> list[Removable]:
     check_run(run)
     if run.is_symlink() or run.resolve().parent.name != "runs":
         raise UsageError(
-            f"A run that is removed is a folder with its config.yaml in the `runs` of an output folder, got "
-            f"{str(run)!r}, which is a link or lies elsewhere. Remove that one itself."
+            f"Only a run that is a folder in the `runs` of an output folder can be removed, got {str(run)!r}, which is "
+            f"a link or lies elsewhere. Remove that folder or link yourself."
         )
     found, out = [Removable(run, "run", _size(run))], run.resolve().parent.parent
     try:

@@ -180,7 +180,7 @@ def of_run(folder: Path) -> Manifest:
     """
     check_run(folder)
     if (found := read(folder)) is None:
-        raise unusable(folder / FILE, "is missing, which lists the records of the run")
+        raise unusable(folder / FILE, "is missing; it lists the records of the run")
     return found
 
 

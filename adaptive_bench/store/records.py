@@ -203,8 +203,7 @@ class DialEvaluationRecord(Record):
         try:
             with path.open("rb") as stream:
                 stream.seek(start)
-                # Split at line feeds only: texts written by a model may hold other characters that `splitlines` splits
-                # at.
+                # Split only at line feeds, since `splitlines` also splits at other characters that a model may write.
                 lines = stream.read(end - start).decode("utf-8").split("\n")[:-1][:most]
             found = json.loads(f"[{','.join(lines)}]")  # one call takes a third of the time of one for each line
             return [Sample.from_json(one) for one in found]

@@ -75,7 +75,7 @@ def check_output(out: Path) -> None:
     if not out.is_dir() and (out.exists() or out != DEFAULT_OUT):
         what = "is no folder" if out.exists() else "does not exist"
         raise EnvironmentProblem(
-            f"Runs are looked for in the folder that their --out was, but {str(out)!r} {what}. Correct --out."
+            f"Runs are looked for in the folder that they were written to, but {str(out)!r} {what}. Correct --out."
         )
 
 
@@ -214,8 +214,8 @@ def newest(folder: Path) -> Path:
     if not run_folders(folder) and not tables_below(folder):
         check_output(folder)
         raise EnvironmentProblem(
-            f"There is no run in {str(folder)!r} yet. Give `adaptive-bench run` first, or name the folder that its "
-            f"--out was with --out."
+            f"There is no run in {str(folder)!r} yet. Give `adaptive-bench run` first, or name the output folder of "
+            f"other runs with --out."
         )
 
     def ended_s(table: Path) -> float:  # if the table was lost, `run.json` may still be there

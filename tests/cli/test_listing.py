@@ -47,7 +47,7 @@ def test_a_plugin_shows_up_with_its_origin(command, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("group", "said"), [("configs", "is the path of a YAML file, got dict"), ("tasks", r"task\.Task, got dict")]
+    ("group", "said"), [("configs", "must be the path of a YAML file, got dict"), ("tasks", r"task\.Task, got dict")]
 )
 def test_what_is_registered_as_something_else_is_a_fault_of_its_plugin(command, tmp_path, monkeypatch, group, said):
     monkeypatch.setattr(registry, "_registered", {})

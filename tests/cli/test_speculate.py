@@ -72,7 +72,7 @@ def test_a_saved_model_drafts_with_its_method(spec, speculate, saved):
 
 def test_a_method_of_prompts_alone_drafts_nothing(speculate, saved):
     found = speculate(model=saved("dash_halting[start=0]"))
-    assert found.exit_code == 2 and "skips in prompts alone" in found.said
+    assert found.exit_code == 2 and "skips only in prompts" in found.said
 
 
 def test_a_difference_is_said_in_words():
