@@ -1,4 +1,4 @@
-"""Everything an author of a method imports: what a method is, what it sees, what it answers."""
+"""The interface for authors of methods: base classes, what a method sees, and the decisions it returns."""
 
 from adaptive_bench.backbone import Backbone, Branch, Site
 from adaptive_bench.errors import UsageError

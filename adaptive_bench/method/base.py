@@ -1,4 +1,4 @@
-"""What a method is to the engine: parameters, one dial, and one answer per site."""
+"""Base classes of methods: a method has parameters and one dial, and gives one decision per site."""
 
 from __future__ import annotations
 
@@ -30,20 +30,23 @@ from adaptive_bench.validation import rule_of
 
 CausalityClass = Literal["C0", "C1", "C2"]
 KVPolicy = Literal["recompute", "copy_below", "evict", "defer"]
-DEFAULT_TARGET = 0.2  # GateSkip's budget, 1.0 -> 0.8 (section 4.1), where nobody sets another
+DEFAULT_TARGET = 0.2  # GateSkip's budget, 1.0 -> 0.8 (section 4.1); used unless a run sets another target
 
 
 class MethodConfig(BaseModel):
-    """Parameters of a method. A field is a spec parameter: `name[field=value]`. Unknown ones are refused.
+    """Parameters of a method. Each field is a spec parameter: `name[field=value]`. Unknown parameters are refused.
 
     Attributes:
-        companions: For a value that a small model can have only together with another one: `{"a=x": "b=y"}`.
-        unsound: Values `a=x` kept to show what a paper's letter does, although it breaks a rule of the conformance
-            suite: `adaptive-bench check` leaves them out unless they are named.
-        search_space: Where `adaptive-bench tune` looks for the parameters that decide its result, by name.
-        may_agree: Parameters whose values may come to the same on one model: which few layers a rule picks.
-        target_parameter: The one that says where training ends; where it is `None`, the run's target saving does.
-        falling: Of each schedule of training whose value falls: the parameter it starts at, and the one it ends at.
+        companions: Settings that the small models of the conformance suite can take only together with another
+            setting: `{"a=x": "b=y"}`.
+        unsound: Settings `a=x` that follow a paper to the letter although they break a rule of the conformance suite.
+            `adaptive-bench check` leaves them out unless a spec names them.
+        search_space: The range in which `adaptive-bench tune` searches each tuned parameter, by name.
+        may_agree: Parameters that may have the same effect at two values on some model, such as the rule that picks a
+            few layers.
+        target_parameter: The parameter that says where training ends. If its value is `None`, training ends at the
+            run's target saving.
+        falling: Training schedules whose value falls, as pairs of parameters: where it starts, and where it ends.
     """
 
     companions: ClassVar[Mapping[str, str]] = {}
@@ -63,51 +66,54 @@ class MethodConfig(BaseModel):
         return self
 
     def on_model(self, layers: int) -> dict[str, Any]:
-        """What the parameters come to on a model of so many layers, as plain values: configs with equal answers are one
-        method there.
+        """The effective parameters on a model with `layers` layers, as plain values. Configs with equal results are the
+        same method on such a model.
 
-        A default that stands for another value is given as that value; a parameter that nothing reads is left out.
+        A default that stands for another value is replaced by that value; a parameter that nothing reads is left out.
         """
         return self.model_dump(mode="json")
 
 
 class Method(Sparing):
-    """Base of all methods. A subclass gives `Config`, `dial`, `decide` and what else differs from these defaults.
+    """Base class of all methods. A subclass defines `Config`, `dial`, `decide` and whatever differs from the defaults.
 
     Args:
         config: The method's parameters.
         backbone: The model it decides for.
         semantics: `bench` (causal, batch-free) or `paper` (what its authors would run).
-        seed: For whatever the method draws at random.
+        seed: Seed of the method's random draws.
 
     Attributes:
-        unit: `branch` (asked before every attention and MLP) or `layer` (asked once, the answer holds for both).
+        unit: `branch` (the method decides before every attention and every MLP) or `layer` (it decides once per layer,
+            for both branches).
         value: Current dial value.
-        solves_dial: The dial is no share: `dial_for` needs `AdaptiveModel.calibrate` to find its values.
-        supports_data_parallel: Whether it can be trained over several processes: its losses average `call.whole(...)`,
-            and a ranking of tokens of different rows is given `call.spread`. Every class says so for itself.
-        losses_over: What its losses are means over: the `real` tokens, or those that `answers` are predicted from. A
-            step that is computed in several pieces puts them together by it.
-        draws: Decisions outside of training are drawn at random. Draws of different documents have to be independent
-            (`call.draw_counters`), which `adaptive-bench check` holds the method to.
-        adapts: Which tokens skip hangs on the tokens, or on where they stand. Not so where none, all, or tokens drawn
-            at random do: then other tokens' decisions are worth the same, and have no control (shuffled decisions).
-        once_per_prompt: One decision a site holds for all tokens that follow a prompt (`method.routers`).
-        prompts_only: Tokens skip in prompts alone: what is written runs everything, whatever the dial.
-        skips_whole_layers: Its dial is a number of layers that no token runs. A training towards a saving is then one
-            for a number of layers: where a run has several targets, it trains the method for each that they need.
-        trains: Whether a run fine-tunes it; the control that shows the pretrained model as it is says no.
-        trains_alike: Whether both semantics are trained alike.
-        at_inference: Parameters that matter at inference only; specs that differ in them share a training.
+        solves_dial: The dial is not a share of tokens, so `dial_for` needs values that `AdaptiveModel.calibrate` found.
+        supports_data_parallel: Whether several processes can train it together. Its losses must average over
+            `call.whole(...)`, and any ranking across rows must be given `call.spread`. Not inherited: each class states
+            it for itself.
+        losses_over: The tokens that its losses average over: all `real` tokens, or the tokens from which `answers` are
+            predicted. Micro-batches of one step are weighted accordingly.
+        draws: Decisions outside training are random. Draws for different documents must be independent
+            (`call.draw_counters`); `adaptive-bench check` tests this.
+        adapts: The choice of skipping tokens depends on the tokens or their positions. It does not if no token, every
+            token or a random token skips; exchanging decisions between tokens (the shuffled control) then shows
+            nothing.
+        once_per_prompt: A site makes one decision per prompt, for all tokens that follow it (`method.routers`).
+        prompts_only: Only tokens of prompts skip; generated tokens run everything, whatever the dial.
+        skips_whole_layers: The dial is the number of layers that no token runs. Training towards a saving is then
+            training for a number of layers, and a run with several targets trains the method once for each number.
+        trains: Whether a run fine-tunes it. False for the control that shows the pretrained model unchanged.
+        trains_alike: Whether training is the same in both semantics.
+        at_inference: Parameters that matter only at inference; specs that differ only in them share one training.
         paper_class: What decisions depend on in `paper` semantics: earlier text only (C0, as always in `bench`), the
-            whole sequence (C1), or the batch (C2). `adaptive-bench check` holds the method to it.
+            whole sequence (C1), or the batch (C2). `adaptive-bench check` tests this.
         wants_layer_states: Its losses read the residual stream after every layer (`call.layer_states`).
         thresholds: Calibrated thresholds, for methods that compare scores; else `None`.
-        fitted: What `fit` measures, for methods that need more of held-out text than thresholds; else `None`.
-        step, total_steps: Progress of training; to ask for it in training before `begin_step` told it is refused.
-        target: Share of token-branches that are skipped at the end of training, for methods that train towards a saving
-            (`takes_target`); the harness sets it, so that all of them aim at the same saving. Where branches are spared
-            (`Sparing`), a method reads as much as its remaining ones have to skip, as if none were.
+        fitted: What `fit` measures, for methods that need more from held-out text than thresholds; else `None`.
+        step, total_steps: Progress of training. Reading them in training before the first `begin_step` is an error.
+        target: Share of token-branches to skip at the end of training, for methods that train towards a saving
+            (`takes_target`). The harness sets it, so that all methods aim at the same saving. If branches are spared
+            (`Sparing`), a method reads the share that the remaining branches have to skip.
         listeners: Called with every site's view and decision, in execution order.
     """
 
@@ -144,7 +150,7 @@ class Method(Sparing):
         self.value = self.dial.skip_nothing
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Scores are computed in fp32 whatever the backbone's type: a method follows to a device, not to a type."""
+        """Move to another device but keep the dtype: scores are computed in fp32 whatever the backbone's dtype."""
 
         def moved(tensor: Tensor) -> Tensor:
             wanted = fn(tensor)
@@ -170,34 +176,32 @@ class Method(Sparing):
 
     @property
     def repeatable(self) -> bool:
-        """Whether a decode step can be recorded once and repeated on the device without asking the method again.
+        """Whether a decode step can be recorded once and replayed on the device without calling the method again.
 
-        So it is where `decide` and `decide_ahead` read no value on the host and whatever differs from one step to the
-        next is in tensors of a fixed shape: those of the call and of `call.session.state`. Waiting tokens (`defer`)
-        come in any number.
+        It can if `decide` and `decide_ahead` read no value on the host, and everything that changes between steps is in
+        tensors of a fixed shape: those of the call and of `call.session.state`. It cannot with `defer`, because the
+        number of waiting tokens varies.
         """
         return self.kv_policy != "defer"
 
     @property
     def max_saved_tokens(self) -> float:
-        """Largest share of token-branches the dial can skip; by default all at the eligible sites."""
+        """Largest share of token-branches that the dial can skip; by default all at the eligible sites."""
         return len(self.eligible_sites) / (2 * self.backbone_size[0])
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Branches at which some token may skip at some dial value; by default all. `adaptive-bench check` holds the
-        method to it.
-        """
+        """Branches at which some token may skip at some dial value; by default all. `adaptive-bench check` tests this."""
         return every_branch(range(self.backbone_size[0]))
 
     @property
     def decides_by_layer(self) -> bool:
-        """Whether attention and MLP of a layer share one answer: a layer of which one is spared is spared whole."""
+        """Whether attention and MLP of a layer share one decision, so that sparing one of them spares the layer."""
         return self.unit == "layer"
 
     @property
     def skip_share(self) -> float:
-        """Share of tokens to skip at a site where the method decides, at the current dial (and training step)."""
+        """Share of tokens to skip at each site where the method decides, at the current dial (and training step)."""
         return 0.0
 
     @property
@@ -207,13 +211,13 @@ class Method(Sparing):
 
     @property
     def defer_layer(self) -> int:
-        """With the KV policy `defer`: the layer before which tokens leave and wait."""
-        raise self._lacks("defer_layer", "which the KV policy `defer` asks for")
+        """The layer before which tokens leave and wait, for the KV policy `defer`."""
+        raise self._lacks("defer_layer", "which the KV policy `defer` needs")
 
     def dial_for(self, saved_tokens: float) -> float:
-        """The dial value expected to skip that share of all token-branches."""
+        """The dial value expected to skip the share `saved_tokens` of all token-branches."""
         if not self.solves_dial:
-            raise self._lacks("dial_for", "what gives the value of the dial for a share of saved tokens")
+            raise self._lacks("dial_for", "which gives the dial value for a share of saved tokens")
         if saved_tokens > 0 and len(self.dial_table.measured) == 1:
             raise UsageError(
                 f"The dial {self.dial.name!r} has no value known for {saved_tokens:.0%} saved tokens. "
@@ -223,56 +227,58 @@ class Method(Sparing):
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:
-        """Whether training moves towards `target`: it has a schedule, and the spec does not fix where that ends."""
+        """Whether training moves towards `target`: the method has a schedule whose end the spec does not fix."""
         return config.target_parameter is not None and getattr(config, config.target_parameter) is None
 
     @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:
-        """Why an untrained model that skips nothing is not the backbone; `None`: it is, at every width.
+        """How an untrained model that skips nothing differs from the backbone; `None` if the two are equal at every
+        width.
 
-        `adaptive-bench check` holds the method to either.
+        `adaptive-bench check` tests either claim.
         """
         return None
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
-        """The spec whose trained backbone this method's training starts from; `None` is the pretrained one."""
+        """The spec whose trained backbone this method's training starts from; `None` means the pretrained backbone."""
         return None
 
     @property
     def prepares_training(self) -> bool:
-        """Whether `prepare_training` has to be called before training."""
+        """Whether `prepare_training` must be called before training."""
         return False
 
     def prepare_training(self, text: HeldOutText) -> None:
-        """Measure on the model before its training what the training needs, and keep it among the method's buffers.
+        """Measure what training needs on the untrained model, and store it in the method's buffers.
 
         Called by `AdaptiveModel.prepare_training`, with a dial that skips nothing.
         """
 
     def fit(self, text: HeldOutText) -> None:
-        """Measure what `fitted` is to hold. Called by `AdaptiveModel.calibrate`, with a dial that skips nothing."""
-        raise self._lacks("fit", "which measures what `fitted` is to hold")
+        """Measure the tensors of `fitted`. Called by `AdaptiveModel.calibrate`, with a dial that skips nothing."""
+        raise self._lacks("fit", "which measures the tensors of `fitted`")
 
     def decide(self, view: SiteView) -> Decision:
-        """Which tokens execute the branch, and with what scale."""
+        """Decide which tokens execute the branch, and with what scale."""
         if view.call.ahead is None:
-            raise self._lacks("decide", "what gives the Decision of a site")
+            raise self._lacks("decide", "which gives the Decision of a site")
         return view.call.ahead[view.site.number if self.unit == "branch" else view.site.layer]
 
     def pass_over(self, view: SiteView) -> None:
-        """Called in place of `decide` at a spared site, for a method that carries something from site to site."""
+        """Called instead of `decide` at a spared site, for methods that carry something from site to site."""
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision] | None:
-        """The answers of a whole call, one per site in execution order, of a method that looks at no hidden state.
+        """The decisions of a whole call, one per site in execution order, for a method that reads no hidden states.
 
-        The engine then knows every shape before it runs the first branch and waits for the device once per call
-        instead of once per branch; `decide` hands them out. `None`: `decide` has to answer at every site.
+        The engine then knows every shape before it runs the first branch, and waits for the device once per call
+        instead of once per branch; the default `decide` returns these decisions. `None` (the default) means that
+        `decide` must be asked at every site.
         """
         return None
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Auxiliary losses of a training call by name: weight and raw value, each a mean over real tokens."""
+        """Auxiliary losses of a training call by name: weight and raw value, a mean over the tokens of `losses_over`."""
         return {}
 
     def main_loss_weight(self, call: ForwardCall) -> float:
@@ -280,39 +286,39 @@ class Method(Sparing):
         return 1.0
 
     def begin_step(self, step: int, total_steps: int) -> None:
-        """Called before each optimizer step, `step` in 1 .. total_steps: schedules read these."""
+        """Called before each optimizer step, with `step` in 1 .. total_steps. Schedules read both numbers."""
         self._progress = step, total_steps
 
     def end_training(self) -> None:
-        """Called after the last optimizer step: another training has to tell its schedules where it stands."""
+        """Called after the last optimizer step. Another training must call `begin_step` again before its first step."""
         self._progress = None
 
     @property
     def step(self) -> int:
-        """The optimizer step under way, from 1."""
+        """The current optimizer step, counted from 1."""
         return self._stand()[0]
 
     @property
     def total_steps(self) -> int:
-        """Optimizer steps of the training."""
+        """Number of optimizer steps of the training."""
         return self._stand()[1]
 
     def _stand(self) -> tuple[int, int]:
         if self._progress is None and self.training:
             raise UsageError(
-                f"The schedules of {type(self).__name__} have to know where training stands, got no begin_step before "
+                f"The schedules of {type(self).__name__} need the current training step, got no begin_step before "
                 f"the first training step. Call model.begin_step(step, total_steps) before every optimizer step; with "
                 f"transformers.Trainer pass callbacks=[AdaptiveCallback()]."
             )
         return self._progress or (1, 1)
 
     def annealed(self, start: float, end: float) -> float:
-        """A training target at the current step, on the schedule all methods share (`method.dial`)."""
+        """A training target at the current step, on the schedule that all methods share (`method.dial`)."""
         return annealed(start, end, self.step, self.total_steps)
 
     @classmethod
     def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
-        """What has to be trained for this spec. Specs that differ in inference only give the same one."""
+        """The spec to train for `spec`. Specs that differ only at inference have the same training spec."""
         params = tuple(pair for pair in spec.params if pair[0] not in cls.at_inference)
         return MethodSpec(spec.name, params, "bench" if cls.trains_alike else spec.semantics)
 
@@ -327,7 +333,7 @@ class Method(Sparing):
             return cls.Config.model_validate(dict(spec.params))
         except ValidationError as error:
             first = error.errors()[0]
-            if not first["loc"]:  # parameters that do not go together
+            if not first["loc"]:  # a rule about several parameters: no single one is at fault
                 raise UsageError(f"{spec.name}: {rule_of(first)} (in {str(spec)!r}).") from error
             where = ".".join(map(str, first["loc"]))
             if first["type"] == "missing":
@@ -341,9 +347,9 @@ class Method(Sparing):
 
 
 def initialised_linear(inputs: int, outputs: int, *, std: float, bias: float) -> nn.Linear:
-    """A linear map with normal weights and a constant bias, as gates and routers start."""
+    """A linear map with normally distributed weights and a constant bias, the initialisation of gates and routers."""
     linear = nn.Linear(inputs, outputs)
-    if linear.weight.is_meta:  # built for its sizes alone; drawing no values takes a millisecond
+    if linear.weight.is_meta:  # built only for its sizes: initialising meta tensors still takes a millisecond
         return linear
     nn.init.normal_(linear.weight, std=std)
     nn.init.constant_(linear.bias, bias)
@@ -352,14 +358,16 @@ def initialised_linear(inputs: int, outputs: int, *, std: float, bias: float) ->
 
 @dataclass(frozen=True)
 class InitialChange:
-    """How far an untrained model is from the backbone, where it skips nothing and where its training starts.
+    """How far an untrained model is from the backbone: at the dial that skips nothing, and at the first training step.
+
+    Both numbers are upper bounds that hold on every backbone the conformance suite tries.
 
     Attributes:
-        reason: Why the method starts so, in a sentence, with its source.
-        bound: Standard deviation of the change of a logit at skip-nothing, as a share of the logits' own, that is not
-            exceeded on any backbone the conformance suite tries; 0 where logits are the backbone's.
-        skipped: Share of the token-branches that may skip which training leaves out at its first step, that is not
-            exceeded there either; 0 where it is next to nothing.
+        reason: Why the method starts so, in one sentence, with its source.
+        bound: Standard deviation of the change of a logit at the dial that skips nothing, relative to the standard
+            deviation of the logits; 0 if the logits are the backbone's.
+        skipped: Share of the skippable token-branches that the first training step leaves out; 0 if it leaves out
+            almost none.
     """
 
     reason: str

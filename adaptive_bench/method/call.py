@@ -1,4 +1,4 @@
-"""What a method may know of one forward call: which tokens are real, where they stand, what was noted so far."""
+"""`ForwardCall`: what a method may read and record during one forward call."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _LEVEL_EPSILON = 1e-6
 
 
 def last_true(mask: Tensor) -> Tensor:
-    """[B] the last column at which each row of a boolean mask [B, S] is true; 0 where none is."""
+    """[B] the last column at which each row of a boolean mask [B, S] is true; 0 for a row without any."""
     return (mask.long() * torch.arange(mask.shape[1], device=mask.device)).argmax(dim=1)
 
 
 def label_follows(labels: Tensor) -> Tensor:
-    """Boolean [B, S], the tokens whose next one is a label, of labels [B, S]."""
+    """Boolean [B, S], the tokens whose next token is a label, from labels [B, S] (-100 is no label)."""
     return functional.pad(labels[:, 1:] != -100, (0, 1))
 
 
 def levelled(states: Tensor) -> Tensor:
-    """States [..., H], each divided by its root mean square: fp32, without weights."""
+    """States [..., H], each divided by its root mean square, in fp32 and without weights."""
     return functional.rms_norm(states.float(), states.shape[-1:], eps=_LEVEL_EPSILON)
 
 
@@ -47,19 +47,19 @@ class ForwardCall:
         valid: [B, S] real tokens (padding is False).
         positions: [B, S] position in the sequence, 0 for padding.
         continuation: [B, S] tokens after the prompt.
-        session: What the requests carry from call to call.
-        phase: `decode` if tokens are written one by one, else `prefill`.
-        training: Whether the model trains.
-        draws: Whether the method says that it draws at random where it does not train; see `Method`.
-        labels: [B, S] of a training call, else `None`.
+        session: State that the requests carry from call to call.
+        phase: `decode` if tokens are generated one by one, else `prefill`.
+        training: Whether the model is being trained.
+        draws: Whether the method declares that it draws at random outside training; see `Method`.
+        labels: [B, S] in a training call, else `None`.
         layer_states: Residual stream after each layer, for methods whose losses need it; else `None`.
-        records: What a method noted for its losses, by name.
-        answers: Flat token indices [N] and their final logits [N, V] where a probe already gave them.
-        probed: The same where shapes are fixed: masks [B, S] of the tokens, and logits [B S, V] of all of them.
-        scratch: What a method carries from layer to layer within this call.
-        spread: Puts together what several processes have of a training batch; `None` where one process has it all.
-        again: In training, runs the call's tokens once more, with given decisions, one per layer: their residual stream
-            [B, S, H] after the last one, without gradient. What a search for labels asks.
+        records: Tensors that the method recorded for its losses, by name.
+        answers: Pairs of flat token indices [N] and their final logits [N, V], from probes.
+        probed: The same with fixed shapes: pairs of masks [B, S] of the tokens, and logits [B S, V] of all tokens.
+        scratch: Tensors that a method carries from layer to layer within this call.
+        spread: Gathers the shares of a training batch from several processes; `None` if one process has all of it.
+        again: In training, runs the call's tokens once more with the given decisions, one per layer, and returns the
+            residual stream [B, S, H] after the last layer, without gradient. Used to search for labels of routers.
         ahead: Decisions known before the layers run, one per site in execution order; see `Method.decide_ahead`.
     """
 
@@ -89,44 +89,44 @@ class ForwardCall:
 
     @property
     def fixed_shapes(self) -> bool:
-        """Whether no decision may set a shape, because Python would have to wait for the device to know it."""
+        """Whether shapes must not depend on decisions, because Python would have to wait for the device to know them."""
         return False
 
     @cached_property
     def prefix_hash(self) -> Tensor:
-        """[B, S] 64-bit hash of each token's prefix, itself included: equal texts hash alike."""
+        """[B, S] 64-bit hash of each token's prefix, including the token; equal texts have equal hashes."""
         if not (self.draws or self.training):
             raise UsageError(
-                "A method that draws at random outside of training has to say so: the harness then computes nothing "
-                "once for several documents. Set draws = True in its class, and draw from view.call.draw_counters."
+                "A method that draws at random outside training has to declare it, so that the harness shares no "
+                "result among documents. Set draws = True in its class, and draw from view.call.draw_counters."
             )
         return self.session.prefix_hashes(self.input_ids, None if self.all_valid else self.valid)
 
     @cached_property
     def draw_counters(self) -> Tensor:
-        """[B, S] 64-bit counters to draw random numbers from (`uniform_from`): of each token's document and prefix.
+        """[B, S] 64-bit counters to draw random numbers from (`uniform_from`), from each token's document and prefix.
 
-        They are the same with or without a cache and in any batch, they know nothing of later tokens, and they differ
-        from document to document even where the texts are alike: few-shot examples, templates, equal questions. Who
-        knows the documents names them in the call (`documents`), as the harness and the training loop do. Where
-        nobody does, they are those of the text alone, and texts share the counters of a common beginning.
+        They are the same with or without a cache and in any batch, and do not depend on later tokens. They differ
+        between documents even if the texts are alike (few-shot examples, templates, equal questions), provided that the
+        caller names the documents (`documents`), as the harness and the training loop do. Otherwise they depend on the
+        text alone, and texts with a common beginning share its counters.
         """
         return self.prefix_hash + self.session.documents[:, None]
 
     @cached_property
     def continuation_step(self) -> Tensor:
-        """[B, S] how many tokens after the prompt's end a token stands; below 1 inside the prompt."""
+        """[B, S] the number of each token counted from the prompt's end: 1 for the first one after it, below 1 inside."""
         return self.positions - self.prompt_length[:, None] + 1
 
     @cached_property
     def prompt_length(self) -> Tensor:
-        """[B] tokens of the prompt, which is what the session's first call says."""
+        """[B] number of tokens of the prompt, as the session's first call gave them."""
         known = self.session.state.get(PROMPT_LENGTH)
         return (self.valid & ~self.continuation).sum(dim=1) if known is None else known
 
     @cached_property
     def context(self) -> Tensor:
-        """[B, S] real tokens of the prompt; of a text without one its first token, which the others follow from."""
+        """[B, S] real tokens of the prompt. In a text without a prompt, the first token counts as its prompt."""
         return self.valid & (~self.continuation | (self.positions == 0))
 
     @cached_property
@@ -136,13 +136,13 @@ class ForwardCall:
 
     @cached_property
     def reads_prompt(self) -> bool:
-        """Whether any token of this call is of a `context`. Reads that from the device, unless the host knows."""
+        """Whether any token of this call belongs to a `context`. Reads it from the device, unless the host knows it."""
         return bool(self.context.any())
 
     @cached_property
     def prompt_counters(self) -> Tensor:
-        """[B] the `draw_counters` of the last token of each row's `context`, kept for all that follows it: what is
-        drawn from them is drawn once for a whole answer. Ask for them in the call that reads the prompt.
+        """[B] the `draw_counters` of the last token of each row's `context`, kept for the tokens that follow, so that a
+        whole answer shares one draw. Read them first in the call that reads the prompt.
         """
         known = self.session.state.get(PROMPT_COUNTERS)
         if known is None:
@@ -152,37 +152,37 @@ class ForwardCall:
 
     @cached_property
     def writing(self) -> Tensor:
-        """[B, S] real tokens that a token of the answer is read off: the prompt's last one, and the answer's own."""
+        """[B, S] real tokens that predict a token of the answer: the prompt's last token, and the answer's own tokens."""
         return self.valid & (self.continuation_step >= 0)
 
     @cached_property
     def writes(self) -> Tensor:
-        """[B, S] tokens of a training call from which a label is predicted: the next token is one."""
+        """[B, S] tokens of a training call from which a label is predicted: those whose next token is a label."""
         assert self.labels is not None
         return label_follows(self.labels)
 
     @cached_property
     def real(self) -> Tensor:
-        """Flat indices [N] of the real tokens; looked for once in a call, and not at all where the host knows them."""
+        """Flat indices [N] of the real tokens; searched once per call, and not at all if the host knows them."""
         return self.valid.flatten().nonzero()[:, 0]
 
     @cached_property
     def written_from(self) -> Tensor:
-        """Flat indices [N] of the tokens `writes`; likewise."""
+        """Flat indices [N] of the tokens of `writes`; searched as those of `real`."""
         return self.writes.flatten().nonzero()[:, 0]
 
     def of_real(self, values: Tensor) -> Tensor:
-        """Of values [B, S, ...] those of the real tokens, [N, ...]: what losses average over."""
+        """The values [N, ...] of the real tokens, from values [B, S, ...]: what losses average over."""
         return values.flatten(0, 1).index_select(0, self.real)
 
     def of_written(self, values: Tensor) -> Tensor:
-        """Of values [B, S, ...] those of the tokens that a label is predicted from, [N, ...]."""
+        """The values [N, ...] of the tokens from which a label is predicted, from values [B, S, ...]."""
         return values.flatten(0, 1).index_select(0, self.written_from)
 
     def whole(self, rows: Tensor) -> Tensor:
-        """Rows [N, ...] of tokens, with those of the other processes that train on the batch.
+        """The rows [N, ...] of this process's tokens, joined with those of the other processes that train on the batch.
 
-        What a loss averages over tokens is taken of these: then it is the same for any number of processes.
+        Losses average over these rows, so that they do not depend on the number of processes.
         """
         return rows if self.spread is None else self.spread.rows(rows)
 
@@ -193,7 +193,8 @@ class ForwardCall:
     def cross_entropies(self, states: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
         """Weighted sum of the mean cross entropies of the labels if the residual stream [B, S, H] ended at each state.
 
-        Where the logits of all of them would be large, they are made for some tokens at a time and live once.
+        If the logits of all states would be large, they are computed in chunks of tokens and not kept for the backward
+        pass.
         """
         assert self.labels is not None
         targets = self.labels.flatten()[self.written_from + 1]
@@ -210,31 +211,31 @@ class ForwardCall:
         return self.whole(functional.cross_entropy(logits.float(), targets, reduction="none")).mean()
 
     def likeliest(self, written: Tensor) -> Tensor:
-        """Tokens [N] that the head gives the most for states [N, H], which are asked some at a time."""
+        """The likeliest tokens [N] after states [N, H], computed in chunks of states."""
         head, norm = self.backbone.head, self.backbone.final_norm
         some = max(1, LARGE // 4 // self.backbone.vocab_size)
         return torch.cat([head(norm(part)).argmax(dim=-1) for part in written.split(some)])
 
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
-        """The residual stream [..., H] after the pre-norm, or `levelled` where the family has none."""
+        """The residual stream [..., H] after the pre-norm, or `levelled` if the family has none."""
         norm = self.backbone.norm_before(site)
         return levelled(hidden).type_as(hidden) if norm is None else norm(hidden)
 
     def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
-        """The head is run for the tokens at flat indices [N] in order to decide. Overridden where work is counted.
+        """Book that a decision runs the head for the tokens at flat indices [N]. Overridden where work is counted.
 
         Args:
-            among: Boolean [B, S], the tokens that had to be decided, where all were run for a fixed shape.
+            among: Boolean [B, S], the tokens that had to be decided, if fixed shapes made all tokens run.
         """
 
     def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
-        """A cosine of two states is taken for each of the tokens at flat indices [N]. Overridden likewise."""
+        """Book one cosine of two states for each of the tokens at flat indices [N]. Overridden as `book_probe`."""
 
     def book_norm(self, layer: int, tokens: Tensor) -> None:
-        """A norm of one state is taken for each of the tokens at flat indices [N]. Overridden likewise."""
+        """Book one norm of a state for each of the tokens at flat indices [N]. Overridden as `book_probe`."""
 
     def note_rescale(self, states: int) -> None:
-        """So many states are multiplied by a number instead of a branch. Overridden likewise."""
+        """Note that `states` states are multiplied by a number instead of running a branch. Overridden as `book_probe`."""
 
     def run_map(
         self, layer: int, network: nn.Module, states: Tensor, tokens: Tensor, among: Tensor | None = None
@@ -244,21 +245,21 @@ class ForwardCall:
         return output
 
 
-LARGE = 1 << 26  # logits that are not worth a second thought: 256 MB
-_AT_ONCE = 1 << 24
+LARGE = 1 << 26  # up to this many logits (256 MB in fp32) are computed at once
+_AT_ONCE = 1 << 24  # logits of one chunk
 
 
 def chunked_cross_entropies(
     backbone: Backbone, states: Sequence[Tensor], weights: Sequence[float], targets: Tensor
 ) -> Tensor:
-    """Weighted sum of the mean cross entropies of targets [N] predicted from states [N, H] each."""
+    """Weighted sum of the mean cross entropies of targets [N], predicted from each of the states [N, H]."""
     read = [*backbone.decoder.norm.parameters(), *backbone.model.lm_head.parameters()]
     loss: Tensor = _Chunked.apply(backbone, tuple(weights), targets, len(states), *states, *read)
     return loss
 
 
 class _Chunked(torch.autograd.Function):
-    """Loss and, where one is wanted, gradient at once."""
+    """Computes the loss and its gradients in one pass over chunks of tokens, so that no chunk's logits are kept."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""Decisions, the rules that turn scores into them, and what is refused of them while a model runs."""
+"""Decisions, the rules that turn scores into decisions, and the checks that a running model makes on them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Decision:
     Attributes:
         keep: Boolean [B, S], the tokens that execute; `None` means all.
         scale: [B, S, 1] or [B, S, H], multiplies what executing tokens add to the residual stream; `None` means 1.
-        input_scale: The same for what the branch reads (after its pre-norm); K,V are projected from the scaled input.
-        otherwise: What tokens that do not execute get instead of nothing: called with flat indices [N] of such tokens,
-            gives what is added to their residual stream, [N, H]. Called after the branch, for as few tokens as the
-            executor can; its linear maps are metered, and booked as `overhead.adapter` for tokens that skip alone.
-            Keys and values of skipped tokens are the KV policy's matter still. In training `keep` may be `None`: a
-            choice that is to have a gradient on both sides scales the branch by e and the result of this by 1 - e, and
-            it is called for all tokens.
-        soft: In training, `keep` is the KV policy's matter alone: what tokens that do not execute would have got is
-            computed and scaled as well. So a scale that is 0 for them, and has the gradient of a choice, learns from
-            them what executing had been worth.
-        nobody: `keep` is False everywhere, which the host knows without reading it; see `skip_all`.
+        input_scale: [B, S, 1] or [B, S, H], multiplies the input of the branch (after its pre-norm); keys and values
+            are projected from the scaled input. `None` means 1.
+        otherwise: The replacement for the branch at skipping tokens: maps flat indices [N] of such tokens to what is
+            added to their residual stream, [N, H]. It is called after the branch, for as few tokens as the executor
+            can. Its linear maps are metered, and booked as `overhead.adapter` for skipping tokens only. The KV policy
+            still decides about the keys and values of these tokens. In training `keep` may be `None`; `otherwise` is
+            then called for all tokens. A choice with a gradient on both sides scales the branch by e and this by 1 - e.
+        soft: In training, `keep` matters to the KV policy only: the branch is computed and scaled for skipping tokens
+            too. A scale that is 0 for them, with the gradient of a choice, then learns what executing would have been
+            worth.
+        nobody: `keep` is False everywhere, and the host knows it without reading the tensor; see `skip_all`.
     """
 
     keep: Tensor | None = None
@@ -43,7 +43,7 @@ class Decision:
 
     @classmethod
     def skip_all(cls, valid: Tensor) -> Decision:
-        """No token of a call [B, S] executes."""
+        """The decision that no token of a call [B, S] executes."""
         return cls(keep=torch.zeros_like(valid, dtype=torch.bool), nobody=True)
 
 
@@ -51,7 +51,7 @@ EXECUTE_ALL = Decision()
 
 
 def quantile_threshold(values: Tensor, q: float) -> float:
-    """QuantileThreshold of the paper, to the letter (GateSkip, Algorithm 3).
+    """QuantileThreshold exactly as in the paper (GateSkip, Algorithm 3).
 
     Args:
         values: Scores [n], n >= 1.
@@ -62,33 +62,33 @@ def quantile_threshold(values: Tensor, q: float) -> float:
 
 
 def paper_quantile_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
-    """Keep mask [B, S] of the paper's rule: one quantile over the call's active tokens, skip where score <= it."""
+    """Keep mask [B, S] of the paper's rule: a token skips if its score <= one quantile over the call's active tokens."""
     scores = scores.float()
     return active & (scores.double() > _quantile(scores.flatten(), active.flatten(), q))
 
 
 def _quantile(values: Tensor, among: Tensor, q: float) -> Tensor:
-    """The quantile of the values [n] that are `among` [n], a number on their device; any, where none is."""
+    """The quantile of the values [n] selected by `among` [n], as a scalar on their device; undefined if none is."""
     ordered = values.masked_fill(~among, math.inf).sort().values.double()
     last = (among.sum() - 1).clamp(min=0)
     position = q * last.double()
     whole = position.round()
-    position = torch.where((position - whole).abs() < 1e-9, whole, position)  # 0.57 * 100 is 57
+    position = torch.where((position - whole).abs() < 1e-9, whole, position)  # 0.57 * 100 is to be 57, not 56.99...
     lower = torch.minimum(position.floor(), last).long()
     ends = torch.stack([lower, torch.minimum(lower + 1, last)])
-    low, high = ordered.index_select(0, ends)  # a number in a tensor would be read as an index of its own
+    low, high = ordered.index_select(0, ends)  # indexing with a scalar tensor would make Python wait for its value
     return torch.where(low == high, low, low + (position - lower) * (high - low))
 
 
 def drop_lowest(scores: Tensor, active: Tensor, q: float, spread: Spread | None = None) -> Tensor:
-    """Keep mask that drops exactly floor(q n) of the n active tokens of the call: lowest scores, earlier tokens
-    first in ties.
+    """Keep mask that drops exactly floor(q n) of the call's n active tokens: those with the lowest scores, and earlier
+    tokens first in ties.
 
     Args:
         scores: [B, S].
         active: Boolean [B, S]; inactive tokens are neither counted nor kept.
         q: Share to drop in [0, 1].
-        spread: Of a training batch that several processes share: all its tokens are ranked.
+        spread: Given if several processes share a training batch: the tokens of all of them are ranked together.
     """
     if spread is not None:
         own = scores.float()[active]
@@ -97,7 +97,7 @@ def drop_lowest(scores: Tensor, active: Tensor, q: float, spread: Spread | None 
         stays[ranks[: math.floor(q * len(ranks) + 1e-9)]] = False
         return torch.zeros_like(active).masked_scatter(active, spread.own(stays, len(own)))
     flat_active = active.flatten()
-    drop = (q * flat_active.sum().double() + 1e-9).floor()  # stays on the device: nobody has to wait for it
+    drop = (q * flat_active.sum().double() + 1e-9).floor()  # stays on the device, so that the host need not wait
     ranked = scores.float().flatten().masked_fill(~flat_active, math.inf).argsort(stable=True)
     places = torch.arange(len(ranked), device=ranked.device)
     keep = torch.empty_like(flat_active).scatter_(0, ranked, places >= drop)
@@ -107,7 +107,7 @@ def drop_lowest(scores: Tensor, active: Tensor, q: float, spread: Spread | None 
 def drop_lowest_by_phase(
     scores: Tensor, active: Tensor, continuation: Tensor, q: float, spread: Spread | None = None
 ) -> Tensor:
-    """`drop_lowest` of the prompts' tokens and of the continuations' apart, as their thresholds are apart.
+    """`drop_lowest` for prompt tokens and continuation tokens separately, since each phase has its own thresholds.
 
     Args:
         scores: [B, S].
@@ -121,7 +121,8 @@ def drop_lowest_by_phase(
 
 
 def top_k_per_row(scores: Tensor, active: Tensor, capacity: float) -> Tensor:
-    """Keep mask of the k = max(1, floor(capacity S_b)) highest scores of each row with S_b active tokens (0 if none).
+    """Keep mask of the k = max(1, floor(capacity S_b)) highest scores of each row with S_b active tokens (k = 0 if S_b
+    = 0).
 
     Args:
         scores: [B, S].
@@ -134,24 +135,24 @@ def top_k_per_row(scores: Tensor, active: Tensor, capacity: float) -> Tensor:
 
 
 def _rank(scores: Tensor) -> Tensor:
-    """Place of each score in its row [B, S], the highest first; equal scores keep their order."""
+    """Rank of each score in its row [B, S], 0 for the highest; equal scores keep their order."""
     order = scores.argsort(dim=1, descending=True, stable=True)
     places = torch.arange(order.shape[1], device=order.device).expand_as(order)
     return torch.empty_like(order).scatter_(1, order, places)
 
 
 class Spread(Protocol):
-    """Puts together what each process has."""
+    """Gathers rows from the processes that share a training batch."""
 
     def rows(self, own: Tensor) -> Tensor:
-        """[N, ...] of each process, one after the other in the order of the batch; gradients reach the own ones."""
+        """The rows [N, ...] of all processes in the order of the batch; gradients reach this process's own rows."""
 
     def own(self, whole: Tensor, count: int) -> Tensor:
-        """Of such rows the `count` that are this process's."""
+        """The `count` rows of this process, out of the gathered rows."""
 
 
 def check_decision(decision: object, hidden: Tensor, method: object) -> None:
-    """Refuse what is no decision about hidden states [B, S, H]."""
+    """Raise a fault unless this is a valid decision about hidden states [B, S, H]."""
     if not isinstance(decision, Decision):
         raise _fault(method, "decide", "a Decision", decision, "Return Decision(keep=...) or EXECUTE_ALL.")
     (rows, tokens, width), keep = hidden.shape, decision.keep
@@ -170,14 +171,14 @@ def check_decision(decision: object, hidden: Tensor, method: object) -> None:
 
 
 def check_ahead(ahead: Sequence[Decision], sites: int, method: object) -> None:
-    """Refuse answers of `Method.decide_ahead` that are not one for each of so many sites."""
+    """Raise a fault unless `Method.decide_ahead` gave one decision for each of the `sites` sites."""
     if len(ahead) != sites:
         wanted = f"None or {sites} decisions, one for each site in execution order"
         raise _fault(method, "decide_ahead", wanted, len(ahead), "Give EXECUTE_ALL where every token executes.")
 
 
 def check_instead(output: object, tokens: int, width: int, method: object) -> None:
-    """Refuse what is no output of `Decision.otherwise` for so many tokens."""
+    """Raise a fault unless this is a valid output of `Decision.otherwise` for `tokens` tokens."""
     if not (isinstance(output, Tensor) and output.shape == (tokens, width)):
         wanted = f"a Decision whose otherwise gives numbers of shape {(tokens, width)} (tokens asked for, width)"
         raise _fault(method, "decide", wanted, output, "Index states with the flat indices it is called with.")

@@ -1,5 +1,5 @@
-"""The dial: the one value that moves saved compute, what is known of the savings at its values, and how targets move
-with training.
+"""The dial: the one value that moves saved compute, the savings measured at its values, training schedules, and search
+ranges of parameters.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Literal, cast
 
 from adaptive_bench.errors import PluginFault, UsageError
 
-# Of the share of tokens: a dial this close to it is not refined. Where prompts never exit, the saving that a table
-# matches moves several times as fast.
+# A dial whose share of saved tokens is this close to the wanted share is not refined. The tolerance is small because
+# the saving that a table matches moves several times as fast if prompts never exit.
 TOLERANCE = 0.0005
-NARROWEST = 1e-5  # share of the way between the ends of a dial: no closer look
+NARROWEST = 1e-5  # bisection stops at this share of the dial's range
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class DialSpec:
     """The one value that moves saved compute.
 
     Attributes:
-        name: The method's own word: budget, capacity, threshold, exit layer.
-        minimum, maximum: Closed range.
+        name: The method's own name for it: budget, capacity, threshold, exit layer.
+        minimum, maximum: Ends of the closed range.
         skip_nothing: The value at which every token executes everything.
     """
 
@@ -34,7 +34,7 @@ class DialSpec:
     skip_nothing: float
 
     def __post_init__(self) -> None:
-        """Refuse what no dial is."""
+        """Raise a fault unless the dial skips nothing at one end of its range."""
         if not (self.minimum <= self.maximum and self.skip_nothing in (self.minimum, self.maximum)):
             raise PluginFault(
                 f"A dial has a range and skips nothing at one end of it, got {self}. Correct the method's dial."
@@ -51,11 +51,11 @@ class DialSpec:
         return value
 
     def at(self, travel: float) -> float:
-        """The value a share of the way from `skip_nothing` (0) to the other end of the range (1)."""
+        """The value at a travel: the share of the way from `skip_nothing` (0) to the other end of the range (1)."""
         return self.skip_nothing + travel * (self._end - self.skip_nothing)
 
     def travel(self, value: float) -> float:
-        """How far a value is on the way from `skip_nothing` (0) to the other end of the range (1)."""
+        """The travel of a value: its share of the way from `skip_nothing` (0) to the other end of the range (1)."""
         return 0.0 if value == self.skip_nothing else (value - self.skip_nothing) / (self._end - self.skip_nothing)
 
     @property
@@ -64,7 +64,7 @@ class DialSpec:
 
 
 class DialTable:
-    """Measured pairs of a dial's travel (0 skips nothing, 1 is the other end) and the saving there."""
+    """Measured pairs of a dial's travel (0 skips nothing, 1 is the other end) and its saving."""
 
     def __init__(self) -> None:
         self.measured: dict[float, float] = {0.0: 0.0}
@@ -74,7 +74,7 @@ class DialTable:
         self.measured = {0.0: 0.0}
 
     def saving_at(self, travel: float) -> float | None:
-        """The saving measured at a travel, linear between two neighbours, or `None` beyond what was measured."""
+        """The saving measured at a travel, interpolated linearly between neighbours; `None` beyond all measurements."""
         for known, saving in self.measured.items():
             if abs(known - travel) < 1e-9:
                 return saving
@@ -84,21 +84,21 @@ class DialTable:
         return None
 
     def nearest(self, saving: float) -> tuple[float, float]:
-        """The measured travel whose saving comes closest, and that saving: for a saving that was solved for the one
-        found then, for another the closest of all.
+        """A measured travel and its saving: the result of `solve` if this saving was solved for, otherwise the travel
+        whose saving is closest of all measured ones.
         """
         return self.solve(saving) or _nearest(self.measured, saving)
 
     def solve(self, saving: float, measure: Callable[[float], float] | None = None) -> tuple[float, float] | None:
-        """The travel whose saving comes closest, and that saving, by a bisection between the two ends of the dial.
+        """Find the travel whose saving comes closest, by bisection between the two ends of the dial; return both.
 
-        The way to a saving is the same whatever was solved for before, of which only the measurements are used again:
-        a dial that were looked for between earlier ones would hang on which savings were asked for, and in what order.
+        The bisection visits the same points whatever was solved for before, and reuses only the measurements. A search
+        that started from earlier points would depend on which savings were asked for, and in what order.
 
         Args:
-            saving: Wanted.
-            measure: From a travel to the saving there. Without it nothing is measured, and a way that is not known to
-                its end gives `None`.
+            saving: The wanted saving.
+            measure: Measures the saving at a travel. Without it, the result is `None` if the bisection needs a point
+                that was not measured yet.
         """
         low, high, travel = 0.0, 1.0, 0.0
         visited: dict[float, float] = {}
@@ -119,11 +119,11 @@ def _nearest(measured: Mapping[float, float], saving: float) -> tuple[float, flo
 
 
 def asked_saving(dial_for: Callable[[float], float], value: float, maximum: float) -> float:
-    """The saving that `dial_for` turns into a dial value: the middle of all that it turns into it."""
+    """The saving for which `dial_for` gives a dial value: the middle of the savings that lead to the same value."""
     direction = 1.0 if dial_for(maximum) >= dial_for(0.0) else -1.0
 
     def first(passes: Callable[[float], bool]) -> float:
-        """The smallest saving whose dial value is far enough, by bisection."""
+        """The smallest saving whose dial value passes, by bisection."""
         low, high = 0.0, maximum
         for _ in range(60):
             middle = (low + high) / 2
@@ -137,7 +137,7 @@ def asked_saving(dial_for: Callable[[float], float], value: float, maximum: floa
     return round((first(lambda beyond: beyond >= 0) + first(lambda beyond: beyond > 0)) / 2, 12)
 
 
-REACHED_AT = 0.7  # share of the training's steps after which a target is held
+REACHED_AT = 0.7  # share of the training's steps after which a target stays at its end
 
 
 def annealed(start: float, end: float, step: int, total_steps: int) -> float:
@@ -147,7 +147,7 @@ def annealed(start: float, end: float, step: int, total_steps: int) -> float:
 
 
 def check_step(step: int, total_steps: int) -> None:
-    """Refuse what is no optimizer step of a training."""
+    """Raise an error unless `step` lies in 1 .. total_steps."""
     if not 1 <= step <= total_steps:
         raise UsageError(
             f"A training's optimizer steps go from 1 to total_steps, got step {step!r} of {total_steps!r}. Count from "
@@ -164,7 +164,7 @@ class SearchRange:
     """The values a tuning may try for one parameter.
 
     Attributes:
-        scale: `linear` and `log` draw numbers between `low` and `high`, `int` whole ones, `choice` one of `choices`.
+        scale: `linear` and `log` draw numbers between `low` and `high`, `int` whole numbers, `choice` one of `choices`.
         low, high: Ends of the range, both included; unused for a choice.
         choices: The values as text.
         source: Where the range comes from: a section of a paper, released code, or why it is a guess.
@@ -199,7 +199,7 @@ class SearchRange:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """The outermost values, or all choices, as text: what a config must accept."""
+        """The two ends, or all choices, as text. A config must accept each of them."""
         return self.choices if self.scale == "choice" else (f"{self.low:g}", f"{self.high:g}")
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Tokens that leave the stack early: what they skip, and the one measure of who is confident enough."""
+"""Early exit: the base class for methods whose tokens leave the stack early, and the confidence measures they share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from adaptive_bench.method.sparing import every_branch
 
 
 class EarlyExit(Method):
-    """A method under which tokens leave before some layer and skip all that is above.
+    """Base class of methods in which a token leaves before some layer and skips all layers from there on.
 
     Attributes:
         first_exit: The first layer that a token may skip.
@@ -28,12 +28,12 @@ class EarlyExit(Method):
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Everything above the first exit."""
+        """Both branches of every layer from the first exit on."""
         return every_branch(range(self.first_exit, self.backbone_size[0]))
 
     @property
     def max_saved_tokens(self) -> float:
-        """Everything above the first exit."""
+        """The share of layers from the first exit on."""
         return 1.0 - self.first_exit / self.backbone_size[0]
 
 
@@ -46,17 +46,17 @@ def leaving_tokens(
     *,
     final_norm: bool = False,
 ) -> Tensor:
-    """Candidates [B, S] whose confidence passes. What it takes to know is booked for every candidate.
+    """The candidates [B, S] that are confident enough to leave. The cost of the measure is booked for every candidate.
 
-    Confidence is the gap between the two likeliest tokens (a run of the head; the probe of a token that leaves is its
-    final answer), unless one of these is given:
+    By default, confidence is the gap between the probabilities of the two likeliest tokens. This runs the head, and the
+    probe's logits of a leaving token are its final logits. `classifier` or `previous` selects another measure.
 
     Args:
         candidates: Boolean [B, S].
-        previous: Residual stream [B, S, H] one layer below: confidence is the cosine with it.
-        passes: Given confidences [N] and flat token indices [N], says who leaves.
-        classifier: The method's own map from a state to one logit: confidence is its sigmoid.
-        final_norm: It reads states after the backbone's final norm.
+        previous: Residual stream [B, S, H] one layer earlier; confidence is the cosine with it.
+        passes: Maps confidences [N] and flat token indices [N] to a boolean [N], the tokens that leave.
+        classifier: The method's own map from a state to one logit; confidence is its sigmoid.
+        final_norm: The classifier reads states after the backbone's final norm.
     """
     if view.call.fixed_shapes:
         return _leaving_of_all(view, candidates, previous, passes, classifier, final_norm)
@@ -84,7 +84,7 @@ def _leaving_of_all(
     classifier: nn.Module | None,
     final_norm: bool,
 ) -> Tensor:
-    """`leaving_tokens` where shapes are fixed: every token is asked, and what the others would do does not count."""
+    """`leaving_tokens` with fixed shapes: confidence is computed for every token, and only candidates may leave."""
     tokens = torch.arange(candidates.numel(), device=candidates.device)
     if classifier is not None:
         confidence = view.apply(classifier, tokens, candidates, final_norm=final_norm)[:, 0].sigmoid()
@@ -100,6 +100,6 @@ def _leaving_of_all(
 
 
 def _gap(logits: Tensor) -> Tensor:
-    """Probability of the likeliest token minus that of the next, [N], of logits [N, V]."""
+    """Probability of the likeliest token minus that of the second likeliest, [N], from logits [N, V]."""
     top = logits.float().softmax(dim=-1).topk(2, dim=-1).values
     return top[:, 0] - top[:, 1]

@@ -1,21 +1,22 @@
-"""What a method measures on held-out text before its dial is used: factors that stand for branches, layers that matter
-least.
+"""Fitted values: what a method measures on held-out text before its dial is used, such as scales that replace branches
+or the layers that matter least.
 
-Such things are measured on a model with its weights as they are, so they belong to these weights and this text, as
-thresholds do. `adaptive_bench.model.calibration` gives a method the text.
+The values are measured with the model's current weights, so like thresholds they hold for these weights and this text
+only. `adaptive_bench.model.calibration` gives a method the text.
 
-Rules that pick the layers a model can best do without give a table [L + 1, L]: row n marks the n layers to leave out.
-With h_l the residual stream before layer l, h_L the one after the last (before the final norm):
+The rules that choose layers to leave out return a table [L + 1, L]: row n marks the n layers to leave out. Let h_l be
+the residual stream before layer l, and h_L the stream after the last layer (before the final norm):
 
-* `bi`: the lowest Block Influence 1 - E cos(h_l, h_{l+1}) over tokens (ShortGPT, arXiv 2403.03853).
-* `angular`: the run of n layers from l on with the smallest mean arccos cos(h_l, h_{l+n}) / pi over the last tokens of
-  texts (Gromov et al., arXiv 2403.17887).
-* `ppl`: one more at a time, the layer without which the loss is lowest. Shortened LLaMA (arXiv 2402.02834) measures
-  each layer once, in the whole model, and keeps the first four and the last two in any case; neither is so here.
-* `search`: all sets where there are no more than the budget; else from the set of `ppl` on one layer is exchanged for
-  another while the loss falls, with so many losses measured for each n. So on this text it is never worse than `ppl`.
+* `bi`: the layers with the lowest Block Influence 1 - E cos(h_l, h_{l+1}) over tokens (ShortGPT, arXiv 2403.03853).
+* `angular`: the n consecutive layers from l on with the smallest mean arccos cos(h_l, h_{l+n}) / pi over the last
+  tokens of texts (Gromov et al., arXiv 2403.17887).
+* `ppl`: greedy choice; each further layer is the one whose removal gives the lowest loss. Shortened LLaMA (arXiv
+  2402.02834) instead measures each layer once, in the whole model, and always keeps the first four and the last two.
+* `search`: the best of all sets of n layers if their number is within the budget. Otherwise it starts from the set of
+  `ppl` and exchanges one layer for another while the loss falls, measuring at most `budget` losses for each n. So on
+  this text it is never worse than `ppl`.
 
-Equal scores go to the lower layer.
+Ties go to the lower layer.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Streams(NamedTuple):
     """The residual stream of the N real tokens of some texts.
 
     Attributes:
-        states: [N, H] before every site at which the method decides, in execution order, and after the last one.
+        states: The stream [N, H] before every site at which the method decides, in execution order, and after the last.
         ends: Boolean [N], the last token of each text.
         prompts: Boolean [N], the tokens of prompts.
     """
@@ -50,22 +51,22 @@ class Streams(NamedTuple):
 
 
 class HeldOutText(Protocol):
-    """Held-out training text, read by the model on which the method sits."""
+    """Held-out training text, read by the method's model."""
 
     def streams(self) -> Iterator[Streams]:
-        """Of some texts at a time, while the method lets everything execute."""
+        """The residual streams, a few texts at a time, while every token executes everything."""
 
     def loss(self) -> float:
-        """Mean cross entropy in nats with the method deciding as it stands, where the texts continue their prompts (all
-        of a text that has no prompt). Long collections are thinned out, always to the same texts.
+        """Mean cross entropy in nats with the method's current decisions, over the tokens that follow the prompts (over
+        the whole text if it has no prompt). Long collections are thinned out, always to the same texts.
         """
 
 
 class Fitted:
-    """Named tensors that are measured together; none before.
+    """Named tensors that are measured together; empty before the measurement.
 
     Args:
-        names: Of the tensors.
+        names: Names of the tensors.
     """
 
     def __init__(self, *names: str) -> None:
@@ -74,24 +75,24 @@ class Fitted:
 
     @property
     def is_ready(self) -> bool:
-        """Whether they were measured."""
+        """Whether the tensors were measured."""
         return bool(self._values)
 
     def __getitem__(self, name: str) -> Tensor:
-        """One of them."""
+        """The tensor `name`."""
         if name not in self._values:
             raise UsageError(
-                f"A dial that skips needs what is measured on held-out text ({', '.join(self.names)}), got none "
+                f"A dial that skips needs values measured on held-out text ({', '.join(self.names)}), got none "
                 "measured. Call model.calibrate(batches, savings) first."
             )
         return self._values[name]
 
     def set(self, **values: Tensor) -> None:
-        """Keep what was measured."""
+        """Store the measured tensors."""
         if set(values) != set(self.names):
             raise PluginFault(
-                f"What is measured together are {', '.join(self.names)}, got {', '.join(values) or 'nothing'}. Give "
-                "`fitted.set` all of them at once."
+                f"The tensors {', '.join(self.names)} are measured together, got {', '.join(values) or 'nothing'}. "
+                "Give `fitted.set` all of them at once."
             )
         self._values = dict(values)
 
@@ -100,11 +101,11 @@ class Fitted:
         return dict(self._values)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take the tensors of `state` back."""
+        """Restore the tensors from `state`."""
         self._values = dict(state)
 
     def clear(self) -> None:
-        """Forget them (the weights changed)."""
+        """Forget the tensors (the weights changed)."""
         self._values = {}
 
 
@@ -112,8 +113,8 @@ Compensation = Literal["none", "scale"]
 
 
 def site_scales(text: HeldOutText) -> Tensor:
-    """[sites] the least-squares scale of each site's input that comes closest to its output, s = sum <h, h'> / sum
-    <h, h>; 1 where the input is 0.
+    """[sites] the least-squares scale from each site's input h to its output h': s = sum <h, h'> / sum <h, h>; 1 if the
+    input is 0.
     """
     sums: list[Tensor] = []
     for states, *_ in text.streams():
@@ -124,15 +125,16 @@ def site_scales(text: HeldOutText) -> Tensor:
 
 
 def compensated(view: SiteView, decision: Decision, fitted: Fitted) -> Decision:
-    """The decision, with (s - 1) h for tokens that skip, so that they go on with s h; training is left as it is.
+    """The decision with (s - 1) h added for skipping tokens, so that they continue with s h. In training the decision
+    stays unchanged.
 
     Args:
-        fitted: Holds `scales` [sites], as `site_scales` gives them.
+        fitted: Holds `scales` [sites], as `site_scales` returns them.
     """
     if decision.keep is None or view.call.training:
         return decision
     site = view.site.layer if view.site.branch == "layer" else view.site.number
-    # Looked up when somebody skips: nobody does while the scales are being fitted.
+    # Looked up only when a token skips: no token does while the scales are being fitted.
     return replace(decision, otherwise=lambda tokens: view.rescaled(fitted["scales"][site], tokens))
 
 
@@ -141,12 +143,12 @@ Loss = Callable[[frozenset[int]], float]
 
 
 def layers_to_leave_out(rule: LayerRule, text: HeldOutText, loss: Loss, layers: int, budget: int) -> Tensor:
-    """Boolean [L + 1, L] what a rule leaves out, for every number of layers.
+    """Boolean [L + 1, L], the layers that a rule leaves out, for every number of layers to leave out.
 
     Args:
-        text: Held-out, read by the whole model.
-        loss: On the same text, of the model without some layers.
-        budget: Of `search`.
+        text: Held-out text, read by the whole model.
+        loss: Loss on the same text of the model without the given layers.
+        budget: Losses that `search` may measure for each number of layers.
     """
     if rule == "bi":
         return by_influence(text)
@@ -156,7 +158,7 @@ def layers_to_leave_out(rule: LayerRule, text: HeldOutText, loss: Loss, layers: 
 
 
 def block_influence(text: HeldOutText) -> Tensor:
-    """[L] mean over tokens of 1 - cos between the input and the output of each layer."""
+    """[L] mean over tokens of 1 - cos(input, output) of each layer."""
     total, tokens = torch.zeros(1, dtype=torch.float64), 0
     for states, *_ in text.streams():
         scores = torch.stack([1.0 - _cosine(*pair) for pair in pairwise(states)])
@@ -181,7 +183,7 @@ def angular_distances(text: HeldOutText) -> Tensor:
 
 
 def by_angle(text: HeldOutText) -> Tensor:
-    """The rule `angular`; its sets are runs, and need not be nested."""
+    """The rule `angular`; its sets are consecutive layers, and need not be nested."""
     distances = angular_distances(text)
     layers = len(distances) - 1
     starts = [int(distances.diagonal(offset=count).argmin()) for count in range(layers + 1)]
@@ -212,7 +214,7 @@ def by_search(loss: Loss, layers: int, budget: int) -> Tensor:
 
 
 def _exchanged(loss: Loss, chosen: frozenset[int], layers: int, budget: int) -> frozenset[int]:
-    """The best set found by exchanges of one layer, the first that helps, in rising order of layers."""
+    """The set reached by exchanging one layer at a time: always the first exchange that helps, lower layers first."""
     lowest, spent = loss(chosen), 1
     improved = True
     while improved:
@@ -233,7 +235,7 @@ def _cosine(one: Tensor, other: Tensor) -> Tensor:
 
 
 def _table(sets: Iterable[Sequence[int] | frozenset[int] | range]) -> Tensor:
-    """[L + 1, L] of the sets of 0 .. L layers."""
+    """Boolean [L + 1, L] whose row n marks the layers of the n-th set, of n layers."""
     known = [list(one) for one in sets]
     table = torch.zeros(len(known), len(known) - 1, dtype=torch.bool)
     for row, chosen in zip(table, known, strict=True):

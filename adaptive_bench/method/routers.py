@@ -1,12 +1,13 @@
-"""What routers share: a choice between executing and skipping that is sampled in training, and a decision per prompt.
+"""Shared parts of routers: a choice between executing and skipping that is sampled in training, and decisions per
+prompt.
 
-The choice is hard forward, with the gradient of a soft one ("Categorical Reparameterization with Gumbel-Softmax",
-https://arxiv.org/abs/1611.01144).
+The choice is hard in the forward pass and has the gradient of a soft choice ("Categorical Reparameterization with
+Gumbel-Softmax", https://arxiv.org/abs/1611.01144).
 
-A decision per prompt is made once from the pooled states of the prompt, and used for every token that is written. The
-prompt itself executes everything, so the rule depends on earlier text alone (class C0) and on no other row. What came
-out is kept in the session: later calls, beams, rows that go and come, and drafts take it from there. Where a text is
-scored, its context is the prompt; what is scored never enters.
+A decision per prompt is made once from the pooled states of the prompt, and holds for every generated token. The prompt
+itself executes everything, so the decision depends on earlier text alone (class C0) and on no other row. It is kept in
+the session, where later calls, beams, reordered rows and drafts find it. When a text is scored, its context is the
+prompt; the scored tokens do not enter the decision.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from adaptive_bench.method.site_view import SiteView
 
 
 class LogitRouter(Method):
-    """A method whose routers give two logits, of executing and of skipping.
+    """Base class of methods whose routers give two logits, for executing and for skipping.
 
-    Training samples a hard choice that has the gradient of a soft one; inference takes the larger logit, with an offset
-    on the execute logit as the dial.
+    Training samples a hard choice that has the gradient of a soft one. Inference takes the larger logit; the dial is an
+    offset on the execute logit.
 
     Attributes:
-        execute: Which of the two logits is that of executing.
+        execute: Index of the execute logit.
     """
 
     execute: ClassVar[int] = 0
@@ -45,7 +46,7 @@ class LogitRouter(Method):
         return DialSpec("execute_offset", -50.0, 50.0, 50.0)
 
     def route(self, view: SiteView, logits: Tensor, *, temperature: float, place: int) -> Decision:
-        """The decision that logits [B, S, 2] make; see `sampled_choice` for the rest."""
+        """The decision from logits [B, S, 2]; see `sampled_choice` for the other arguments."""
         if not view.call.training:
             return EXECUTE_ALL if self.value == self.dial.skip_nothing else Decision(keep=self.runs(logits))
         executed = sampled_choice(self, view, logits, chosen=self.execute, temperature=temperature, place=place)
@@ -53,7 +54,7 @@ class LogitRouter(Method):
         return Decision(scale=executed[..., None])
 
     def runs(self, logits: Tensor) -> Tensor:
-        """Boolean [...]: whether executing wins at the dial, of logits [..., 2]."""
+        """Boolean [...]: whether executing wins at the current dial, from logits [..., 2]."""
         return logits[..., self.execute] + self.value >= logits[..., 1 - self.execute]
 
 
@@ -67,12 +68,12 @@ def sampled_choice(
     place: int,
     counters: Tensor | None = None,
 ) -> Tensor:
-    """Whether side `chosen` of the logits [B, S, 2] wins with noise added: exactly 0 or 1, [B, S].
+    """Whether side `chosen` of the logits [B, S, 2] wins after noise is added: exactly 0 or 1, [B, S].
 
     Args:
-        temperature: Of the soft choice whose gradient it has.
-        place: Number of whoever chooses, apart from all others of the call.
-        counters: What the noise is drawn from, of the shape of the choices; by default those of the tokens.
+        temperature: Temperature of the soft choice that gives the gradient.
+        place: Number of the router that chooses, unique within the call.
+        counters: Counters for the noise, one per choice; by default those of the tokens.
     """
     counters = view.call.draw_counters if counters is None else counters
     soft = ((logits + _noise(method, counters, place)) / temperature).softmax(dim=-1)[..., chosen]
@@ -80,24 +81,25 @@ def sampled_choice(
 
 
 def _noise(method: Method, counters: Tensor, place: int) -> Tensor:
-    """Gumbel noise [*, 2] that depends on counters [*] (document and text), seed, step and place alone."""
+    """Gumbel noise [*, 2] that depends only on counters [*] (document and text), seed, step and place."""
     noise = [uniform_from(counters, draw_key(method.seed, method.step, 2 * place + side)) for side in range(2)]
     return -(-torch.stack(noise, dim=-1).clamp(1e-12, 1 - 1e-12).log()).log().float()
 
 
 def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1, states: Tensor | None = None) -> Tensor:
-    """[B, O] what a network says of each row's prompt at this site: the mean of what it says of the prompt's windows.
+    """[B, O] the output of a network for each row's prompt at this site: the mean of its outputs for the prompt's
+    windows.
 
-    The first W floor(T / W) of a prompt's T tokens are cut into W windows of equal length (W = T where a prompt is
-    shorter), and the states are averaged over each. The network runs once per window and prompt, and is booked
-    for the prompt's last token. Call this at every site of every call, whatever the dial: a dial may be turned after
-    the prompt was read.
+    The first W floor(T / W) of a prompt's T tokens are cut into W windows of equal length (W = T for shorter prompts),
+    and the states are averaged over each window. The network runs once per window and prompt, and its cost is booked
+    for the prompt's last token. Call this at every site of every call, whatever the dial, because the dial may change
+    after the prompt was read.
 
     Args:
         network: One of the method's maps, [N, H] to [N, O].
-        windows: W.
-        states: [B, S, H], by default the residual stream as it is. On real models the mean of that is the first token,
-            whose norm is a hundred times the others': give `view.levelled`.
+        windows: The number of windows W.
+        states: [B, S, H], by default the raw residual stream. On real models its mean is dominated by the first token,
+            whose norm is a hundred times that of the others; `view.levelled` avoids this.
     """
     call, name = view.call, f"prompt_{view.site.number}"
     known = call.session.state.get(name)
@@ -105,12 +107,12 @@ def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1, stat
         if call.reads_prompt:
             raise UsageError(
                 "A decision per prompt needs the whole prompt in one call, got more tokens of a prompt in a later "
-                "one. Give prompts whole, and say by continuation_mask which tokens follow them."
+                "call. Give whole prompts, and mark the tokens that follow them in continuation_mask."
             )
         return known
     belongs = window_numbers(call.context, windows)
     pooled, filled = window_means(view.hidden if states is None else states, belongs, windows)
-    # Training waits for no device to learn which windows are empty, and keeps no books: it runs them all.
+    # Training runs empty windows too: it books no work, and finding the empty ones would wait for the device.
     rows, columns = _indices(filled, whole=windows == 1 or call.training)
     tokens = rows * call.context.shape[1] + last_true(call.context)[rows]
     said = call.run_map(view.site.layer, network, pooled[rows, columns].float(), tokens)
@@ -121,12 +123,12 @@ def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1, stat
 
 
 def known_outputs(session: Session, site: Site) -> Tensor:
-    """What `prompt_outputs` said at a site in an earlier call of a session, [B, O]."""
+    """The result [B, O] of `prompt_outputs` at a site in an earlier call of a session."""
     return session.state[f"prompt_{site.number}"]
 
 
 def window_numbers(context: Tensor, windows: int) -> Tensor:
-    """[B, S] the window 0 .. W - 1 of each token of the prompts [B, S] (boolean); -1 for those of none."""
+    """[B, S] the window 0 .. W - 1 of each token of the prompts [B, S] (boolean); -1 for tokens in no window."""
     lengths = context.sum(dim=1, keepdim=True)
     count = lengths.clamp(min=1, max=windows)
     size = (lengths // count).clamp(min=1)
@@ -137,7 +139,7 @@ def window_numbers(context: Tensor, windows: int) -> Tensor:
 def window_means(states: Tensor, belongs: Tensor, windows: int) -> tuple[Tensor, Tensor]:
     """Means [B, W, H] of states [B, S, H] over windows [B, S], and which windows [B, W] hold any token.
 
-    Summed in double precision: padding, which adds zeros in another order, turns no decision.
+    Sums are in double precision, so that padding, which changes the order of summation, changes no decision.
     """
     inside = [belongs == window for window in range(windows)]
     sizes = torch.stack([mask.sum(dim=1) for mask in inside], dim=1)
@@ -146,7 +148,7 @@ def window_means(states: Tensor, belongs: Tensor, windows: int) -> tuple[Tensor,
 
 
 def _indices(mask: Tensor, *, whole: bool) -> tuple[Tensor, Tensor]:
-    """Rows [N] and columns [N] of what is true in a mask [B, W], or of the whole of it."""
+    """Rows [N] and columns [N] of the true entries of a mask [B, W], or of all entries if `whole`."""
     if not whole:
         rows, columns = mask.nonzero(as_tuple=True)
         return rows, columns

@@ -1,7 +1,7 @@
-"""What a request carries from call to call besides keys and values, and random numbers that hang on it alone.
+"""Sessions: what a request carries from call to call besides keys and values, and random numbers for its tokens.
 
-Draws are counter-based: they depend on a counter and a key, never on what was drawn before. So a decision is the same
-with or without a cache, in any batch and on any device, and a resumed training repeats it. The counters are
+Draws are counter-based: they depend on a counter and a key, never on earlier draws. So a decision is the same with or
+without a cache, in any batch and on any device, and a resumed training repeats it. The counters are
 `call.draw_counters`, which differ from token to token and from document to document; the key is
 `draw_key(seed, step, site)`.
 """
@@ -20,12 +20,12 @@ from torch import Tensor
 from adaptive_bench.errors import UsageError
 
 _HASH_BASE = -7046029254386353131  # odd 64-bit constant; products wrap around
-_OF_ROWS = ("lengths", "hash_sum", "hash_power", "documents")  # of a session, [B] each
+_OF_ROWS = ("lengths", "hash_sum", "hash_power", "documents")  # a session's fields of shape [B]
 _powers: dict[torch.device, Tensor] = {}
 
 
 def hash_powers(count: int, device: torch.device) -> Tensor:
-    """The 64-bit base of the prefix hash to the powers 0 .. count - 1, [count]; remembered per device."""
+    """Powers 0 .. count - 1 of the prefix hash's 64-bit base, [count]; cached per device."""
     known = _powers.get(device)
     if known is None or known.numel() < count:
         factors = torch.full((max(count, 256) + count,), _HASH_BASE, device=device)
@@ -39,12 +39,12 @@ class Session:
     """State of B requests between two forward calls.
 
     Attributes:
-        lengths: [B] real tokens seen.
-        host_lengths: The same numbers where Python can read them without waiting for a device.
+        lengths: [B] number of real tokens seen.
+        host_lengths: The same numbers on the host, which Python can read without waiting for a device.
         hash_sum: [B] running sum behind the prefix hash.
         hash_power: [B] power of the hash's base for the next token.
-        documents: [B] key of the document each request belongs to (see `document_key`), 0 where nobody named one.
-        state: Tensors [B, ...] a method keeps per request.
+        documents: [B] key of the document each request belongs to (see `document_key`), 0 if the caller named none.
+        state: Tensors [B, ...] that a method keeps per request.
     """
 
     lengths: Tensor
@@ -62,7 +62,7 @@ class Session:
         return cls(zeros, np.zeros(batch, dtype=np.int64), zeros, torch.ones_like(zeros), zeros)
 
     def name_documents(self, documents: Tensor) -> None:
-        """Say which document each request belongs to, by keys [B], before its first token."""
+        """Set the document each request belongs to, by keys [B]; only before the first token."""
         if documents.shape != self.documents.shape or documents.dtype != self.documents.dtype:
             raise UsageError(
                 f"documents holds one 64-bit key for each of the {len(self.documents)} rows, got {documents.dtype} of "
@@ -71,7 +71,7 @@ class Session:
         if self.host_lengths.any():
             raise UsageError(
                 "documents are named in the first call of a text and kept with its cache, got them in a later call. "
-                "Leave documents out there."
+                "Leave documents out of later calls."
             )
         self.documents = documents.to(self.documents.device)
 
@@ -94,13 +94,13 @@ class Session:
         self.state = {name: torch.cat([value, other.state[name]]) for name, value in self.state.items()}
 
     def copy(self) -> Session:
-        """Stays as it is when calls go on. Tensors are shared, since calls replace them instead of writing to them."""
+        """A copy that later calls do not change. It shares tensors, because calls replace them and never write to them."""
         self._hash()
         parts = self.lengths, self.host_lengths, self.hash_sum, self.hash_power, self.documents
         return Session(*parts, dict(self.state))
 
     def after(self, tokens: Tensor, valid: np.ndarray | None = None) -> Session:
-        """The session N >= 1 more tokens [B, N] later; the method's own state stays the earlier one."""
+        """The session after N >= 1 more tokens [B, N]; the method's own state is not advanced."""
         later = self.copy()
         if valid is None:
             later.advance(tokens, None, np.full(len(tokens), tokens.shape[1]))
@@ -109,7 +109,7 @@ class Session:
         return later
 
     def prefix_hashes(self, input_ids: Tensor, valid: Tensor | None) -> Tensor:
-        """[B, S] 64-bit hash of each next token's prefix, itself included; padding (not `valid`) adds nothing."""
+        """[B, S] 64-bit hash of the prefix of each next token, including the token; padding (not `valid`) adds nothing."""
         self._hash()
         powers = hash_powers(input_ids.shape[1] + 1, input_ids.device)
         if valid is None:
@@ -119,10 +119,12 @@ class Session:
         return self.hash_sum[:, None] + terms.cumsum(dim=1)
 
     def advance(self, input_ids: Tensor, valid: Tensor | None, added: np.ndarray, hashes: Tensor | None = None) -> None:
-        """Take in a call's tokens [B, S], of which `added` [B] per row are real: all, unless `valid` says otherwise.
+        """Add a call's tokens [B, S] to the session.
 
         Args:
-            hashes: Their prefix hashes [B, S], where somebody asked for them already.
+            valid: Boolean [B, S], the real tokens; `None` means all.
+            added: [B] number of real tokens per row.
+            hashes: Prefix hashes [B, S] of the tokens, if they were already computed.
         """
         if not input_ids.numel():
             return
@@ -134,7 +136,7 @@ class Session:
         self.host_lengths = self.host_lengths + added
 
     def _hash(self) -> None:
-        """Bring the prefix hash up to date; only random draws need it, and the dial may change between calls."""
+        """Bring the prefix hash up to date. Tokens are hashed late because only random draws need the hash."""
         pending, self._unhashed = self._unhashed, []
         for input_ids, valid in pending:
             self._take_hashes(self.prefix_hashes(input_ids, valid), valid)
@@ -148,7 +150,7 @@ class Session:
 def uniforms_from(counters: Tensor, keys: Sequence[int]) -> Tensor:
     """Uniform numbers in [0, 1), [K, *], from 64-bit counters [*] and K keys.
 
-    The finaliser of SplitMix64 (Steele et al. 2014).
+    Uses the finaliser of SplitMix64 (Steele et al. 2014).
     """
     offsets = _offsets(tuple(keys), counters.device)
     mixed = counters + offsets.view(-1, *[1] * counters.dim())
@@ -160,7 +162,7 @@ def uniforms_from(counters: Tensor, keys: Sequence[int]) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _offsets(keys: tuple[int, ...], device: torch.device) -> Tensor:
-    """[K] where the counters of each key start."""
+    """[K] the offset of each key's counters."""
     return torch.tensor([_signed(key * 0x9E3779B97F4A7C15) for key in keys], device=device)
 
 
@@ -175,16 +177,16 @@ def draw_key(seed: int, step: int, site: int) -> int:
 
 
 def document_key(*identity: str | int) -> int:
-    """The 64-bit key of a document, from what tells it from all others: a task's name and the number there, say.
+    """The 64-bit key of a document, from its identity, for example the task's name and the document's number there.
 
-    Random draws of different keys are independent whatever the documents have in common.
+    Random draws for different keys are independent, whatever the documents have in common.
     """
     digest = hashlib.blake2b("\n".join(map(repr, identity)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 
 
 def _signed(value: int) -> int:
-    """The low 64 bits as a signed integer, which is what torch holds."""
+    """The low 64 bits as a signed integer, as torch stores it."""
     value &= (1 << 64) - 1
     return value - (1 << 64) if value >> 63 else value
 

@@ -1,9 +1,9 @@
-"""Branches that a method leaves to every token (`spared`), and what shares of all token-branches mean in spite of it.
+"""Spared branches: branches that every token executes, and the savings that the other branches have to make up for.
 
-Which they are is measured on the model (`adaptive_bench.model.interventions`) and given to the method; the engine then
-runs them for all tokens and asks nobody. A method is written as if nothing were spared: its dial, its target and the
-sites it names are those of all branches at which it may skip. What the others have to skip in their place is worked out
-here.
+Which branches to spare is measured on the model (`adaptive_bench.model.interventions`) and given to the method. The
+engine then runs them for all tokens without asking the method. A method is written as if nothing were spared: its dial,
+its target and its sites refer to all branches at which it may skip. This module converts between a share of all
+token-branches and the share that the remaining branches have to skip.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from adaptive_bench.method.thresholds import Thresholds
 
 
 class Sparing(nn.Module):
-    """What every method has of it.
+    """The part of every method that handles spared branches.
 
     Attributes:
-        spares: Whether it decides for single tokens, and so can leave some sites alone. An exit skips the end of the
-            network whatever it costs, and a number of layers is chosen by other rules: those say no.
+        spares: Whether the method decides for single tokens and can therefore spare some sites. False for early exit,
+            which skips everything from the exit on, and for methods whose dial is a number of layers.
         spared: Sites at which every token executes and the method is not asked.
         keep_first: The first token of every text executes everything.
     """
@@ -34,7 +34,7 @@ class Sparing(nn.Module):
     spared: frozenset[Site]
     keep_first: bool
 
-    if TYPE_CHECKING:  # what the class for authors has
+    if TYPE_CHECKING:  # defined by the subclass `Method`
         unit: ClassVar[str]
         solves_dial: ClassVar[bool]
         backbone_size: tuple[int, int]
@@ -53,8 +53,10 @@ class Sparing(nn.Module):
         def dial_for(self, saved_tokens: float) -> float: ...
 
     def set_spared(self, sites: Collection[Site], keep_first: bool = False) -> None:
-        """Leave these sites to every token: before anything is trained or calibrated. A method that cannot is left as
-        it is (`spares`); one that decides for both branches of a layer at once leaves the whole layer alone.
+        """Spare these sites; call this before training and calibration.
+
+        A method that cannot spare sites (`spares`) stays unchanged. A method that decides for both branches of a layer
+        at once spares the whole layer.
         """
         layers, sites = self.backbone_size[0], {Site(*site) for site in sites}
         if unknown := sites - every_branch(range(layers)):
@@ -67,8 +69,8 @@ class Sparing(nn.Module):
         whole = every_branch(site.layer for site in sites) if self.decides_by_layer else frozenset(sites)
         if (eligible := self.eligible_sites) and eligible <= whole:
             raise UsageError(
-                f"Some site is left at which tokens may skip, got {described(eligible)} of {type(self).__name__}, all "
-                f"of which are spared. Spare fewer, or give it other parameters."
+                f"At least one site must be left at which tokens may skip, got all of them spared ("
+                f"{described(eligible)} of {type(self).__name__}). Spare fewer, or give it other parameters."
             )
         self.spared, self.keep_first = whole, bool(keep_first)
         if self.thresholds is not None and whole:
@@ -91,7 +93,7 @@ class Sparing(nn.Module):
 
     @property
     def target(self) -> float:
-        """See `Method`. Set as a share of all token-branches; read as what the sites that are left have to skip."""
+        """See `Method`. Set as a share of all token-branches; read as the share that the remaining sites have to skip."""
         return self._target if not self.spared else min(self._target / self._left, self.max_saved_tokens)
 
     @target.setter
@@ -100,7 +102,7 @@ class Sparing(nn.Module):
 
     @property
     def target_of_all(self) -> float:
-        """The target as it was set, a share of all token-branches."""
+        """The target as it was set: a share of all token-branches."""
         return self._target
 
     @property
@@ -111,10 +113,10 @@ class Sparing(nn.Module):
         return len(eligible - self.spared) / len(eligible)
 
     def checked_dial(self, saved_tokens: float) -> float:
-        """The dial value expected to skip that share of all token-branches: what `dial_for`, which a plugin may have
-        written, gives for what the sites that are left have to skip.
+        """The dial value expected to skip that share of all token-branches, checked because a plugin may have written
+        `dial_for`. `dial_for` is asked for the share that the remaining sites have to skip.
         """
-        measured = self.solves_dial or not self.spared  # what was solved for is measured of all token-branches
+        measured = self.solves_dial or not self.spared  # a solved dial was measured over all token-branches
         value = self.dial_for(saved_tokens if measured else min(saved_tokens / self._left, self.max_saved_tokens))
         try:
             return self.dial.check(value)
@@ -126,10 +128,10 @@ class Sparing(nn.Module):
 
     @property
     def claimed_saving(self) -> float | None:
-        """Share of all token-branches that the current dial value says it skips, whatever is skipped in the end.
+        """Share of all token-branches that the current dial value claims to skip, whatever is skipped in the end.
 
-        The saving that `checked_dial` answers with this value; of a dial that was solved for, the one measured there on
-        calibration text, and `None` where nothing was measured.
+        It is the saving for which `checked_dial` gives this value. For a solved dial it is the saving measured on
+        calibration text, or `None` if nothing was measured.
         """
         if self.value == self.dial.skip_nothing:
             return 0.0
@@ -147,7 +149,7 @@ def every_branch(layers: Iterable[int]) -> frozenset[Site]:
 
 
 def described(sites: Collection[Site]) -> str:
-    """`layers 1-7`, `attention of layers 3-6`, `layers 1, 3, 5`; `none` without any."""
+    """The sites in words: `layers 1-7`, `attention of layers 3-6`, `layers 1, 3, 5`; `none` if there are none."""
     layers = {branch: sorted(site.layer for site in sites if site.branch == branch) for branch, _ in _BRANCHES}
     if not any(layers.values()):
         return "none"
@@ -157,7 +159,7 @@ def described(sites: Collection[Site]) -> str:
 
 
 def _numbered(layers: list[int]) -> str:
-    """Runs of three and more as `1-7`."""
+    """The layers in words, with runs of three or more as `1-7`."""
     runs: list[list[int]] = []
     for layer in layers:
         if runs and layer == runs[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""From a method spec to its class, and to what has to be trained for it."""
+"""Resolves method specs: their class, their parameters, and the training that they need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def method_class(spec: MethodSpec) -> type[Method]:
     found = registry.get("methods", spec.name)
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise PluginFault(
-            f"What is registered as a method is a subclass of adaptive_bench.method.Method, got {type(found).__name__} "
+            f"A registered method must be a subclass of adaptive_bench.method.Method, got {type(found).__name__} "
             f"{getattr(found, '__name__', '')!r} under {spec.name!r} ({registry.origin('methods', spec.name)}). "
             "Correct the plugin; `adaptive-bench new-method` writes one that works."
         )
@@ -27,19 +27,19 @@ def method_class(spec: MethodSpec) -> type[Method]:
 
 
 def config_of(spec: MethodSpec) -> MethodConfig:
-    """The parameters of a spec."""
+    """The config of a spec."""
     return method_class(spec).parse_config(spec)
 
 
 def method_of(spec: MethodSpec, backbone: Backbone, seed: int = 0) -> Method:
-    """The method of a spec, made for a backbone."""
-    with _default_of_torch(torch.float32):  # scores are computed in it, so what a method adds has it (`Method`)
+    """Builds the method of a spec for a backbone."""
+    with _default_of_torch(torch.float32):  # a method's own parameters are fp32, since scores are computed in fp32
         return method_class(spec)(config_of(spec), backbone, spec.semantics, seed)
 
 
 @contextmanager
 def _default_of_torch(dtype: torch.dtype) -> Iterator[None]:
-    """New tensors have this type in the block, where the caller has set another one."""
+    """Give new tensors this dtype inside the block, whatever default the caller has set."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -54,9 +54,9 @@ def takes_target(spec: MethodSpec) -> bool:
 
 
 def training_spec(spec: MethodSpec) -> MethodSpec:
-    """What has to be trained for this spec (untrained random skipping: the dense model).
+    """The spec to train for this spec (the dense model for untrained random skipping).
 
-    Parameters that say what holds anyway are left out, so that `gateskip[shape=vector]` is trained as `gateskip`.
+    Parameters at their default are left out, so that `gateskip[shape=vector]` is trained as `gateskip`.
     """
     found = method_class(spec)
     trained = found.training_spec(config_of(spec), spec)
@@ -73,18 +73,18 @@ def trained_alike(one: MethodSpec, other: MethodSpec) -> bool:
 
 
 def starting_spec(spec: MethodSpec) -> MethodSpec | None:
-    """The spec whose trained backbone the training of this one starts from; `None` is the pretrained backbone."""
+    """The spec whose trained backbone the training of `spec` starts from; `None` means the pretrained backbone."""
     found = method_class(spec).starts_from(spec)
     if found == spec:
         raise PluginFault(
-            f"A training starts from that of another spec or from the pretrained backbone, but starts_from of {spec} "
-            f"gives {found} itself. Correct the method."
+            f"A training starts from another spec's training or from the pretrained backbone, but starts_from of "
+            f"{spec} gives {found} itself. Correct the method."
         )
     return found
 
 
 def why_not_shuffled(spec: MethodSpec) -> str | None:
-    """Why no token can have the decisions of another one, half a sentence; `None`: it can."""
+    """Why tokens cannot exchange their decisions, as a clause; `None` if they can."""
     if spec.semantics == "bench":
         return None
     reasons = {"C0": None, "C1": "are made for a whole sequence", "C2": "depend on the other sequences of a batch"}

@@ -1,6 +1,7 @@
-"""Thresholds on scores: what makes a score-ranking method causal and batch-free.
+"""Thresholds on scores, which make a score-ranking method causal and batch-free.
 
-A token's fate depends on its own score only. `adaptive_bench.model.calibration` fills them from held-out training text.
+Whether a token executes depends on its own score only. `adaptive_bench.model.calibration` measures the thresholds on
+held-out training text.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Thresholds:
     """Thresholds for every site, phase (0 prompt, 1 continuation) and calibrated skip share.
 
     Args:
-        sites: Sites that decide, by `Site.number`.
+        sites: Numbers (`Site.number`) of the sites that decide.
     """
 
     def __init__(self, sites: Iterable[int]) -> None:
@@ -28,10 +29,10 @@ class Thresholds:
         self.values = torch.zeros(0, 2, len(self.sites), dtype=torch.float64)
         self._collected: dict[tuple[int, int], list[Tensor]] | None = None
         self._columns = {site: column for column, site in enumerate(self.sites)}
-        self._ready: dict[tuple[float, torch.device, torch.dtype], Tensor] = {}  # rows of `at` where they are used
+        self._ready: dict[tuple[float, torch.device, torch.dtype], Tensor] = {}  # rows of `at`, cached on the device
 
     def keep(self, view: SiteView, scores: Tensor, share: float) -> Tensor | None:
-        """Keep mask [B, S]: skip iff score < threshold. `None` (all) for share 0.
+        """Keep mask [B, S]: a token skips if and only if its score < threshold. `None` (all execute) for share 0.
 
         Args:
             scores: [B, S] in fp32.
@@ -39,9 +40,9 @@ class Thresholds:
         """
         if view.site.number not in self._columns or not -1e-9 <= share <= 1 + 1e-9:
             raise PluginFault(
-                f"Thresholds are asked for a share from 0 to 1 (0.2 is 20 %) at a site that they were made for, got "
-                f"{share!r} at the site number {view.site.number}, and they have {_listed(self.sites)}. Give "
-                f"self.skip_share, and all sites that decide to Thresholds(sites)."
+                f"Thresholds are asked for a share from 0 to 1 (0.2 is 20 %) at one of their own sites, got "
+                f"{share!r} at site number {view.site.number}; their sites are {_listed(self.sites)}. Give keep() "
+                f"self.skip_share, and Thresholds(sites) all sites that decide."
             )
         view.scores = scores
         if self._collected is not None:
@@ -55,16 +56,16 @@ class Thresholds:
         return scores >= torch.where(view.call.continuation, thresholds[1], thresholds[0])
 
     def at(self, share: float) -> Tensor:
-        """Thresholds [2, sites] for a share: as measured for a calibrated one, linear between two of them.
+        """Thresholds [2, sites] for a share: as measured for a calibrated share, interpolated linearly between two.
 
-        Measured rows may fall a little from one share to a larger one (other tokens reach a site when earlier sites
-        skip others). Between two shares no threshold falls: the larger share's counts for at least the smaller one's.
+        Measured thresholds may fall a little from one share to a larger one, because earlier sites then skip other
+        tokens. Interpolated thresholds never fall: the larger share's threshold counts as at least the smaller one's.
         """
         if not self.shares.numel() or not self.shares[0] <= share <= self.shares[-1] + 1e-9:
             known = f"{float(self.shares[0]):g} .. {float(self.shares[-1]):g}" if self.shares.numel() else "nothing"
             raise UsageError(
                 f"Thresholds must be calibrated for the skip share before use, got {share:g} with {known} calibrated. "
-                "Ask for a smaller one, or call model.calibrate(batches, savings) with a saving at least that far."
+                "Ask for a smaller share, or call model.calibrate(batches, savings) with a saving at least that large."
             )
         upper = int(torch.searchsorted(self.shares, share - 1e-9).clamp(max=self.shares.numel() - 1))
         if upper == 0 or abs(float(self.shares[upper]) - share) < 1e-9:
@@ -76,25 +77,25 @@ class Thresholds:
 
     @property
     def largest(self) -> float:
-        """The largest share that they are calibrated for; 0 where there is none."""
+        """The largest calibrated share; 0 if nothing is calibrated."""
         return float(self.shares[-1]) if self.shares.numel() else 0.0
 
     @property
     def unasked(self) -> list[int]:
-        """The sites of which no score was recorded since `collect`."""
+        """The sites that recorded no score since `collect`."""
         recorded = self._collected or {}
         return [site for site in self.sites if not recorded.get((0, site))]
 
     def collect(self) -> None:
-        """From now on record scores and drop exactly the wanted share of each batch."""
+        """Start recording scores; until `finish`, `keep` drops exactly the wanted share of each batch."""
         self._collected = {(phase, site): [] for phase in range(2) for site in self.sites}
 
     def stop_collecting(self) -> None:
-        """Drop what was recorded and apply thresholds again."""
+        """Discard the recorded scores and apply thresholds again."""
         self._collected = None
 
     def finish(self, share: float) -> None:
-        """Turn the recorded scores into the thresholds of a share and apply thresholds again."""
+        """Turn the recorded scores into the thresholds of a share, and apply thresholds again."""
         assert self._collected is not None
         collected, self._collected = self._collected, None
         row = torch.zeros(2, len(self.sites), dtype=torch.float64)
@@ -114,7 +115,7 @@ class Thresholds:
         return {"shares": self.shares, "values": self.values}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take the tensors of `state` back."""
+        """Restore the tensors from `state`."""
         self.shares, self.values = state["shares"].double(), state["values"].double()
         self._ready.clear()
 

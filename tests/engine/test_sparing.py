@@ -192,7 +192,7 @@ def test_exits_and_sets_of_layers_are_left_as_they_are(spec, make_backbone):
 def test_sites_are_those_of_the_model_and_some_are_left(make_backbone):
     with pytest.raises(UsageError, match="attention and MLP of layers 0 to 3, got Site"):
         AdaptiveModel.build(make_backbone("llama"), "gateskip", spared={Site(4, "mlp")})
-    with pytest.raises(UsageError, match="all of which are spared"):
+    with pytest.raises(UsageError, match="got all of them spared"):
         AdaptiveModel.build(make_backbone("llama"), "mod", spared={Site(1, "mlp"), Site(3, "attention")})
 
 

@@ -227,7 +227,7 @@ def test_thresholds_know_their_sites(make_backbone, monkeypatch):
     registry.register("methods", "odd")(Mine)
     model = AdaptiveModel.build(make_backbone("llama"), "odd")
     model.method.thresholds = Thresholds([0, 1])
-    with pytest.raises(PluginFault, match="at the site number 2, and they have 0, 1"):
+    with pytest.raises(PluginFault, match="at site number 2; their sites are 0, 1"):
         model.calibrate([text(0, rows=4)], [0.2])
 
 
