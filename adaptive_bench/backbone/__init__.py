@@ -1,4 +1,4 @@
-"""Adapter over Hugging Face decoder families: where their norms and branches are, and what they cost."""
+"""Adapter over Hugging Face decoder families: finds their norms and branches, and counts what they cost."""
 
 from adaptive_bench.backbone.adapter import ATTENTION, Backbone, Branch, LayerCosts, Site
 from adaptive_bench.backbone.family import Family, find_family

@@ -1,7 +1,7 @@
-"""What the engine needs to know of a Hugging Face decoder family: where its norms and branches are, and what they cost.
+"""`Backbone`: gives the engine the norms and branches of a Hugging Face decoder, and their costs.
 
-Hugging Face modules are used as they are. What differs between families is in `family`: most normalise a branch's
-input, some its output as well, before it joins the residual stream. A method's scale acts after that post-norm.
+Hugging Face modules are used unchanged. Module `family` describes how families differ: most normalise a branch's
+input; some also normalise its output before it joins the residual stream. A method's scale acts after that post-norm.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from adaptive_bench.backbone.weights import quantize_layers, stored_bytes
 from adaptive_bench.errors import UsageError
 from adaptive_bench.validation import Quantization
 
-ATTENTION = ("eager", "sdpa")  # those that take a mask of any shape; others would ignore who skipped
+ATTENTION = ("eager", "sdpa")  # they take a mask of any shape; other implementations would ignore which tokens skipped
 _PARTS = (*(f"self_attn.{name}_proj" for name in "qkvo"), "mlp.down_proj")
 _FUSED_PARTS = ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj")
 
 
 @dataclass(frozen=True)
 class LayerCosts:
-    """What each of L layers costs, arrays [L]: MACs of the linear maps for one token, of attention for one (query, key)
-    pair, and bytes of weights as they are stored.
+    """Costs of each of L layers, as arrays [L]: MACs of the linear maps per token, MACs of attention per (query, key)
+    pair, and bytes of the stored weights.
     """
 
     attn_q_o: np.ndarray
@@ -61,7 +61,7 @@ class Backbone:
                 f"A backbone is a causal language model, which has a head over its vocabulary, got "
                 f"{type(model).__name__}. Load it with transformers.AutoModelForCausalLM."
             )
-        # transformers' own mark; what `quantize` of a backbone changes later does not set it.
+        # Set by transformers only; `Backbone.quantize` does not set it.
         if (quantized := getattr(model, "quantization_method", None)) is not None:
             raise UsageError(
                 f"A backbone has unquantized weights, got a model quantized by "
@@ -92,17 +92,17 @@ class Backbone:
 
     @property
     def eager(self) -> bool:
-        """Whether attention runs unfused: it then needs its causal mask spelled out."""
+        """Whether attention runs unfused and therefore always needs an explicit causal mask."""
         return bool(self.config._attn_implementation == "eager")
 
     @property
     def vocab_size(self) -> int:
-        """Tokens the head tells apart."""
+        """Number of tokens in the vocabulary."""
         return int(self.config.vocab_size)
 
     @property
     def costs(self) -> LayerCosts:
-        """What each layer costs; another object once the weights have another type."""
+        """The costs of each layer; a new object after the weights' dtypes changed."""
         types = [part.weight.dtype for layer in self.layers for part in (layer.self_attn.o_proj, layer.mlp.down_proj)]
         if self._weighed is None or self._weighed[0] != types:
             self._weighed = types, LayerCosts(*np.array([_whole_costs(layer) for layer in self.layers]).T)
@@ -110,12 +110,12 @@ class Backbone:
 
     @property
     def head_macs(self) -> int:
-        """MACs of the head for one token, with those of adapters beside it."""
+        """MACs of the head for one token, including adapters beside it."""
         return sum(weight.numel() for weight in self._head_weights)
 
     @property
     def head_bytes(self) -> int:
-        """Bytes of the same weights."""
+        """Bytes of the weights of the head and of adapters beside it."""
         return sum(weight.nbytes for weight in self._head_weights)
 
     @property
@@ -124,13 +124,13 @@ class Backbone:
 
     @property
     def embedding_macs(self) -> int:
-        """MACs for one token of peft's adapters beside the embedding: rows of A are looked up and multiplied by B."""
+        """MACs per token of peft's adapters beside the embedding: rows of A are looked up and multiplied by B."""
         named = self.decoder.embed_tokens.named_parameters()
         return sum(weight.numel() for name, weight in named if name.startswith("lora_embedding_B"))
 
     def quantize(self, how: Quantization) -> None:
-        """Bring the weights of all layers into fewer bits, see `backbone.weights`. Head, embeddings and norms stay
-        as they are, and so does what anything costs in MACs.
+        """Quantize the weights of all layers; see `backbone.weights`. Head, embeddings and norms stay unchanged, and so
+        do all costs in MACs.
 
         Raises:
             UsageError, EnvironmentProblem: See `check_quantizable` and `quantize_layers`.
@@ -141,7 +141,7 @@ class Backbone:
         self.quantized, self._weighed = how, None
 
     def check_quantizable(self, how: Quantization) -> None:
-        """Refuse fewer bits where one map makes queries, keys and values: at times a part of it is needed alone."""
+        """Refuse to quantize a fused map of queries, keys and values, since the engine sometimes runs a part of it."""
         if how != "none" and any(_is_fused(layer) for layer in self.layers):
             raise UsageError(
                 f"Weights are quantized where queries, keys and values have maps of their own, got one for all three "
@@ -149,13 +149,14 @@ class Backbone:
             )
 
     def drop_stale(self, *, look: bool) -> None:
-        """Drop what was made from weights that have changed since, before a call runs.
+        """Before a call, drop everything that was derived from weights which have changed since.
 
         Args:
-            look: Whether the call begins a text: then what torch cannot tell is looked at too (`Snapshot.holds`).
+            look: Whether the call begins a text; changes that torch does not count are then searched for too
+                (`Snapshot.holds`).
 
         Raises:
-            UsageError: The decoder has another number of layers than it had, or one lacks a part.
+            UsageError: The decoder's number of layers changed, or a layer lacks a part.
         """
         self.step.drop_stale(look=look)
         if look and (modules := sum(1 for _ in self.decoder.layers.modules())) != self._modules:
@@ -171,14 +172,14 @@ class Backbone:
 
     @property
     def context_length(self) -> int:
-        """Longest sequence the backbone was made for, in tokens."""
+        """Longest sequence that the backbone supports, in tokens."""
         return int(self.config.max_position_embeddings)
 
     def embed(self, input_ids: Tensor) -> Tensor:
         """Token ids [B, S] to hidden states [B, S, H].
 
         Raises:
-            UsageError: The vocabulary has no such id. Only a CPU says so; another device would have to be asked.
+            UsageError: The vocabulary has no such id. Raised on a CPU only; other devices would have to be waited for.
         """
         try:
             states: Tensor = self.decoder.embed_tokens(input_ids)
@@ -188,7 +189,7 @@ class Backbone:
         return states if self._scales.embedding == 1 else states * self._scales.embedding
 
     def check_vocabulary(self, ids: Tensor) -> None:
-        """Refuse token ids that the vocabulary does not have; reads them from their device."""
+        """Refuse token ids outside the vocabulary; this reads the ids from their device."""
         least, most, size = int(ids.min()), int(ids.max()), self.vocab_size
         if least < 0 or most >= size:
             raise UsageError(
@@ -197,18 +198,18 @@ class Backbone:
             )
 
     def norm_before(self, site: Site) -> Any:
-        """The norm of what the branch reads; `None` where it reads the residual stream as it is."""
+        """The norm of the branch's input; `None` if the branch reads the raw residual stream."""
         branch = "mlp" if site.branch == "mlp" else "attention"  # a whole layer reads what its attention reads
         name = self.family.norm_before.get(branch)
         return None if name is None else getattr(self.layers[site.layer], name)
 
     def norm_after(self, site: Site) -> Any:
-        """The norm of what the branch adds; `None` where the family has none."""
+        """The norm of the branch's output; `None` if the family has none."""
         name = self.family.norm_after.get("attention" if site.branch == "attention" else "mlp")
         return None if name is None else getattr(self.layers[site.layer], name)
 
     def added(self, site: Site, output: Tensor) -> Tensor:
-        """What a branch's output [..., H] adds to the residual stream: normalised and multiplied as the family does."""
+        """What a branch with output [..., H] adds to the residual stream, after the family's post-norm and scale."""
         norm = self.norm_after(site)
         update = output if norm is None else norm(output)
         return update if self._scales.branch == 1 else update * self._scales.branch
@@ -226,7 +227,7 @@ class Backbone:
         return self.decoder.norm(hidden)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Normalised hidden states to logits, divided or soft-capped where the family does so."""
+        """Normalised hidden states to logits, divided or soft-capped if the family does so."""
         return self._finished(self.model.lm_head(hidden))
 
     def step_head(self, hidden: Tensor) -> Tensor:
@@ -241,7 +242,7 @@ class Backbone:
 
 
 def _check_parts(layers: Iterable[Any]) -> None:
-    """Refuse a layer in which other modules stand where there are maps to run and to count."""
+    """Refuse a layer that lacks one of the linear maps to run and to count."""
     for number, layer in enumerate(layers):
         parts = _FUSED_PARTS if _is_fused(layer) else _PARTS
         for path in parts:
@@ -261,12 +262,12 @@ def _check_parts(layers: Iterable[Any]) -> None:
 
 
 def _is_fused(layer: Any) -> bool:
-    """Whether one map makes queries, keys and values."""
+    """Whether one map computes queries, keys and values."""
     return hasattr(getattr(layer, "self_attn", None), "qkv_proj")
 
 
 def _whole_costs(layer: Any) -> tuple[int, ...]:
-    """`_costs` with adapters (peft's LoRA) beside the maps of attention; those of an MLP are among its maps."""
+    """`_costs` plus adapters (peft's LoRA) beside the maps of attention. Adapters of an MLP are counted as its maps."""
     if _is_fused(layer):
         return _fused_costs(layer)
     q_o, kv, pair, mlp, kv_bytes, attention_bytes, mlp_bytes = _costs(layer)
@@ -278,7 +279,7 @@ def _whole_costs(layer: Any) -> tuple[int, ...]:
 
 
 def _beside(module: nn.Module) -> list[Tensor]:
-    """Weights of the linear maps that a wrapper runs beside the one it wraps; none where it runs a copy instead."""
+    """Weights of the linear maps that a wrapper runs beside the wrapped map; none if it runs a copy of it instead."""
     if hasattr(module, "original_module"):
         return []
     parts = ((name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear))
@@ -286,7 +287,7 @@ def _beside(module: nn.Module) -> list[Tensor]:
 
 
 def _fused_costs(layer: Any) -> tuple[int, ...]:
-    """The row of a layer whose queries, keys and values are made by one map."""
+    """The row of `LayerCosts` for a layer with one map for queries, keys and values."""
     attention = layer.self_attn
     fused, output, queries = attention.qkv_proj, attention.o_proj, query_width(attention)
     beside = _beside(output)
@@ -305,11 +306,11 @@ def _fused_costs(layer: Any) -> tuple[int, ...]:
 
 
 def _costs(layer: Any) -> tuple[int, ...]:
-    """One layer's row of `LayerCosts`."""
+    """The row of `LayerCosts` for one layer."""
     attention = layer.self_attn
     parts = {name: getattr(attention, f"{name}_proj") for name in "qkvo"}
     linears = [module for module in layer.mlp.modules() if isinstance(module, nn.Linear)]
-    # Of the map, not of its weight, which may hold codes of another shape.
+    # From the map's sizes, since a quantized weight may hold codes of another shape.
     macs = {name: part.in_features * part.out_features for name, part in parts.items()}
     read = {name: stored_bytes(part) for name, part in parts.items()}
     return (
@@ -334,5 +335,5 @@ class Site(NamedTuple):
 
     @property
     def number(self) -> int:
-        """0 .. 2L-1 in execution order; a whole layer has the index of its attention."""
+        """0 .. 2L-1 in execution order; a whole layer has the number of its attention."""
         return 2 * self.layer + (self.branch == "mlp")

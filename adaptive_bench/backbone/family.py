@@ -1,4 +1,4 @@
-"""What sets one family of Hugging Face decoders apart from the others; see docs/models.md for how to add one."""
+"""Families of Hugging Face decoders and how they differ; docs/models.md shows how to add one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from adaptive_bench.errors import UsageError
 
 
 def own_window(config: Any, attention: Any) -> int | None:
-    """The sliding window an attention module carries itself, in tokens."""
+    """The sliding window stored in an attention module, in tokens."""
     window: int | None = getattr(attention, "sliding_window", None)
     return window
 
 
 class Scales(NamedTuple):
-    """What a family multiplies embeddings and the outputs of branches by, and what it divides logits by."""
+    """Constant factors of a family: it multiplies embeddings and branch outputs, and divides logits."""
 
     embedding: float = 1.0
     branch: float = 1.0
@@ -25,7 +25,7 @@ class Scales(NamedTuple):
 
 
 def no_scales(config: Any) -> Scales:
-    """Nothing is multiplied."""
+    """Factors of a family that scales nothing."""
     return Scales()
 
 
@@ -33,20 +33,20 @@ def no_scales(config: Any) -> Scales:
 class Family:
     """A family, registered under its `model_type` (entry-point group `adaptive_bench.families`).
 
-    The decoder has Llama's attribute names: `model.layers`, `embed_tokens`, `rotary_emb`, `norm`, and in a layer
+    The decoder must have Llama's attribute names: `model.layers`, `embed_tokens`, `rotary_emb`, `norm`, and in a layer
     `self_attn` with `q_proj` to `o_proj` and `mlp` with `gate_proj`, `up_proj` and `down_proj`. Norms of queries and
     keys (`q_norm`, `k_norm`), biases, layers without rotary positions (`use_rope`), and soft caps named in the config
-    are found by themselves.
+    are detected automatically.
 
     Attributes:
-        description: For the reader, with the models that belong to it.
-        norm_before: Attribute of a layer by branch (`attention`, `mlp`): the norm of what the branch reads; empty where
-            it reads the residual stream as it is.
-        norm_after: The norm of what the branch adds; empty where the family has none.
+        description: Text for readers, with the models that belong to the family.
+        norm_before: The layer's attribute, by branch (`attention`, `mlp`), with the norm of the branch's input; empty
+            if branches read the raw residual stream.
+        norm_after: The same for the norm of the branch's output; empty if the family has none.
         norm_adds_one: The weights of norms are stored minus one.
-        window: Gives the sliding window of a layer, in tokens, from the config and the layer's attention module.
-        scales: Gives the family's constant factors, from the config.
-        tiny: Settings of the config in which tiny test models show what is particular about the family.
+        window: Maps the config and a layer's attention module to the layer's sliding window, in tokens.
+        scales: Maps the config to the family's constant factors.
+        tiny: Config settings with which tiny test models show the family's particular features.
     """
 
     description: str
@@ -64,7 +64,7 @@ def find_family(model_type: str, model: str = "") -> Family:
     """The family of a `model_type`.
 
     Args:
-        model: What the type was read from, for the message.
+        model: The model from which the type was read, for the message.
     """
     known = registry.names("families")
     if model_type not in known:
@@ -77,7 +77,7 @@ def find_family(model_type: str, model: str = "") -> Family:
 
 
 def _one_window(config: Any, attention: Any) -> int | None:
-    """The window that all layers have."""
+    """The window shared by all layers."""
     window: int | None = config.sliding_window
     return window
 
@@ -112,7 +112,7 @@ GRANITE = Family(
     scales=_granite_scales,
     tiny={"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "attention_multiplier": 0.2, "logits_scaling": 0.5},
 )
-# Branches read the residual stream as it is; gates and routers see its tokens at one length (`SiteView.normed`).
+# Branches read the raw residual stream; gates and routers see its tokens normalised to one length (`SiteView.normed`).
 OLMO2 = Family("OLMo 2: norms after branches alone, and of queries and keys", norm_before={}, norm_after=_POST_NORMS)
 PHI3 = Family(
     "Phi 3, 3.5, 4: fused projections",

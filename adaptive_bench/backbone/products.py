@@ -1,13 +1,13 @@
-"""Which form of a linear map is fastest on this processor for few rows: measured where it is used, then remembered.
+"""Chooses the fastest form of each linear map for few rows on this processor, by measuring it once.
 
-Libraries differ: at 8 rows W x^T takes a fifth less time than x W^T with one make of processor, and half as much
-again with another; a copy of the weights in oneDNN's layout gains at some shapes and loses at others. So no list of
-ours says which to take. At the first use of a shape the forms are timed in turn, in a fraction of a second, and the
-answer is kept in a file of the user's cache folder, by processor, threads and version of torch. A form other than
-torch's own is taken only where it gains more than noise.
+Libraries differ: at 8 rows W x^T takes a fifth less time than x W^T on one make of processor, and half as much again
+on another; a copy of the weights in oneDNN's layout gains at some shapes and loses at others. So there is no fixed
+list. At the first use of a shape the forms are timed in turn, in a fraction of a second, and the result is kept in a
+file in the user's cache folder, by processor, threads and version of torch. A form other than torch's own is taken only
+if it gains more than noise.
 
-Forms differ in rounding, so on other machines numbers may differ in rounding too; on one machine they stay the same
-once a shape was measured. Training never asks: it always computes x W^T.
+Forms differ in rounding, so results may differ between machines by rounding; on one machine they stay the same once a
+shape was measured. Training measures nothing: it always computes x W^T.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from adaptive_bench.store import atomic
 
 Form = Literal["plain", "transposed", "packed"]
 FORMS: tuple[Form, ...] = ("plain", "transposed", "packed")
-VARIABLE = "ADAPTIVE_BENCH_PRODUCTS"  # `fixed`: nothing is measured, packed weights are used wherever there are any
+VARIABLE = "ADAPTIVE_BENCH_PRODUCTS"  # `fixed`: nothing is measured, and packed weights are used wherever they exist
 
-# With more rows arithmetic takes the time, not the reading of weights, and the order of the factors no longer matters.
+# With more rows, arithmetic takes longer than reading the weights, and the order of the factors no longer matters.
 _FEW_ROWS = 64
 _ROUNDS = 5
-_GAIN = 0.95  # of the plain form's time, at most, and less time than it in all rounds but one
-_TRIFLE_S = 2e-5  # what takes less is not worth telling apart: looking the answer up costs as much as it gains
-_LIMIT_S = 0.3  # for one shape: huge maps are told apart in fewer rounds
-_READ_BYTES = 1 << 26  # more than the share of the caches that one core has
-_SCHEMA = 2  # 1: every form was timed with its own code out of the caches as well
+_GAIN = 0.95  # a form must take at most this share of the plain form's time, and be faster in all rounds but one
+_TRIFLE_S = 2e-5  # for faster maps, looking up the result would cost as much as the best form gains
+_LIMIT_S = 0.3  # time to measure one shape; huge maps get fewer rounds
+_READ_BYTES = 1 << 26  # more than one core's share of the caches
+_SCHEMA = 2  # in schema 1 every form was timed while its own code was not in the caches
 
 
 def compute(form: Form, states: Tensor, weight: Tensor, bias: Tensor | None, packed: Tensor | None) -> Tensor:
     """The linear map [O, I] of states [M, I] in one of its forms.
 
     Args:
-        packed: The weight in oneDNN's layout, where there is a copy.
+        packed: The weight in oneDNN's layout; needed for the form `packed`.
     """
     if form == "packed":
         output: Tensor = torch.ops.mkldnn._linear_pointwise(states, packed, bias, "none", [], "")
@@ -64,9 +64,9 @@ class Products:
     """Chooses the form of every linear map of one model.
 
     Args:
-        weights: Gives the weights that a decode step reads. As many of them are read before every timing as a step
-            would read until it comes back to the same one: whether a weight is still in the caches decides more than
-            the form does.
+        weights: Returns the weights that a decode step reads. They are read before every timing, as a step reads them
+            before it returns to the same weight, because whether a weight is still in the caches matters more than the
+            form.
     """
 
     def __init__(self, weights: Callable[[], Iterable[Tensor]]) -> None:
@@ -74,11 +74,10 @@ class Products:
         self._chosen: dict[tuple[object, ...], Form] = {}
 
     def fastest(self, states: Tensor, weight: Tensor, packed: Tensor | None, *more: Tensor) -> Form:
-        """The form in which to map states [M, I] with a weight [O, I]; both are on a CPU and of one type.
+        """The fastest form for mapping states [M, I] with a weight [O, I]; both are on a CPU and have one dtype.
 
         Args:
-            more: Weights [., I] of further maps of the same states, where `packed` holds all of them one below the
-                other.
+            more: Weights [., I] of further maps of the same states, if `packed` holds all of them stacked.
         """
         rows = states.shape[0]
         if rows > _FEW_ROWS:
@@ -104,9 +103,9 @@ class Products:
             form = _measure(states, weight, packed, neighbours)
             if form is None:
                 return "plain"
-            known = _read(file)  # another process may have been faster: then all of them go by its answer
+            known = _read(file)  # another process may have finished first: then all processes use its result
             known.setdefault(name, form)
-            with suppress(EnvironmentProblem):  # where nothing can be written, the next process measures again
+            with suppress(EnvironmentProblem):  # if nothing can be written, the next process measures again
                 atomic.write_json(
                     file, {"schema": _SCHEMA, "machine": machine(), "fastest": dict(sorted(known.items()))}
                 )
@@ -121,7 +120,7 @@ def processor() -> str:
 
 
 def machine() -> dict[str, str | int]:
-    """What the times depend on besides shapes."""
+    """The properties of the machine on which the times depend, besides shapes."""
     return {
         "processor": processor(),
         "capability": torch.backends.cpu.get_cpu_capability(),
@@ -131,7 +130,7 @@ def machine() -> dict[str, str | int]:
 
 
 def cache_file() -> Path:
-    """Where this machine's answers are kept."""
+    """The file with this machine's results."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     here = re.sub(r"[^A-Za-z0-9.+]+", "-", " ".join(map(str, machine().values())))
     return home / "adaptive-bench" / "products" / f"{here}.json"
@@ -142,15 +141,15 @@ def _read(file: Path) -> dict[str, Form]:
         kept = json.loads(file.read_text(encoding="utf-8"))
         if kept["schema"] == _SCHEMA and kept["machine"] == machine():
             return {name: form for name, form in kept["fastest"].items() if form in FORMS}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent or damaged: it is measured anew
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent or damaged: measure again
         return {}
     return {}
 
 
 def _name(states: Tensor, weight: Tensor, packed: Tensor | None, neighbours: list[Tensor]) -> str:
-    """The key of an answer, for a reader too: rows, shape, type, and how much is read between two uses of a weight."""
+    """The readable key of a result: rows, shape, dtype, and how much is read between two uses of a weight."""
     read_mib = min(sum(tensor.nbytes for tensor in neighbours), _READ_BYTES) >> 20
-    between = 1 << (read_mib - 1).bit_length() if read_mib else 0  # to a power of two
+    between = 1 << (read_mib - 1).bit_length() if read_mib else 0  # rounded up to a power of two
     shape = f"{states.shape[0]} x {weight.shape[1]} -> {weight.shape[0]}"
     kind = str(weight.dtype).removeprefix("torch.")
     copies = ", packed" if packed is not None else ""
@@ -158,7 +157,7 @@ def _name(states: Tensor, weight: Tensor, packed: Tensor | None, neighbours: lis
 
 
 def _first_bytes(weights: Iterable[Tensor]) -> list[Tensor]:
-    """Weights one after the other until they fill the caches."""
+    """The first weights that together fill the caches."""
     total = 0
 
     def fits(weight: Tensor) -> bool:
@@ -170,7 +169,7 @@ def _first_bytes(weights: Iterable[Tensor]) -> list[Tensor]:
 
 
 def _twins(weight: Tensor, packed: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """Copies of a weight in both layouts; none of one so large that its own time is all that counts."""
+    """Copies of a weight in both layouts; none of a large weight, whose time does not depend on cached code."""
     if weight.nbytes > _READ_BYTES // 4:
         return None, None
     twin = weight.detach().clone()
@@ -179,11 +178,11 @@ def _twins(weight: Tensor, packed: Tensor | None) -> tuple[Tensor | None, Tensor
 
 @torch.no_grad()
 def _measure(states: Tensor, weight: Tensor, packed: Tensor | None, neighbours: list[Tensor]) -> Form | None:
-    """The fastest form, which is the plain one unless another gains beyond noise; `None` if it does not matter."""
+    """The fastest form: `plain` unless another form gains more than noise; `None` if the choice does not matter."""
     forms = FORMS if packed is not None else FORMS[:2]
-    # In a step every form has just served another map: its code is in the caches though the weight is not.
+    # In a decode step the form has just served another map, so its code is in the caches although the weight is not.
     twin, packed_twin = _twins(weight, packed)
-    # The thread's own clock stands still while others have the core; with several threads it would miss their work.
+    # The thread's clock does not count time when others have the core, but misses the work of further threads.
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
 
     def timed(form: Form) -> float:

@@ -1,8 +1,8 @@
-"""The arithmetic of one token per row, and rotary tables: what Hugging Face modules compute, without what a general
-call needs.
+"""The arithmetic of decode steps (one token per row), and rotary tables: what Hugging Face modules compute, without the
+overhead of a general call.
 
-Weights stay in their modules. Sums are taken in another order than by the modules, so results agree to rounding, not
-bit for bit.
+Weights stay in their modules. Sums are taken in another order than in the modules, so results agree up to rounding but
+not bit for bit.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Turn(NamedTuple):
     """Rotary rows of M tokens: x cos + swap(x) sin turns a head x, where swap exchanges its halves.
 
     Attributes:
-        cos, sin: [M, 1, R]; the sign of the first half is in `sin`. R is the head size, or less where the rest of a
-            head is not turned.
+        cos, sin: [M, 1, R]; the sign of the first half is included in `sin`. R is the head size, or less if a part of
+            each head is not turned.
     """
 
     cos: Tensor
@@ -38,7 +38,7 @@ class Turn(NamedTuple):
         return cls(cos, torch.cat([-first, second], dim=-1))
 
     def at(self, rows: Tensor) -> Turn:
-        """The rows [N] among them."""
+        """The given rows [N]."""
         return Turn(self.cos.index_select(0, rows), self.sin.index_select(0, rows))
 
     def __call__(self, heads: Tensor) -> Tensor:
@@ -50,8 +50,8 @@ class Turn(NamedTuple):
 
 
 class _Packed(NamedTuple):
-    """A copy of the weights of one linear map, or of two that read the same states, one below the other, in oneDNN's
-    own layout, and what it is a copy of.
+    """A copy of weights in oneDNN's own layout, and a snapshot of their source. It holds one linear map, or two stacked
+    maps that read the same states.
     """
 
     values: Tensor
@@ -62,7 +62,7 @@ _READ_TOGETHER = (("gate_proj", "up_proj"), ("k_proj", "v_proj"))  # by their na
 
 
 class StepArithmetic:
-    """One token per row through the branches of a decoder.
+    """Runs one token per row through the branches of a decoder.
 
     Args:
         model: The language model; its layers share the attribute names of Llama's.
@@ -89,7 +89,7 @@ class StepArithmetic:
         return (normed if wide is states else normed.type_as(states)) * weight
 
     def _epsilon(self, device: torch.device) -> Tensor:
-        """The norms' epsilon where it is needed."""
+        """The norms' epsilon as a tensor on a device."""
         if self._epsilons is None or self._epsilons.device != device:
             self._epsilons = torch.tensor(self._config.rms_norm_eps, device=device)
         return self._epsilons
@@ -113,7 +113,7 @@ class StepArithmetic:
             self._packed[group] = _Packed(torch.ops.mkldnn._reorder_linear_weight(whole), Snapshot(weights))
 
     def drop_stale(self, *, look: bool) -> None:
-        """Drop copies of weights that changed, or are somewhere else, or have another type by now.
+        """Drop copies of weights whose values, device or dtype have changed.
 
         Args:
             look: See `Snapshot.holds`.
@@ -130,11 +130,11 @@ class StepArithmetic:
         self._packed = {}
 
     def linear(self, module: nn.Module, states: Tensor) -> Tensor:
-        """A linear map of states [M, inputs]. Anything but a plain `nn.Linear` is asked itself."""
+        """A linear map of states [M, inputs]. Anything but a plain `nn.Linear` is called as a module."""
         if not _is_plain(module):
             return module(states)
         weight, bias = module.weight, module.bias
-        # Where a gradient is taken, nothing depends on the machine; and the packed kernel knows none.
+        # With gradients the form is fixed, so that training does not depend on the machine; the packed kernel has none.
         if not states.is_cpu or states.dtype != weight.dtype or torch.is_grad_enabled():
             return functional.linear(states, weight, bias)
         copy = self._packed.get((module,)) if self._packed else None
@@ -143,7 +143,7 @@ class StepArithmetic:
         return compute(form, states, weight, bias, packed)
 
     def both(self, first: nn.Module, second: nn.Module, states: Tensor) -> Sequence[Tensor]:
-        """Two linear maps of the same states [M, inputs]: one product, where their weights are packed together."""
+        """Two linear maps of the same states [M, inputs], as one product if their weights are packed together."""
         if not self._packed or torch.is_grad_enabled() or not (_is_plain(first) and _is_plain(second)):
             return self.linear(first, states), self.linear(second, states)
         copy = self._packed.get((first, second))
@@ -194,7 +194,7 @@ class StepArithmetic:
     def _heads(self, attention: Any, norm: str, states: Tensor, turn: Turn) -> Tensor:
         """Heads [M, n, head size] of projected states [M, n * head size], normalised and turned as the module does."""
         module = attention._modules.get(norm)
-        if module is not None:  # of each head, or of all together: its weights say how many values it takes
+        if module is not None:  # normalises each head or all heads together, depending on its number of weights
             states = self.norm(module, states.view(states.shape[0], -1, module.weight.shape[0]))
         heads = states.view(states.shape[0], -1, attention.head_dim)
         return turn(heads) if _turns(attention) else heads
@@ -211,7 +211,7 @@ class StepArithmetic:
             [M, heads * head size].
         """
         rows, heads, size = queries.shape
-        # The query heads of a key head, as if they were tokens.
+        # The query heads that share a key head are treated as tokens of that head.
         grouped = queries.view(rows, keys.shape[1], heads // keys.shape[1], size)
         if self._config._attn_implementation == "eager":
             scores = self._capped(grouped @ keys.transpose(2, 3) * attention.scaling)
@@ -238,7 +238,7 @@ class StepArithmetic:
             scores = self._capped(grouped @ keys[:, :, None].transpose(3, 4) * attention.scaling) + mask[:, :, None]
             mixed = (scores.softmax(dim=-1, dtype=torch.float32).to(values.dtype) @ values[:, :, None]).flatten(1, 2)
         else:
-            if not queries.is_cpu and groups > 1:  # with a mask the kernels there want every head
+            if not queries.is_cpu and groups > 1:  # off the CPU, kernels with a mask need one key head per query head
                 keys, values = (part.repeat_interleave(groups, dim=1) for part in (keys, values))
             mixed = functional.scaled_dot_product_attention(
                 queries, keys, values, mask, scale=attention.scaling, enable_gqa=queries.shape[1] != keys.shape[1]
@@ -259,19 +259,19 @@ class StepArithmetic:
 
 
 def _gated(activated: Tensor, up: Tensor) -> Tensor:
-    """Their product; in place where nobody takes a gradient, since new memory costs more than multiplying."""
+    """The product; in place without gradients, since allocating memory costs more than multiplying."""
     return activated * up if torch.is_grad_enabled() else activated.mul_(up)
 
 
 def _packable() -> list[str]:
-    """Types of weights that this processor computes with in oneDNN's layout: bf16 where it has instructions for it."""
+    """Weight dtypes that oneDNN's layout supports on this processor: bf16 only if it has instructions for it."""
     if not torch.backends.mkldnn.is_available():
         return []
     return ["float32", *(["bfloat16"] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else [])]
 
 
 def _read_together(parent: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear]]:
-    """Maps of a module that read the same states and agree in whether they have a bias."""
+    """Pairs of a module's maps that read the same states and either both have a bias or both have none."""
     for names in _READ_TOGETHER:
         first, second = (getattr(parent, name, None) for name in names)
         if _is_plain(first) and _is_plain(second) and (first.bias is None) == (second.bias is None):
@@ -279,22 +279,22 @@ def _read_together(parent: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear]]:
 
 
 def query_width(attention: Any) -> int:
-    """How many outputs of a fused `qkv_proj` are queries; keys and values share what is behind them."""
+    """The number of outputs of a fused `qkv_proj` that are queries; keys and values share the outputs after them."""
     return int(attention.o_proj.in_features)
 
 
 def _outputs(module: nn.Linear, states: Tensor, rows: slice) -> Tensor:
-    """Some outputs of a linear map of states [M, inputs]."""
+    """The outputs `rows` of a linear map of states [M, inputs]."""
     return functional.linear(states, module.weight[rows], None if module.bias is None else module.bias[rows])
 
 
 def _turns(attention: Any) -> bool:
-    """Whether queries and keys are turned by their positions; some layers of some families have none."""
+    """Whether the layer turns queries and keys by their positions; some layers of some families do not."""
     return bool(getattr(attention, "use_rope", True))
 
 
 def _is_plain(module: nn.Module | None) -> TypeGuard[nn.Linear]:
-    """A linear map that nothing wraps or listens to."""
+    """Whether the module is a linear map without wrappers, hooks or quantized weights."""
     if type(module) is not nn.Linear or module._forward_hooks or module._forward_pre_hooks:
         return False
     return is_plain(module.weight)
@@ -306,13 +306,13 @@ Tables = tuple[tuple[Tensor, Tensor], ...]  # (cos, sin) by kind
 
 
 class RotaryTables:
-    """What a decoder turns queries and keys by.
+    """The tables by which a decoder turns queries and keys.
 
     Args:
-        decoder: With `rotary_emb`, of which `rope_type` is one name, or one for each kind of layers.
+        decoder: A decoder whose `rotary_emb.rope_type` is one name, or one name per kind of layer.
 
     Attributes:
-        kinds: [L] which of the pairs each layer uses.
+        kinds: [L] the index of the table pair that each layer uses.
     """
 
     def __init__(self, decoder: Any) -> None:
@@ -325,16 +325,16 @@ class RotaryTables:
 
     @property
     def are_static(self) -> bool:
-        """Whether rows depend on the position alone."""
+        """Whether rows depend only on the position."""
         return all(each in _STATIC for each in self._types.values())
 
     def __call__(self, hidden: Tensor, positions: Tensor) -> Tables:
-        """Pairs (cos, sin) [B, S, R] for positions [B, S], of the type and on the device of hidden states."""
+        """Pairs (cos, sin) [B, S, R] for positions [B, S], in the dtype and on the device of the hidden states."""
         embed = self._decoder.rotary_emb
         return tuple(embed(hidden, positions, *([] if name is None else [name])) for name in self._types)
 
     def at(self, positions: Tensor, reach: int) -> Tables:
-        """The same, looked up; `reach` is larger than every position. For calls of few tokens."""
+        """The same pairs from a cached table, for calls of few tokens; `reach` is larger than every position."""
         weight = self._decoder.embed_tokens.weight
         if not self.are_static:
             return self(weight, positions)

@@ -1,18 +1,18 @@
-"""Weights of a decoder: in fewer bits, and whether they are still those that something was derived from.
+"""Weights of a decoder: quantizes them, and detects whether they have changed.
 
-Linear maps are quantized by the libraries that are kept for it. Weights are rounded as they are: nothing is trained,
-and no text is read.
+Linear maps are quantized by established libraries. Weights are rounded directly: nothing is trained, and no text is
+read.
 
-* `int8`: torchao, weight-only; symmetric, a scale for each output. Products are of the input's type.
+* `int8`: torchao, weight-only; symmetric, one scale per output. Products have the input's dtype.
 * `nf4`: bitsandbytes' NormalFloat of QLoRA (arXiv 2305.14314): blocks of 64, scales in 8 bits (double quantization).
-* `int4`: quanto's affine `qint4`, min-max in groups of 128 inputs (a whole row where it has no more, and fewer where
-  128 does not divide it): what the GateSkip paper's code takes for "4-bit".
+* `int4`: quanto's affine `qint4`, min-max in groups of 128 inputs (the whole row if it is shorter, and smaller groups
+  if 128 does not divide it), as the GateSkip paper's code does for "4-bit".
 
-Products of `nf4` and `int4` are taken with weights that are brought back to the model's own type for each call.
+With `nf4` and `int4`, each call brings the weights back to the model's own dtype before multiplying.
 
-Inputs are not rounded. Where they are (torchao's dynamic int8, a scale for each token), no token depends on others, but
-a last bit that another order of sums changes moves an input to its neighbouring code: on the nano model packed and
-masked execution then differed by up to .1 of logits that spread by 4, and the engine promises 1e-4.
+Inputs are not rounded. With rounded inputs (torchao's dynamic int8, one scale per token), tokens stay independent, but
+a last bit that changes with the order of summation can move an input to the neighbouring code. On the nano model,
+packed and masked execution then differed by up to 0.1 in logits that spread by 4, while the engine promises 1e-4.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ from torch.nn import functional
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.validation import Quantization
 
-_PER_AXIS = 8  # values that a sample takes along each axis of a tensor, at least
+_PER_AXIS = 8  # a sample takes at least this many values along each axis of a tensor (or all if it has fewer)
 
 
 class Snapshot:
-    """What some weights are at a moment, to tell later whether they still are.
+    """A snapshot of weights, to detect later whether they have changed.
 
-    They are as long as they are the same tensors, nobody wrote into them (torch counts writes), and a sample of their
-    values has not changed. The sample is for writes that torch does not count: those to `parameter.data`, which is how
-    peft merges adapters, and those of fused optimizers. Another type or device is no other value: see `moved`.
+    Weights count as unchanged if they are the same tensors, nothing wrote into them (torch counts writes), and a sample
+    of their values is the same. The sample detects writes that torch does not count: those to `parameter.data`, by
+    which peft merges adapters, and those of fused optimizers. A new dtype or device does not count as a change; see
+    `moved`.
 
     Args:
-        tensors: In an order that does not change.
+        tensors: The weights, in an order that does not change.
     """
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
@@ -57,7 +58,8 @@ class Snapshot:
         """Whether these are the weights of the snapshot, with the same values.
 
         Args:
-            look: Look at the sample too; without it only what torch counts is noticed, in less than a microsecond each.
+            look: Compare the sample too. Without it only the writes that torch counts are detected, which takes less
+                than a microsecond per tensor.
         """
         now, then = tuple(tensors), self._tensors
         if then is None or len(now) != len(then) or any(one is not other for one, other in zip(now, then, strict=True)):
@@ -68,7 +70,7 @@ class Snapshot:
 
     @property
     def moved(self) -> bool:
-        """Whether a tensor has another type or device than it had."""
+        """Whether the dtype or device of a tensor has changed."""
         now = [(tensor.dtype, tensor.device) for tensor in self._tensors or ()]
         return now != self._places
 
@@ -76,13 +78,13 @@ class Snapshot:
         if not self._sample:
             return True
         now = _sample(tensors)
-        # Values that were rounded to another type since are compared as they were rounded.
+        # If the weights were rounded to another dtype since, the sample is rounded likewise before comparing.
         then = [before.to(after) for before, after in zip(self._sample, now, strict=True)]
         one, other = (torch.cat([part.to(now[0].device) for part in parts]) for parts in (then, now))
         return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """A copy of a model takes the snapshot along to its own tensors, if it held when the model was copied."""
+        """Copy the snapshot with its model: the copy refers to the copied tensors if the snapshot still held."""
         tensors = self._tensors
         return _copied, (tensors if tensors is not None and self.holds(tensors) else None,)
 
@@ -94,12 +96,14 @@ def _copied(tensors: tuple[Tensor, ...] | None) -> Snapshot:
 
 
 def _writes(tensor: Tensor) -> int:
-    """How often somebody wrote into a tensor; tensors of inference mode do not count."""
+    """The number of writes into a tensor that torch counted; 0 for inference tensors, whose writes it does not
+    count.
+    """
     return 0 if tensor.is_inference() else tensor._version
 
 
 def _sample(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Some values of each tensor, spread evenly over all its axes; of tensors without values none."""
+    """Some values of each tensor, spread evenly over all its axes; tensors without values are left out."""
     return [
         tensor.detach()[tuple(slice(None, None, max(1, size // _PER_AXIS)) for size in tensor.shape)].flatten().clone()
         for whole in tensors
@@ -108,7 +112,7 @@ def _sample(tensors: Sequence[Tensor]) -> list[Tensor]:
     ]
 
 
-# Where a library's code is, and the name of its distribution.
+# The module that holds each library's code, and the name of its distribution.
 _LIBRARIES: Mapping[Quantization, tuple[str, str]] = {
     "int8": ("torchao.quantization", "torchao"),
     "nf4": ("bitsandbytes", "bitsandbytes"),
@@ -117,13 +121,13 @@ _LIBRARIES: Mapping[Quantization, tuple[str, str]] = {
 
 
 def check_installed(how: Quantization) -> None:
-    """Refuse to go on without the library of a form."""
+    """Raise a problem if the library of a quantization is not installed."""
     if how == "none":
         return
     module, distribution = _LIBRARIES[how]
     try:
         found = importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of the package above it
+    except ModuleNotFoundError:  # the parent package is missing
         found = False
     if not found:
         raise EnvironmentProblem(
@@ -133,12 +137,12 @@ def check_installed(how: Quantization) -> None:
 
 
 def library_versions(how: Quantization) -> dict[str, str]:
-    """The library behind a form, with its version."""
+    """The library behind a quantization, with its version."""
     return {} if how == "none" else {_LIBRARIES[how][1]: version(_LIBRARIES[how][1])}
 
 
 def quantize_layers(layers: nn.ModuleList, how: Quantization) -> None:
-    """Replace the weights of every linear map in some decoder layers. Norms have none and stay as they are."""
+    """Quantize the weights of every linear map in decoder layers. Norms stay unchanged."""
     check_installed(how)
     for name, module in layers.named_modules():
         if hasattr(module, "base_layer"):
@@ -152,13 +156,13 @@ def quantize_layers(layers: nn.ModuleList, how: Quantization) -> None:
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor is what it looks like, and not several tensors behind one face."""
+    """Whether a tensor is an ordinary one, and not a subclass that wraps several tensors."""
     return type(tensor) in (Tensor, nn.Parameter)
 
 
 def plain_parts(tensor: Tensor) -> list[Tensor]:
-    """The tensors that hold a quantized tensor's values (codes, scales, shifts); of any other itself."""
-    # What torch itself wraps is no quantized weight, but a shard of one, say.
+    """The tensors that hold a quantized tensor's values (codes, scales, shifts); any other tensor itself."""
+    # A wrapper of torch itself is no quantized weight but, for example, a shard.
     if is_plain(tensor) or type(tensor).__module__.startswith("torch.") or not hasattr(tensor, "__tensor_flatten__"):
         return [tensor]
     names, _ = tensor.__tensor_flatten__()
@@ -166,7 +170,9 @@ def plain_parts(tensor: Tensor) -> list[Tensor]:
 
 
 def stored_bytes(linear: nn.Module) -> int:
-    """Bytes that the weight of a linear map takes, scales and shifts included, constants that all share left out."""
+    """Bytes that the weight of a linear map takes, including scales and shifts, but not constants that all maps
+    share.
+    """
     weight: Any = linear.weight
     scales: int = getattr(linear, "scale_bytes", 0)
     return scales + sum(part.numel() * part.element_size() for part in plain_parts(weight))
@@ -180,8 +186,8 @@ def _int8(layers: nn.ModuleList) -> None:
 def _nf4(layers: nn.ModuleList) -> None:
     library: Any = importlib.import_module("bitsandbytes.functional")
     for name, linear in _linears(layers):
-        # As one row: on a CPU the library (0.50.2) brings a matrix back as if blocks began anew in every row. They do
-        # not, so that it is wrong where rows are no multiple of a block.
+        # Quantized as one row: on a CPU the library (0.50.2) dequantizes a matrix as if blocks restarted in every row.
+        # They do not, so the result would be wrong for rows that are no multiple of a block.
         flat = linear.weight.detach().flatten()
         codes, state = library.quantize_4bit(flat, compress_statistics=True, quant_type="nf4")
         scale_bytes = state.absmax.nbytes + state.state2.absmax.nbytes + state.offset.nbytes
@@ -196,8 +202,8 @@ def _nf4_brought_back(codes: Tensor, *, state: Any, shape: torch.Size) -> Tensor
 
 def _int4(layers: nn.ModuleList) -> None:
     quanto: Any = importlib.import_module("optimum.quanto")
-    # On a CPU the library would compile this one function in C++ at the first call: for minutes, and without a
-    # compiler it fails.
+    # On a CPU the library would compile this one function in C++ at the first call, which takes minutes and fails
+    # without a compiler.
     extensions: Any = importlib.import_module("optimum.quanto.library.extensions.extension")
     extensions.get_extension("quanto_cpp")._lib = SimpleNamespace(unpack=_unpacked)
     for name, linear in _linears(layers):
@@ -207,14 +213,14 @@ def _int4(layers: nn.ModuleList) -> None:
 
 
 class BroughtBack(nn.Linear):
-    """A linear map whose weight is brought back to its type for each call, on every device alike. The libraries' own
-    modules take another kernel for one row than for many, or do not run in torch's inference mode.
+    """A linear map that dequantizes its weight in each call, in the same way on every device. The libraries' own
+    modules use another kernel for one row than for many, or do not run in torch's inference mode.
 
     Args:
-        linear: The map it takes the place of.
-        weight: Codes.
-        bring_back: Gives the weight [outputs, inputs] of them.
-        scale_bytes: Of what belongs to the weight and is not in it.
+        linear: The map to replace.
+        weight: The codes.
+        bring_back: Turns the codes into the weight [outputs, inputs].
+        scale_bytes: Bytes of scales that belong to the weight but are stored elsewhere.
     """
 
     def __init__(
@@ -232,7 +238,7 @@ class BroughtBack(nn.Linear):
 
 
 def _unpacked(packed: Tensor, bits: int) -> Tensor:
-    """Codes of a few bits each out of bytes [N, ...], those of the lowest bits first: [N * 8 / bits, ...]."""
+    """Unpack codes of `bits` bits from bytes [N, ...] into [N * 8 / bits, ...], lowest bits first."""
     return torch.cat([packed >> shift & 2**bits - 1 for shift in range(0, 8, bits)])
 
 

@@ -139,5 +139,7 @@ class SiteView:
         return torch.multiply(states, scale - 1.0)  # `adaptive-bench check` counts this function
 
     def answer(self, tokens: Tensor, logits: Tensor) -> None:
-        """Take the probe's logits [N, V] as the final ones of the tokens at flat indices [N], instead of a second run."""
+        """Take the probe's logits [N, V] as the final ones of the tokens at flat indices [N], instead of a second
+        run.
+        """
         self.call.answers.append((tokens, logits))
