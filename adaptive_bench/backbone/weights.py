@@ -96,9 +96,7 @@ def _copied(tensors: tuple[Tensor, ...] | None) -> Snapshot:
 
 
 def _writes(tensor: Tensor) -> int:
-    """The number of writes into a tensor that torch counted; 0 for inference tensors, whose writes it does not
-    count.
-    """
+    """The number of writes into a tensor that torch counted; 0 for inference tensors, where it counts none."""
     return 0 if tensor.is_inference() else tensor._version
 
 
@@ -170,9 +168,7 @@ def plain_parts(tensor: Tensor) -> list[Tensor]:
 
 
 def stored_bytes(linear: nn.Module) -> int:
-    """Bytes that the weight of a linear map takes, including scales and shifts, but not constants that all maps
-    share.
-    """
+    """Bytes of a linear map's weight, including scales and shifts, but not constants that all maps share."""
     weight: Any = linear.weight
     scales: int = getattr(linear, "scale_bytes", 0)
     return scales + sum(part.numel() * part.element_size() for part in plain_parts(weight))

@@ -1,1 +1,1 @@
-"""Executors, KV cache and ledger: what executes decisions and counts them."""
+"""The engine: executes decisions and counts their cost (executors, KV cache, ledger)."""

@@ -1,8 +1,8 @@
-"""A forward call as the engine runs it: what a method sees of it, and masks, cache and books besides.
+"""`EngineCall`: a forward call as the engine runs it, which adds masks, cache and ledger to what a method sees.
 
-Whatever shapes depend on is known to the host: real tokens are read once per call, decisions once per site that
-decides (or once per call, where a method decides ahead), and not at all where one token per row is written on an
-accelerator (`EngineCall.fixed_shapes`). Nothing else waits for the device.
+Everything that shapes depend on is known to the host. Real tokens are read from the device once per call, and decisions
+once per deciding site (or once per call if the method decides ahead). Decode steps on an accelerator read no decisions
+(`EngineCall.fixed_shapes`). Nothing else waits for the device.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Executor = Literal["masked", "packed"]
 
 
 class Between(Protocol):
-    """Sees every decision on its way from the method to the executors, and may replace it; see `shuffling`."""
+    """Receives every decision on its way from the method to the executors, and may replace it; see `shuffling`."""
 
     def pass_on(self, view: SiteView, decision: Decision, effort: Effort) -> Decision:
-        """The decision to execute, of a view whose call is an `EngineCall`."""
+        """The decision to execute at a view whose call is an `EngineCall`."""
 
 
 class Effort(NamedTuple):
-    """What a method did at one site for some tokens in order to decide; who takes it decides what is booked of it.
+    """What a method ran at one site in order to decide; the receiver decides which of it is booked.
 
     Attributes:
-        runs: What was run, not booked.
-        answers: Flat indices [N] of tokens and the final logits [N, V] it gave for them, not taken for the call's.
+        runs: Runs that are not booked yet.
+        answers: Flat token indices [N] with final logits [N, V] that are not yet among the call's answers.
     """
 
     runs: Sequence[Run]
@@ -51,14 +51,14 @@ class EngineCall(ForwardCall):
     Attributes:
         host_valid: [B, S] real tokens, known to the host.
         rotary: Tables (cos, sin) [B, S, R], by kind; see `RotaryTables`.
-        cache: K,V of earlier calls; `None` where nothing has to be merged or kept.
-        executor: Which one runs the branches.
-        tally: Books the work; `None` while training.
+        cache: K,V of earlier calls; `None` if nothing has to be merged or kept.
+        executor: The executor of the branches.
+        tally: Books the work; `None` in training.
         meter: Counts the MACs of the method's own linear maps.
-        recomputes: What branches hold for the backward pass is computed again there (gradient checkpointing).
-        between: What stands between the method and the executors; `None` where decisions are executed as they are.
-        drawn: [B, S] which decision vector of a `shuffling.DecisionBank` each token got; `None` before it is asked.
-        only_follows: The host knows that every token follows a prompt that an earlier call read.
+        recomputes: Branches are recomputed in the backward pass (gradient checkpointing).
+        between: Stands between the method and the executors; `None` if decisions are executed unchanged.
+        drawn: [B, S] the decision vector of a `shuffling.DecisionBank` that each token got; `None` before the draw.
+        only_follows: The host knows that every token follows a prompt which an earlier call read.
     """
 
     host_valid: np.ndarray
@@ -78,12 +78,12 @@ class EngineCall(ForwardCall):
 
     @cached_property
     def all_valid(self) -> bool:
-        """No padding in this call."""
+        """Whether the call has no padding."""
         return np.count_nonzero(self.host_valid) == self.host_valid.size
 
     @cached_property
     def reads_prompt(self) -> bool:
-        """Whether any token of this call is of a prompt."""
+        """Whether any token of this call belongs to a prompt."""
         return not self.only_follows and bool(self.context.any())
 
     @cached_property
@@ -118,30 +118,30 @@ class EngineCall(ForwardCall):
 
     @property
     def mask_type(self) -> torch.dtype:
-        """Of additive masks."""
+        """The dtype of additive masks."""
         return self.rotary[0][0].dtype
 
     @cached_property
     def fixed_shapes(self) -> bool:
-        """Writing one more token of each text anywhere but on a CPU, whose values Python reads without waiting.
+        """Whether this is a decode step on an accelerator, whose decisions Python could not read without waiting.
 
-        Everybody then goes through every branch that is decided upon from hidden states, and what skipped is thrown
-        away. Single steps are bound by weights, and those are read for one row as for all. Who takes decisions apart
-        (`between`) counts tokens, and so waits. A static step is the same on every device.
+        All rows then run every branch whose decision depends on hidden states, and the outputs of skipping rows are
+        discarded. This costs little, since single steps are bound by reading weights, which one row needs as much as
+        all. With `between`, tokens are counted, so the host waits. A static step has fixed shapes on every device.
         """
         return self.decodes and self.between is None and (self.valid.device.type != "cpu" or self.static)
 
     @property
     def static(self) -> bool:
-        """Whether the call may be recorded and repeated (`model.static_decode`): nothing at all is read then."""
+        """Whether the call may be recorded and replayed (`model.static_decode`); it then reads no value at all."""
         return self.cache is not None and self.cache.static
 
     def reads(self, keep: Tensor | None) -> bool:
-        """Whether the host would have to wait for a mask [B, S] to know who executes."""
+        """Whether the host would have to wait for a mask [B, S] to know which tokens execute."""
         return keep is not None and id(keep) not in self._host_masks
 
     def foresee(self, ahead: Sequence[Decision] | None) -> None:
-        """Take decisions known before the layers run; all masks the host does not know come to it at once."""
+        """Take decisions known before the layers run; all masks that the host does not know are read at once."""
         self.ahead = ahead
         if self.executor != "packed":
             return
@@ -154,7 +154,7 @@ class EngineCall(ForwardCall):
             self._host_masks |= {key: (mask, read[place]) for place, (key, mask) in enumerate(masks.items())}
 
     def kept(self, keep: Tensor | None) -> Kept | None:
-        """The real tokens among those to keep ([B, S], `None`: all); `None` if that is every slot of the call."""
+        """The real tokens among the kept ones ([B, S], `None` means all); `None` if that is every slot of the call."""
         if self._kept is None or self._kept[0] is not keep:
             if keep is None:
                 mask = self.host_valid
@@ -167,8 +167,8 @@ class EngineCall(ForwardCall):
         return self._kept[1]
 
     def end(self) -> None:
-        """Note in the session what later calls need to know of this one, whether or not the method asked for it now:
-        the dial may change between calls. Then book what was done.
+        """Store in the session what later calls need, even if the method did not read it in this call, since the dial
+        may change between calls. Then book the work.
         """
         if self.cache is not None and self.valid.numel():
             self.session.state["prompt_length"] = self.prompt_length
@@ -184,33 +184,33 @@ class EngineCall(ForwardCall):
         return self.backbone.embed(self.input_ids)
 
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
-        """The residual stream [..., H] after the pre-norm, or `levelled` where the family has none."""
+        """The residual stream [..., H] after the pre-norm, or `levelled` if the family has none."""
         norm = self.backbone.norm_before(site)
         if norm is not None and self.decodes:
             return self.backbone.step.norm(norm, hidden)
         return super().normalise(site, hidden)
 
     def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
-        """The head was run for the tokens at flat indices [N] in order to decide."""
+        """Book that a decision ran the head for the tokens at flat indices [N]."""
         if self.tally is not None:
             self.tally.book_probe(layer, tokens, among)
 
     def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
-        """A cosine of two states was taken for each of the tokens at flat indices [N]."""
+        """Book one cosine of two states for each of the tokens at flat indices [N]."""
         if self.tally is not None:
             self.tally.book_cosine(layer, tokens, among)
 
     def book_norm(self, layer: int, tokens: Tensor) -> None:
-        """A norm of one state was taken for each of the tokens at flat indices [N]."""
+        """Book one norm of a state for each of the tokens at flat indices [N]."""
         if self.tally is not None:
             self.tally.book_norm(layer, tokens)
 
     def note_rescale(self, states: int) -> None:
-        """So many states were multiplied by a number instead of a branch."""
+        """Note that `states` states were multiplied by a number instead of running a branch."""
         self.meter.note_rescale(states, self.backbone.hidden_size)
 
     def take_effort(self, runs: int, answers: int) -> Effort:
-        """What was done in order to decide since there were so many runs noted and answers given."""
+        """Take out the runs and answers noted since there were `runs` runs and `answers` answers."""
         assert self.tally is not None, "only training has no books"
         taken = self.answers[answers:]
         del self.answers[answers:]
@@ -233,12 +233,12 @@ class EngineCall(ForwardCall):
 
     @cached_property
     def pads_right_only(self) -> bool:
-        """Real tokens come first in every row: causality alone hides the padding from them."""
+        """Whether real tokens come first in every row, so that causality alone hides the padding from them."""
         return self.all_valid or bool((self.host_valid[:, :-1] >= self.host_valid[:, 1:]).all())
 
     @cached_property
     def own_keys(self) -> Tensor:
-        """[B, S] key positions where there is no cache, -1 for padding."""
+        """[B, S] key positions without a cache, -1 for padding."""
         return self.positions if self.all_valid else self.positions.masked_fill(~self.valid, -1)
 
     def mask(self, layer: int, queries: Tensor, keys: Tensor) -> Tensor:
@@ -246,12 +246,12 @@ class EngineCall(ForwardCall):
         return additive(visible_keys(queries, keys, self.backbone.windows[layer]), self.mask_type)
 
     def dense_mask(self, layer: int, keys: Tensor) -> Tensor | None:
-        """Mask [B, 1, S, T] when all S tokens query keys at positions [B, T]; `None` where the kernel needs none.
+        """Mask [B, 1, S, T] if all S tokens query keys at positions [B, T]; `None` if the kernel needs none.
 
-        Layers that store the same tokens and have the same window share it.
+        Layers that store the same tokens and have the same window share one mask.
         """
         window, length, reach = self.backbone.windows[layer], self.valid.shape[1], keys.shape[1]
-        sparse = self.kv_policy in ("evict", "defer")  # few keys may still lie far apart
+        sparse = self.kv_policy in ("evict", "defer")  # even a few keys may then lie further apart than the window
         if not self.backbone.eager and (window is None or (reach < window and not sparse)):
             if reach == length and self.pads_right_only:
                 return None
@@ -273,7 +273,7 @@ def visible_keys(query_positions: Tensor, key_positions: Tensor, window: int | N
 
     Args:
         query_positions: [B, N].
-        key_positions: [B, T], -1 where a slot shows nothing.
+        key_positions: [B, T], -1 for hidden slots.
         window: Sliding-window size in tokens, or `None`.
 
     Returns:
@@ -285,6 +285,6 @@ def visible_keys(query_positions: Tensor, key_positions: Tensor, window: int | N
 
 
 def additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Boolean [B, N, T] to the additive float mask [B, 1, N, T] every attention implementation takes."""
+    """Boolean [B, N, T] to the additive float mask [B, 1, N, T] that every attention implementation takes."""
     mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
     return mask.masked_fill(~seen, torch.finfo(dtype).min)[:, None]

@@ -1,17 +1,17 @@
-"""The three executors of a branch, with one meaning.
+"""The three executors of a branch, which give the same results.
 
-* Masked: runs every token through every branch and discards what was skipped. Differentiable; saves nothing. It is the
-  plain reading of a decision, made for training and as the reference the packed executor must agree with. Its shapes
-  depend on no decision, so it never waits for the device.
-* Packed: gathers the kept tokens, computes only those, and puts the result back. For evaluation. Gathered tokens go
-  through the arithmetic of Hugging Face's modules, not through the modules (`backbone.step`): one gather brings what
-  attends and what only leaves K,V, and query heads that share a key head do without copies of it. Padding is never
-  computed in packed branches, unless leaving it in spares attention its mask. When every token is kept the branch is
-  the dense one, bit for bit.
-* Decode: packed for one more token per row, which is what generation consists of, without what a general call needs:
-  the linear maps are called directly, K,V of executing and skipped rows come out of one projection and go straight into
-  their slots, query heads that share a key head are one group instead of copies of that head, and masks are made once
-  per call. Same decisions and same books as packed.
+* Masked: runs every token through every branch and discards the outputs of skipping tokens. Differentiable; saves
+  nothing. It serves training, and as the reference for the packed executor. Its shapes do not depend on decisions, so
+  it never waits for the device.
+* Packed: gathers the kept tokens, computes only those, and puts the result back. For evaluation. Gathered tokens do not
+  run through Hugging Face's modules but through the same arithmetic in `backbone.step`: one gather serves tokens that
+  attend and tokens that only leave K,V, and query heads that share a key head need no copies of it. Packed branches
+  never compute padding, unless keeping it lets attention run without a mask. If every token is kept, the branch is the
+  dense one, bit for bit.
+* Decode: the packed executor for one more token per row, as in generation, without the overhead of a general call. The
+  linear maps are called directly, K,V of executing and skipping rows come from one projection and go straight into
+  their slots, query heads that share a key head form one group, and masks are made once per call. Decisions and booked
+  work are the same as in packed execution.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run_masked(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     keep = None if decision.keep is None else decision.keep & call.valid
     branch = _dense_attention if site.branch == "attention" else _dense_mlp
     if call.recomputes and call.cache is None and "normed" not in view.__dict__:
-        # The norm, which the method did not ask for, runs again too: what stays is in the residual stream anyway.
+        # The method did not read the norm's output, so the norm is recomputed too: only the residual stream is kept.
         own = replace(call, recomputes=False)
 
         def again(hidden: Tensor) -> Tensor:
@@ -59,26 +59,26 @@ def _add_update(
     if scale is not None:
         update = update * scale.to(update.dtype)
         if keep is not None:
-            update = update.masked_fill_(~keep[..., None], 0.0)  # in place: the product is nobody else's
+            update = update.masked_fill_(~keep[..., None], 0.0)  # in place: nothing else refers to the product
     elif keep is not None:
         update = update.masked_fill(~keep[..., None], 0.0)
     return hidden + update
 
 
 def _dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
-    """Attention output [B, S, H] of all tokens; the KV policy sees who skipped."""
+    """Attention output [B, S, H] of all tokens; the KV policy is told which tokens skip."""
     layer = view.site.layer
     evicted = keep is not None and call.kv_policy == "evict"
     keys = call.own_keys if call.cache is None else call.cache.expect(layer, Write(call.positions, call.valid, keep))
     visible = visible_keys(call.positions, keys, call.backbone.windows[layer]) if evicted else None
     mask = call.dense_mask(layer, keys) if visible is None else additive(visible, call.mask_type)
-    # What writes into a cache must not run twice.
+    # A module that writes into a cache must not run twice, so it is not checkpointed.
     run = _held(call, call.backbone.attention(layer)) if call.cache is None else call.backbone.attention(layer)
     rotary = call.rotary_of(layer)
     update, _ = run(view.read, position_embeddings=rotary, attention_mask=mask, past_key_values=call.cache)
     if visible is not None and call.training:
-        # Of a token that skips and sees no key at all a softmax makes a mean of all keys, later ones too. A choice that
-        # is soft would learn from it; it is nothing.
+        # For a skipping token that sees no key, softmax gives the mean over all keys, including later ones. A soft
+        # choice would learn from this output, so it is set to 0.
         update = update.masked_fill(~visible.any(dim=-1, keepdim=True), 0.0)
     if call.tally is not None:
         slots = call.tally.rows() * call.valid.shape[1]
@@ -90,7 +90,7 @@ def _dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> T
 
 
 def _dense_mlp(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
-    """MLP output [B, S, H] of all tokens; training leaves padding out, whose output nobody reads."""
+    """MLP output [B, S, H] of all tokens; training skips padding, since its output is never read."""
     real = call.kept(None) if call.training else None
     if real is not None:
         update = _held(call, call.backbone.mlp(view.site.layer))(view.read_at(real.tokens))
@@ -102,15 +102,15 @@ def _dense_mlp(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
 
 
 def _held(call: EngineCall, module: Any) -> Callable[..., Any]:
-    """A branch's module; with gradient checkpointing it keeps its input alone and runs again in the backward pass.
+    """A branch's module. With gradient checkpointing it keeps only its input, and runs again in the backward pass.
 
-    Decisions are outside: a method is asked once.
+    Decisions are outside the checkpoint, so the method is asked only once.
     """
     return partial(checkpoint, module, use_reentrant=False) if call.recomputes else module
 
 
 def _seen(call: EngineCall, layer: int) -> Tensor | None:
-    """[B, S] keys each token sees where evicted ones are missing; `None` if it is what the dense model shows."""
+    """[B, S] number of keys each token sees if evicted keys are missing; `None` if it is as in the dense model."""
     if call.kv_policy != "evict":
         return None
     assert call.cache is not None, "eviction always has a cache"
@@ -124,7 +124,7 @@ def run_packed(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     """Residual stream [B, S, H] after the branch."""
     site, kept = view.site, call.kept(decision.keep)
     if kept is not None and site.branch == "attention" and decision.keep is None and _padding_is_harmless(call, site):
-        update = _dense_attention(call, view, None)  # causality hides the padding: the kernel needs no mask
+        update = _dense_attention(call, view, None)  # causality hides the padding, so the kernel needs no mask
         return _add_update(call, site, view.hidden, update, decision.scale, None)
     if kept is None:
         update = _dense_attention(call, view, None) if site.branch == "attention" else _dense_mlp(call, view, None)
@@ -134,7 +134,7 @@ def run_packed(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
 
 
 def _padding_is_harmless(call: EngineCall, site: Site) -> bool:
-    """Nobody skips, padding stands on the right alone and no earlier token is cached."""
+    """Whether causality alone hides the padding: it stands only on the right, and no earlier token is cached."""
     first = call.cache is not None and not call.cache.leaves_nothing and call.cache.get_seq_length() == 0
     return first and call.pads_right_only and call.dense_mask(site.layer, call.own_keys) is None
 
@@ -144,7 +144,7 @@ def _add_packed(call: EngineCall, view: SiteView, update: Tensor, scale: Tensor 
     update = call.backbone.added(view.site, update)
     if scale is not None:
         update = update * scale.flatten(0, 1).index_select(0, kept.tokens).to(update.dtype)
-    update = update.to(view.hidden.dtype)  # differs under autocast, where the residual stream stays fp32
+    update = update.to(view.hidden.dtype)  # the dtypes differ under autocast, where the residual stream stays fp32
     return view.hidden.flatten(0, 1).index_add(0, kept.tokens, update).view_as(view.hidden)
 
 
@@ -177,7 +177,7 @@ def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | 
         return None
 
     chosen = kept.rectangle
-    first = slice(chosen.numel())  # who attends comes before who only leaves K,V
+    first = slice(chosen.numel())  # tokens that attend come before tokens that only leave K,V
     queries = step.queries(attention, states[first], Turn(turn.cos[first], turn.sin[first]))
     mixed = step.attend_many(
         attention,
@@ -207,7 +207,7 @@ def run_decode(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
 
 
 def _decode_all(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
-    """Residual stream [B, 1, H] after the branch ran for every row, whatever was decided: nobody waits to know it."""
+    """Residual stream [B, 1, H] after the branch ran for every row, so that the host need not wait for decisions."""
     assert decision.keep is not None
     keep = decision.keep if call.all_valid else decision.keep & call.valid
     layer = view.site.layer
@@ -221,7 +221,7 @@ def _decode_all(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
 
 
 def _attention_of_all(call: EngineCall, view: SiteView, keep: Tensor) -> Tensor:
-    """Attention output [B, H] of all rows; the KV policy sees who skipped."""
+    """Attention output [B, H] of all rows; the KV policy is told which rows skip."""
     assert call.cache is not None, "decoding always has a cache"
     layer = view.site.layer
     step, attention = call.backbone.step, call.backbone.attention(layer)
@@ -279,7 +279,7 @@ def _decode_attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Te
     attending = _runs(call, kept)
     mask = _decode_mask(call, layer)
     stored_keys, stored_values = (part.to(queries.dtype) for part in store.view())
-    if kept is not None:  # everybody has a place; those that skip are left out run by run
+    if kept is not None:  # place queries at their rows, since attention runs over ranges of rows
         queries = queries.new_zeros(call.valid.shape[0], *queries.shape[1:]).index_copy(0, kept.tokens, queries)
     parts = []
     for start, end in attending:
@@ -294,17 +294,17 @@ def _decode_attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Te
 
 
 def _nobody(call: EngineCall, layer: int, kept: Kept) -> None:
-    """No row executes and nothing is projected: what is stored is a matter of the policy alone."""
+    """Handle a step in which no row executes and nothing is projected: only the policy decides what is stored."""
     assert call.cache is not None
     call.cache.write_nothing(layer)
     _note_attention(call, layer, kept, [], repairs=False)
 
 
 def _decode_mask(call: EngineCall, layer: int) -> Tensor | None:
-    """Additive mask [B, 1, 1, T] over the layer's slots, `None` if every row sees all of them."""
+    """Additive mask [B, 1, 1, T] over the layer's slots; `None` if every row sees all of them."""
     assert call.cache is not None
     table, window = call.cache.store(layer).table, call.backbone.windows[layer]
-    sparse = call.cache.leaves_nothing  # few keys may still lie far apart
+    sparse = call.cache.leaves_nothing  # even a few keys may then lie further apart than the window
     if not table.has_hidden and (window is None or (table.used < window and not sparse)):
         return None
     if sparse:
@@ -313,8 +313,9 @@ def _decode_mask(call: EngineCall, layer: int) -> Tensor | None:
 
 
 def _runs(call: EngineCall, kept: Kept | None) -> list[tuple[int, int]]:
-    """Runs of rows [start, end) that attend. Views of the buffers: copying the K,V of scattered rows costs twice what
-    attending does. Rows alone between two that execute attend along, as they cost no more than another call.
+    """Ranges of rows [start, end) that attend. Ranges are views of the buffers, while copying the K,V of scattered rows
+    would cost twice as much as attending. A single skipping row between two executing rows attends too, since that
+    costs no more than another call.
     """
     everybody = [(0, call.valid.shape[0])]
     if kept is None or call.valid.device.type != "cpu":
@@ -326,7 +327,7 @@ def _runs(call: EngineCall, kept: Kept | None) -> list[tuple[int, int]]:
 
 
 def _places(call: EngineCall, kept: Kept, attending: list[tuple[int, int]]) -> Tensor:
-    """Where the rows that execute [N] are among those that attend, one run after another."""
+    """The places [N] of the executing rows among the attending rows, whose ranges are concatenated."""
     if len(attending) == 1 and attending[0][0] == 0:
         return kept.tokens
     places = np.concatenate([np.arange(start, end) for start, end in attending])
@@ -336,7 +337,7 @@ def _places(call: EngineCall, kept: Kept, attending: list[tuple[int, int]]) -> T
 def _note_attention(
     call: EngineCall, layer: int, kept: Kept | None, attending: list[tuple[int, int]], *, repairs: bool
 ) -> None:
-    """Note the branch; rows that attended without executing are waste."""
+    """Note the branch for the ledger; rows that attended without executing are waste."""
     if call.tally is None:
         return
     assert call.cache is not None

@@ -2,16 +2,16 @@
 
 Buckets (per layer, per phase):
 
-* `core.*`      work the decisions ask for, for real tokens and visible keys only;
-* `overhead.*`  work that exists only because the method exists (gates, routers, probes, K,V of skipped tokens,
-  `overhead.adapter`: what those get instead of the branch);
+* `core.*`      work that the decisions require, for real tokens and visible keys only;
+* `overhead.*`  work that exists only because of the method (gates, routers, probes, K,V of skipped tokens, and
+  `overhead.adapter` for what skipped tokens get instead of the branch);
 * `waste.dense` work executed although nothing needed it: padding, keys behind the causal mask, masked execution.
 
-Weights count as read once per call by every map that runs for any token: branches, gates, routers, probes, the head,
-and the k and v projections where nobody attends but K,V are repaired. That is what decoding a few rows is bound by.
+Every map that runs for any token counts as reading its weights once per call: branches, gates, routers, probes, the
+head, and the k and v projections if no token attends but K,V are repaired. Decoding a few rows is bound by these reads.
 
-`core + overhead + waste` is what the hardware really did, so it must equal a dispatcher-level FLOP count (two FLOPs
-a MAC). Saved shares are taken against the dense model on the same tokens; they may be negative.
+`core + overhead + waste` is what the hardware really executed, so it must equal a dispatcher-level FLOP count (two
+FLOPs per MAC). Saved shares are relative to the dense model on the same tokens; they may be negative.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ __all__ = [
 
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 BRANCHES = ("attention", "mlp")
-_DEFERRED = 64  # decode steps whose books are made at once, on an accelerator
+_DEFERRED = 64  # on an accelerator, this many decode steps are booked together
 _CORE = slice(0, 5)
 _OVERHEAD = slice(5, 8)
 
 
 class Deferred(Protocol):
-    """Notes of a call from which the books can be made once the host knows some tensors."""
+    """Notes of a call that can be booked once the host knows the values of some tensors."""
 
     def pending(self) -> list[Tensor]:
-        """Those tensors."""
+        """The tensors whose values are needed."""
 
     def take(self, values: Sequence[np.ndarray]) -> None:
-        """Make the books with their values."""
+        """Book the notes with these values."""
 
 
 class Report(dict[str, Any]):
-    """What a ledger says, ready for JSON; printed it is a page of ten lines.
+    """A ledger's report, ready for JSON; printed, it takes about ten lines.
 
-    `saved`, `prefill` and `decode` hold the shares saved in both phases and in each: of token-branches (`tokens`), of
-    MACs without and with the method's own (`core`, `net`), the latter also as a share of the layers' alone (`layers`),
-    of all that was executed (`executed`), of `weight_bytes`. `macs` go by bucket, `sites` have the share of tokens that
-    executed each, `counts` are the raw sums behind all.
+    `saved`, `prefill` and `decode` hold the saved shares of both phases together and of each phase: of token-branches
+    (`tokens`), of MACs without and with the method's own (`core`, `net`), the latter also relative to the layers
+    without the head (`layers`), of all executed MACs (`executed`), and of `weight_bytes`. `macs` are MACs by bucket,
+    `sites` the share of tokens that executed each site, and `counts` the raw sums behind all of these.
     """
 
     def __repr__(self) -> str:
@@ -93,10 +93,10 @@ class Ledger:
     """Sums over all forward calls since the last reset.
 
     Args:
-        costs: Of the L decoder layers; one more row of MACs holds the language-model head.
+        costs: Costs of the L decoder layers; MACs have one more row for the language-model head.
     """
 
-    collects = False  # takes notes of a call and books none of them
+    collects = False  # whether notes of calls are only collected and never booked
 
     def __init__(self, costs: LayerCosts) -> None:
         self.costs = costs
@@ -117,18 +117,18 @@ class Ledger:
         self.calls = dict.fromkeys(PHASES, 0)
         self.tokens = dict.fromkeys(PHASES, 0)
         self.runs: dict[Phase, dict[str, float]] = {phase: {} for phase in PHASES}
-        # Of ledgers added, whose MACs and bytes are known already.
+        # From added ledgers (`add`), whose MACs and bytes are already known.
         self._work = {phase: np.zeros((self.num_layers, Work.COLUMNS)) for phase in PHASES}
         self._foreign_calls = dict.fromkeys(PHASES, 0)
 
     def defer(self, notes: Deferred) -> None:
-        """Make the books of a call later, with those of others: when somebody looks, or when many are waiting."""
+        """Book a call's notes later, together with others: when the ledger is read, or when many are waiting."""
         self._deferred.append(notes)
         if len(self._deferred) >= _DEFERRED:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Make the books that were deferred, with one look at the device."""
+        """Book all deferred notes, with one read from the device."""
         waiting, self._deferred = self._deferred, []
         parts = [notes.pending() for notes in waiting]
         values = iter(read_together([tensor for part in parts for tensor in part]))
@@ -136,7 +136,7 @@ class Ledger:
             notes.take([next(values) for _ in part])
 
     def reprice(self, costs: LayerCosts) -> None:
-        """Book at other costs from now on (weights of another type); what is booked keeps its price."""
+        """Use other costs from now on (weights of another dtype); work booked before keeps its old costs."""
         booked = self.counts()
         self.costs = costs
         self.reset()
@@ -147,7 +147,7 @@ class Ledger:
         self._macs[phase][layer, BUCKETS.index(bucket)] += macs
 
     def book_again(self, phase: Phase, other: Ledger) -> None:
-        """Add what another ledger was told in MACs, bytes and runs, and not in counts of `Work`."""
+        """Add what another ledger booked directly as MACs, bytes and runs; its counts of `Work` are left out."""
         self._macs[phase] += other._macs[phase]
         self._dense_macs[phase] += other._dense_macs[phase]
         self.read_weights(phase, other._weight_bytes[phase], other._dense_weight_bytes[phase])
@@ -159,16 +159,18 @@ class Ledger:
         self._dense_macs[phase][-1] += macs
 
     def count(self, phase: Phase, name: str, tokens: float) -> None:
-        """Add tokens a map was run for. `head`: those whose logits were needed; `probe`: further runs of the head, in
-        order to decide; `cosine`: cosines of two states, likewise; `rescale`: states that
-        were scaled instead of a branch; `method.` and a name: a linear map of the method's
-        own.
+        """Add tokens for which a map ran.
+
+        Args:
+            name: `head`: tokens whose logits were needed; `probe`: further runs of the head, in order to decide;
+                `cosine`: cosines of two states, in order to decide; `rescale`: states scaled instead of a branch;
+                `method.` and a name: one of the method's own linear maps.
         """
         runs = self.runs[phase]
         runs[name] = runs.get(name, 0.0) + tokens
 
     def read_weights(self, phase: Phase, read_bytes: float, dense: float = 0.0) -> None:
-        """Add bytes of weights beside the branches' that a call reads, and what the dense model reads instead."""
+        """Add bytes of weights that a call reads outside the branches, and those that the dense model reads."""
         self._weight_bytes[phase] += read_bytes
         self._dense_weight_bytes[phase] += dense
 
@@ -207,7 +209,7 @@ class Ledger:
         return self._eligible[phase] + self.work[phase][:, [Work.ATTENTION_ELIGIBLE, Work.MLP_ELIGIBLE]]
 
     def executed(self, phase: Phase) -> np.ndarray:
-        """[L, branches] tokens that did."""
+        """[L, branches] tokens that executed each branch."""
         self.catch_up()
         return self._executed[phase] + self.work[phase][:, [Work.ATTENTION_KEPT, Work.MLP_KEPT]]
 
@@ -226,8 +228,8 @@ class Ledger:
         return self._dense_weight_bytes[phase] + (self.calls[phase] - self._foreign_calls[phase]) * once
 
     def counts(self) -> dict[str, Any]:
-        """Raw sums, ready for JSON; `add` takes them back. `work` and `runs` are the counts behind the MACs: with them
-        the same decisions can be priced on another model.
+        """Raw sums, ready for JSON; `add` adds them to a ledger. `work` and `runs` are the counts behind the MACs, from
+        which the cost of the same decisions on another model can be computed.
         """
         return {
             phase: {
@@ -268,8 +270,8 @@ class Ledger:
 
 
 def saved_shares(counts: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
-    """What raw sums (`Ledger.counts`) come to: under `saved` the shares saved in both phases together, and under each
-    phase its own. A share is `None` where the phase has no tokens.
+    """Saved shares from raw sums (`Ledger.counts`): under `saved` those of both phases together, and under each phase
+    its own. A share is `None` if the phase has no tokens.
     """
     names = ("dense_macs", "executed", "eligible", "weight_bytes", "dense_weight_bytes")
     sums = {phase: {name: np.sum(counts[phase][name]) for name in names} for phase in PHASES}
@@ -281,8 +283,8 @@ def saved_shares(counts: Mapping[str, Any]) -> dict[str, dict[str, float | None]
 
 
 def totals(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """What raw sums come to in both phases together: `macs` by bucket, and of each site the share of tokens that
-    executed it, `None` where nobody could.
+    """Totals of raw sums over both phases: `macs` by bucket, and for each site the share of tokens that executed it,
+    `None` if no token could.
     """
     macs, eligible, executed = (
         np.asarray(counts["prefill"][name]) + np.asarray(counts["decode"][name])
@@ -317,7 +319,7 @@ def _saved(
 
 
 def read_together(tensors: Sequence[Tensor]) -> list[np.ndarray]:
-    """Values of boolean and whole-number tensors, with one look at the device they are on."""
+    """Values of boolean and integer tensors, with one read from their device."""
     if all(tensor.device.type == "cpu" for tensor in tensors):
         return [tensor.numpy() for tensor in tensors]
     flat = torch.cat([tensor.flatten().long() for tensor in tensors]).cpu()

@@ -1,14 +1,14 @@
-"""The control of shuffled decisions: a method's own model in which every token gets the decisions of some other token.
+"""The control of shuffled decisions: the method's own model, with each token given the decisions of another token.
 
-A bank holds the whole decision vectors of tokens of held-out text: for all sites of one token whether it executed the
-branch, and what was run in order to decide. Replayed, every token draws one of them at random. So each site skips as
-often as the method lets it, a token that exits skips everything above, and probes cost what they cost the method;
-only *which* token skips has nothing to do with the token any more. What executes is scaled by the method's own gates
-as it is, and keys and values of skipped tokens follow the method's own policy.
+A bank holds whole decision vectors of tokens of held-out text: for every site, whether the token executed the branch
+and what was run in order to decide. On replay, every token draws one of these vectors at random. So each site skips as
+often as with the method, a token that exits skips everything above, and probes cost the same; only *which* token skips
+no longer depends on the token. Executed branches are scaled by the method's own gates, and keys and values of skipped
+tokens follow the method's own policy.
 
-A draw comes from the token's `draw_counters`, as those of random skipping do: the same with or without a cache and in
-any batch, and blind to what comes later. Three kinds of tokens draw apart, since methods treat them apart: those of
-the prompt, the prompt's last one (which the answer's first token is read off), and those of the answer.
+Draws use the token's `draw_counters`, as random skipping does: they are the same with or without a cache and in any
+batch, and do not depend on later tokens. Three kinds of tokens draw separately, since methods treat them differently:
+tokens of the prompt, the prompt's last token (which predicts the answer's first token), and tokens of the answer.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from adaptive_bench.engine.flop_counter import Run
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, SiteView, draw_key, uniform_from
 
-KINDS = 3  # of tokens: the prompt's, its last one, the answer's
-# A kind that the text has none of draws from the next best one, as thresholds of a phase without tokens do.
+KINDS = 3  # kinds of tokens: in the prompt, its last token, in the answer
+# If the held-out text has no tokens of a kind, the kind draws from the next best one, as thresholds do for a phase.
 _INSTEAD = ((0, 1, 2), (1, 2, 0), (2, 1, 0))
-_SITE = 4_095  # of the draws' key: no site of a model has this number
+_SITE = 4_095  # the site in the draws' key; no real site has this number
 
 
 def kinds_of(call: EngineCall) -> Tensor:
-    """[B, S] which kind of token each is, 0 .. 2; padding is of any."""
+    """[B, S] the kind of each token, 0 .. 2; undefined for padding."""
     return call.continuation_step.clamp(-1, 1) + 1
 
 
@@ -49,17 +49,17 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class DecisionBank:
-    """Decision vectors of N tokens, one kind after the other; `pass_on` gives every token one of them.
+    """Decision vectors of N tokens, sorted by kind; `pass_on` gives every token one of them.
 
-    It is made on the CPU, and used where `to` brings it.
+    It is built on the CPU; `to` moves it to the device where it is used.
 
     Attributes:
-        seed: For the draws: the method's.
-        counts: Tokens of each kind.
-        keep: By site number [N], the tokens that executed.
-        answered: By site number [N], the tokens whose probe was their final answer; only of sites that have any.
-        costs: How often [N] something was run for each token.
-        per_prompt: A row draws once, when its prompt was read: the answer has one other answer's decisions.
+        seed: Seed of the draws, the same as the method's.
+        counts: Number of tokens of each kind.
+        keep: By site number, a mask [N] of the tokens that executed.
+        answered: By site number, a mask [N] of the tokens whose probe gave their final logits; only sites with such.
+        costs: How often [N] each cost arose for each token.
+        per_prompt: Each row draws once, after its prompt: the whole answer gets the decisions of one other answer.
     """
 
     seed: int
@@ -70,7 +70,7 @@ class DecisionBank:
     per_prompt: bool = False
 
     def pass_on(self, view: SiteView, decision: Decision, effort: Effort) -> Decision:
-        """The decision with another token's choice at this site; what was run is booked as it was for that token."""
+        """The decision with another token's choice at this site; the costs of that token's decision are booked."""
         call, site = view.call, view.site.number
         assert isinstance(call, EngineCall) and call.tally is not None
         if call.drawn is None:
@@ -85,7 +85,7 @@ class DecisionBank:
         return replace(decision, keep=None if site in self._never_skipped else self.keep[site][call.drawn])
 
     def to(self, device: torch.device) -> DecisionBank:
-        """The same on a device."""
+        """The same bank on a device."""
         return DecisionBank(
             self.seed,
             self.counts,
@@ -96,7 +96,7 @@ class DecisionBank:
         )
 
     def _draw(self, call: EngineCall) -> Tensor:
-        """[B, S] which of the N vectors each token of a call gets."""
+        """[B, S] the index of the decision vector that each token of a call gets."""
         starts, counts = self._places
         kinds = kinds_of(call)
         counters = call.prompt_counters[:, None] if self.per_prompt else call.draw_counters
@@ -105,7 +105,7 @@ class DecisionBank:
 
     @cached_property
     def _places(self) -> Tensor:
-        """[2, kinds] for each kind of token where the vectors it draws from begin, and how many they are."""
+        """[2, kinds] for each kind of token, the start and the number of the vectors from which it draws."""
         chosen = [next(kind for kind in kinds if self.counts[kind]) for kinds in _INSTEAD]
         places = [(sum(self.counts[:kind]), self.counts[kind]) for kind in chosen]
         return torch.tensor(places, device=next(iter(self.keep.values())).device).T
@@ -123,18 +123,18 @@ class DecisionBank:
 
 
 def _repeated(times: Tensor) -> Tensor:
-    """Flat indices of tokens, each as often as `times` [B, S] says."""
+    """Flat indices of tokens, each repeated as often as `times` [B, S] says."""
     flat = times.flatten().long()
     return torch.arange(len(flat), device=flat.device).repeat_interleave(flat)
 
 
 class DecisionCollector:
-    """Notes the decisions of every real token of the calls it stands in, and passes them on as they are."""
+    """Records the decisions of every real token of its calls, and passes them on unchanged."""
 
     def __init__(self) -> None:
         self._call: EngineCall | None = None
-        self._kinds: list[Tensor] = []  # of each call's tokens
-        self._notes: dict[tuple[str, Any], list[Tensor | None]] = {}  # by what is noted, of each call
+        self._kinds: list[Tensor] = []  # one tensor per call, over its tokens
+        self._notes: dict[tuple[str, Any], list[Tensor | None]] = {}  # by kind of note, one tensor per call
 
     def pass_on(self, view: SiteView, decision: Decision, effort: Effort) -> Decision:
         """See `Between`."""
@@ -156,10 +156,10 @@ class DecisionCollector:
         return decision
 
     def bank(self, seed: int, *, per_prompt: bool = False) -> DecisionBank:
-        """Everything that was noted.
+        """The bank of everything recorded.
 
         Args:
-            seed: For the draws.
+            seed: Seed of the draws.
             per_prompt: See `DecisionBank`.
         """
         if not sum(map(len, self._kinds)):
@@ -180,7 +180,7 @@ class DecisionCollector:
         return DecisionBank(seed, counts, **noted, per_prompt=per_prompt)
 
     def _note(self, what: str, where: Any, values: Tensor) -> None:
-        """Values of this call's tokens; of several notes of one thing the sum."""
+        """Record values for this call's tokens, and add them up if they are recorded several times."""
         parts = self._notes.setdefault((what, where), [])
         parts += [None] * (len(self._kinds) - len(parts))
         values = values.cpu()

@@ -1,7 +1,7 @@
-"""Which tokens of a call execute a branch, and which slots of the key/value buffers tokens stand in.
+"""Slots of the key/value buffers, and the kept tokens of a call.
 
-Where every layer stores every token (`recompute`, `copy_below`) one table serves all layers; where skipping leaves
-nothing behind, every layer has its own and rows differ in length.
+If every layer stores every token (KV policies `recompute` and `copy_below`), one slot table serves all layers. If
+skipped tokens are not stored, every layer has its own table and rows differ in length.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Spare slots after rows were joined, so that the next tokens need no larger buffer at once.
+# Spare slots after rows were joined, so that the buffer need not grow again for the next tokens.
 _SPARE = 32
 
 
 class Move(NamedTuple):
-    """Where the slots of a table's rows went when it was joined with another."""
+    """The old and new slots of a table's rows when it was joined with another table."""
 
     rows: int
     old: slice
@@ -30,11 +30,11 @@ class SlotTable:
     """Positions of the tokens in B rows of slots.
 
     Attributes:
-        positions: [B, capacity] position of the token in each slot, -1 where the slot shows nothing.
-        used: Slots in use, those of the longest row.
-        lengths: [B] slots each row uses; known to the host.
-        has_hidden: Some slot in use shows nothing.
-        holds_unseen: So does one that a row itself uses: a token that skipped got it all the same.
+        positions: [B, capacity] position of the token in each slot, -1 for a hidden slot (no query may see it).
+        used: Number of slots in use, that of the longest row.
+        lengths: [B] number of slots that each row uses; known to the host.
+        has_hidden: Some slot in use is hidden.
+        holds_unseen: Some hidden slot lies within a row's own length, because a skipping token was given a slot.
     """
 
     def __init__(self, batch: int, device: torch.device, capacity: int = 0) -> None:
@@ -45,11 +45,11 @@ class SlotTable:
         self.holds_unseen = False
 
     def visible(self) -> Tensor:
-        """[B, T] position per slot in use, -1 where nothing is visible."""
+        """[B, T] position per slot in use, -1 for hidden slots."""
         return self.positions[:, : self.used]
 
     def append(self, positions: Tensor, *, has_hidden: bool) -> None:
-        """Give every row S more slots for tokens at positions [B, S], -1 for those nobody shall see."""
+        """Give every row S more slots for tokens at positions [B, S], -1 for hidden ones."""
         start, self.used = self.used, self.used + positions.shape[1]
         self._grow()
         self.positions[:, start : self.used] = positions
@@ -57,12 +57,12 @@ class SlotTable:
         self.has_hidden |= has_hidden
 
     def append_ragged(self, rows: np.ndarray, row_indices: Tensor, positions: Tensor) -> Tensor:
-        """Give N tokens a slot each at the end of their row.
+        """Give each of N tokens a slot at the end of its row.
 
         Args:
-            rows: [N] row of each token, ascending, known to the host.
-            row_indices: The same on the device.
-            positions: [N] in the sequence, ascending within a row.
+            rows: [N] row of each token, ascending, on the host.
+            row_indices: The same rows on the device.
+            positions: [N] position of each token in its sequence, ascending within a row.
 
         Returns:
             Slot [N] of each token.
@@ -83,20 +83,20 @@ class SlotTable:
         self.positions, self.lengths = self.positions[rows], self.lengths[host_rows]
 
     def copy(self) -> SlotTable:
-        """The same slots; tensors are shared until one of the two selects rows."""
+        """A copy of the table; the two share tensors until one of them selects rows."""
         other = SlotTable(0, self.positions.device)
         other.positions, other.used, other.has_hidden = self.positions, self.used, self.has_hidden
         other.lengths, other.holds_unseen = self.lengths, self.holds_unseen
         return other
 
     def join(self, other: SlotTable, *, ragged: bool) -> tuple[Move, Move]:
-        """Append the rows of another table. Leading slots that no row shows are dropped.
+        """Append the rows of another table. Leading slots that are hidden in all rows are dropped.
 
         Args:
-            ragged: Rows end where they end (`append_ragged`); else all end in the same slot.
+            ragged: Each row has its own end (`append_ragged`); otherwise all rows end in the same slot.
 
         Returns:
-            What became of this table's slots and of the other's.
+            The moves of this table's slots and of the other's.
         """
         starts = (0, 0) if ragged else (self._hidden_start(), other._hidden_start())
         widths = (self.used - starts[0], other.used - starts[1])
@@ -118,16 +118,16 @@ class SlotTable:
         return mine, theirs
 
     def _hidden_start(self) -> int:
-        """Leading slots in use that no row shows."""
+        """The number of leading slots that are hidden in all rows."""
         shown = (self.visible() >= 0).any(dim=0).nonzero()
         return int(shown[0]) if shown.numel() else self.used
 
     def crop(self, lengths: Tensor, *, ragged: bool) -> None:
-        """Forget the tokens at positions `lengths` [B] and later; slots after the last that some row shows are free.
+        """Forget the tokens at positions `lengths` [B] and later, and free the slots after the last visible one.
 
         Args:
-            ragged: Rows end where they end (`append_ragged`); else a slot that one row still shows stays in use, and
-                shows nothing in the others.
+            ragged: Each row has its own end (`append_ragged`); otherwise a slot that is visible in one row stays in
+                use, and is hidden in the others.
         """
         kept = (self.visible() >= 0) & (self.visible() < lengths[:, None])
         ends = (kept * torch.arange(1, self.used + 1, device=kept.device)).amax(dim=1) if self.used else lengths * 0
@@ -139,8 +139,11 @@ class SlotTable:
         self.has_hidden = bool((self.visible() < 0).any())
 
     def closed_up(self) -> Tensor | None:
-        """Where slots that show nothing are as many as the longest row needs: an order [B, T] of the slots in use in
-        which every row's tokens stand together at the end, T being the longest row's. The table has taken it.
+        """Close gaps, if at least as many slots are hidden as the longest row of T tokens needs.
+
+        Returns:
+            The order [B, T] of the old slots, in which every row's tokens are together at the end. The table has
+            applied it; the stores have to follow. `None` if nothing changed.
         """
         seen = self.visible() >= 0
         longest = int(seen.sum(dim=1).max()) if self.used else 0
@@ -155,7 +158,7 @@ class SlotTable:
         return order
 
     def room(self, capacity: int) -> int:
-        """Slots to make room for when `capacity` are there and `used` are needed: doubling, so that growing is rare."""
+        """The new capacity if `used` slots are needed: at least twice the old `capacity`, so that growing is rare."""
         return capacity if self.used <= capacity else max(self.used, 2 * capacity)
 
     def _grow(self) -> None:
@@ -169,9 +172,9 @@ class LayerStore:
     """One layer's K,V in buffers that grow by doubling.
 
     Attributes:
-        table: Which token each slot holds; several layers may share it.
+        table: The token in each slot; several layers may share one table.
         keys, values: [B, kv heads, capacity, head size]; `None` before the first fill. Each keeps the dtype of its
-            first fill: under autocast keys (turned by fp32 rotary tables) and values differ, and calls may as well.
+            first fill: under autocast, keys (turned by fp32 rotary tables) and values differ, and calls may differ too.
     """
 
     def __init__(self, table: SlotTable) -> None:
@@ -185,8 +188,8 @@ class LayerStore:
         return self.keys.narrow(2, 0, self.table.used), self.values.narrow(2, 0, self.table.used)
 
     def buffers(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The whole buffers, with room for the slots in use; new ones are like keys and values [*, kv heads, ..., head
-        size].
+        """The whole buffers, grown to hold the slots in use. New buffers take heads, head size and dtype from keys and
+        values [*, kv heads, ..., head size].
         """
         if self.keys is None or self.values is None or self.keys.shape[2] < self.table.used:
             self.keys, self.values = self._grown(self.keys, keys), self._grown(self.values, values)
@@ -196,7 +199,7 @@ class LayerStore:
         """Fill the last S slots of every row: K,V [B, kv heads, S, head size]."""
         start = self.table.used - keys.shape[2]
         if start == 0 and self.table.positions.shape[1] == self.table.used:
-            self.keys, self.values = keys, values  # nothing to append to: keep the tensors, which stay differentiable
+            self.keys, self.values = keys, values  # nothing to append to: keep these tensors, so gradients pass through
             return
         key_buffer, value_buffer = self.buffers(keys, values)
         key_buffer[:, :, start : self.table.used] = keys
@@ -214,7 +217,7 @@ class LayerStore:
             self.keys, self.values = self.keys[rows], self.values[rows]
 
     def reorder(self, order: Tensor) -> None:
-        """Move slots [B, T] of every row to the front, in that order; the table has done so already."""
+        """Move slots [B, T] of every row to the front, in that order. The table was reordered before."""
         if self.keys is None or self.values is None:
             return
         places = order[:, None, :, None]
@@ -222,7 +225,7 @@ class LayerStore:
             buffer[:, :, : order.shape[1]] = buffer.gather(2, places.expand(-1, buffer.shape[1], -1, buffer.shape[3]))
 
     def join(self, other: LayerStore, mine: Move, theirs: Move) -> None:
-        """Append the rows of another store; the table has done so already and says which slots moved where."""
+        """Append the rows of another store. The tables were joined before; `mine` and `theirs` are their moves."""
         self.keys = self._joined(self.keys, other.keys, mine, theirs)
         self.values = self._joined(self.values, other.values, mine, theirs)
 
@@ -249,13 +252,13 @@ class LayerStore:
 
 @dataclass
 class Kept:
-    """Some of the B x S tokens of a call.
+    """The kept tokens among the B x S tokens of a call.
 
     Attributes:
-        mask: [B, S] the tokens, known to the host.
-        count: How many they are, N.
-        valid: [B, S] real tokens, likewise.
-        device: Where indices are needed.
+        mask: [B, S] the kept tokens, on the host.
+        count: Their number N.
+        valid: [B, S] real tokens, on the host.
+        device: The device for indices.
     """
 
     mask: np.ndarray
@@ -271,12 +274,12 @@ class Kept:
 
     @cached_property
     def host_tokens(self) -> np.ndarray:
-        """Flat indices [N], ascending, on the host."""
+        """Flat indices [N] of the kept tokens, ascending, on the host."""
         return np.flatnonzero(self.mask)
 
     @cached_property
     def tokens(self) -> Tensor:
-        """Flat indices [N], ascending: (row, position) order."""
+        """Flat indices [N] of the kept tokens, ascending, that is in (row, position) order."""
         return self._put(self.host_tokens)
 
     @cached_property
@@ -286,7 +289,7 @@ class Kept:
 
     @cached_property
     def host_skipped(self) -> np.ndarray:
-        """The same on the host."""
+        """The same indices as `skipped`, on the host."""
         return np.flatnonzero(self.valid & ~self.mask)
 
     @cached_property
@@ -301,29 +304,29 @@ class Kept:
 
     @cached_property
     def width(self) -> int:
-        """Kept tokens of the row that has most."""
+        """The largest number of kept tokens in one row."""
         return int(self.mask.sum(axis=1).max(initial=0))
 
     @cached_property
     def rectangle(self) -> Tensor:
-        """[R, width] flat indices: every row's kept tokens first, ascending, then others that only fill up."""
+        """[R, width] flat indices: every row's kept tokens first, ascending, then other tokens as filling."""
         order = np.argsort(~self.mask[self.host_rows], axis=1, kind="stable")[:, : self.width]
         return self._put(order + self.host_rows[:, None] * self.mask.shape[1])
 
     @cached_property
     def filled(self) -> Tensor:
-        """[N] flat indices into the rectangle: where the kept tokens are."""
+        """[N] flat indices of the kept tokens within the rectangle."""
         counts = self.mask[self.host_rows].sum(axis=1)
         return self._put(np.flatnonzero(np.arange(self.width) < counts[:, None]))
 
     @cached_property
     def read(self) -> Tensor:
-        """Flat indices of the rectangle, row by row, then of the real tokens that are not kept."""
+        """Flat indices of the rectangle's tokens, row by row, then of the real tokens that are not kept."""
         return torch.cat([self.rectangle.flatten(), self.skipped])
 
     @property
     def covers(self) -> bool:
-        """No token of the call is padding."""
+        """Whether kept and skipped tokens cover the call, so that it has no padding."""
         return self.count + self.host_skipped.size == self.mask.size
 
     def _put(self, indices: np.ndarray) -> Tensor:

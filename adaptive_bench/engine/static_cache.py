@@ -1,8 +1,8 @@
-"""A cache whose decode steps write to the same tensors every time: what a recorded step needs to be repeated.
+"""A cache whose decode steps always write to the same tensors, so that a recorded step can be replayed.
 
-Buffers have their full length from the start and never move. Every row ends where it ends: its next slot is a number on
-the device, K,V and positions are written there by index, and slots beyond are hidden by the mask instead of being cut
-off. Rows of the batch are the first ones of the buffers. A step attends to the first `reach` slots.
+Buffers have their full length from the start and never move. Every row has its own end: its next slot is a number on
+the device, K,V and positions are written there by index, and later slots are hidden by the mask instead of being cut
+off. The batch's rows are the first rows of the buffers. A step attends to the first `reach` slots.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _StaticTable(SlotTable):
     """Slots of R rows, of which the first `batch` are in use.
 
     Attributes:
-        next_slot: [R] where each row's next token goes.
+        next_slot: [R] the slot of each row's next token.
     """
 
     def __init__(self, rows: int, device: torch.device, capacity: int) -> None:
@@ -37,7 +37,7 @@ class _StaticTable(SlotTable):
         return self.positions[: self.batch, : self.used]
 
     def take_rows(self, new: slice, other: SlotTable | None) -> None:
-        """Give rows the slots of another table; none if there is no other."""
+        """Copy the slots of another table into the rows `new`; empty them if there is no other table."""
         self.positions[new] = -1
         self.next_slot[new] = 0
         if other is not None:
@@ -61,7 +61,7 @@ class _StaticStore(LayerStore):
         return self.keys[:batch, :, :reach], self.values[:batch, :, :reach]
 
     def take_rows(self, new: slice, other: LayerStore | None) -> None:
-        """Give rows the K,V of another store."""
+        """Copy the K,V of another store into the rows `new`."""
         if other is not None and other.keys is not None:
             for mine, theirs in zip(self.buffers(*other.view()), other.view(), strict=True):
                 mine[new, :, : theirs.shape[2]] = theirs.to(mine.dtype)
@@ -74,15 +74,15 @@ class _StaticStore(LayerStore):
 
 
 class StaticCache(AdaptiveCache):
-    """K,V of up to R rows and `capacity` slots; texts come in with `join` after their prompt was read.
+    """K,V of up to R rows and `capacity` slots. Texts enter through `join` after their prompt was read.
 
     Args:
-        rows: Most rows R.
-        capacity: Most slots a row needs.
+        rows: The largest number of rows, R.
+        capacity: The largest number of slots that a row needs.
 
     Attributes:
-        ledger: What a step notes.
-        host_slots: [B] the next slot of each row, of the layer where it is largest; known to the host.
+        ledger: The ledger in which steps are noted.
+        host_slots: [B] the next slot of each row in the layer where it is largest; known to the host.
     """
 
     static = True
@@ -98,7 +98,7 @@ class StaticCache(AdaptiveCache):
         self._buffers = {
             name: getattr(empty, name).clone() for name in ("lengths", "hash_sum", "hash_power", "documents")
         }
-        self._state: dict[str, Tensor] = {}  # stays where it is when texts go: a recorded step writes there
+        self._state: dict[str, Tensor] = {}  # never moved or replaced, because a recorded step writes there
         self._state_names: set[str] = set()
         self.clear()
 
@@ -151,12 +151,12 @@ class StaticCache(AdaptiveCache):
         self._resize(rows.numel())
 
     def begin_step(self, reach: int) -> None:
-        """A step begins that attends to so many slots."""
+        """Begin a step that attends to the first `reach` slots."""
         self.reach = reach
         self._resize(self.batch)
 
     def end_step(self) -> None:
-        """Keep on the device what the next step has to know of this one; see `count_step` for the host."""
+        """Keep on the device what the next step needs from this one; `count_step` does the same on the host."""
         session, batch = self.session.copy(), self.batch
         for name, buffer in self._buffers.items():
             buffer[:batch] = getattr(session, name)
@@ -172,12 +172,12 @@ class StaticCache(AdaptiveCache):
             table.next_slot[:batch] += 1
 
     def count_step(self) -> None:
-        """A step was run."""
+        """Count a finished step on the host."""
         self.host_slots, self._host_lengths = self.host_slots + 1, self._host_lengths + 1
         self._resize(self.batch)
 
     def _resize(self, batch: int) -> None:
-        """The batch, and the session as a step begins with it."""
+        """Set the number of rows in use, and the session with which the next step begins."""
         self.batch = batch
         for table in self._static_tables():
             table.batch, table.used = batch, self.reach
@@ -202,7 +202,7 @@ class StaticCache(AdaptiveCache):
             self._show(self._shared, positions)
 
     def write_step(self, layer: int, positions: Tensor, kept: Kept | None, keys: Tensor, values: Tensor) -> LayerStore:
-        """Store K,V [B, kv heads, head size] of all rows, whoever executed."""
+        """Store K,V [B, kv heads, head size] of all rows, whichever rows executed."""
         assert keys.shape[0] == self.batch, "a static step projects all rows or none"
         store = self.store(layer)
         if self.leaves_nothing:
@@ -216,7 +216,7 @@ class StaticCache(AdaptiveCache):
         table.positions[self._everybody[: self.batch], table.next_slot[: self.batch]] = positions[:, 0]
 
     def _newest(self, layer: int, length: int) -> tuple[Tensor, Tensor]:
-        """Of the layer that was written last, which is the one below whoever asks."""
+        """K,V of the layer that was written last: the layer below the current one."""
         assert self._written is not None and length == 1
         return self._written[0][:, :, None], self._written[1][:, :, None]
 

@@ -191,9 +191,7 @@ class Method(Sparing):
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Branches at which some token may skip at some dial value; by default all. `adaptive-bench check` tests
-        this.
-        """
+        """Branches where some token may skip at some dial value; by default all. `adaptive-bench check` tests this."""
         return every_branch(range(self.backbone_size[0]))
 
     @property
@@ -280,9 +278,7 @@ class Method(Sparing):
         return None
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
-        """Auxiliary losses of a training call by name: weight and raw value, a mean over the tokens of
-        `losses_over`.
-        """
+        """Auxiliary losses of a training call by name: weight, and raw value as a mean over `losses_over`."""
         return {}
 
     def main_loss_weight(self, call: ForwardCall) -> float:

@@ -89,9 +89,7 @@ class ForwardCall:
 
     @property
     def fixed_shapes(self) -> bool:
-        """Whether shapes must not depend on decisions, because Python would have to wait for the device to know
-        them.
-        """
+        """Whether shapes must not depend on decisions, since Python would have to wait for the device to know them."""
         return False
 
     @cached_property
@@ -117,9 +115,7 @@ class ForwardCall:
 
     @cached_property
     def continuation_step(self) -> Tensor:
-        """[B, S] the number of each token counted from the prompt's end: 1 for the first one after it, below 1
-        inside.
-        """
+        """[B, S] each token's number counted from the prompt's end: 1 for the first one after it, below 1 inside."""
         return self.positions - self.prompt_length[:, None] + 1
 
     @cached_property
@@ -156,9 +152,7 @@ class ForwardCall:
 
     @cached_property
     def writing(self) -> Tensor:
-        """[B, S] real tokens that predict a token of the answer: the prompt's last token, and the answer's own
-        tokens.
-        """
+        """[B, S] real tokens that predict a token of the answer: the prompt's last token, and those of the answer."""
         return self.valid & (self.continuation_step >= 0)
 
     @cached_property
@@ -241,9 +235,7 @@ class ForwardCall:
         """Book one norm of a state for each of the tokens at flat indices [N]. Overridden as `book_probe`."""
 
     def note_rescale(self, states: int) -> None:
-        """Note that `states` states are multiplied by a number instead of running a branch. Overridden as
-        `book_probe`.
-        """
+        """Note that `states` states are multiplied by a number instead of a branch. Overridden as `book_probe`."""
 
     def run_map(
         self, layer: int, network: nn.Module, states: Tensor, tokens: Tensor, among: Tensor | None = None

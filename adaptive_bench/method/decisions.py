@@ -62,9 +62,7 @@ def quantile_threshold(values: Tensor, q: float) -> float:
 
 
 def paper_quantile_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
-    """Keep mask [B, S] of the paper's rule: a token skips if its score <= one quantile over the call's active
-    tokens.
-    """
+    """Keep mask [B, S] of the paper's rule: a token skips if its score <= the quantile over all active tokens."""
     scores = scores.float()
     return active & (scores.double() > _quantile(scores.flatten(), active.flatten(), q))
 

@@ -94,9 +94,7 @@ class Session:
         self.state = {name: torch.cat([value, other.state[name]]) for name, value in self.state.items()}
 
     def copy(self) -> Session:
-        """A copy that later calls do not change. It shares tensors, because calls replace them and never write to
-        them.
-        """
+        """A copy that later calls do not change. It shares tensors, because calls replace tensors and never write."""
         self._hash()
         parts = self.lengths, self.host_lengths, self.hash_sum, self.hash_power, self.documents
         return Session(*parts, dict(self.state))
@@ -111,9 +109,7 @@ class Session:
         return later
 
     def prefix_hashes(self, input_ids: Tensor, valid: Tensor | None) -> Tensor:
-        """[B, S] 64-bit hash of the prefix of each next token, including the token; padding (not `valid`) adds
-        nothing.
-        """
+        """[B, S] 64-bit hash of each next token's prefix, including the token; padding (not `valid`) adds nothing."""
         self._hash()
         powers = hash_powers(input_ids.shape[1] + 1, input_ids.device)
         if valid is None:

@@ -139,7 +139,5 @@ class SiteView:
         return torch.multiply(states, scale - 1.0)  # `adaptive-bench check` counts this function
 
     def answer(self, tokens: Tensor, logits: Tensor) -> None:
-        """Take the probe's logits [N, V] as the final ones of the tokens at flat indices [N], instead of a second
-        run.
-        """
+        """Use the probe's logits [N, V] as final for the tokens at flat indices [N]: they are not computed again."""
         self.call.answers.append((tokens, logits))

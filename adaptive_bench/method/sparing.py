@@ -93,9 +93,7 @@ class Sparing(nn.Module):
 
     @property
     def target(self) -> float:
-        """See `Method`. Set as a share of all token-branches; read as the share that the remaining sites have to
-        skip.
-        """
+        """See `Method`. Set as a share of all token-branches; read as the share that the remaining sites must skip."""
         return self._target if not self.spared else min(self._target / self._left, self.max_saved_tokens)
 
     @target.setter
