@@ -1,9 +1,9 @@
-"""How the executors count a call: one formula for all of them, so that a method's executor cannot flatter it.
+"""Counts the work of a call with one formula for all executors, so that the choice of executor cannot flatter a method.
 
-Branches note what they ran; the books are made when the call has ended, with one look at what is still on the device.
-Where that would make a decode step wait for an accelerator, they are made for many steps at once (`Ledger.defer`).
-A row may stand for several requests that share it: each of them is charged as if it had run alone, dense and adaptive
-models alike. What a method's own linear maps cost is read off them, whoever calls them.
+Branches note what they ran. The notes are booked when the call has ended, with one read from the device. If that would
+make a decode step wait for an accelerator, many steps are booked together (`Ledger.defer`). A row may stand for several
+requests that share it: each request is charged as if it had run alone, for dense and adaptive models alike. The cost of
+a method's own linear maps is measured at the maps themselves, whoever calls them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from adaptive_bench.store.evaluations import RESCALE
 
 @dataclass
 class _Branch:
-    """What one branch ran, weighted by requests where it is a number.
+    """The work of one branch; numbers are weighted by requests.
 
     Attributes:
         keep: [B, S] kept tokens, `None` for all; on the device until the call has ended.
         slots: Token slots that went through the module's linear maps.
         pairs: (query, key) products that were executed.
         repairs: Whether K,V of skipped tokens were projected; in the masked executor those tokens are in `slots`.
-        visible: [B, S] keys that each token saw, where that is not what it would see in the dense model.
-        of_all: Skipped tokens went through the module's linear maps as well.
+        visible: [B, S] number of keys that each token saw; `None` if it is as in the dense model.
+        of_all: Skipped tokens went through the module's linear maps too.
     """
 
     layer: int
@@ -47,15 +47,15 @@ class _Branch:
 
 @dataclass
 class Run:
-    """Something that was run for some tokens: in order to decide, or instead of a branch.
+    """A computation that ran for some tokens: in order to decide, or instead of a branch.
 
     Attributes:
-        name: What the ledger counts it as.
+        name: Name under which the ledger counts it.
         tokens: Flat indices [N]; on the device until the call has ended.
-        macs: For one token.
-        weight_bytes: Read for all of them together.
-        among: Boolean [B, S], the tokens that it was needed for, where the others were run for a fixed shape alone.
-        bucket: Of the ledger.
+        macs: MACs per token.
+        weight_bytes: Bytes of weights, read once for all tokens.
+        among: Boolean [B, S], the tokens that needed it, if fixed shapes made the other tokens run too.
+        bucket: Bucket of the ledger.
     """
 
     layer: int
@@ -71,13 +71,13 @@ class Tally:
     """Notes of one forward call of B rows and S tokens.
 
     Args:
-        ledger: Where the books are kept.
-        backbone: Knows what a token and a (query, key) pair cost.
+        ledger: The ledger to book in.
+        backbone: Gives the costs of a token and of a (query, key) pair.
         phase: The phase to book under.
-        valid: [B, S] real tokens, known to the host.
-        positions: [B, S] place of each token in its sequence, likewise.
-        requests: [B] requests a row stands for; `None` for one each.
-        packed: Whether skipped tokens stay out of the modules.
+        valid: [B, S] real tokens, on the host.
+        positions: [B, S] position of each token in its sequence, on the host.
+        requests: [B] number of requests that each row stands for; `None` for one each.
+        packed: Whether skipped tokens do not run through the modules.
     """
 
     def __init__(
@@ -103,25 +103,25 @@ class Tally:
         self._tokens = self._eligible = self.weigh(valid)
 
     def weigh(self, mask: np.ndarray) -> int:
-        """Tokens of a mask [B, S], each as often as there are requests behind its row."""
+        """Number of tokens in a mask [B, S], each counted once per request behind its row."""
         if self.requests is None:
             return int(np.count_nonzero(mask))
         return int((mask.sum(axis=1) * self.requests).sum())
 
     def _weigh_visible(self, visible: np.ndarray, mask: np.ndarray) -> int:
-        """Visible keys [B, S] of a mask's tokens, weighted likewise."""
+        """Number of visible keys [B, S] of a mask's tokens, weighted as in `weigh`."""
         if self.requests is None:
             return int(visible[mask].sum())
         return int(((visible * mask).sum(axis=1) * self.requests).sum())
 
     def rows(self, rows: np.ndarray | None = None) -> int:
-        """Requests behind some rows, or all of them."""
+        """Number of requests behind the given rows, or behind all rows."""
         if rows is None:
             return self._all_rows
         return len(rows) if self.requests is None else int(self.requests[rows].sum())
 
     def part(self, valid: np.ndarray, positions: np.ndarray) -> Tally:
-        """Notes of other tokens [B, N] that go through some layers within this call; eligible stay this call's own."""
+        """A tally for other tokens [B, N] that run through some layers of this call, with the same eligible tokens."""
         part = Tally(self.ledger, self.backbone, self.phase, valid, positions, self.requests, packed=self.packed)
         part._eligible = self._eligible
         return part
@@ -145,7 +145,7 @@ class Tally:
         self._branches.append(_Branch(layer, "mlp", keep, slots))
 
     def book_dense(self) -> None:
-        """Book what the dense model needs for the same tokens, head excluded."""
+        """Book what the dense model needs for the same tokens, without the head."""
         self.ledger.calls[self.phase] += 1
         self.ledger.tokens[self.phase] += self._eligible
         work = self.ledger.work[self.phase]
@@ -159,10 +159,10 @@ class Tally:
                 self._branches.append(_Branch(layer, name, np.zeros_like(self.valid), 0))
 
     def book_decision(self, layer: int, reading: Reading) -> None:
-        """Book one of the method's linear maps. Where it ran for every slot of the call, padding is waste."""
+        """Book one of the method's linear maps. If it ran for every slot of the call, padding is waste."""
         if not reading.macs:
             return
-        slots = self.rows() * self.valid.shape[1]  # of all requests behind the rows
+        slots = self.rows() * self.valid.shape[1]  # counted for all requests behind the rows
         needed = self._eligible if reading.inputs == self.valid.size else slots
         self.ledger.book(self.phase, layer, "overhead.decision", reading.macs * needed / self.valid.size)
         self.ledger.book(self.phase, layer, "waste.dense", reading.macs * (slots - needed) / self.valid.size)
@@ -170,7 +170,7 @@ class Tally:
         self.ledger.read_weights(self.phase, reading.weight_bytes)
 
     def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
-        """Book one run of the head for each token at flat indices [N], as a decision; `among` see `Run`."""
+        """Book one run of the head for each token at flat indices [N], as a decision; `among` as in `Run`."""
         self._runs.append(Run(layer, "probe", tokens, self.backbone.head_macs, self.backbone.head_bytes, among))
 
     def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
@@ -187,31 +187,31 @@ class Tally:
         self._runs.append(Run(layer, reading.name, tokens, macs, reading.weight_bytes, among))
 
     def book_instead(self, layer: int, reading: Reading, tokens: Tensor, among: Tensor | None = None) -> None:
-        """Book a map of `Decision.otherwise`, run once for each token at flat indices [N]; `among` see `Run`."""
+        """Book a map of `Decision.otherwise`, run once for each token at flat indices [N]; `among` as in `Run`."""
         macs = reading.macs / tokens.numel()
         self._runs.append(Run(layer, reading.name, tokens, macs, reading.weight_bytes, among, "overhead.adapter"))
 
     @property
     def runs(self) -> int:
-        """Notes so far of what was run for some tokens."""
+        """The number of runs noted so far."""
         return len(self._runs)
 
     def take_runs(self, since: int) -> list[Run]:
-        """The notes of such runs from number `since` on; they are booked no more."""
+        """Take out the runs from number `since` on; the tally no longer books them."""
         taken = self._runs[since:]
         del self._runs[since:]
         return taken
 
     def note_run(self, run: Run) -> None:
-        """Note something that was run for some tokens in order to decide."""
+        """Note a computation that ran for some tokens in order to decide."""
         self._runs.append(run)
 
     def note_head(self, needed: np.ndarray, answered: Tensor) -> None:
         """Note that the head ran for positions [B, K], although probes had answered some of them.
 
         Args:
-            needed: Those of real tokens.
-            answered: [B, K], on the device until the books are made.
+            needed: [B, K] the positions of real tokens.
+            answered: [B, K] the positions that probes had answered; on the device until they are booked.
         """
         self._probed = needed, answered
 
@@ -219,10 +219,11 @@ class Tally:
         """Book the language-model head.
 
         Args:
-            needed: Positions of real tokens the head was run for.
-            computed: All positions it was run for.
-            reused: Positions a probe had answered; that probe moves from overhead to core, so it counts once.
-            open_: Positions no probe had answered, where the head was run for the others as well.
+            needed: Number of positions of real tokens for which the head ran.
+            computed: Number of all positions for which it ran.
+            reused: Number of positions that a probe had answered; the probe moves from overhead to core, so that it
+                counts once.
+            open_: Number of positions that no probe had answered, if the head ran for the answered ones too.
         """
         head, macs = self.ledger.num_layers, self.backbone.head_macs
         head_bytes = self.backbone.head_bytes
@@ -236,7 +237,7 @@ class Tally:
         self.ledger.count(self.phase, "probe", -reused)
 
     def book_embedding(self) -> None:
-        """Book adapters beside the embedding with the head, the other map outside the layers; a look-up is no MAC."""
+        """Book adapters beside the embedding under the head, as both are outside the layers; look-ups cost no MAC."""
         if macs := self.backbone.embedding_macs:
             head, slots = self.ledger.num_layers, self.rows() * self.valid.shape[1]
             self.ledger.book(self.phase, head, "core.head", self._eligible * macs)
@@ -244,7 +245,7 @@ class Tally:
             self.ledger.book_dense_head(self.phase, self._eligible * macs)
 
     def settle(self) -> None:
-        """Book everything noted. What is still on a device is read at once, or for many decode steps together."""
+        """Book all notes. Tensors on the device are read at once, or later for many decode steps together."""
         pending = self.pending()
         waits = bool(pending) and pending[0].device.type != "cpu" and self.valid.shape[1] == 1
         if waits or self.ledger.collects:
@@ -253,13 +254,13 @@ class Tally:
             self.take(read_together(pending))
 
     def again(self, ledger: Ledger, positions: np.ndarray) -> Tally:
-        """The same notes of a later step, whose tokens stand at other positions [B, 1], for another ledger."""
+        """The same notes for a later step with tokens at other positions [B, 1], for another ledger."""
         other = Tally(ledger, self.backbone, self.phase, self.valid, positions, self.requests, packed=self.packed)
         other._branches, other._runs, other._probed = list(self._branches), list(self._runs), self._probed
         return other
 
     def pending(self) -> list[Tensor]:
-        """What has to be known on the host before the books can be made, in an order of its own."""
+        """The tensors that the host must know before booking, in the order that `take` expects."""
         found = [part for branch in self._branches for part in (branch.keep, branch.visible)]
         for run in self._runs:
             found.append(run.among if run.among is not None else None if self.requests is None else run.tokens)
@@ -267,7 +268,7 @@ class Tally:
         return [part for part in found if isinstance(part, Tensor)]
 
     def take(self, values: Sequence[np.ndarray]) -> None:
-        """Make the books, with the values of what was `pending`."""
+        """Book all notes, given the values of the `pending` tensors."""
         known = iter(values)
 
         def read(part: np.ndarray | Tensor | None) -> np.ndarray | None:
@@ -307,8 +308,8 @@ class Tally:
             row[Work.SEEN] = self._weigh_visible(self._dense_visible(window), mask)
         row[Work.PAIRS] = branch.pairs
         repaired = self._tokens - kept if branch.repairs else 0
-        row[Work.KV_READS] = repaired > 0 and not kept  # nobody attends: K,V alone
-        row[Work.REPAIRED] = repaired  # masked execution repairs within its slots
+        row[Work.KV_READS] = repaired > 0 and not kept  # no token attends: only the k and v weights are read
+        row[Work.REPAIRED] = repaired  # in masked execution these tokens are among the slots
         row[Work.PROJECTED] = branch.slots + repaired if self.packed and not branch.of_all else branch.slots
 
     def _book_run(self, run: Run, read: Callable[[Tensor], np.ndarray | None]) -> None:
@@ -323,8 +324,8 @@ class Tally:
             assert tokens is not None
             count = int(self.requests[tokens // self.valid.shape[1]].sum())
         self.ledger.book(self.phase, run.layer, run.bucket, count * run.macs)
-        if count or (run.among is None and run.bucket != "overhead.adapter"):  # for nobody: where shapes may differ
-            # it is not even asked for, and a fixed shape alone is no reason to name it
+        # A run with fixed shapes, or of an adapter, that no token needed is not named: otherwise it would not have run.
+        if count or (run.among is None and run.bucket != "overhead.adapter"):
             self.ledger.count(self.phase, run.name, count)
         self.ledger.read_weights(self.phase, run.weight_bytes * bool(count))
 
@@ -335,7 +336,7 @@ class Tally:
         return self._dense_pairs[window]
 
     def _dense_visible(self, window: int | None) -> np.ndarray:
-        """[B, S] keys each token would see in the dense model."""
+        """[B, S] number of keys each token would see in the dense model."""
         if window not in self._visible:
             counts = self.positions + 1
             self._visible[window] = counts if window is None else counts.clip(max=window)
@@ -346,14 +347,14 @@ __all__ = ["RESCALE", "DecisionMeter", "Reading"]
 
 
 class Reading(NamedTuple):
-    """One linear map run once, or one scaling of states.
+    """The measured cost of one run of a linear map, or of one scaling of states.
 
     Attributes:
-        name: What the ledger counts it as: `method.` and the map's name inside the method, for example
+        name: Name under which the ledger counts it: `method.` and the map's name inside the method, for example
             `method.gates.3`, or `rescale`.
-        inputs: Vectors it was run for: tokens, or rows if a row decides as a whole.
+        inputs: Number of input vectors: tokens, or rows if a row decides as a whole.
         macs: Multiply-accumulates for all of them.
-        weight_bytes: Of its weight matrix, which is read once.
+        weight_bytes: Bytes of the weight matrix, which is read once.
     """
 
     name: str
@@ -363,7 +364,7 @@ class Reading(NamedTuple):
 
 
 class DecisionMeter:
-    """Reads every `nn.Linear` inside a method."""
+    """Measures every run of an `nn.Linear` inside a method, by forward hooks."""
 
     def __init__(self, method: nn.Module) -> None:
         self._readings: list[Reading] = []
@@ -372,18 +373,18 @@ class DecisionMeter:
                 module.register_forward_hook(partial(self._read, name))
 
     def take(self) -> list[Reading]:
-        """What was run since the last call of this."""
+        """Take out all readings since the last call of `take`."""
         taken, self._readings = self._readings, []
         return taken
 
     def take_last(self, count: int) -> list[Reading]:
-        """The last so many that were run, in order; they are in no later `take`."""
+        """Take out the last `count` readings, in order; a later `take` does not return them."""
         taken = self._readings[len(self._readings) - count :]
         del self._readings[len(self._readings) - count :]
         return taken
 
     def note_rescale(self, states: int, width: int) -> None:
-        """So many states of so many numbers were multiplied by a number."""
+        """Note that `states` states of `width` numbers were multiplied by a number."""
         self._readings.append(Reading(RESCALE, states, states * width, 0))
 
     def _read(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

@@ -1,13 +1,13 @@
-"""Keys and values of every layer, and the KV policy that says what a token leaves behind where it skipped attention.
+"""Keys and values of every layer, and the KV policies, which say what a token stores where it skips attention.
 
-* `recompute`  its K,V are projected from the hidden state it carries (CALM; GateSkip's default here);
+* `recompute`  K,V are projected from the token's hidden state (CALM; GateSkip's default here);
 * `copy_below` the K,V cached one layer below are duplicated (GateSkip's text); layer 0 falls back to `recompute`;
-* `evict`      it leaves nothing and is invisible at that layer (Mixture-of-Depths);
-* `defer`      nothing yet; it goes through the deep layers later (FREE, see `deferral`).
+* `evict`      nothing is stored: the token is invisible at that layer (Mixture-of-Depths);
+* `defer`      nothing is stored yet: the token runs through the deep layers later (FREE, see `layer_loop`).
 
-Hugging Face attention modules call `update` with the K,V they computed. The engine announces before each call, with
-`expect`, which tokens those are; `update` merges them with what the policy says about the rest. The decode executor
-writes one token per row without them (`write_step`).
+Hugging Face attention modules call `update` with the K,V they computed. Before each call, the engine announces with
+`expect` which tokens those are; `update` merges them with what the policy stores for the others. The decode executor
+writes one token per row without the modules (`write_step`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Write:
     Attributes:
         positions: [B, S] position of each token of this call.
         valid: [B, S] real tokens.
-        keep: [B, S] tokens that execute attention, where the module sees all S of all rows; `None` means all.
-        kept: The tokens that execute, where they are gathered, padded to a rectangle.
-        repairs: K,V of the real skipped tokens come with theirs.
+        keep: [B, S] tokens that execute attention, if the module sees all S tokens of all rows; `None` means all.
+        kept: The executing tokens, if they are gathered and padded to a rectangle.
+        repairs: K,V of the real skipped tokens are written with theirs.
     """
 
     positions: Tensor
@@ -49,9 +49,9 @@ class AdaptiveCache(Cache):
 
     Args:
         batch: Rows B.
-        policy: What a token leaves behind where it skips attention.
-        ragged: Evicting leaves no slot (packed executor) instead of a hidden one (masked executor).
-        capacity: Slots to allocate at once, where the final length is known.
+        policy: What a token stores where it skips attention.
+        ragged: Evicted tokens take no slot (packed executor) instead of a hidden slot (masked executor).
+        capacity: Slots to allocate at once, if the final length is known.
     """
 
     static = False  # whether decode steps write to buffers that never move (`static_cache`)
@@ -71,11 +71,11 @@ class AdaptiveCache(Cache):
         self._slots: tuple[Tensor, Tensor] | None = None
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Real tokens of the longest row."""
+        """Number of real tokens of the longest row."""
         return int(self.session.host_lengths.max(initial=0))
 
     def begin(self, positions: Tensor, valid: Tensor, *, padded: bool) -> None:
-        """A call of tokens [B, S] begins: where all layers store every token, they share its slots."""
+        """Begin a call of tokens [B, S]. If all layers store every token, they share the slots added here."""
         if not self.leaves_nothing:
             self._shared.append(positions.masked_fill(~valid, -1) if padded else positions, has_hidden=padded)
 
@@ -99,24 +99,24 @@ class AdaptiveCache(Cache):
             store.select_rows(rows)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """As `select_rows`, under the name that Hugging Face's beam search calls."""
+        """`select_rows` under the name that Hugging Face's beam search calls."""
         self.select_rows(beam_idx)
 
     def fork(self, rows: Tensor) -> AdaptiveCache:
-        """A cache of its own for the given batch rows [R], which may repeat: requests that share a prompt go on from
-        it. This one stays as it is.
+        """A separate cache for the given batch rows [R], which may repeat, so that several requests can continue a
+        shared prompt. This cache stays unchanged.
         """
         other = AdaptiveCache(self.batch, self.device, self.policy, ragged=self.ragged, capacity=self.capacity)
         other.session, other._shared = self.session.copy(), self._shared.copy()
         for layer, store in self.stores.items():
             other.stores[layer] = LayerStore(store.table.copy() if self.leaves_nothing else other._shared)
             other.stores[layer].keys, other.stores[layer].values = store.keys, store.values
-        other.select_rows(rows)  # copies what was shared until here
+        other.select_rows(rows)  # copies the tensors that were shared until here
         return other
 
     def join(self, other: AdaptiveCache) -> None:
-        """Append the rows of another cache of the same model, which is of no use any more: new requests enter a batch
-        that is being generated.
+        """Append the rows of another cache of the same model, so that new requests enter a batch during generation. The
+        other cache must not be used afterwards.
         """
         if (self.policy, self.ragged) != (other.policy, other.ragged) or self.policy == "defer":
             raise UsageError(
@@ -134,13 +134,13 @@ class AdaptiveCache(Cache):
         self.batch += other.batch
 
     def rewind(self, session: Session, *, first_layer: int = 0) -> None:
-        """Go back to an earlier session: tokens it had not seen are forgotten, whatever the policy; rows may go back
-        by different numbers of tokens.
+        """Go back to an earlier session and forget the tokens it had not seen, under every policy. Rows may go back by
+        different numbers of tokens.
 
         Args:
-            session: A `copy` of this cache's session, or that some tokens later (`after`); it is not changed.
-            first_layer: Layers below keep the K,V of what is forgotten, since the very same tokens go through the
-                layers from this one on next. Where layers share their slots, they get the same ones again.
+            session: A `copy` of this cache's session, or of one advanced by `after`; it is not changed.
+            first_layer: Layers below this one keep the K,V of the forgotten tokens, because the same tokens will next
+                run through the layers from this one on. If layers share their slots, the tokens get the same slots.
         """
         if len(session.host_lengths) != self.batch:
             raise UsageError(
@@ -157,8 +157,8 @@ class AdaptiveCache(Cache):
         self.session = session.copy()
 
     def close_up(self) -> None:
-        """Drop slots that show nothing, once they are as many as the longest row needs. Rows that go back by different
-        numbers of tokens leave such slots, unless every row ends where it ends (`ragged`).
+        """Drop hidden slots once they are as many as the longest row needs. Such slots arise when rows go back by
+        different numbers of tokens, unless each row has its own end (`ragged`).
         """
         orders = {} if self.ragged else {id(table): table.closed_up() for table in self._distinct_tables()}
         for store in self.stores.values():
@@ -174,7 +174,7 @@ class AdaptiveCache(Cache):
         return [store.table for layer, store in self.stores.items() if layer >= first_layer]
 
     def _refuse(self, *_: Any, **__: Any) -> None:
-        # Inherited, these would do nothing at all and say so to nobody.
+        # The inherited methods would silently do nothing.
         raise UsageError(
             "An AdaptiveCache cannot be cropped, reset or repeated the way Hugging Face's caches are. Use rewind or "
             "select_rows, or start a new cache."
@@ -183,7 +183,7 @@ class AdaptiveCache(Cache):
     crop = reset = batch_repeat_interleave = batch_select_indices = _refuse
 
     def expect(self, layer: int, write: Write) -> Tensor:
-        """Announce what the next `update` of a layer brings; returns the key positions [R, T] it will attend to."""
+        """Announce the tokens of a layer's next `update`; returns the key positions [R, T] to attend to."""
         self._write = write
         table = self.store(layer).table
         if self.ragged:
@@ -196,14 +196,14 @@ class AdaptiveCache(Cache):
         return positions if rows is None else positions[rows]
 
     def is_complete(self, layer: int, length: int) -> bool:
-        """Whether a layer stores all tokens of all rows, which are equally long, the S of this call included."""
+        """Whether a layer stores all tokens of all rows, including the `length` tokens of this call, in equal rows."""
         table = self.store(layer).table
         return not table.has_hidden and table.used == self.get_seq_length() + length
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Store K,V [R, kv heads, N, head size] of the executing tokens; returns those to attend to, with T slots."""
+        """Store K,V [R, kv heads, N, head size] of the executing tokens; returns those of all T slots to attend to."""
         assert self._write is not None, "the engine calls expect() before each attention module"
         write, self._write = self._write, None
         store = self.stores[layer_idx]
@@ -216,16 +216,16 @@ class AdaptiveCache(Cache):
         return keys.to(key_states.dtype), values.to(value_states.dtype)
 
     def write_packed(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """Store what `expect` announced of gathered tokens.
+        """Store the K,V of gathered tokens, as announced with `expect`.
 
         Args:
-            keys, values: [M, kv heads, head size] of the tokens at `Kept.read`, or at `Kept.rectangle` where skipped
-                ones are not repaired.
+            keys, values: [M, kv heads, head size] of the tokens at `Kept.read`, or at `Kept.rectangle` if skipped
+                tokens are not repaired.
         """
         assert self._write is not None and self._write.kept is not None, "the engine calls expect() before"
         write, kept, self._write = self._write, self._write.kept, None
         batch, length = write.positions.shape
-        if write.repairs:  # a skipped token that only fills the rectangle up comes twice, with the same K,V
+        if write.repairs:  # a skipped token that also fills the rectangle comes twice, with the same K,V
             new = Tensor.new_empty if kept.covers else Tensor.new_zeros
             whole = [
                 new(part, (batch * length, *part.shape[1:])).index_copy_(0, kept.read, part) for part in (keys, values)
@@ -243,19 +243,19 @@ class AdaptiveCache(Cache):
         self.store(layer).fill(*(part.view(batch, length, *part.shape[1:]).transpose(1, 2) for part in whole))
 
     def write_skipped_only(self, layer: int) -> None:
-        """Nobody attends at this layer and nothing is repaired."""
+        """Store what the policy asks for if no token attends at this layer and nothing is repaired."""
         assert self._write is not None, "the engine calls expect() before"
         write, self._write = self._write, None
         if not self.ragged:
             self.store(layer).fill(*(part.clone() for part in self._newest(layer - 1, write.positions.shape[1])))
 
     def stored(self, layer: int, rows: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """K,V of a layer's slots in use, [R, kv heads, T, head size], of some rows or all."""
+        """K,V of a layer's slots in use, [R, kv heads, T, head size], of the given rows or of all."""
         keys, values = (part.to(dtype) for part in self.stores[layer].view())
         return (keys, values) if rows is None else (keys[rows], values[rows])
 
     def write_nothing(self, layer: int) -> None:
-        """A decode step in which nobody's K,V are projected at this layer."""
+        """Store what the policy asks for in a decode step that projects no K,V at this layer."""
         if not self.leaves_nothing:
             keys, values = (stored[:, :, 0] for stored in self._newest(layer - 1, 1))
             self.write_step(layer, self._shared.positions[:, -1:], None, keys, values)
@@ -265,8 +265,7 @@ class AdaptiveCache(Cache):
 
         Args:
             kept: Rows that execute; `None` for all.
-            keys, values: [B, kv heads, head size], or [N, ...] of the rows that execute where the others' are not
-                projected.
+            keys, values: [B, kv heads, head size], or [N, ...] of the executing rows if only those were projected.
         """
         store = self.store(layer)
         if self.leaves_nothing:
@@ -288,10 +287,11 @@ class AdaptiveCache(Cache):
     def write_step_of_all(
         self, layer: int, positions: Tensor, keep: Tensor, keys: Tensor, values: Tensor
     ) -> LayerStore:
-        """Store a decode step of which every row was run, without waiting to know who executed.
+        """Store a decode step in which every row was run, without waiting for the decisions.
 
         Args:
-            keep: [B, 1] rows that executed. Where skipping leaves nothing, the others get a slot that nobody sees.
+            keep: [B, 1] rows that executed. If the policy stores nothing for skipped tokens, the other rows get a
+                hidden slot.
             keys, values: [B, kv heads, head size] of all rows.
         """
         if self.leaves_nothing:
@@ -336,6 +336,6 @@ class AdaptiveCache(Cache):
         return keys, values
 
     def _newest(self, layer: int, length: int) -> tuple[Tensor, Tensor]:
-        """K,V that a layer stored for the last tokens, [B, kv heads, length, head size]."""
+        """K,V that a layer stored for the last `length` tokens, [B, kv heads, length, head size]."""
         keys, values = self.stores[layer].view()
         return keys[:, :, -length:], values[:, :, -length:]

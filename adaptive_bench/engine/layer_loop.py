@@ -1,13 +1,13 @@
-"""One forward pass through all branches: ask the method, run the branch, move on.
+"""Runs one forward pass through all branches: ask the method, run the branch, move on.
 
-What tokens that do not execute a branch get instead (`Decision.otherwise`) is asked for after the branch has run: for
-the tokens that skipped alone, or, where shapes may not depend on decisions (the masked executor, decode steps on an
-accelerator), for every slot of the call; what it says of the others is thrown away and booked as waste.
+`Decision.otherwise`, which replaces a branch for skipping tokens, is called after the branch has run. It is called for
+the skipping tokens only, unless shapes must not depend on decisions (masked executor, decode steps on an accelerator).
+Then it is called for every slot of the call, and its results for the other slots are discarded and booked as waste.
 
-Under the KV policy `defer` tokens that leave early wait, and go through the deep layers together with the next one that
-does not: FREE's synchronized parallel decoding. A waiting token has no K,V in the deep layers and none are needed,
-since nobody queries there before the flush; at the flush it gets exactly the K,V of a full-depth pass. Tokens still
-waiting when the text ends never go deep. Every row of a batch waits and flushes by itself.
+Under the KV policy `defer`, tokens that leave early wait, and run through the deep layers together with the next token
+that stays: FREE's synchronized parallel decoding. A waiting token has no K,V in the deep layers and needs none, since
+no token queries there before the flush; at the flush it gets exactly the K,V of a full-depth pass. Tokens that still
+wait when the text ends never go deep. Every row of a batch waits and flushes independently.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BRANCHES: tuple[Branch, ...] = ("attention", "mlp")
 
 
 def run_layers(method: Method, call: EngineCall, hidden: Tensor, layers: range | None = None) -> Tensor:
-    """Residual stream [B, S, H] from the embedding to the final norm, or from before some layers to after them."""
+    """Run all layers, or a range of them, on hidden states [B, S, H]; returns the residual stream after them."""
     if call.tally is not None:
         call.tally.book_dense()
     if call.cache is not None:
@@ -50,7 +50,7 @@ def run_layers(method: Method, call: EngineCall, hidden: Tensor, layers: range |
 
 
 def run_prescribed(call: EngineCall, hidden: Tensor, decisions: Sequence[Decision]) -> Tensor:
-    """Residual stream [B, S, H] after all layers, each of which runs as decided for it before; nobody is asked."""
+    """Residual stream [B, S, H] after all layers with given decisions, one per layer, without asking a method."""
     if call.cache is not None:
         call.cache.begin(call.positions, call.valid, padded=not call.all_valid)
     for layer, decision in enumerate(decisions):
@@ -60,7 +60,7 @@ def run_prescribed(call: EngineCall, hidden: Tensor, decisions: Sequence[Decisio
 
 
 def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range) -> Tensor:
-    """Some layers; without a method every real token executes everything."""
+    """Run a range of layers; without a method every real token executes everything."""
     run_branch = run_decode if call.decodes else run_packed if call.executor == "packed" else run_masked
     for layer in layers:
         if method is None or method.unit == "branch":
@@ -77,7 +77,7 @@ def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range)
             kept = Decision(decision.keep, soft=decision.soft)
             for branch in _BRANCHES:
                 hidden = run_branch(call, SiteView(Site(layer, branch), hidden, call), kept)
-            if decision.scale is not None:  # it multiplies the update of the whole block; lerp is exact at 0 and at 1
+            if decision.scale is not None:  # multiplies the update of the whole layer; lerp is exact at 0 and at 1
                 hidden = torch.lerp(start, hidden, decision.scale.to(hidden.dtype))
             if decision.otherwise is not None:
                 hidden = add_instead(method, call, whole, hidden, decision)
@@ -87,16 +87,16 @@ def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range)
 
 
 def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
-    """The method's decision; what its linear maps cost is metered here, not told by the method. At a spared site it is
-    not asked.
+    """The method's decision at a site. The cost of its linear maps is metered here, not reported by the method. At a
+    spared site the method is not asked.
     """
     if method.spared and method.is_spared(view.site):
         return pass_over(method, view)
-    call.meter.take()  # whatever ran since does not count as deciding here
+    call.meter.take()  # discard readings from before: they are no part of this decision
     runs, answers = 0 if call.tally is None else call.tally.runs, len(call.answers)
     device = view.hidden.device.type
     autocasts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    if autocasts:  # decisions hinge on 1e-3: never in bf16
+    if autocasts:  # a difference of 1e-3 can change a decision, so methods never decide in bf16
         with torch.autocast(device, enabled=False):
             decision = method.decide(view)
     else:
@@ -126,9 +126,9 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
 
 
 def spared_ahead(method: Method, call: EngineCall, ahead: Sequence[Decision]) -> list[Decision]:
-    """Decisions that are known before the layers run, as they are executed. Sites that share a mask still do."""
+    """Decisions known before the layers run, adjusted for spared sites and first tokens. Shared masks stay shared."""
     spared = {site.number for site in method.spared}
-    each = 1 if method.unit == "branch" else 2  # sites that a decision stands for
+    each = 1 if method.unit == "branch" else 2  # number of sites per decision
     found: dict[int, Decision] = {}
     for decision in ahead:
         found.setdefault(id(decision.keep), with_first(method, call, Decision(decision.keep)))
@@ -143,7 +143,7 @@ def spared_ahead(method: Method, call: EngineCall, ahead: Sequence[Decision]) ->
 
 
 def with_first(method: Method, call: EngineCall, decision: Decision) -> Decision:
-    """The decision with the first token of every text among those that execute, if the method keeps it."""
+    """The decision with the first token of every text executing too, if the method keeps first tokens."""
     if not method.keep_first or call.only_follows:
         return decision
     if decision.keep is not None:
@@ -152,7 +152,7 @@ def with_first(method: Method, call: EngineCall, decision: Decision) -> Decision
         decision = replace(decision, keep=decision.keep | call.first, nobody=False)
     if not call.training or decision.scale is None or not (decision.keep is None or decision.soft):
         return decision
-    # A choice with a gradient, which is 0 where a token skips; a gate is not.
+    # The scale is a choice with a gradient, 0 for skipping tokens (a gate is never 0): set it to 1 for first tokens.
     first = call.first[..., None]
     scale = torch.where(first & (decision.scale.detach() == 0), 1.0, decision.scale)
     otherwise = decision.otherwise
@@ -168,7 +168,7 @@ def with_first(method: Method, call: EngineCall, decision: Decision) -> Decision
 
 
 def pass_over(method: Method, view: SiteView) -> Decision:
-    """What is executed at a spared site: nobody is asked, and nothing is booked as a decision."""
+    """The decision at a spared site: every token executes, `decide` is not called, and no decision is booked."""
     method.pass_over(view)
     for listen in method.listeners:
         listen(view, EXECUTE_ALL)
@@ -176,10 +176,10 @@ def pass_over(method: Method, view: SiteView) -> Decision:
 
 
 def add_instead(method: Method | None, call: EngineCall, view: SiteView, hidden: Tensor, decision: Decision) -> Tensor:
-    """The residual stream [B, S, H] after a branch, with what tokens that skipped it get instead.
+    """The residual stream [B, S, H] after a branch, with `decision.otherwise` added for tokens that skipped it.
 
     Args:
-        hidden: After the branch, in which they stand unchanged.
+        hidden: The stream after the branch, in which skipping tokens are unchanged.
     """
     keep = decision.keep
     if keep is None:
@@ -195,7 +195,7 @@ def add_instead(method: Method | None, call: EngineCall, view: SiteView, hidden:
 
 
 def _mixed(method: Method | None, call: EngineCall, view: SiteView, hidden: Tensor, decision: Decision) -> Tensor:
-    """A soft choice of a training call: everybody executes, and gets its share of this as well."""
+    """A soft choice in a training call: every token executes, and gets its share of `otherwise` too."""
     return _added(hidden, call.real, _ask(method, call, view, decision, call.real, None))
 
 
@@ -206,9 +206,9 @@ def _added(hidden: Tensor, tokens: Tensor, update: Tensor) -> Tensor:
 def _ask(
     method: Method | None, call: EngineCall, view: SiteView, decision: Decision, tokens: Tensor, among: Tensor | None
 ) -> Tensor:
-    """What is added to the tokens at flat indices [N], in their type; `among` as in `flop_counter.Run`."""
+    """Call `decision.otherwise` for the tokens at flat indices [N] and book it; `among` as in `flop_counter.Run`."""
     assert decision.otherwise is not None
-    call.meter.take()  # whatever ran since is none of it
+    call.meter.take()  # discard readings from before: they are no part of this call
     update = decision.otherwise(tokens)
     readings = call.meter.take()
     if call.tally is not None:
@@ -228,18 +228,18 @@ def run_deferred(
     layers: range,
     run_deep: Callable[[EngineCall, Tensor], Tensor],
 ) -> Tensor:
-    """Final residual stream [B, S, H]: deep for tokens that stay, the exit state for those that left.
+    """Final residual stream [B, S, H]: the deep state for tokens that stay, the exit state for tokens that left.
 
     Args:
         hidden: [B, S, H] before the first deep layer.
         keep: [B, S] tokens that do not leave here; `None` for all.
         layers: The deep layers.
-        run_deep: Runs them for a call.
+        run_deep: Runs the deep layers for a call.
     """
     states, positions = _join_waiting(call, hidden)
     waiting_before = states.shape[1] - hidden.shape[1]
     stays = call.valid if keep is None else keep
-    read = torch.cat([positions, stays.to(positions.dtype)], dim=1).cpu().numpy()  # both with one look at the device
+    read = torch.cat([positions, stays.to(positions.dtype)], dim=1).cpu().numpy()  # both with one read from the device
     host_positions, staying = read[:, : states.shape[1]], read[:, states.shape[1] :].astype(bool) & call.host_valid
     joined = np.concatenate([np.zeros((len(staying), waiting_before), dtype=bool), staying], axis=1)
     # a token goes deep now if it or any later one of its row stays
@@ -277,7 +277,7 @@ def run_deferred(
 
 
 def _join_waiting(call: EngineCall, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """Waiting tokens, then those of this call: states [B, W + S, H], positions [B, W + S] (-1: no token)."""
+    """Waiting tokens, then the call's own: states [B, W + S, H], positions [B, W + S] (-1 means no token)."""
     state = call.session.state
     if _STATES not in state:
         return hidden, call.own_keys

@@ -1,6 +1,4 @@
-"""The dial: the one value that moves saved compute, the savings measured at its values, training schedules, and search
-ranges of parameters.
-"""
+"""The dial, which is the one value that moves saved compute; its measured savings, schedules, and search ranges."""
 
 from __future__ import annotations
 

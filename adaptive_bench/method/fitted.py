@@ -113,9 +113,7 @@ Compensation = Literal["none", "scale"]
 
 
 def site_scales(text: HeldOutText) -> Tensor:
-    """[sites] the least-squares scale from each site's input h to its output h': s = sum <h, h'> / sum <h, h>; 1 if the
-    input is 0.
-    """
+    """[sites] least-squares scale from each site's input h to its output h': sum <h, h'> / sum <h, h>; 1 if h is 0."""
     sums: list[Tensor] = []
     for states, *_ in text.streams():
         pairs = [(one.double(), other.double()) for one, other in pairwise(states)]

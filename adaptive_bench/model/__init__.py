@@ -1,4 +1,4 @@
-"""The model: `AdaptiveModel`, its forward pass, generation, calibration, and what is on disk of it."""
+"""The model: `AdaptiveModel`, with its forward pass, generation, calibration, and files on disk."""
 
 from adaptive_bench.model.adaptive_model import AdaptiveModel
 

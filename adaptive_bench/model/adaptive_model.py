@@ -1,4 +1,4 @@
-"""`AdaptiveModel`: a Hugging Face causal language model in which a method decides, the engine executes and counts."""
+"""`AdaptiveModel`: a Hugging Face causal language model with a method that decides which tokens skip what."""
 
 from __future__ import annotations
 
@@ -41,16 +41,17 @@ class AdaptiveModel(HuggingFaceModel):
         spared: Collection[Site] = frozenset(),
         keep_first: bool = False,
     ) -> AdaptiveModel:
-        """Put a method on a model, in `train()` mode. The method's new parameters depend on the seed alone.
+        """Put a method on a model, in `train()` mode. The method's new parameters depend only on the seed.
 
-        The backbone is used as it is, not copied: a method that trains its own parameters alone freezes it.
+        The backbone is not copied: a method that trains only its own parameters freezes the given model.
 
         Args:
-            spared: Branches that every token executes, `{Site(0, "mlp")}` say; `model.site_costs` measures them.
-            keep_first: The first token of a text executes everything. Both are for methods with `spares`.
+            spared: Branches that every token executes, for example `{Site(0, "mlp")}`; `model.site_costs` measures
+                which branches need it. Only for methods with `spares`.
+            keep_first: The first token of a text executes everything. Only for methods with `spares`.
 
         Raises:
-            UsageError: Unknown method or parameter, unsupported backbone, no model, no spec or no such site.
+            UsageError: Unknown method or parameter, unsupported backbone, or an argument is no model, spec or site.
         """
         if not isinstance(backbone_model, PreTrainedModel):
             raise UsageError(why_no_backbone(backbone_model))
@@ -63,19 +64,20 @@ class AdaptiveModel(HuggingFaceModel):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._dials: dict[float, float] = {}  # that a stored calibration chose, by saving
-        self._uncalibrated: UsageError | EnvironmentProblem | None = None  # why none was taken
-        self._measured_on: Snapshot | None = None  # the weights that thresholds and dial table belong to
+        self._dials: dict[float, float] = {}  # dial values of a stored calibration, by saving
+        self._uncalibrated: UsageError | EnvironmentProblem | None = None  # why no stored calibration was loaded
+        self._measured_on: Snapshot | None = None  # the weights for which thresholds and dial table were measured
         self._fitted_on = ""  # digest of the text that `Method.fit` read
 
     @property
     def saving(self) -> float:
-        """The share of token-branches that the dial claims to skip; what was really saved is in `compute_report`.
+        """The share of token-branches that the dial claims to skip; `compute_report` has the measured savings.
 
         Setting it sets the dial.
 
         Raises:
-            UsageError: The method cannot save so much, or not before `calibrate`; read where nothing was measured.
+            UsageError: On setting, the method cannot save so much, or needs `calibrate` first. On reading, the saving
+                of the current dial was not measured.
         """
         self._forget_what_is_stale()
         if (claimed := self.method.claimed_saving) is None:
@@ -107,13 +109,13 @@ class AdaptiveModel(HuggingFaceModel):
             raise self._uncalibrated from error
 
     def begin_step(self, step: int, total_steps: int) -> None:
-        """Tell the method's schedules where training stands, before optimizer step `step` of 1 .. total_steps."""
+        """Give the method's schedules the progress of training, before optimizer step `step` of 1 .. total_steps."""
         check_step(step, total_steps)
         self.method.begin_step(step, total_steps)
         self.forget_calibration()
 
     def forget_calibration(self) -> None:
-        """Drop thresholds and the dial table: they belong to the weights and the text they were measured on."""
+        """Drop thresholds, the dial table and fitted values, because the weights they were measured with changed."""
         self._measured_on = None
         self._dials.clear()
         for measured in (self.method.dial_table, self.method.thresholds, self.method.fitted):
@@ -121,10 +123,10 @@ class AdaptiveModel(HuggingFaceModel):
                 measured.clear()
 
     def _forget_what_is_stale(self) -> bool:
-        """Drop a calibration of other weights than the model has now; whether there was one."""
+        """Drop a calibration whose weights have changed since; returns whether there was one."""
         if not self._is_calibrated:
             self._measured_on = None
-        elif self._measured_on is None:  # thresholds were put in by hand: for these weights
+        elif self._measured_on is None:  # thresholds were set by hand: assume they are for the current weights
             self._measured_on = Snapshot(self.parameters())
         elif not self._measured_on.holds(self.parameters()):
             self.forget_calibration()
@@ -147,7 +149,7 @@ class AdaptiveModel(HuggingFaceModel):
         )
 
     def parameter_groups(self, learning_rate: float, method_learning_rate: float | None = None) -> list[dict[str, Any]]:
-        """Trainable parameters for an optimizer, each once: the backbone's, then those the method adds."""
+        """Trainable parameters for an optimizer, each once: the backbone's, then the method's own."""
         rates = learning_rate, method_learning_rate or learning_rate
         groups = [self.backbone_model.parameters(), self.method.parameters()]
         trainable = [[parameter for parameter in group if parameter.requires_grad] for group in groups]
@@ -165,29 +167,29 @@ class AdaptiveModel(HuggingFaceModel):
         return self.method.thresholds is not None or self.method.fitted is not None or self.method.solves_dial
 
     def calibrate(self, batches: Iterable[dict[str, Tensor]], savings: Sequence[float]) -> dict[str, Any]:
-        """Make `dial_for` of some savings ready for use.
+        """Calibrate the method for some savings, so that `saving` can be set to them.
 
-        A method that measures something of its own does so (`Method.fit`; once for a text), then thresholds are
-        calibrated (`adaptive_bench.model.calibration`), or dials that are no share solved for
-        (`adaptive_bench.model.calibration`); a method that needs none of these needs no call.
+        First the method measures its own fitted values, if it has any (`Method.fit`, once per text). Then thresholds
+        are calibrated, or dials that are not a share are solved for (`adaptive_bench.model.calibration`). A method that
+        needs none of these needs no call.
 
         Args:
-            batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]. Mask what
-                is never fed when text is written: its last token.
+            batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]. Mask each
+                text's last token, which is never fed during generation.
             savings: Shares of token-branches to skip.
 
         Returns:
             `tokens` used and, under `dials`, one entry per saving: dial, requested and realised share, status.
 
         Raises:
-            UsageError: The method needs calibration and there is no text, or text or savings are none.
+            UsageError: The method needs calibration and there is no text, or the text or the savings are malformed.
         """
         self._forget_what_is_stale()
         batches, savings = checked_text(batches), checked_savings(savings)
-        if (largest := max(savings, default=0.0)) > (maximum := self.method.max_saving) + 1e-6:  # of rounding
+        if (largest := max(savings, default=0.0)) > (maximum := self.method.max_saving) + 1e-6:  # allows for rounding
             warnings.warn(
-                f"{self.spec} can save up to {maximum:.3g} of all token-branches, got savings up to {largest:g}: what "
-                f"is beyond is calibrated as {maximum:.3g}.",
+                f"{self.spec} can save up to {maximum:.3g} of all token-branches, got savings up to {largest:g}. "
+                f"Larger savings are calibrated as {maximum:.3g}.",
                 stacklevel=2,
             )
         tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
@@ -211,23 +213,23 @@ class AdaptiveModel(HuggingFaceModel):
         return {"tokens": tokens, "dials": points}
 
     def prepare_training(self, batches: Iterable[dict[str, Tensor]]) -> None:
-        """Let a method measure what its training needs, before the first step; most need nothing.
+        """Let the method measure what its training needs, before the first step; most methods need nothing.
 
         Args:
             batches: Held-out training text, as for `calibrate`.
 
         Raises:
-            UsageError: It is none.
+            UsageError: The text is missing or malformed.
         """
         batches = checked_text(batches, least=int(self.method.prepares_training))
         if self.method.prepares_training:
             calibration.let_measure(self, batches, self.method.prepare_training)
 
     def decisions(self, text: str, tokenizer: PreTrainedTokenizerBase, answer: str = "") -> TextDecisions:
-        """What the method decides on a text at the model's dial, in `eval()` mode: `keep`, `scores`, `tidy()`.
+        """The method's decisions on a text at the current dial, in `eval()` mode: `keep`, `scores`, `tidy()`.
 
         Args:
-            answer: Text after the prompt that counts as written by the model.
+            answer: Text after the prompt, treated as generated by the model.
         """
         return text_decisions(self, tokenizer, *encoded(tokenizer, text, answer))
 
@@ -242,8 +244,9 @@ class AdaptiveModel(HuggingFaceModel):
         """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`.
 
         Args:
-            pretrained: Weights that the backbone's are equal to, but for the adapters: they are named, not copied.
-            adapters: Written beside their name.
+            pretrained: Pretrained weights that the backbone equals, apart from the adapters. The folder then names
+                these weights instead of copying them.
+            adapters: Adapters on the pretrained weights, which are written into the folder.
         """
         folder = Path(folder)
         self._forget_what_is_stale()
@@ -265,7 +268,7 @@ class AdaptiveModel(HuggingFaceModel):
         `AdaptiveModel.from_pretrained(repo_id)` loads it. Returns the repository's address.
 
         Raises:
-            EnvironmentProblem: The hub refuses, or cannot be reached.
+            EnvironmentProblem: The hub refuses the upload or cannot be reached.
         """
         with TemporaryDirectory() as name:
             folder, base = Path(name), str(self.backbone_model.name_or_path)
@@ -279,16 +282,17 @@ class AdaptiveModel(HuggingFaceModel):
     def load(
         cls, run: Path | str, method: MethodSpec | str, *, out: Path | str = DEFAULT_OUT, **kwargs: Any
     ) -> AdaptiveModel:
-        """The model that a run trained for a method, of its first seed, at the saving that it was trained towards.
+        """Load the model that a run trained for a method, with its first seed, set to the saving of its training.
 
         Args:
-            run: Name of a run (`adaptive-bench list runs`), its beginning, its folder, or `last`.
-            out: Where runs are looked for by name.
-            kwargs: For `from_pretrained`: of several calibrations (one a task) name one, or take none (`None`).
+            run: Name of a run (`adaptive-bench list runs`), the beginning of its name, its folder, or `last`.
+            out: The folder in which runs are searched by name.
+            kwargs: Arguments of `from_pretrained`. If there are several calibrations (one per task), pass
+                `calibration` with the name of one, or `None` for none.
 
         Raises:
-            UsageError: No such run, no such method of it, or several calibrations and none named.
-            EnvironmentProblem: Not trained yet, or damaged.
+            UsageError: No such run, no such method in the run, or several calibrations and none named.
+            EnvironmentProblem: The model is not trained yet, or damaged.
         """
         folder, target, sparing = find_trained(run, str(method), out)
         model = cls.from_pretrained(folder, method, **{**sparing, **kwargs})
@@ -309,19 +313,20 @@ class AdaptiveModel(HuggingFaceModel):
         keep_first: bool | None = None,
         **kwargs: Any,
     ) -> AdaptiveModel:
-        """Load what `save_pretrained`, `push_to_hub` or a run's training wrote.
+        """Load a model written by `save_pretrained`, `push_to_hub` or the training of a run.
 
         Args:
-            folder: Or an id of the Hugging Face hub, where there is no such folder.
+            folder: A folder, or, if there is no such folder, an id of the Hugging Face hub.
             spec: Use the weights under another spec that is trained the same way (other semantics, KV policy ...).
-            calibration: Name (a task, or `pooled`) of one stored beside the weights; `None`: what was saved with them;
-                `auto`: that, else the pooled or only one (where there are several, setting `saving` says so).
+            calibration: Name (a task, or `pooled`) of a calibration stored beside the weights. `None` uses the
+                calibration saved with the weights. `auto` uses that too if there is one, else the pooled calibration or
+                the only one (if there are several others, setting `saving` says so).
             spared, keep_first: As in `build`, for another spec; by default as saved.
-            kwargs: For the backbone's `from_pretrained`: `attn_implementation`, say.
+            kwargs: Arguments of the backbone's `from_pretrained`, for example `attn_implementation`.
 
         Raises:
-            EnvironmentProblem: The folder is not one of ours, is incomplete or damaged.
-            UsageError: The spec is trained in another way than the weights in the folder were, or there is no such
+            EnvironmentProblem: The folder holds no saved model, or an incomplete or damaged one.
+            UsageError: The spec is trained in another way than the weights in the folder, or there is no such
                 calibration.
         """
         if isinstance(folder, str) and is_hub_id(folder):
@@ -362,13 +367,13 @@ class AdaptiveModel(HuggingFaceModel):
             self._dials = {round(share, 6): dial for share, dial in stored.dials.items()}
 
     def store_calibration(self, folder: Path | str, name: str, dials: Mapping[float, float], text: str) -> None:
-        """Put what calibration found out beside the weights in a folder, for `from_pretrained` to load.
+        """Store the calibration beside the weights in a folder, for `from_pretrained` to load.
 
         Args:
-            folder: Of a saved model with these weights.
-            name: A task, or `pooled`.
-            dials: Dial values by the saving they were used for.
-            text: Digest of the text it was measured on: what was stored for another text is replaced.
+            folder: Folder of a saved model with these weights.
+            name: Name of a task, or `pooled`.
+            dials: Dial values by the saving for which they were chosen.
+            text: Digest of the calibration text; a stored calibration on another text is replaced.
         """
         if self._forget_what_is_stale():
             raise self._stale()

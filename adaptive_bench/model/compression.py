@@ -1,7 +1,7 @@
-"""Smaller models for evaluation: a backbone without the layers that a method leaves out for every token, as a plain
-model of its family, and an adaptive model in fewer bits.
+"""Smaller models for evaluation: pruned backbones, as plain models of their family, and quantized adaptive models.
 
-The paper's pruned models (ShortGPT below GateSkip, its table 9) are such: layers are gone before a method is trained.
+Pruning removes the layers that a method skips for every token, as in the paper's pruned models (ShortGPT below
+GateSkip, its table 9), where layers are removed before a method is trained.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from adaptive_bench.model.adaptive_model import AdaptiveModel
 from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.validation import Quantization
 
-_TOKENS = 64  # of a probe: a share of tokens that skips shows
-_ROUNDING = (
-    1e-4  # of the largest logit; files and other shapes round otherwise, another layer would show in the first digit
-)
+_TOKENS = 64  # length of a probe: enough to notice if only a share of the tokens skips
+_ROUNDING = 1e-4  # relative to the largest logit: shapes round differently, but a wrong layer changes the first digit
 
 
 def left_out(model: AdaptiveModel) -> list[int]:
@@ -34,29 +32,29 @@ def left_out(model: AdaptiveModel) -> list[int]:
     mixed = [layer for layer, found in kept.items() if len(found) > 1]
     gone = sorted(layer for layer, found in kept.items() if found == {False})
     if mixed or not gone:
-        what = f"layer {mixed[0]}, which a part of it executes" if mixed else "a model that executes every layer"
+        what = f"layer {mixed[0]}, which some tokens execute" if mixed else "a model that executes every layer"
         raise UsageError(
-            f"A model is pruned of layers that every token leaves out, got {model.spec} with {what}. Name "
+            f"Pruning removes layers that every token skips, got {model.spec} with {what}. Name "
             f"static_depth, and how many layers it leaves out."
         )
     if len(gone) == model.backbone.num_layers:
         raise UsageError(
-            f"A pruned model keeps one layer at least, got all {len(gone)} left out. Leave out fewer of them."
+            f"A pruned model keeps at least one layer, got all {len(gone)} left out. Leave out fewer layers."
         )
     return gone
 
 
 @torch.no_grad()
 def pruned(model: AdaptiveModel) -> PreTrainedModel:
-    """The backbone without the layers of `left_out`: same weights, and the same logits as the model has at its dial.
+    """The backbone without the layers of `left_out`, with the same weights and the model's logits at its dial.
 
-    Its config names them as `pruned_layers`.
+    The config lists the removed layers as `pruned_layers`.
     """
     gone, whole = left_out(model), model.backbone.model
     stay = [layer for layer in range(model.backbone.num_layers) if layer not in gone]
     config = copy.deepcopy(whole.config)
     config.num_hidden_layers = len(stay)
-    for each in ("layer_types", "no_rope_layers"):  # a sliding window in some layers, rotary positions in some
+    for each in ("layer_types", "no_rope_layers"):  # per-layer settings: sliding windows, rotary positions
         if of_layers := getattr(config, each, None):
             setattr(config, each, [of_layers[layer] for layer in stay])
     config.pruned_layers = gone
@@ -67,14 +65,14 @@ def pruned(model: AdaptiveModel) -> PreTrainedModel:
     expected, ours = _probe(model), found(_tokens(model)).logits
     if not torch.allclose(ours, expected, rtol=0, atol=_ROUNDING * float(expected.abs().max())):
         raise UsageError(
-            f"A pruned model computes what the method does without those layers, got other logits from {model.spec}: "
-            f"it gives tokens something in place of a layer. Name a method that gives nothing, such as static_depth."
+            f"A pruned model must have the method's logits without those layers, got other logits from {model.spec}: "
+            f"it replaces a layer by something else. Name a method that replaces nothing, such as static_depth."
         )
     return found
 
 
 def _renumbered(state: dict[str, torch.Tensor], stay: list[int]) -> dict[str, torch.Tensor]:
-    """The weights of layers that stay, under their new numbers, and all that is of no layer."""
+    """The weights of the remaining layers under their new numbers, and all weights outside the layers."""
     numbers = {str(layer): str(place) for place, layer in enumerate(stay)}
     found = {}
     for name, value in state.items():
@@ -99,10 +97,10 @@ def _probe(model: AdaptiveModel) -> torch.Tensor:
 
 
 def quantize(model: AdaptiveModel, how: Quantization) -> AdaptiveModel:
-    """Quantize the weights of all layers in place; `none` leaves the model as it is.
+    """Quantize the weights of all layers in place; `none` leaves the model unchanged.
 
-    Head, embeddings, norms and all that the method adds keep their type. The ledger goes on counting what the maps
-    take: the same MACs, fewer bytes. What was calibrated is forgotten, for it belongs to the weights before.
+    Head, embeddings, norms and the method's own parameters keep their dtype. The ledger then counts the same MACs but
+    fewer bytes. The calibration is forgotten, because it belongs to the weights before quantization.
     """
     if how != "none":
         model.backbone.quantize(how)

@@ -1,4 +1,4 @@
-"""The forward pass of a model in which a method decides, the engine executes and counts."""
+"""The forward pass of an adaptive model: the method decides, the engine executes and counts."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from adaptive_bench.spec import MethodSpec
 
 
 class ForwardModel(nn.Module):
-    """A backbone, a method and a ledger; `AdaptiveModel` adds how one comes about, is calibrated, written and read.
+    """A backbone, a method and a ledger. `AdaptiveModel` adds building, calibrating, saving and loading.
 
     Attributes:
         backbone: Adapter over the wrapped model.
-        method: The method, with parameters of its own.
+        method: The method, with its own parameters.
         ledger: Books every MAC of calls in `eval()` mode; setting the dial empties it.
-        spread: Puts together what several processes have of a training batch, while they train it.
-        raw_loss_terms: Values of the last labelled call, `ce` and the method's own.
-        gradient_checkpointing: In training, compute what branches hold again in the backward pass.
-        own_losses_weigh: In training, a factor on the own losses of a call that is part of a batch.
-        between: In `eval()` mode, what stands between decisions and executors (`model.interventions`), or nothing.
+        spread: Gathers the rows of a training batch from several processes, during distributed training.
+        raw_loss_terms: Loss values of the last labelled call: `ce`, and the method's own losses by name.
+        gradient_checkpointing: In training, recompute the branches in the backward pass to save memory.
+        own_losses_weigh: In training, a factor on the method's own losses, for calls that are part of a batch.
+        between: In `eval()` mode, a stage between decisions and executors (`model.interventions`); `None` for none.
     """
 
     def __init__(self, backbone_model: PreTrainedModel, method: Method, spec: MethodSpec) -> None:
@@ -74,12 +74,12 @@ class ForwardModel(nn.Module):
 
     @property
     def draws(self) -> bool:
-        """Whether what skips is drawn at random: then texts of several documents share no work."""
+        """Whether decisions are drawn at random, so that texts of different documents must not share work."""
         return self.method.draws or self.between is not None
 
     @property
     def dial(self) -> float:
-        """The one value that moves saved compute; `method.dial` tells its name and range."""
+        """The one value that moves saved compute; `method.dial` has its name and range."""
         return self.method.value
 
     @dial.setter
@@ -90,24 +90,24 @@ class ForwardModel(nn.Module):
                 "the dial first, then collect decisions."
             )
         self.method.value = self.method.dial.check(value)
-        self.ledger.reset()  # what is reported is of one dial value
+        self.ledger.reset()  # a report covers one dial value only
 
     def pack_weights(self) -> None:
-        """Copy the backbone's weights into the CPU library's own layout, used in decoding wherever it proves faster.
+        """Copy the backbone's weights into the CPU library's own layout; decoding uses it wherever it is faster.
 
-        Costs as much memory as the weights. Dense and adaptive models profit alike: compare packed with packed. The
-        copy of a weight that changes or moves is dropped, all of them when training begins.
+        The copy takes as much memory as the weights. Dense and adaptive models gain alike, so compare packed models
+        with packed models. If a weight changes or moves, its copy is dropped; training drops all copies.
         """
         self.backbone.step.pack(self.backbone_model.modules())
 
     def train(self, mode: bool = True) -> Self:
-        """Training changes weights, so packed copies of them are dropped."""
+        """Switch the mode. Training changes weights, so it drops their packed copies."""
         if mode:
             self.backbone.step.unpack()
         return super().train(mode)
 
     def _drop_stale(self, *, begins: bool) -> None:
-        """Drop what was made from weights that have changed since, before a call in `eval()` mode."""
+        """Before a call in `eval()` mode, drop everything derived from weights that have changed since."""
         self.backbone.drop_stale(look=begins)
         if begins and (costs := self.backbone.costs) is not self.ledger.costs:
             self.ledger.reprice(costs)
@@ -141,32 +141,34 @@ class ForwardModel(nn.Module):
 
         Args:
             input_ids: [B, S].
-            attention_mask: [B, S], or [B, T + S] with T cached slots; 0 for padding. On the CPU or where the model is:
-                the host reads it.
-            labels: [B, S], -100 where no loss is wanted; shifted inside as Hugging Face does. On the CPU or where the
-                model is; from the CPU, nobody has to wait to know how many there are. One that follows padding counts
-                nowhere: nothing predicts the first token of a row, whichever side is padded.
+            attention_mask: [B, S], or [B, T + S] with T cached slots; 0 for padding. On the CPU or on the model's
+                device; the host reads it.
+            labels: [B, S], -100 where no loss is wanted; shifted inside as Hugging Face does. On the CPU or on the
+                model's device; from the CPU, the host need not wait to count them. A label that follows padding does
+                not count: nothing predicts the first token of a row, whichever side is padded.
             past_key_values: Cache of earlier calls.
             use_cache: Return a cache.
             continuation_mask: [B, S], tokens after the prompt; by default none in a first call, all in a later one.
-            logits_to_keep: 0 for all positions, n for the last n, indices [K] into S, or [B, K] of each row's own.
-            phase: What the call counts as; by default `decode` where the cache holds tokens already.
-            requests: [B] requests each row stands for, where several share it; the ledger charges each of them.
-            return_logits: In training with labels, `False` runs the head where there is a loss and nowhere else.
-            documents: [B] key of the document each row belongs to (`document_key`), in the first call of a text: random
-                draws of different documents are independent. By default they depend on the text alone.
-            position_ids: [B, S] or [1, S], the places that `attention_mask` and the cache give anyway; no others.
-            inputs_embeds, output_attentions: Refused: decisions hang on token ids too, no executor keeps attentions.
-            output_hidden_states: Return the residual stream too, as Hugging Face does: embeddings, then after each
-                layer, the last one normalised; L + 1 tensors [B, S, H].
-            return_dict: `False` gives a tuple of what there is.
-            num_items_in_batch: Labels that follow a token in all micro-batches of an optimizer step, which `Trainer`
-                counts. The loss is then this call's share of the step's: its mean times the share of those labels
-                that it has. Summed, cross entropies are those of one batch. So are losses of the method that are means
-                over labels; others (over all real tokens, squares of shares) are weighted alike, as in `run`.
+            logits_to_keep: 0 for all positions, n for the last n, indices [K] into S, or [B, K] with indices per row.
+            phase: The phase to book the call under; by default `decode` if the cache already holds tokens.
+            requests: [B] number of requests that share each row; the ledger charges each request.
+            return_logits: In training with labels, `False` runs the head only for positions with a loss.
+            documents: [B] key of the document each row belongs to (`document_key`), in the first call of a text. Random
+                draws of different documents are then independent; by default draws depend on the text alone.
+            position_ids: [B, S] or [1, S]; must equal the positions that `attention_mask` and the cache imply.
+            inputs_embeds, output_attentions: Refused: decisions may depend on token ids, and no executor keeps
+                attentions.
+            output_hidden_states: Also return the residual stream, as Hugging Face does: the embeddings, then the stream
+                after each layer, the last one normalised; L + 1 tensors [B, S, H].
+            return_dict: `False` returns a tuple of the outputs that are not `None`.
+            num_items_in_batch: Number of labels that follow a token in all micro-batches of an optimizer step, as
+                `Trainer` counts them. The loss is then this call's share of the step's loss: its mean times its share
+                of those labels. Summed over micro-batches, cross entropies equal those of one batch, and so do losses
+                of the method that are means over labels. Other losses (means over all real tokens, squares of shares)
+                are weighted in the same way, as in `run`.
 
         Returns:
-            Logits [B, K, V], the loss (cross entropy; in training plus the method's weighted losses) and the cache.
+            Logits [B, K, V], the loss (cross entropy, plus the method's weighted losses in training) and the cache.
         """
         arguments.refuse_unsupported(self.method, inputs_embeds, output_attentions, output_hidden_states)
         call = self._begin_call(
@@ -201,14 +203,14 @@ class ForwardModel(nn.Module):
     def _run_again(
         self, input_ids: Tensor, mask: Tensor | None, continuation: Tensor | None, decisions: Sequence[Decision]
     ) -> Tensor:
-        """Residual stream [B, S, H] of a training call under other decisions, by layer."""
+        """Residual stream [B, S, H] of a training call under other decisions, one per layer."""
         call = self._begin_call(input_ids, mask, continuation)
         return run_prescribed(call, self.backbone.embed(input_ids), decisions)
 
     def residual_stream(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, continuation_mask: Tensor | None = None
     ) -> Tensor:
-        """[B, S, H] what enters the final norm, of texts that are read at once; arguments as in `forward`."""
+        """[B, S, H] the input of the final norm, for texts read in one call; arguments as in `forward`."""
         call = self._begin_call(input_ids, attention_mask, continuation_mask)
         hidden = run_layers(self.method, call, call.embed())
         call.end()
@@ -222,16 +224,16 @@ class ForwardModel(nn.Module):
         layers: range,
         states: Tensor | None = None,
     ) -> Tensor:
-        """Some layers alone of one forward pass of tokens that go on a text.
+        """Run only some layers of a forward pass over tokens that continue a text.
 
         Args:
             input_ids, attention_mask: As in `forward`.
-            past_key_values: Cache of earlier calls; the layers below hold K,V of these tokens already.
-            layers: Neighbours, in order.
-            states: [B, S, H] before the first of them; `None` where that is the model's first.
+            past_key_values: Cache of earlier calls; the layers below `layers` already hold K,V of these tokens.
+            layers: Consecutive layers, in order.
+            states: [B, S, H] before the first of these layers; `None` if it is the model's first layer.
 
         Returns:
-            Hidden states [B, S, H] after the last of them, or logits [B, S, V] where that is the model's last.
+            Hidden states [B, S, H] after the last of these layers, or logits [B, S, V] if it is the model's last layer.
         """
         call = self._begin_call(input_ids, attention_mask, None, past_key_values, True, "decode")
         hidden = run_layers(self.method, call, call.embed() if states is None else states, layers)
@@ -241,11 +243,11 @@ class ForwardModel(nn.Module):
         return self._logits(call, hidden, arguments.positions_to_keep(0))
 
     def compute_report(self) -> Report:
-        """What all calls saved since the dial was last set (as `dial` or `saving`), or since `reset_ledger`."""
+        """The savings of all calls since the dial was last set (through `dial` or `saving`) or since `reset_ledger`."""
         return self.ledger.report()
 
     def reset_ledger(self) -> None:
-        """Start counting anew, with the dial as it stands."""
+        """Empty the ledger without changing the dial."""
         self.ledger.reset()
 
     def _begin_call(
@@ -326,7 +328,7 @@ class ForwardModel(nn.Module):
         )
 
     def _logits(self, call: EngineCall, hidden: Tensor, chosen: tuple[Any, Any]) -> Tensor:
-        """Logits [B, K, V] of the chosen positions; the head runs only where no probe answered already."""
+        """Logits [B, K, V] of the chosen positions; the head runs only for positions that no probe has answered."""
         if call.probed:
             return self._logits_of_all(call, hidden, chosen)
         states = hidden[chosen]
@@ -351,13 +353,13 @@ class ForwardModel(nn.Module):
         return logits
 
     def _logits_of_all(self, call: EngineCall, hidden: Tensor, chosen: tuple[Any, Any]) -> Tensor:
-        """The same where shapes are fixed: the head runs for everybody, and probes' answers replace what it says."""
+        """`_logits` with fixed shapes: the head runs for all rows, and answers of probes replace its logits."""
         logits = self.backbone.step_head(hidden)
         answered = torch.zeros_like(call.valid)
         for leaving, given in call.probed:
             logits = torch.where(leaving[..., None], given.view_as(logits).to(logits.dtype), logits)
             answered = answered | leaving
-        for tokens, given in call.answers:  # of a method that asked for some tokens alone
+        for tokens, given in call.answers:  # from probes of some tokens only
             logits = logits.flatten(0, 1).index_copy(0, tokens, given.to(logits.dtype)).view_as(logits)
             answered = answered.flatten().index_fill(0, tokens, True).view_as(answered)
         if call.tally is not None:
@@ -366,15 +368,15 @@ class ForwardModel(nn.Module):
         return logits[chosen]
 
     def _book_head(self, call: EngineCall, needed: np.ndarray, computed: np.ndarray) -> None:
-        """The head ran for some of K positions [B, K]; probes had answered the others."""
+        """Book that the head ran for the `computed` ones of positions [B, K]; probes had answered the others."""
         if call.tally is not None:
             weigh = call.tally.weigh
             call.tally.book_head(needed=weigh(needed & computed), computed=weigh(computed), reused=weigh(~computed))
 
     def _loss(self, call: EngineCall, loss: Tensor, share: Tensor | None) -> Tensor:
-        """The loss to minimise, from the cross entropy of the model's own output; of a step that share alone."""
+        """The loss to minimise, from the cross entropy of the model's own output; with `share`, that share of it."""
         terms = {"ce": loss.detach()}
-        if self.training:  # the other losses are there to train with
+        if self.training:  # the method's own losses apply only in training
             main, losses = self.method.main_loss_weight(call), self.method.losses(call)
             loss = loss * main
             for name, (weight, value) in losses.items():
@@ -384,4 +386,4 @@ class ForwardModel(nn.Module):
         if share is None:
             return loss
         share = share.to(loss.device)
-        return torch.where(share == 0, 0.0, loss * share)  # without labels the mean is no number
+        return torch.where(share == 0, 0.0, loss * share)  # without labels the mean loss is NaN

@@ -32,8 +32,8 @@ def test_its_logits_are_those_of_static_depth_also_after_it_was_saved(
     ("spec", "dial", "told"),
     [
         ("static_depth", 0, "executes every layer"),
-        ("random_skip", 0.5, "a part of it executes"),
-        ("static_depth", "all", "keeps one layer at least"),
+        ("random_skip", 0.5, "which some tokens execute"),
+        ("static_depth", "all", "keeps at least one layer"),
     ],
 )
 def test_what_cannot_be_pruned_is_refused(spec, dial, told, make_model):
@@ -48,5 +48,5 @@ def test_a_layer_that_something_stands_in_for_is_refused(make_model, random_text
     real = torch.ones_like(ids)
     model.calibrate([{"input_ids": ids, "attention_mask": real, "continuation_mask": real}], [0.3])
     model.dial = 1
-    with pytest.raises(UsageError, match="something in place of a layer"):
+    with pytest.raises(UsageError, match="replaces a layer by something else"):
         pruned(model)
