@@ -1,8 +1,8 @@
-"""LoRA through peft: small maps beside a backbone's linear maps are trained in place of its weights.
+"""LoRA through peft: trains small maps beside a backbone's linear maps instead of the backbone's weights.
 
-Those of a run exist in training only. A saved model keeps them in peft's own layout beside the name of its backbone;
-when it is loaded they are merged, so that the engine runs, and counts, the linear maps of the dense model. Adapters of
-a user's own are run beside the maps, and counted, until their model is saved: that copy is merged.
+A run's adapters exist only in training. A saved model keeps them in peft's own layout beside the name of its backbone.
+Loading merges them, so that the engine runs and counts the linear maps of the dense model. A user's own adapters run
+beside the maps, and are counted, until their model is saved; the saved copy has them merged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WEIGHTS = "adapter_model.safetensors"  # the name peft looks for
 
 
 def check_installed() -> None:
-    """Refuse to go on without peft."""
+    """Raise a problem if peft is not installed."""
     if importlib.util.find_spec("peft") is None:
         raise EnvironmentProblem(
             "Training with train.lora needs the package peft, which is not installed. Install it with "
@@ -33,7 +33,7 @@ def check_installed() -> None:
 
 
 def check_targets(backbone: PreTrainedModel, lora: LoraRecipe) -> None:
-    """Refuse adapters beside maps that a model does not have: peft would pass over them."""
+    """Refuse adapters beside maps that a model does not have, since peft would silently ignore them."""
     names = {name.rpartition(".")[2] for name, _ in backbone.named_modules()}
     if missing := sorted(set(lora.targets) - names):
         raise UsageError(
@@ -44,13 +44,13 @@ def check_targets(backbone: PreTrainedModel, lora: LoraRecipe) -> None:
 
 
 def adapter_parameters(backbone: PreTrainedModel, lora: LoraRecipe) -> int:
-    """How many parameters adapters of a recipe have: a map from n to m values gets rank * (n + m)."""
+    """The number of parameters of a recipe's adapters: a map from n to m values gets rank * (n + m)."""
     maps = (module for name, module in backbone.named_modules() if name.rpartition(".")[2] in lora.targets)
     return sum(lora.rank * sum(each.weight.shape) for each in maps)
 
 
 class Adapters:
-    """New adapters on a backbone, whose own weights are frozen. Initial values come from torch's global generator."""
+    """New adapters on a backbone, whose weights are frozen. Initial values come from torch's global generator."""
 
     def __init__(self, backbone: PreTrainedModel, lora: LoraRecipe) -> None:
         check_installed()
@@ -67,20 +67,20 @@ class Adapters:
         self._model = peft.get_peft_model(backbone, config)
 
     def save(self, folder: Path) -> None:
-        """Write them into a new folder, in peft's layout."""
+        """Write the adapters into a new folder, in peft's layout."""
         folder.mkdir(parents=True)
         self._model.peft_config["default"].save_pretrained(folder)
         tensors = self._peft.get_peft_model_state_dict(self._model, save_embedding_layers=False)
         save_file({name: value.contiguous() for name, value in tensors.items()}, folder / _WEIGHTS)
 
     def merge(self) -> None:
-        """Add them to the backbone's weights and remove them."""
+        """Add the adapters to the backbone's weights and remove them."""
         self._model.merge_and_unload()
 
 
 def without_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
-    """A copy with its adapters added to its weights; the model itself where it has none. Tied embeddings of which only
-    the head or only the embedding has adapters, or each its own, are two in the copy.
+    """A copy of the model with its adapters merged, or the model itself if it has none. Tied embeddings are untied in
+    the copy if the head, the embedding or each of them has its own adapters.
     """
     if not any(hasattr(module, "base_layer") or hasattr(module, "original_module") for module in backbone.modules()):
         return backbone
@@ -92,7 +92,7 @@ def without_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
             )
     try:
         copy = deepcopy(backbone)
-    except RuntimeError as error:  # torch copies no tensor that is made of another
+    except RuntimeError as error:  # torch cannot deepcopy a tensor computed from another
         raise UsageError(
             f"A model is saved with its adapters merged in a copy, but these cannot be copied: "
             f"{message_of(error)[:60]}. Train without ensure_weight_tying, or save adapters alone with peft."
@@ -107,7 +107,7 @@ def without_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
 
 
 def _untie(backbone: PreTrainedModel, layer: Any) -> None:
-    """Give a layer weights of its own, where head and embedding share theirs and one of them has adapters."""
+    """Give a layer its own copy of the weights if it shares them with another one (head and embedding)."""
     others = (part for part in backbone.modules() if part is not layer and not hasattr(part, "base_layer"))
     if any(getattr(other, "weight", None) is layer.weight for other in others):
         layer.weight = nn.Parameter(layer.weight.detach().clone())
@@ -119,5 +119,5 @@ def merged(backbone: PreTrainedModel, folder: Path) -> PreTrainedModel:
     check_installed()
     peft: Any = importlib.import_module("peft")
     found: PreTrainedModel = peft.PeftModel.from_pretrained(backbone, str(folder)).merge_and_unload()
-    found.name_or_path = ""  # these weights are on disk nowhere
+    found.name_or_path = ""  # the merged weights are not stored on disk
     return found

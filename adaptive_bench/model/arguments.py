@@ -1,6 +1,4 @@
-"""Arguments of `forward` and of Hugging Face's `generate`: what an adaptive model cannot honour, or would misread, is
-refused.
-"""
+"""Checks arguments of `forward` and Hugging Face's `generate`, and refuses what an adaptive model cannot honour."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from adaptive_bench.method.call import label_follows
 def refuse_unsupported(
     method: Method, inputs_embeds: Any, output_attentions: bool | None, hidden_states: bool | None
 ) -> None:
-    """Refuse what would be computed wrongly or left out in silence."""
+    """Refuse arguments of `forward` that would give wrong results or be silently ignored."""
     if inputs_embeds is not None:
         raise UsageError(
             "An adaptive model reads token ids, as random draws and losses hang on them, got inputs_embeds. Pass "
@@ -41,7 +39,7 @@ def refuse_unsupported(
 
 
 def check_ids(ids: Any) -> None:
-    """Refuse what are no token ids [B, S], such as a text."""
+    """Refuse anything but token ids [B, S], such as a text."""
     if not isinstance(ids, Tensor) or ids.dim() != 2 or not ids.numel():
         got = f"the shape {list(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
         raise UsageError(
@@ -51,10 +49,10 @@ def check_ids(ids: Any) -> None:
 
 
 def check_mask(mask: Tensor, ids: Tensor, cache: AdaptiveCache | None = None) -> None:
-    """Refuse an attention mask that is not of the tokens [B, S], or of them and those that a cache holds."""
+    """Refuse an attention mask that covers neither the tokens [B, S] nor these and the tokens in the cache."""
     rows, length = ids.shape
     held = 0 if cache is None else cache.get_seq_length()
-    # Padding of earlier calls is in a mask and not in the cache: nobody knows how much wider it has to be.
+    # A mask includes padding of earlier calls, which the cache does not, so its exact width is unknown.
     fits = mask.dim() == 2 and (mask.shape[1] == length or (held and mask.shape[1] >= held + length))
     if not fits or len(mask) != rows:
         raise UsageError(
@@ -64,7 +62,7 @@ def check_mask(mask: Tensor, ids: Tensor, cache: AdaptiveCache | None = None) ->
 
 
 def check_cache(cache: Any, ids: Tensor) -> None:
-    """Refuse a cache of another kind, which Hugging Face's own are, or of other rows than the tokens' [B, S]."""
+    """Refuse a cache of another class, such as Hugging Face's own, or with another number of rows than the tokens."""
     if cache is not None and not (isinstance(cache, AdaptiveCache) and len(cache.session.host_lengths) == len(ids)):
         got = f"one of {len(cache.session.host_lengths)}" if isinstance(cache, AdaptiveCache) else type(cache).__name__
         raise UsageError(
@@ -74,29 +72,29 @@ def check_cache(cache: Any, ids: Tensor) -> None:
 
 
 def take_labels(call: EngineCall, labels: Tensor, step_labels: Tensor | int | None) -> Tensor | None:
-    """Give a call its labels [B, S], but for those behind padding: there is no text that they could be predicted from.
+    """Give a call its labels [B, S], without labels that follow padding, since no text predicts them.
 
     Args:
-        step_labels: How many follow a token in all calls of an optimizer step, if there are several.
+        step_labels: Number of labels that follow a token in all calls of an optimizer step, if there are several.
 
     Returns:
-        The share of these that the call has; `None` where it stands alone.
+        The call's share of these labels; `None` for a single call.
     """
     share = None if step_labels is None else label_follows(labels).sum() / step_labels
     if not call.all_valid:
         valid = call.valid if labels.device == call.valid.device else torch.from_numpy(call.host_valid)
         labels = labels.masked_fill(functional.pad(~valid[:, :-1], (1, 0)), -100)
     call.labels = labels.to(call.input_ids.device)
-    if labels.device.type == "cpu":  # where they count is known without waiting for a device
+    if labels.device.type == "cpu":  # the labelled tokens are known without waiting for a device
         written_from = label_follows(labels).flatten().nonzero()[:, 0]
-        if call.training and call.spread is None and not step_labels:  # other calls, or processes, may have some
+        if call.training and call.spread is None and not step_labels:  # else other calls or processes may have labels
             check_some_label(written_from)
         call.written_from = written_from.to(call.input_ids.device)
     return share
 
 
 def check_some_label(counted: Tensor) -> None:
-    """Refuse to train on labels of which none counts: their mean would be no number."""
+    """Refuse to train if no label counts, since the mean loss would be NaN."""
     if not counted.numel():
         raise UsageError(
             "A loss is the mean over labels that follow a token, got labels of which none is left: all are -100, or "
@@ -105,14 +103,14 @@ def check_some_label(counted: Tensor) -> None:
 
 
 def positions_to_keep(wanted: Tensor | int) -> tuple[Any, Any]:
-    """An index into [B, S]: everything (0), the last n, positions [K] of all rows, or [B, K] of each row."""
+    """An index into [B, S]: everything (0), the last n, positions [K] for all rows, or positions [B, K] per row."""
     if isinstance(wanted, int):
         return slice(None), slice(-wanted, None) if wanted else slice(None)
     return slice(None) if wanted.dim() == 1 else torch.arange(len(wanted), device=wanted.device)[:, None], wanted
 
 
 def check_positions(given: Tensor, own: Tensor, valid: Tensor) -> None:
-    """Refuse positions ([B, S] or [1, S]) that are not the model's own [B, S] where there are real tokens."""
+    """Refuse positions ([B, S] or [1, S]) that differ from the model's own [B, S] at real tokens."""
     if bool(((given.to(own.device) != own) & valid).any()):
         raise UsageError(
             "Positions count the real tokens of a row from 0, as attention_mask and the cache give them, got other "
@@ -120,7 +118,7 @@ def check_positions(given: Tensor, own: Tensor, valid: Tensor) -> None:
         )
 
 
-# Arguments that would change how the model runs, and the value at which each changes nothing.
+# Arguments that would change how the model runs, with the value at which each changes nothing.
 _DRAFTS = ("assistant_early_exit", "assistant_model", "assistant_tokenizer", "is_assistant")
 _REFUSED: dict[str, Any] = {
     **dict.fromkeys(("cache_implementation", "compile_config", "constraints", "custom_generate", "dola_layers")),
@@ -134,8 +132,8 @@ _REFUSED: dict[str, Any] = {
 
 
 def no_assistance(got: str) -> UsageError:
-    """What refuses assisted generation: Hugging Face's loop crops a cache to what was accepted, and one whose layers
-    hold other tokens each cannot be cropped so.
+    """The error for assisted generation: Hugging Face's loop crops a cache to the accepted tokens, which is impossible
+    if its layers hold different tokens.
     """
     return UsageError(
         f"An adaptive model is neither the main model nor the assistant of assisted generation, whose loop crops the "
@@ -145,7 +143,7 @@ def no_assistance(got: str) -> UsageError:
 
 
 def check_arguments(config: GenerationConfig | None, kwargs: Mapping[str, Any]) -> None:
-    """Refuse what the model does not support."""
+    """Refuse arguments of `generate` that the model does not support."""
     given = dict(kwargs) if config is None else config.to_diff_dict() | dict(kwargs)
     for name, neutral in _REFUSED.items():
         value = given.get(name)

@@ -1,14 +1,14 @@
-"""Calibration on held-out training text: thresholds, dial values for wanted savings, and what a method fits itself.
+"""Calibration on held-out training text: thresholds, dial values for wanted savings, and fitted values of methods.
 
-* Thresholds: per site and phase the score below which a given share of the text falls. That is what makes a
-  score-ranking method causal and batch-free: a token's fate depends on its own score only. Scores shift once earlier
-  sites skip, so they are collected with skipping active: in a first pass every batch drops exactly the wanted share at
-  each site, and the quantiles of all scores seen become the thresholds; a second pass applies them and measures what
-  they skip. Prompt tokens and continuation tokens have thresholds of their own. The text counts as being written (phase
-  `decode`), since some methods have another rule for prompts; where they do, that rule has routed the prompts before
-  (`after_prompts`), and what it skips is not measured here.
-* Dials that are no share (thresholds, offsets): the saving is measured by the ledger, never declared, in a bisection
-  between "skips nothing" and the other end of the dial (`DialTable.solve`).
+* Thresholds: per site and phase, the score below which a given share of the text falls. They make a score-ranking
+  method causal and batch-free: whether a token executes depends on its own score only. Scores shift once earlier sites
+  skip, so they are collected with skipping active. In a first pass every batch drops exactly the wanted share at each
+  site, and the quantiles of all scores become the thresholds. A second pass applies the thresholds and measures what
+  they skip. Prompt tokens and continuation tokens have separate thresholds. The text is run as generated text (phase
+  `decode`), since some methods have another rule for prompts. For such methods the prompts are first read with that
+  rule (`after_prompts`), and what it skips is not measured here.
+* Dials that are not a share (thresholds, offsets): the ledger measures the saving, in a bisection between the dial that
+  skips nothing and the other end of the dial (`DialTable.solve`).
 * `Method.fit` and `Method.prepare_training` read the text themselves.
 """
 
@@ -32,15 +32,15 @@ from adaptive_bench.method.fitted import HeldOutText, Streams
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.text_decisions import listening
 
-TEXT_PARTS = ("input_ids", "attention_mask", "continuation_mask")  # of a batch, each [B, S]
+TEXT_PARTS = ("input_ids", "attention_mask", "continuation_mask")  # parts of a batch, each [B, S]
 WARN_ABOVE = 0.01  # |realised - requested| share of skipped tokens
 FAIL_ABOVE = 0.03
-_LOSS_TEXTS = 64  # of one reading: greedy deletion of 16 layers takes 136
+_LOSS_TEXTS = 64  # texts per loss: few, since greedy deletion of 16 layers measures 136 losses
 
 
 @torch.no_grad()
 def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iterable[float]) -> list[dict[str, Any]]:
-    """Calibrate the thresholds of a model for some dial values; see the module's text.
+    """Calibrate the thresholds of a model for some dial values, as the module's docstring describes.
 
     Returns:
         Per dial: requested and realised share of skipped tokens at the deciding sites, and a status:
@@ -65,12 +65,12 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
                 thresholds.finish(share)
                 points.append(_verify(model, batches, dial, share))
     finally:
-        thresholds.stop_collecting()  # a call that fails (out of memory, say) leaves the thresholds of before in force
+        thresholds.stop_collecting()  # if a call fails (such as out of memory), the earlier thresholds stay in force
     return points
 
 
 def _skip_share(method: Method) -> float:
-    """The share to skip at the current dial; what is computed from a dial may miss 0 or 1 by a rounding."""
+    """The share to skip at the current dial, clamped because rounding may take it slightly below 0 or above 1."""
     return min(max(method.skip_share, 0.0), 1.0)
 
 
@@ -84,20 +84,20 @@ def _not_asked(method: Method, dial: float, sites: Sequence[int]) -> PluginFault
 
 
 def check_ready(method: Method, saving: float) -> None:
-    """Refuse a dial that skips before what it needs was measured."""
+    """Refuse a dial that skips if the thresholds or fitted values it needs are not measured."""
     thresholds = method.thresholds
     if thresholds is not None and (share := _skip_share(method)) > thresholds.largest + 1e-9:
         known = f"savings up to {thresholds.largest * saving / share:.3g}" if thresholds.largest else "nothing"
         raise UsageError(
             f"Thresholds must be calibrated for a saving before use, got saving {saving:g} with {known} calibrated. "
-            "Ask for a smaller one, or call model.calibrate(batches, savings) with a saving at least that far."
+            "Ask for a smaller saving, or call model.calibrate(batches, savings) with a saving at least that large."
         )
     if method.fitted is not None and method.value != method.dial.skip_nothing:
         method.fitted[method.fitted.names[0]]
 
 
 def _write(model: ForwardModel, batches: list[dict[str, Tensor]]) -> None:
-    """Run the text as if it were being written; the ledger books what the thresholds decide."""
+    """Run the text as if it were being generated; the ledger books what the thresholds decide."""
     for batch in batches:
         with unbooked(model):
             left = after_prompts(model, batch)
@@ -129,7 +129,7 @@ def solve_dials(
     """Fill the method's dial table so that `dial_for` knows these savings.
 
     Returns:
-        Per saving: the dial, requested and realised share, and a status: `ok`, or `warn` where the dial cannot come
+        Per saving: the dial, requested and realised share, and a status: `ok`, or `warn` if the dial cannot come
         closer than 1 point.
     """
     method, measure = model.method, partial(_saving_at, model, batches)
@@ -144,7 +144,7 @@ def solve_dials(
 
 
 def _saving_at(model: ForwardModel, batches: Sequence[dict[str, Tensor]], travel: float) -> float:
-    """Share of token-branches skipped on the text at a dial position."""
+    """Share of token-branches skipped on the text at a travel of the dial."""
     with _measuring(model):
         model.reset_ledger()
         model.dial = model.method.dial.at(travel)
@@ -194,15 +194,15 @@ def _read(batch: dict[str, Tensor]) -> dict[str, Any]:
 
 @torch.no_grad()
 def let_measure(model: ForwardModel, batches: Sequence[dict[str, Tensor]], by: Callable[[HeldOutText], None]) -> None:
-    """Let a method measure on a text, with a dial that skips nothing; model and ledger stay as they were."""
+    """Let a method measure on a text, with a dial that skips nothing; model and ledger stay unchanged."""
     with _measuring(model):
-        model.executor = "packed"  # which asks nobody for what skipping tokens get where none skips
+        model.executor = "packed"  # it calls `Decision.otherwise` only for skipping tokens, of which there are none
         model.dial = model.method.dial.skip_nothing
         by(_Text(model, batches))
 
 
 def text_digest(batches: Sequence[dict[str, Tensor]]) -> str:
-    """Tells two texts apart."""
+    """The sha256 of the tokens and masks of a text."""
     found = hashlib.sha256()
     for batch in batches:
         for values in _read(batch).values():
@@ -212,12 +212,12 @@ def text_digest(batches: Sequence[dict[str, Tensor]]) -> str:
 
 def checked_text(batches: Any, least: int = 0) -> list[dict[str, Tensor]]:
     """Batches of held-out text, each `input_ids`, `attention_mask` and `continuation_mask`, all [B, S]."""
-    # One batch in place of a list would be a list of its keys.
+    # `list` of a single batch would give its keys.
     found: list[dict[str, Tensor]] = [dict(batches)] if isinstance(batches, Mapping) else list(batches)
     if len(found) < least:
         raise _no_text(f"{len(found)} batches where one is needed")
     for number, batch in enumerate(found, 1):
-        if not batch.keys() >= set(TEXT_PARTS):  # a run gives the keys of its documents as well
+        if not batch.keys() >= set(TEXT_PARTS):  # batches of a run have further keys
             raise _no_text(f"{', '.join(map(str, batch)) or 'nothing'} in batch {number}")
     return found
 
@@ -230,7 +230,7 @@ def _no_text(got: str) -> UsageError:
 
 
 def checked_savings(savings: Any) -> list[float]:
-    """Savings as plain numbers."""
+    """Savings as plain numbers, each from 0 to 1."""
     shares = [float(saving) for saving in savings]
     if wrong := [share for share in shares if not 0 <= share <= 1]:
         raise UsageError(f"A saving is a share from 0 to 1, got {wrong[0]!r}. Give 0.15 for 15 %.")
@@ -238,12 +238,12 @@ def checked_savings(savings: Any) -> list[float]:
 
 
 def after_prompts(model: ForwardModel, batch: dict[str, Tensor]) -> dict[str, Any]:
-    """What is left to run of a text once its prompts were read as inference reads them: arguments for `model`.
+    """Read the prompts of a text as inference does, if needed; returns the arguments for `model` to run the rest.
 
-    Decisions of class C0 are the same however a text is cut into calls (`adaptive-bench check` holds methods to that):
-    the whole text is left. Others depend on the call. So the prompts are read here, in a call of phase `prefill` of
-    their own, and the continuation is left, with the cache to go on from. A text with prompts only, or without any, is
-    left whole.
+    Decisions of class C0 do not depend on how a text is cut into calls (`adaptive-bench check` tests this), so the
+    whole text is returned. Other decisions depend on the call, so the prompts are read here in a separate call of phase
+    `prefill`, and the continuation is returned with the cache. A text with only prompts, or without any, is returned
+    whole.
     """
     method = model.method
     real, continuation = batch["attention_mask"].bool(), batch["continuation_mask"].bool()
@@ -263,7 +263,7 @@ def after_prompts(model: ForwardModel, batch: dict[str, Tensor]) -> dict[str, An
 
 @contextmanager
 def unbooked(model: ForwardModel) -> Iterator[None]:
-    """The ledger says afterwards what it said before."""
+    """Restore the ledger after the block."""
     before = model.ledger.counts()
     try:
         yield
@@ -274,7 +274,7 @@ def unbooked(model: ForwardModel) -> Iterator[None]:
 
 @contextmanager
 def _measuring(model: ForwardModel) -> Iterator[None]:
-    """In `eval()` mode; dial, executor, mode and ledger are afterwards what they were."""
+    """Run the block in `eval()` mode, and restore dial, executor, mode and ledger afterwards."""
     dial, training, executor = model.dial, model.training, model._executor
     model.eval()
     try:

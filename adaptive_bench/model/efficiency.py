@@ -1,11 +1,11 @@
-"""What a method costs and saves on a device: time against the plain model, memory, parameters, the MACs of deciding.
+"""Measures what a method costs and saves on a device: time against the plain model, memory, parameters, decision MACs.
 
-All variants are called in turn, in rounds, so that whatever else the machine does meets them alike, and read the same
-given tokens: a method is not timed on a text of its own. Two phases are timed: prefill, one forward of a batch of
-prompts, and decode, one more token per row; both keep a cache and compute the logits of the last position only, as
-generation does. The saving in time is 1 - t_method / t_plain; over a whole request it is that of one prompt and its new
-tokens together: `total = prefill + new * decode`. What was saved in tokens and FLOPs is read off the ledger of the very
-calls timed.
+All variants are called in turn, in rounds, so that other work of the machine affects them alike. They all read the same
+given tokens: a method is not timed on text that it generated. Two phases are timed: prefill, one forward pass of a
+batch of prompts, and decode, one more token per row. Both keep a cache and compute only the logits of the last
+position, as generation does. The saving in time is 1 - t_method / t_plain. For a whole request it covers one prompt and
+its new tokens: `total = prefill + new * decode`. The savings in tokens and FLOPs come from the ledger of the very calls
+that were timed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from adaptive_bench.model.adaptive_model import AdaptiveModel
 from adaptive_bench.model.hardware import memory_meaning, peak_memory
 from adaptive_bench.model.static_decode import StaticSteps
 
-_WARM_UP_STEPS = 3  # of decoding, which are not counted
-_MEMORY_STEPS = 8  # new tokens of the pass whose memory is measured
-_PROMPT, _ANSWER = 4, 16  # tokens of the call in which deciding is counted
-_TRAVELS = (0.0, 0.01, 0.5, 1.0)  # over the dial; a probe costs most where it is asked and hardly anybody passes
+_WARM_UP_STEPS = 3  # decode steps that are not counted
+_MEMORY_STEPS = 8  # new tokens in the pass that measures memory
+_PROMPT, _ANSWER = 4, 16  # tokens of the calls that count decision MACs
+_TRAVELS = (0.0, 0.01, 0.5, 1.0)  # dial positions; probes cost most just off 0, where all are run and few tokens pass
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Quantiles:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Quantiles:
-        """Of at least one value."""
+        """The quantiles of at least one value."""
         measured = list(values)
         low, median, high = np.quantile(measured, (0.25, 0.5, 0.75)).tolist()
         return cls(median, low, high, len(measured))
@@ -61,10 +61,10 @@ def in_turns(
     warm_up: int = 2,
     device: torch.device | str = "cpu",
 ) -> dict[str, list[float]]:
-    """Seconds of each variant, one entry a round; entries of the same round belong together.
+    """Seconds of each variant, one entry per round; entries of the same round belong together.
 
-    Every round calls every variant once, in an order drawn anew (the same ones each time): nobody always runs behind
-    the same neighbour. Rounds of `warm_up` do not count; a CUDA device is waited for before and after each call.
+    Every round calls every variant once, in a new random order (from a fixed seed), so that no variant always follows
+    the same neighbour. The first `warm_up` rounds do not count. A CUDA device is synchronized around each call.
     """
     wait = torch.cuda.synchronize if torch.device(device).type == "cuda" else lambda: None
     order, shuffle = list(variants), random.Random(0).shuffle
@@ -82,7 +82,7 @@ def in_turns(
 
 
 def speedups(plain_s: Sequence[float], ours_s: Sequence[float]) -> Quantiles:
-    """Plain time over our time, within each round."""
+    """Plain time divided by our time, within each round."""
     return Quantiles.of(plain / ours for plain, ours in zip(plain_s, ours_s, strict=True))
 
 
@@ -91,11 +91,11 @@ class Drive:
     """How one variant is driven.
 
     Attributes:
-        new_cache: Makes an empty cache for B rows and as many tokens each: `new_cache(batch, tokens)`.
-        forward: Runs token ids [B, S] behind what the cache holds.
-        ledger: The variant's own books; `None` for the plain model.
-        steps: Makes static steps for B rows and as many tokens each, with the variant's dial and books: `steps(batch,
-            tokens)`; `None` for the plain model.
+        new_cache: Makes an empty cache for `batch` rows of `tokens` tokens: `new_cache(batch, tokens)`.
+        forward: Runs token ids [B, S] after the tokens in the cache.
+        ledger: The variant's own ledger; `None` for the plain model.
+        steps: Makes static steps for `batch` rows of `tokens` tokens, with the variant's dial and ledger:
+            `steps(batch, tokens)`; `None` for the plain model.
     """
 
     new_cache: Callable[[int, int], Any]
@@ -105,7 +105,7 @@ class Drive:
 
 
 def drive_plain(model: PreTrainedModel) -> Drive:
-    """Plain Hugging Face with the cache it makes itself."""
+    """The plain Hugging Face model with its own cache."""
 
     def forward(ids: Tensor, cache: DynamicCache) -> object:
         return model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
@@ -132,7 +132,7 @@ def drive_adaptive(model: AdaptiveModel, dial: float) -> Drive:
 def prefill_in_turns(
     drives: Mapping[str, Drive], prompts: Tensor, rounds: int, *, room: int = 0, warm_up: int = 2
 ) -> dict[str, list[float]]:
-    """Seconds of one forward of the prompts [B, S] into an empty cache with room for more, one entry a round."""
+    """Seconds of one forward pass of prompts [B, S] into an empty cache with `room` spare slots, once per round."""
     tokens = prompts.shape[1] + room
     once = lambda drive: drive.forward(prompts, drive.new_cache(len(prompts), tokens))  # noqa: E731
     variants = {name: partial(once, drive) for name, drive in drives.items()}
@@ -141,8 +141,8 @@ def prefill_in_turns(
 
 @torch.no_grad()
 def decode_in_turns(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) -> dict[str, list[float]]:
-    """Seconds of each decoding step, one entry per new token; afterwards every ledger holds one prompt with its new
-    tokens, [B, prompt + new] in all, and nothing else.
+    """Seconds of each decode step, one entry per new token. Afterwards every ledger holds exactly one pass over the
+    prompts and their new tokens, [B, prompt + new].
     """
     new = tokens.shape[1] - prompt
     warm = min(new, _WARM_UP_STEPS)
@@ -151,7 +151,7 @@ def decode_in_turns(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) ->
 
 
 def steps_of(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) -> dict[str, Callable[[], object]]:
-    """For each variant, what takes its next step when called; the prompts are done. See `decode_in_turns`."""
+    """For each variant, a function that runs its next decode step; the prompts are already read."""
     iterators = {}
     for name, drive in drives.items():
         if drive.ledger is not None:
@@ -176,7 +176,7 @@ class TimedPoint:
     """One method at one dial value.
 
     Attributes:
-        requested: Share of saved tokens the dial was set for.
+        requested: Share of saved tokens for which the dial was set.
         dial: Dial value, in its own unit.
         saved: Measured shares `tokens`, `core`, `net`, `executed`, over prompt and new tokens.
         prefill_s, decode_s: Latency of one batch of prompts, and of one more token for each row.
@@ -196,13 +196,13 @@ class TimedPoint:
 
 @dataclass(frozen=True)
 class Timing:
-    """One method over its dial, and the plain model it was timed in turn with.
+    """One method at several dial values, and the plain model that was timed in turn with it.
 
     Attributes:
         batch, prompt, new: Rows, tokens of a prompt, new tokens.
         prefill_s, decode_s: Latency of the plain model.
-        peak_memory_bytes: Of the plain model.
-        memory: What memory means on this device.
+        peak_memory_bytes: Peak memory of the plain model.
+        memory: The meaning of memory on this device, in words.
     """
 
     batch: int
@@ -215,14 +215,14 @@ class Timing:
     points: tuple[TimedPoint, ...]
 
     def saved_time(self, point: TimedPoint) -> dict[str, float]:
-        """Share of the plain model's time that is saved: in `prefill`, in `decode` and in `total`."""
+        """Saved share of the plain model's time: in `prefill`, in `decode` and in `total`."""
         prefill, decode = 1 / point.prefill_speedup.median, 1 / point.decode_speedup.median
         weight = self.prefill_s.median / self._total_s(self.prefill_s, self.decode_s)
         total = weight * prefill + (1 - weight) * decode
         return {"prefill": 1 - prefill, "decode": 1 - decode, "total": 1 - total}
 
     def tokens_per_s(self, point: TimedPoint | None = None) -> float:
-        """New tokens of the whole batch per second, the time of the prompts included; of the plain model by default."""
+        """New tokens of the whole batch per second, including the prompts' time; by default of the plain model."""
         source = self if point is None else point
         return self.batch * self.new / self._total_s(source.prefill_s, source.decode_s)
 
@@ -242,14 +242,14 @@ class Timing:
 def time_model(
     plain: PreTrainedModel, model: AdaptiveModel, savings: Sequence[float], tokens: Tensor, *, prompt: int, rounds: int
 ) -> Timing:
-    """Time a method at some shares of saved tokens, and the plain model in turn with all of them.
+    """Time a method at several shares of saved tokens, in turn with the plain model.
 
     Args:
         plain: The Hugging Face model, in `eval()` mode; `model` may wrap the same one.
-        model: In `eval()` mode and calibrated for the savings. Its dial and ledger are left changed.
-        savings: Shares of saved tokens the dial is set for; beyond the end of the dial its end is taken.
-        tokens: [B, prompt + new], which every variant reads.
-        rounds: Of prefill; decoding has one per new token.
+        model: The model in `eval()` mode, calibrated for the savings. Its dial and ledger are changed.
+        savings: Shares of saved tokens for which to set the dial, limited to the largest that the method can save.
+        tokens: [B, prompt + new], read by every variant.
+        rounds: Rounds of prefill; decoding has one round per new token.
     """
     method, device = model.method, tokens.device
     reachable = sorted({round(min(saving, method.max_saving), 6) for saving in savings})
@@ -296,13 +296,13 @@ class Overhead:
     """Costs of one method on one backbone.
 
     Attributes:
-        parameters: Of the method alone.
-        backbone_parameters: Of the model it sits on.
+        parameters: Number of the method's own parameters.
+        backbone_parameters: Number of the backbone's parameters.
         parameter_bytes: Memory of the method's parameters and buffers.
-        decision_macs: Multiply-accumulates spent on deciding for one generated token, at the dial value where they
-            are most (a probe costs only while there is something to decide).
-        adapter_macs: The same spent on what tokens get that skip (`Decision.otherwise`).
-        dense_macs: What the model without the method spends on the same token.
+        decision_macs: Multiply-accumulates for deciding, per generated token, at the dial value where they are most
+            (a probe costs only while there is something to decide).
+        adapter_macs: Multiply-accumulates for `Decision.otherwise`, likewise.
+        dense_macs: Multiply-accumulates of the model without the method, per token.
     """
 
     parameters: int
@@ -315,8 +315,8 @@ class Overhead:
 
 @torch.no_grad()
 def measure_overhead(model: AdaptiveModel) -> Overhead:
-    """Count a model's additions, and run it on random tokens over its whole dial to see in the ledger what deciding
-    costs. Leaves dial, thresholds and ledger of the model changed.
+    """Count the method's parameters, and run the model on random tokens over its whole dial to measure the cost of
+    deciding. This changes the model's dial, thresholds and ledger.
     """
     method = model.method
     own = [*method.parameters(), *method.buffers()]
@@ -340,7 +340,7 @@ def measure_overhead(model: AdaptiveModel) -> Overhead:
 
 
 def _costs_per_token(model: AdaptiveModel, ids: Tensor, dial: float) -> tuple[float, float, float]:
-    """MACs of deciding, of what tokens get instead of a branch, and of the dense model for one generated token."""
+    """MACs per generated token: for deciding, for replacements of branches, and of the dense model."""
     model.eval()
     model.dial = dial
     prompt = model(ids[:, :_PROMPT], use_cache=True, logits_to_keep=1)

@@ -1,6 +1,4 @@
-"""Generation with a cache. Finished rows leave the batch, so that nobody computes or counts them any more; new prompts
-may take their place.
-"""
+"""Generates text with a cache. Finished rows leave the batch, and new prompts may take their place."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from adaptive_bench.model.static_decode import StaticSteps
 
 Choose = Callable[[Tensor], Tensor]
 
-# A batch is refilled when this share of it is free: reading prompts one by one would cost a call each.
+# A batch is refilled when this share of its rows is free, because reading prompts one by one would cost a call each.
 _REFILL_SHARE = 0.25
 
 
@@ -29,13 +27,13 @@ _REFILL_SHARE = 0.25
 def new_tokens(
     model: ForwardModel, input_ids: Tensor, attention_mask: Tensor | None = None, *, max_new_tokens: int, **how: Any
 ) -> list[list[int]]:
-    """Continue every row until it ends or the context is full; `AdaptiveModel.generate` without Hugging Face's words.
+    """Continue every row until it ends or the context is full. A simpler `AdaptiveModel.generate`.
 
     Args:
         input_ids: [B, S] prompts, padded on the left.
         attention_mask: [B, S], 0 for padding.
-        max_new_tokens: At most so many new tokens a row.
-        how: When a row ends and how its tokens are chosen, see `generate_queue`.
+        max_new_tokens: Largest number of new tokens per row.
+        how: Further arguments of `generate_queue`, which end rows and choose tokens.
 
     Returns:
         New token ids of each row.
@@ -85,12 +83,12 @@ def likeliest(logits: Tensor) -> Tensor:
 
 
 def sampler(temperature: float, top_p: float, seed: int, device: torch.device) -> Choose:
-    """Draws the next token [B] from logits [B, V], with a random generator of its own."""
+    """A function that draws the next token [B] from logits [B, V], with its own random generator."""
     generator = torch.Generator(device=device).manual_seed(seed)
     processors = LogitsProcessorList([TemperatureLogitsWarper(float(temperature))])
     if top_p < 1.0:
         processors.append(TopPLogitsWarper(top_p))
-    no_text: Any = torch.empty(0, dtype=torch.long, device=device)  # neither of the two looks at what was written
+    no_text: Any = torch.empty(0, dtype=torch.long, device=device)  # neither processor reads the text
 
     def choose(logits: Tensor) -> Tensor:
         scores = processors(no_text, logits.float())
@@ -116,20 +114,20 @@ def generate_queue(
 ) -> list[list[int]]:
     """Continue any number of prompts; as texts end, the next prompts join the batch.
 
-    With more prompts than rows, what a text becomes must not depend on the others in its batch: the method has to be
-    of causality class C0 with a KV policy other than `defer`, and `choose` must draw nothing at random.
+    With more prompts than rows, a text must not depend on the others in its batch: the method must be of causality
+    class C0 with a KV policy other than `defer`, and `choose` must not draw at random.
 
     Args:
-        prompts: Token ids, in the order they are begun; neighbours of similar length waste least.
-        rows: Most texts at a time.
-        max_new_tokens: At most so many new tokens a text.
-        eos_token_ids: A text ends after one of these (it is part of the result).
-        stop: Called with a text's new tokens; true ends it.
+        prompts: Token ids, in the order in which to begin them; sorting by length reduces padding.
+        rows: Largest number of texts in the batch.
+        max_new_tokens: Largest number of new tokens per text.
+        eos_token_ids: A text ends after one of these tokens, which is part of the result.
+        stop: Called with a text's new tokens; returning true ends the text.
         choose: Next token [B] from logits [B, V].
-        ended: Told how many texts have just ended.
+        ended: Called with the number of texts that have just ended.
         documents: Key of each prompt's document, for random draws; see `ForwardModel.forward`.
-        steps: Decode in steps that are recorded and repeated, made for this model and at least as many rows.
-        processors: What changes the logits before a token is chosen, see `tokens.logits_processors`.
+        steps: Decodes in recorded and replayed steps; made for this model and at least `rows` rows.
+        processors: Change the logits before a token is chosen; see `tokenization.logits_processors`.
 
     Returns:
         New token ids of each prompt.
@@ -157,7 +155,7 @@ def generate_queue(
 
 @dataclass
 class _Text:
-    """What is written after one prompt of a document: at most `room` tokens."""
+    """The text generated after one prompt: at most `room` tokens."""
 
     prompt: list[int]
     room: int
@@ -166,10 +164,10 @@ class _Text:
 
 
 class _Batch:
-    """Texts that are being written together. Texts come in, every step adds a token to each, and finished ones leave.
+    """Texts that are generated together. Texts join, every step adds a token to each, and finished texts leave.
 
     Attributes:
-        texts: Those in the batch, one for each row of the cache.
+        texts: The texts in the batch, one for each row of the cache.
     """
 
     def __init__(
@@ -188,7 +186,7 @@ class _Batch:
         self._newest: Tensor | None = None
 
     def begin(self, texts: Sequence[_Text]) -> int:
-        """Read the prompts of more texts and write the first token of each; returns how many ended with it."""
+        """Read the prompts of more texts and generate the first token of each; returns how many ended with it."""
         input_ids, attention_mask = padded([text.prompt for text in texts], self._device, left=True)
         documents = torch.tensor([text.document for text in texts], device=self._device)
         output = self._model(input_ids, attention_mask, use_cache=True, logits_to_keep=1, documents=documents)
@@ -206,7 +204,7 @@ class _Batch:
         return len(texts) - len(remaining)
 
     def step(self) -> int:
-        """Write one more token of every text; returns how many ended with it."""
+        """Generate one more token of every text; returns how many ended with it."""
         assert self._newest is not None, "there is a text to go on with"
         before = len(self.texts)
         if self._steps is not None:
@@ -220,7 +218,7 @@ class _Batch:
     def _write(
         self, texts: Sequence[_Text], cache: AdaptiveCache, logits: Tensor
     ) -> tuple[list[_Text], AdaptiveCache, Tensor]:
-        """Choose a token for every text; gives those that go on, with their rows of the cache and their tokens."""
+        """Choose a token for every text; returns the texts that continue, their rows of the cache and their tokens."""
         chosen = self._choose(self._scores(texts, logits[:, -1]))
         alive = []
         for row, (text, token) in enumerate(zip(texts, chosen.tolist(), strict=True)):
@@ -235,7 +233,7 @@ class _Batch:
         return [texts[row] for row in alive], cache, chosen
 
     def _scores(self, texts: Sequence[_Text], logits: Tensor) -> Tensor:
-        """Logits [B, V] after the processors. Row by row: padding is no word that is repeated."""
+        """Logits [B, V] after the processors, which run row by row so that padding does not count as repeated words."""
         if not self._processors:
             return logits
         read: Any = (torch.tensor([[*text.prompt, *text.tokens]], device=self._device) for text in texts)
@@ -244,7 +242,7 @@ class _Batch:
 
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device, *, left: bool) -> tuple[Tensor, Tensor]:
-    """Token ids and attention mask [B, S]. The padding value is never looked at, so any valid id will do."""
+    """Token ids and attention mask [B, S]. The padding value is never read, so any valid id will do."""
     length = max(map(len, rows))
     ids, mask = [], []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Where a model runs, what a time was measured on, and how much memory the work took there."""
+"""Hardware: finds the device, describes the environment for records, and measures peak memory."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def environment(device: torch.device | str) -> dict[str, Any]:
 
 
 def memory_meaning(device: torch.device | str) -> str:
-    """What `peak_memory` counts on a device."""
+    """What `peak_memory` counts on a device, in words."""
     if torch.device(device).type == "cuda":
         return "most memory allocated on the device during the work, weights included"
     return "growth of the process's resident memory during the work, sampled every ms, weights not included"
@@ -67,10 +67,10 @@ def memory_meaning(device: torch.device | str) -> str:
 
 @torch.no_grad()
 def peak_memory(work: Callable[[], object], device: torch.device | str) -> int | None:
-    """Bytes the work took at most (see `memory_meaning`); `None` where the system does not tell.
+    """Peak memory of the work in bytes (see `memory_meaning`); `None` if the system does not tell it.
 
-    Resident memory is a rough measure: what an earlier call left to the allocator is given back first where the C
-    library can, and small growth goes unseen.
+    Resident memory is a rough measure. Memory that the allocator still holds from earlier calls is given back first, if
+    the C library can; small growth goes unnoticed.
     """
     device = torch.device(device)
     if device.type == "cuda":

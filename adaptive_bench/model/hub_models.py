@@ -1,6 +1,4 @@
-"""Models of the Hugging Face hub: pretrained weights that a saved model stands on, saved models up and down, their
-card.
-"""
+"""Models on the Hugging Face hub: loads pretrained weights, uploads and downloads saved models, writes model cards."""
 
 from __future__ import annotations
 
@@ -25,12 +23,12 @@ from adaptive_bench.store.keys import changed, digests
 
 @dataclass(frozen=True)
 class Pretrained:
-    """Where pretrained weights are.
+    """The location of pretrained weights.
 
     Attributes:
         location: A folder in Hugging Face layout, or a hub id.
         revision: Commit of the hub id, `None` for a folder.
-        sha256: Digests of a folder's weights and config: others are refused.
+        sha256: Digests of a folder's weights and config; loading refuses files with other digests.
     """
 
     location: str
@@ -39,7 +37,7 @@ class Pretrained:
 
     @classmethod
     def at(cls, location: str, revision: str | None) -> Pretrained:
-        """Those at a place, as they are now."""
+        """The weights at a location, with their current digests."""
         if revision is not None:
             return cls(location, revision)
         folder = Path(location)
@@ -50,7 +48,7 @@ class Pretrained:
         return asdict(self)
 
     def load(self, **kwargs: Any) -> PreTrainedModel:
-        """The model in fp32; `kwargs` are for its `from_pretrained`."""
+        """Load the model, by default in fp32; `kwargs` are for its `from_pretrained`."""
         rule = f"A model saved without its backbone's weights needs those of {self.location!r}"
         folder = Path(self.location)
         if self.revision is None and (different := changed(folder, self.sha256)):
@@ -84,19 +82,19 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name is that of a repository of the hub and of no folder here."""
+    """Whether a name has the form of a hub repository and is no local folder."""
     return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
 
 
 def fetched(name: str, revision: str | None = None) -> Path:
-    """The folder of the cache that holds a repository of the hub."""
+    """Download a repository of the hub; returns its folder in the cache."""
     from huggingface_hub import snapshot_download
 
     try:
         with hub_or_cache(Needed("model", name)):
             return Path(snapshot_download(name, revision=revision))
     except OutOfReach as error:
-        if (beside := Path(name).parent).is_dir():  # what looks like an id is rather a path with a mistake in it
+        if (beside := Path(name).parent).is_dir():  # the name is more likely a mistyped path than a hub id
             raise EnvironmentProblem(
                 f"A saved model is loaded from a folder or by a hub id, got {name!r}: there is no such folder in "
                 f"{str(beside)!r}, and as a hub id it cannot be looked up ({error.answer.detail}). Check the path; a "
@@ -111,7 +109,7 @@ def fetched(name: str, revision: str | None = None) -> Path:
 
 
 def uploaded(folder: Path, name: str, *, private: bool | None, token: str | None, message: str) -> str:
-    """Upload a folder as a repository of the hub, made if need be; returns its address."""
+    """Upload a folder to a repository of the hub, creating it if needed; returns its address."""
     from huggingface_hub import HfApi
 
     api = HfApi(token=token)
@@ -127,7 +125,7 @@ def uploaded(folder: Path, name: str, *, private: bool | None, token: str | None
 
 
 def licence_of(location: str) -> str | None:
-    """The licence that the card of pretrained weights names, in their folder or the hub's cache; `None`: none known."""
+    """The licence named in the card of pretrained weights, in their folder or the hub's cache; `None` if unknown."""
     from huggingface_hub import try_to_load_from_cache
 
     readme = Path(location) / "README.md"
@@ -137,7 +135,7 @@ def licence_of(location: str) -> str | None:
     try:
         parts = readme.read_text(encoding="utf-8").split("---\n", 2)
         about = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
-    except (OSError, ValueError, yaml.YAMLError):  # none there, or nothing that says so
+    except (OSError, ValueError, yaml.YAMLError):  # no card, or an unreadable one
         return None
     licence = about.get("license") if isinstance(about, dict) else None
     return licence if isinstance(licence, str) else None
@@ -172,10 +170,10 @@ def model_card(
     savings: Sequence[float] = (),
     results: str = "",
 ) -> str:
-    """A README in the hub's format, with the licence of the pretrained model where its own card names one.
+    """A README in the hub's format, with the licence of the pretrained model if its card names one.
 
     Args:
-        title: Of the page, and the folder's name in the example.
+        title: Title of the page, and the folder's name in the example.
         base: Hub id of the pretrained model, if it has one.
         results: Markdown for the end of the page.
     """

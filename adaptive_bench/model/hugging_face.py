@@ -1,7 +1,7 @@
-"""The face an adaptive model shows to libraries that expect a Hugging Face model.
+"""The interface of a Hugging Face model, for libraries that expect one.
 
-`transformers.pipeline`, lm-eval's `HFLM`, `accelerate` and notebooks look names up on the model they are given. Those
-names are here, each answered by the backbone, and `generate` with Hugging Face's arguments.
+`transformers.pipeline`, lm-eval's `HFLM`, `accelerate` and notebooks read certain attributes of a model. They are
+defined here, most of them forwarded to the backbone, together with `generate` with Hugging Face's arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from adaptive_bench.model.arguments import no_assistance
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.hugging_face_generation import generate
 
-# Where `pipeline` looks the class name up; without it every pipeline complains that the model is not supported.
+# `pipeline` looks the class name up here; without this entry it warns that the model is not supported.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["adaptive_bench"] = "AdaptiveModel"
 
 _NOT_COMPILED = (
@@ -32,7 +32,7 @@ _NOT_COMPILED = (
 
 
 def _of_backbone(name: str) -> Callable[..., Any]:
-    """A method that is the backbone's of that name."""
+    """A method that calls the backbone's method of the same name."""
 
     def ask(self: HuggingFaceModel, *args: Any, **kwargs: Any) -> Any:
         return getattr(self.backbone_model, name)(*args, **kwargs)
@@ -41,16 +41,16 @@ def _of_backbone(name: str) -> Callable[..., Any]:
 
 
 class HuggingFaceModel(ForwardModel):
-    """Attributes and methods of a Hugging Face model, as far as other libraries ask for them.
+    """Attributes and methods of a Hugging Face model, as far as other libraries use them.
 
     Attributes:
-        name_or_path: Where the model, and its tokenizer, can be loaded from.
+        name_or_path: Folder or hub id from which the model and its tokenizer can be loaded.
     """
 
     main_input_name = "input_ids"
-    accepts_loss_kwargs = True  # `Trainer` tells how many labels all micro-batches of a step have,
-    loss_type = "ForCausalLM"  # and by this that a row's first one is none of them
-    _keys_to_ignore_on_save = None  # `Trainer` asks for it
+    accepts_loss_kwargs = True  # makes `Trainer` pass the number of labels in all micro-batches of a step
+    loss_type = "ForCausalLM"  # makes `Trainer` leave the first label of each row out of that number
+    _keys_to_ignore_on_save = None  # read by `Trainer`
     input_modalities = ("text",)
     output_modalities = ("text",)
 
@@ -61,7 +61,7 @@ class HuggingFaceModel(ForwardModel):
         self.register_load_state_dict_pre_hook(_put_shared_back)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Python takes any attribute; one that is almost the dial or the saving would leave both as they are."""
+        """Set an attribute, but refuse misspellings of `saving`, `dial` or `executor`, which Python would accept."""
         if not name.startswith("_") and not hasattr(type(self), name):
             for meant in ("saving", "dial", "executor"):
                 if sorted(name) == sorted(meant) or difflib.SequenceMatcher(None, name, meant).ratio() > 0.8:
@@ -69,33 +69,33 @@ class HuggingFaceModel(ForwardModel):
         super().__setattr__(name, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """A forward pass; within `torch.compile` the same, uncompiled, with a warning."""
+        """A forward pass. Inside `torch.compile` it runs uncompiled, with a warning."""
         if torch.compiler.is_compiling():
             return _uncompiled(super().__call__, args, kwargs)
         return super().__call__(*args, **kwargs)
 
     def compile(self, *_: Any, **__: Any) -> None:
-        """As `torch.compile`: nothing is compiled, with a warning."""
+        """Compile nothing, with a warning, as under `torch.compile`."""
         warnings.warn(_NOT_COMPILED, stacklevel=2)
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.backbone_model.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the backbone's weights."""
+        """The dtype of the backbone's weights."""
         return self.backbone_model.dtype
 
     @property
     def config(self) -> PretrainedConfig:
-        """The backbone's config; method and parameters are in `spec`."""
+        """The backbone's config; the method and its parameters are in `spec`."""
         return self.backbone_model.config
 
     @property
     def generation_config(self) -> GenerationConfig:
-        """Defaults of `generate`; the backbone's."""
+        """The backbone's defaults for `generate`."""
         return self.backbone_model.generation_config
 
     @generation_config.setter
@@ -103,11 +103,11 @@ class HuggingFaceModel(ForwardModel):
         self.backbone_model.generation_config = value
 
     def can_generate(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def _supports_logits_to_keep(self) -> NoReturn:
-        """What another model's `generate` asks of its `assistant_model`, and nobody else."""
+        """Refused: only another model's `generate` calls this, on its `assistant_model`."""
         raise no_assistance("it as assistant_model")
 
     @property
@@ -121,7 +121,7 @@ class HuggingFaceModel(ForwardModel):
         every_n_layers: int = 1,
         offload: bool = False,
     ) -> None:
-        """What `Trainer` calls for `gradient_checkpointing=True`; there is one kind: every branch, not reentrant."""
+        """Called by `Trainer` for `gradient_checkpointing=True`; recomputes every branch, without reentrance."""
         given = activation_checkpointing_kwargs or {}
         if not isinstance(given, Mapping) or given.get("use_reentrant") or every_n_layers != 1 or offload:
             raise UsageError(
@@ -131,23 +131,23 @@ class HuggingFaceModel(ForwardModel):
         self.gradient_checkpointing = True
 
     def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: Mapping[str, Any] | None = None) -> None:
-        """The same under its older name."""
+        """The older name of `activation_checkpointing_enable`."""
         self.activation_checkpointing_enable(gradient_checkpointing_kwargs)
 
     def gradient_checkpointing_disable(self) -> None:
-        """Keep what branches hold again."""
+        """Stop recomputing branches in the backward pass."""
         self.gradient_checkpointing = False
 
     tie_weights = _of_backbone("tie_weights")
     get_input_embeddings = _of_backbone("get_input_embeddings")
     get_output_embeddings = _of_backbone("get_output_embeddings")
     add_model_tags = _of_backbone("add_model_tags")
-    resize_token_embeddings = _of_backbone("resize_token_embeddings")  # what was calibrated is of no use any more
+    resize_token_embeddings = _of_backbone("resize_token_embeddings")  # the calibration then no longer applies
     enable_input_require_grads = _of_backbone("enable_input_require_grads")  # for adapters with checkpointing
     prepare_inputs_for_generation = _of_backbone("prepare_inputs_for_generation")  # peft looks it up
 
     def base_model(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: trainers that compute a loss from the backbone's states call it (TRL's)."""
+        """Refused: trainers that compute the loss from the backbone's states call this (TRL's)."""
         raise UsageError(
             "The loss of an adaptive model is computed by the model, with the method's own losses, but TRL's trainer "
             "computes its own from the backbone. Train with a subclass: class AdaptiveSFTTrainer(SFTTrainer): "
@@ -163,7 +163,7 @@ class HuggingFaceModel(ForwardModel):
 
 
 def why_no_backbone(given: Any) -> str:
-    """The sentence that refuses what no method can be put on."""
+    """The error message for an object on which no method can be put."""
     if isinstance(given, str | Path):
         step = f"Load it first: AdaptiveModel.build(find_backbone({str(given)!r}).load_model(), ...)"
     elif isinstance(given, HuggingFaceModel):
@@ -183,7 +183,7 @@ def _uncompiled(call: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[s
 
 
 def _shared(model: nn.Module) -> dict[str, str]:
-    """Names of parameters that are another one too (tied embeddings), with the first name of each."""
+    """Second names of shared parameters (tied embeddings), with the first name of each."""
     first: dict[int, str] = {}
     names = [
         (name, first.setdefault(id(value), name)) for name, value in model.named_parameters(remove_duplicate=False)
@@ -192,13 +192,13 @@ def _shared(model: nn.Module) -> dict[str, str]:
 
 
 def _leave_shared_out(model: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
-    """A parameter of two names is in the state once: safetensors holds nothing twice."""
+    """Keep a shared parameter in the state under its first name only, since safetensors refuses shared tensors."""
     for name in _shared(model):
         state.pop(prefix + name, None)
 
 
 def _put_shared_back(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A parameter of two names is read from either."""
+    """Read a shared parameter from whichever of its names is in the state."""
     for name, known in _shared(model).items():
         for here, there in ((name, known), (known, name)):
             if prefix + here not in state and prefix + there in state:

@@ -1,9 +1,9 @@
-"""`generate` with Hugging Face's arguments: their library reads them, our loop writes.
+"""`generate` with Hugging Face's arguments: their library interprets the arguments, and our loop generates.
 
-Their library turns arguments into logits processors and stopping criteria and hands these over instead of running its
-own loop. What our loop cannot do is refused by name. Beams are their loop, with an adaptive model under it: it says
-which beam goes on from which, and the cache goes along row by row, so that a beam has what the method would have
-decided had its text been written alone.
+Their library turns arguments into logits processors and stopping criteria, and hands these to our loop instead of
+running its own. Arguments that our loop does not support are refused by name. Beam search uses their loop around an
+adaptive model. Their loop says which beam continues which, and the cache's rows are reordered accordingly, so that each
+beam gets the decisions that the method would have made if the text had been generated alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from adaptive_bench.model.arguments import check_arguments
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.generation import check_prompts
 
-ENDS_WITH_CONTEXT = "A text ends with the model's context"  # begins a warning
+ENDS_WITH_CONTEXT = "A text ends with the model's context"  # the beginning of a warning
 _WRITES = {GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE}
 _BEAMS = {GenerationMode.BEAM_SEARCH, GenerationMode.BEAM_SAMPLE}
 
@@ -44,13 +44,13 @@ def generate(
 ) -> Tensor | GenerateDecoderOnlyOutput | GenerateBeamDecoderOnlyOutput:
     """Continue prompts greedily, by sampling or with beams, with the arguments of Hugging Face's `generate`.
 
-    Lengths, end tokens, everything that works on logits (temperature, top_k, top_p, penalties, processors of your
-    own), stopping criteria, stop strings (with `tokenizer`), streamers, `num_return_sequences`,
-    `return_dict_in_generate` with scores and logits mean what they mean there. A row ends with the context at the
-    latest. A finished row leaves the batch: nothing is computed or booked for it any more, and it is filled up
-    with the pad token (without one, the end token, else 0). Where there is no end token, rows that other criteria end
-    go on until all have ended, as there. The beams of a text stay until all texts have ended.
-    `use_cache=False` runs the whole text for each token.
+    These arguments have the same meaning as in Hugging Face: lengths, end tokens, everything that works on logits
+    (temperature, top_k, top_p, penalties, your own processors), stopping criteria, stop strings (with `tokenizer`),
+    streamers, `num_return_sequences`, and `return_dict_in_generate` with scores and logits. A row ends with the context
+    at the latest. A finished row leaves the batch: nothing more is computed or booked for it, and it is filled up with
+    the pad token (without one, the end token, else 0). Without an end token, rows ended by other criteria continue
+    until all have ended, as in Hugging Face. The beams of a text stay until all texts have ended. `use_cache=False`
+    runs the whole text for each token.
 
     Args:
         inputs: [B, S] prompts, padded on the left; also as `input_ids`.
@@ -60,8 +60,8 @@ def generate(
         kwargs: Hugging Face's other arguments.
 
     Returns:
-        Prompts and new tokens [B, S + N], or with `return_dict_in_generate` an output without a cache (rows that
-        have left are not in it).
+        Prompts and new tokens [B, S + N], or with `return_dict_in_generate` an output object, without a cache (it would
+        lack the rows that have left).
     """
     own = {"inputs": inputs, "streamer": streamer, "generator": generator}
     check_arguments(generation_config, {**kwargs, **own})
@@ -89,7 +89,7 @@ def generate(
 
 
 def _take_stop_strings(config: GenerationConfig | None, kwargs: dict[str, Any]) -> None:
-    """Make stop strings a stopping criterion: Hugging Face loses the tokenizer on the way to a foreign loop."""
+    """Turn stop strings into a stopping criterion, since Hugging Face passes no tokenizer to a custom loop."""
     tokenizer = kwargs.pop("tokenizer", None)
     strings = kwargs.pop("stop_strings", None)
     if config is not None:
@@ -105,17 +105,17 @@ def _take_stop_strings(config: GenerationConfig | None, kwargs: dict[str, Any]) 
 def _prepared(
     model: ForwardModel, inputs: Tensor | None, config: GenerationConfig | None, streamer: Any, kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """What Hugging Face makes of the arguments: it is asked to hand them to a loop instead of running its own."""
+    """The arguments as prepared by Hugging Face, which is asked to pass them to a custom loop that captures them."""
     call: dict[str, Any] = {}
 
     def capture(_: Any, input_ids: Tensor, **given: Any) -> None:
         wanted = ("logits_processor", "stopping_criteria", "generation_config", "attention_mask")
         call.update(input_ids=input_ids, **{name: given.get(name) for name in wanted})
 
-    backbone: Any = model.backbone_model  # its type does not tell of `generate`
+    backbone: Any = model.backbone_model  # its static type lacks `generate`
     try:
         backbone.generate(inputs, generation_config=config, streamer=streamer, custom_generate=capture, **kwargs)
-    except (ValueError, TypeError, LookupError, AttributeError) as error:  # nothing but the arguments was looked at
+    except (ValueError, TypeError, LookupError, AttributeError) as error:  # nothing ran yet, so arguments are at fault
         raise UsageError(f"generate() got arguments that do not go together or do not exist: {error}") from error
     return call
 
@@ -123,8 +123,8 @@ def _prepared(
 class _Writer:
     """One call of `generate`: the loop over new tokens.
 
-    Logits processors and stopping criteria see every row in its place, finished ones too, as they do in Hugging Face's
-    loop (some keep state by row); the model sees the unfinished ones.
+    Logits processors and stopping criteria see all rows in their places, including finished ones, as in Hugging Face's
+    loop (some keep state by row). The model sees only the unfinished rows.
     """
 
     def __init__(
@@ -145,16 +145,16 @@ class _Writer:
         device = next(model.parameters()).device
         self.sequences, self.prompt = input_ids.to(device), input_ids.shape[1]
         self.mask = None if attention_mask is None else attention_mask.to(device)
-        # Without an end token Hugging Face's loop lets every row go on until all have ended.
+        # Without an end token, Hugging Face's loop continues every row until all have ended.
         self.ends = any(hasattr(one, "eos_token_id") for one in stopping_criteria)
         self.finished = torch.zeros(len(input_ids), dtype=torch.bool, device=device)
-        self.left = torch.zeros_like(self.finished)  # those that are written no more
-        self.cut = torch.zeros_like(self.finished)  # ended by the context alone
+        self.left = torch.zeros_like(self.finished)  # rows that have left the batch
+        self.cut = torch.zeros_like(self.finished)  # rows ended only by the context
         self.scores: list[Tensor] = []
         self.logits: list[Tensor] = []
 
     def write(self) -> Tensor | GenerateDecoderOnlyOutput:
-        """Every token of every row."""
+        """Generate all tokens of all rows."""
         length = self.sequences.shape[1]
         lengths = torch.full_like(self.sequences[:, 0], length) if self.mask is None else self.mask.sum(dim=1)
         rows = torch.arange(len(self.sequences), device=self.sequences.device)
@@ -163,7 +163,7 @@ class _Writer:
             tokens = self._choose(rows, output.logits[:, -1])
             self.sequences = torch.cat([self.sequences, tokens[:, None]], dim=1)
             new = self.sequences.shape[1] - length
-            # The criteria of Hugging Face look at scores where these are kept.
+            # Hugging Face's criteria read the scores if they are kept.
             self.finished |= self.is_done(self.sequences, tuple(self.scores) or None)
             full = lengths + new >= self.model.backbone.context_length
             self.cut |= full & ~self.finished
@@ -193,7 +193,7 @@ class _Writer:
         return GenerateDecoderOnlyOutput(sequences=cast(LongTensor, self.sequences), **parts)
 
     def _next(self, rows: Tensor, tokens: Tensor, cache: Any) -> CausalLMOutputWithPast:
-        """What the model says after the newest of the tokens [B] of unfinished rows [R]."""
+        """The model's output after the newest tokens [B], for the unfinished rows [R]."""
         if self.config.use_cache:
             return self.model(tokens[rows, None], past_key_values=cache, use_cache=True, logits_to_keep=1)
         new = self.sequences.shape[1] - self.prompt
@@ -234,20 +234,20 @@ def search_beams(
             f"The beams of a text are rows of one batch, but the decisions of {model.spec} depend on the other "
             f"sequences of a batch, got num_beams={config.num_beams}. Leave num_beams out, or take the bench semantics."
         )
-    under: Any = _UnderBeams(model, config)  # to its type checker only a whole model of theirs can generate
+    under: Any = _UnderBeams(model, config)  # statically, only a complete Hugging Face model can generate
     found: Tensor | GenerateBeamDecoderOnlyOutput = under.generate(inputs, **arguments)
     return found
 
 
 class _UnderBeams(GenerationMixin):
-    """What Hugging Face's `generate` sees of a model whose every row is a beam."""
+    """The model as Hugging Face's beam search sees it: every row is a beam."""
 
     main_input_name = "input_ids"
     _is_stateful = False
 
     def __init__(self, model: ForwardModel, config: GenerationConfig) -> None:
         self._model, self._beams, self._max_length = model, config.num_beams, config.max_length
-        self._prompt: int | None = None  # its length, known once it was read
+        self._prompt: int | None = None  # length of the prompt, known once it was read
         self.config: PretrainedConfig = model.backbone_model.config
         self.generation_config = model.backbone_model.generation_config
         self.device = model.backbone_model.device
@@ -265,7 +265,7 @@ class _UnderBeams(GenerationMixin):
         use_cache: bool = True,
         **_: Any,
     ) -> dict[str, Any]:
-        """Arguments of the next step: whole texts, or the newest tokens where our cache holds the others."""
+        """Arguments of the next step: whole texts, or only the newest tokens if our cache holds the others."""
         newest = input_ids[:, -1:] if isinstance(past_key_values, AdaptiveCache) else input_ids
         given = {"attention_mask": attention_mask, "past_key_values": past_key_values, "use_cache": use_cache}
         return {"input_ids": newest, **given}
@@ -278,7 +278,7 @@ class _UnderBeams(GenerationMixin):
         use_cache: bool = True,
         **_: Any,
     ) -> CausalLMOutputWithPast:
-        """Logits [B * beams, 1, V] after whole texts, or after one more token of each where the cache is ours."""
+        """Logits [B * beams, 1, V] after whole texts, or after one more token of each if the cache is ours."""
         output: Any
         if isinstance(past_key_values, AdaptiveCache):
             output = self._model(input_ids, past_key_values=past_key_values, use_cache=True, logits_to_keep=1)
@@ -299,7 +299,7 @@ class _UnderBeams(GenerationMixin):
         return output
 
     def _check(self, input_ids: Tensor, attention_mask: Tensor | None) -> None:
-        """Refuse prompts [B * beams, S] that cannot be continued so far."""
+        """Refuse prompts [B * beams, S] that cannot be continued to the wanted length."""
         check_prompts(self._model, input_ids, attention_mask)
         longest = input_ids.shape[1] if attention_mask is None else int(attention_mask.sum(dim=1).max())
         needed, context = longest + self._max_length - input_ids.shape[1], self._model.backbone.context_length

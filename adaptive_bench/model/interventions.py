@@ -1,13 +1,15 @@
-"""Decisions that no method made: told from outside (oracles, static sets), shuffled among tokens, one branch at a time.
+"""Decisions that no method made: prescribed ones (oracles, static sets), shuffled ones, and the cost of each branch.
 
-What a method's own choice of tokens is worth is seen against shuffled ones (see `engine.shuffling`). What every branch
-of a model is worth before any training (`site_costs`) says which are better spared by whoever skips tokens: on a real
-model a few branches carry everything. Where a third of all tokens skips the MLP of layer 0, SmolLM2-135M is off by a
-hundred times as much as where they skip the median branch. On held-out training text, one branch at a time, a seeded 36
-% of the tokens do not get what it adds (the first token of a text always does, keys and values are all kept), and the
-cost is the mean KL divergence of what is predicted then from what the model predicts. A branch is spared whose cost
-exceeds ten times the median, and the first token of every text where its residual stream is more than ten times as long
-as the median token's, anywhere below the last layer: other tokens attend to it whatever it says.
+Comparing a method with its shuffled decisions shows what its choice of tokens is worth (see `engine.shuffling`).
+
+`site_costs` measures what every branch of a model is worth before any training, and so which branches should be spared.
+On a real model a few branches matter far more than the others: if a third of all tokens skips the MLP of layer 0, the
+predictions of SmolLM2-135M change a hundred times as much as if they skip the median branch. The measurement runs on
+held-out training text, one branch at a time. A random 36 % of the tokens (fixed seed) do not get the branch's output;
+the first token of a text always does, and all keys and values are kept. The cost is the mean KL divergence from the
+unchanged model's predictions. A branch is spared if its cost exceeds ten times the median. The first token of every
+text is kept if its residual stream, anywhere below the last layer, is more than ten times as long as the median
+token's: other tokens attend to such a token whatever it is.
 """
 
 from __future__ import annotations
@@ -46,15 +48,15 @@ from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.progress import RunningTask
 
 Rule = Callable[[SiteView], Tensor | None]
-# What an oracle knows of other tokens may lie anywhere in the text: the harness then computes every request by itself.
+# An oracle may use any token of the text, so the harness must compute every request separately.
 _LOOKS_AHEAD: Literal["C1"] = "C1"
 
 
 class Prescribed(Method):
-    """Asks a rule that somebody set. It is not registered: an oracle is no method.
+    """Decides by a rule set from outside. It is not registered, since an oracle is no real method.
 
     Attributes:
-        rule: Tokens [B, S] that execute a site, `None` for all.
+        rule: Maps a view to the tokens [B, S] that execute the site, or `None` for all.
     """
 
     paper_class: ClassVar[Literal["C1"]] = _LOOKS_AHEAD
@@ -63,40 +65,40 @@ class Prescribed(Method):
         self, backbone: Backbone, *, unit: Literal["branch", "layer"], kv: KVPolicy, looks_ahead: bool
     ) -> None:
         super().__init__(MethodConfig(), backbone, "paper" if looks_ahead else "bench", 0)
-        self.unit = unit  # type: ignore[misc]  # of this one, not of the class
+        self.unit = unit  # type: ignore[misc]  # set on the instance, not on the class
         self._kv = kv
         self.rule: Rule = lambda view: None
 
     @property
     def dial(self) -> DialSpec:
-        """There is none."""
+        """A placeholder: there is no dial."""
         return DialSpec("none", 0.0, 0.0, 0.0)
 
     @property
     def kv_policy(self) -> KVPolicy:
-        """As told."""
+        """The policy given at construction."""
         return self._kv
 
     def decide(self, view: SiteView) -> Decision:
-        """What the rule says."""
+        """The rule's decision."""
         keep = self.rule(view)
         return EXECUTE_ALL if keep is None else Decision(keep=keep)
 
 
 class StaticSet(Prescribed):
-    """Leaves out the same layers for every token; they store nothing, as in `static_depth`."""
+    """Skips the same layers for every token; skipped layers store nothing, as in `static_depth`."""
 
     def __init__(self, backbone: Backbone, skipped: Collection[int]) -> None:
         super().__init__(backbone, unit="layer", kv="evict", looks_ahead=False)
         self.skipped = frozenset(skipped)
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
-        """Nobody or everybody."""
+        """Each layer is executed by no token or by all tokens."""
         nobody = Decision(keep=torch.zeros_like(call.valid))
         return [nobody if layer in self.skipped else EXECUTE_ALL for layer in range(self.backbone_size[0])]
 
     def decide(self, view: SiteView) -> Decision:
-        """As known before."""
+        """The decision made by `decide_ahead`."""
         return Method.decide(self, view)
 
 
@@ -109,7 +111,7 @@ def prescribed_model(
     kind: type[AdaptiveModel] = AdaptiveModel,
     label: str = "oracle",
 ) -> Any:
-    """A model whose method is a `Prescribed`, in `eval()` mode; `label` is what progress displays call it."""
+    """A model with the method `Prescribed`, in `eval()` mode; progress displays show it as `label`."""
     method = Prescribed(Backbone(backbone_model), unit=unit, kv=kv, looks_ahead=looks_ahead)
     return kind(backbone_model, method, MethodSpec(label)).eval()
 
@@ -123,7 +125,7 @@ def static_model(backbone_model: PreTrainedModel, skipped: Collection[int]) -> A
 
 @torch.no_grad()
 def collect_decisions(model: ForwardModel, batches: Sequence[dict[str, Tensor]]) -> DecisionBank:
-    """The decisions of every token of a text, with the dial as it stands."""
+    """Collect the decisions of every token of a text at the current dial."""
     if why := why_not_shuffled(model.spec):
         raise UsageError(f"A token can have another token's decisions where each is decided for itself, but {why}.")
     collector, training_before = DecisionCollector(), model.training
@@ -139,7 +141,10 @@ def collect_decisions(model: ForwardModel, batches: Sequence[dict[str, Tensor]])
 
 @contextmanager
 def standing_between(model: ForwardModel, between: DecisionBank | DecisionCollector | None) -> Iterator[None]:
-    """In the block every token of the model gets decisions of a bank, made at the same weights and dial value."""
+    """Put a bank or collector between method and executors inside the block.
+
+    A bank must have been collected with the same weights and dial value.
+    """
     before = model.between
     model.between = between.to(model.backbone_model.device) if isinstance(between, DecisionBank) else between
     try:
@@ -148,20 +153,20 @@ def standing_between(model: ForwardModel, between: DecisionBank | DecisionCollec
         model.between = before
 
 
-SHARE = 0.36  # of tokens that skip: what a method skips that saves some 15 % net after gates that cost a sixth
-_AT_ONCE = 256  # tokens that go through the head
-FACTOR = 10.0  # times the median: of a site's cost, and of the length of a first token's residual stream
+SHARE = 0.36  # share of skipping tokens, as with a method that saves about 15 % net although its gates cost a sixth
+_AT_ONCE = 256  # tokens that go through the head together
+FACTOR = 10.0  # times the median: limit for a site's cost, and for the length of a first token's residual stream
 
 
 @dataclass(frozen=True)
 class SiteCosts:
-    """What was measured on some text.
+    """The costs of sites, measured on a text.
 
     Attributes:
-        costs: Mean KL divergence from the model's predictions in nats where a share of the tokens skips the site alone.
-        first_token: The largest ratio below the last layer of the length of a first token's residual stream to the
-            median one; the mean over texts.
-        tokens: Of the text.
+        costs: Mean KL divergence in nats from the model's predictions if a share of the tokens skips only this site.
+        first_token: The length of a first token's residual stream relative to the median token's: the largest ratio
+            below the last layer, averaged over texts.
+        tokens: Number of tokens of the text.
     """
 
     costs: Mapping[Site, float]
@@ -170,18 +175,18 @@ class SiteCosts:
 
     @property
     def spared(self) -> frozenset[Site]:
-        """The sites whose cost exceeds ten times the median; none where the median is not above 0."""
+        """The sites whose cost exceeds ten times the median; none if the median is not above 0."""
         middle = self.median
         return frozenset(site for site, cost in self.costs.items() if 0 < FACTOR * middle < cost)
 
     @property
     def median(self) -> float:
-        """The median site's cost."""
+        """The median of the sites' costs."""
         return median(self.costs.values())
 
     @property
     def keep_first(self) -> bool:
-        """Whether the first token of a text is massive."""
+        """Whether the first token of a text should be kept, because its residual stream is extremely long."""
         return self.first_token > FACTOR
 
     def to_json(self) -> dict[str, Any]:
@@ -191,12 +196,12 @@ class SiteCosts:
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> SiteCosts:
-        """What `to_json` gave."""
+        """Restore the result of `to_json`."""
         costs = {Site(layer, branch): float(cost) for layer, branch, cost in said["costs"]}
         return cls(costs, float(said["first_token"]), int(said["tokens"]))
 
     def described(self) -> str:
-        """`56 of 60 sites; spared: MLP of layer 0 (88x the median), ..., first token (157x as long)`."""
+        """In words: `56 of 60 sites; spared: MLP of layer 0 (88x the median), ..., first token (157x as long)`."""
         names = {"attention": "attention", "mlp": "MLP"}
         ordered = sorted(self.spared, key=lambda site: -self.costs[site])
         parts = [
@@ -216,12 +221,13 @@ def site_costs(
     seed: int = 0,
     task: RunningTask | None = None,
 ) -> SiteCosts:
-    """Measure the sites of a model, which is left as it is: as many passes as it has sites, each of the layers above.
+    """Measure the costs of a model's sites, with one pass per site through its layer and those above. The model stays
+    unchanged.
 
     Args:
         batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]. A few hundred
-            tokens are enough: what is looked for is ten times the median.
-        seed: Of who skips, the same at every site.
+            tokens are enough, since the costs of interest are ten times the median.
+        seed: Seed that selects the skipping tokens, the same at every site.
         task: Advances by one for each site.
     """
     text = checked_text(batches, least=1)
@@ -241,7 +247,7 @@ def site_costs(
 
 
 class _Part:
-    """One batch of the text, with the residual stream before every layer: a pass begins at the layer that skips."""
+    """One batch of the text, with the residual stream before every layer, so that a pass can begin at any layer."""
 
     def __init__(self, model: Any, batch: Mapping[str, Tensor], seed: int) -> None:
         self._model, self._batch = model, batch
@@ -256,13 +262,13 @@ class _Part:
         self.first_token = (lengths / middle).masked_fill(~self._first, 0.0).amax(dim=(0, 2))  # [B]
 
     def divergence_without(self, site: Site) -> float:
-        """Sum over tokens of KL(as it is || where some of them skip the site)."""
+        """Sum over tokens of KL(unchanged model || model in which some tokens skip the site)."""
         pairs = zip(self._logits(site), self._full.split(_AT_ONCE), strict=True)
         kl = (functional.kl_div(one.log_softmax(dim=-1), full, reduction="sum", log_target=True) for one, full in pairs)
         return sum(map(float, kl))
 
     def _logits(self, site: Site | None) -> Iterator[Tensor]:
-        """Logits [n, V] of the real tokens, some at a time, where some tokens skip a site."""
+        """Logits [n, V] of the real tokens, in chunks, if some tokens skip the site (`None`: no token skips)."""
         model = self._model
         call = model._begin_call(*(self._batch[name] for name in TEXT_PARTS))
 

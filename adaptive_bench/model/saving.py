@@ -1,9 +1,9 @@
-"""A model on disk: `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`.
+"""Saves and loads models: a folder with `backbone/` (Hugging Face layout), `method.safetensors` and `adaptive.json`.
 
-In place of `backbone/` there may be the name of pretrained weights, with `adapters/` to merge into them.
+Instead of `backbone/`, the folder may name pretrained weights, with `adapters/` to merge into them.
 
-The folder has no `config.json` of its own, so a plain `from_pretrained` of it fails instead of losing the method. A
-tokenizer may lie beside it in Hugging Face's layout; runs add calibrations (`stored_calibration`).
+The folder has no `config.json`, so that a plain `from_pretrained` fails instead of silently losing the method. The
+folder may also hold a tokenizer in Hugging Face's layout; runs add calibrations (`stored_calibration`).
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from adaptive_bench.store.runs import is_run
 _SCHEMA = 1
 _ABOUT, _TENSORS, _BACKBONE, _ADAPTERS = "adaptive.json", "method.safetensors", "backbone", "adapters"
 _TOKENIZER = "tokenizer_config.json"
-_NOT_WHAT_IT_SHOULD_BE = (ValueError, KeyError, TypeError, AttributeError)  # what reading foreign JSON can raise
+_NOT_WHAT_IT_SHOULD_BE = (ValueError, KeyError, TypeError, AttributeError)  # errors from reading malformed JSON
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What `save` wrote, without the backbone.
+    """A model written by `save`, without the backbone.
 
     Attributes:
-        folder: Where it lies.
-        spec: Of the method.
-        seed: Of the method.
-        dial: As it was set.
-        weights: The method's state.
-        calibrated: Thresholds, dial table and what the method measured (`Method.fit`).
-        pretrained: What its backbone is made from, where it has no folder of its own.
-        by_other_code: Whether the method computes something else by now: what was calibrated holds no more.
+        folder: The model's folder.
+        spec: Spec of the method.
+        seed: Seed of the method.
+        dial: Dial value at saving.
+        weights: State of the method.
+        calibrated: Thresholds, dial table and fitted values (`Method.fit`).
+        pretrained: The pretrained weights behind the backbone, if the folder holds no backbone.
+        by_other_code: Whether the method's code has changed since, so that the calibration is no longer valid.
     """
 
     folder: Path
@@ -68,28 +68,28 @@ class SavedModel:
     keep_first: bool = False
 
     def fits(self, method: Method) -> bool:
-        """Whether the method has parameters of these names and shapes."""
+        """Whether the method's parameters have the saved names and shapes."""
         shapes = [{name: value.shape for name, value in state.items()} for state in (method.state_dict(), self.weights)]
         return shapes[0] == shapes[1]
 
     def sparing(self, spared: Collection[Site] | None, keep_first: bool | None) -> dict[str, Any]:
-        """Arguments for `Method.set_spared`: these, or of what is `None` the saved ones."""
+        """Arguments for `Method.set_spared`: the given ones, with saved ones in place of `None`."""
         return {
             "spared": self.spared if spared is None else frozenset(spared),
             "keep_first": self.keep_first if keep_first is None else keep_first,
         }
 
     def give_to(self, method: Method, *, is_same: bool) -> None:
-        """Put weights into a method that they fit, and what was calibrated, unless the code or what it spares changed.
+        """Load the weights into a method, and also the calibration unless the code or the spared sites changed.
 
         Args:
-            is_same: Its spec is that of the saved one: what was measured under another spec is not taken over.
+            is_same: Whether the method's spec is the saved one; a calibration under another spec is not loaded.
         """
         method.load_state_dict(self.weights)
         if self.by_other_code:
             warnings.warn(
-                f"The model in {self.folder} was saved by another version of {self.spec.name!r}: what was calibrated "
-                f"then is left out. Call `calibrate` before setting a saving.",
+                f"The model in {self.folder} was saved by another version of {self.spec.name!r}, so its calibration "
+                f"is not loaded. Call `calibrate` before setting a saving.",
                 stacklevel=3,
             )
         elif is_same and (method.spared, method.keep_first) == (self.spared, self.keep_first):
@@ -120,7 +120,7 @@ class SavedModel:
             ) from error
 
     def _from_pretrained(self, pretrained: Pretrained, kwargs: dict[str, Any]) -> PreTrainedModel:
-        """Adapters are merged in fp32, whatever type is wanted."""
+        """Load pretrained weights and merge adapters in fp32, then convert to the requested dtype."""
         if not (self.folder / _ADAPTERS).is_dir():
             return pretrained.load(**kwargs)
         dtype = kwargs.pop("dtype", None)
@@ -131,11 +131,12 @@ class SavedModel:
 def save(
     model: ForwardModel, folder: Path, pretrained: Pretrained | None = None, adapters: Adapters | None = None
 ) -> None:
-    """Write a model into a folder, which is made if need be. Stored calibrations of other weights are removed from it.
+    """Write a model into a folder, creating it if needed. Stored calibrations of other weights are removed.
 
     Args:
-        pretrained: The backbone's weights are these, which are named and not copied,
-        adapters: but for these.
+        pretrained: Pretrained weights that the backbone equals, apart from the adapters; the folder then names them
+            instead of copying them.
+        adapters: Adapters to write into the folder.
     """
     if model.backbone.quantized != "none":
         raise UsageError(
@@ -147,8 +148,8 @@ def save(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentProblem(
-            f"The folder {str(folder)!r} that a model is to be saved in cannot be made: {message_of(error)}. Correct "
-            f"that, or name another."
+            f"The folder {str(folder)!r} for the saved model cannot be made: {message_of(error)}. Correct "
+            f"that, or name another folder."
         ) from error
     if pretrained is None:
         without_adapters(model.backbone_model).save_pretrained(folder / _BACKBONE)
@@ -174,18 +175,18 @@ def save(
 
 
 def _weights_in(folder: Path) -> tuple[dict[str, str], str]:
-    """Digests of the weights in a folder: of the files of the backbone, and of the method's tensors."""
+    """Digests of the weights in a folder: of the backbone's files, and of the method's tensors."""
     files = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.safetensors")]
     try:
         tensors = load_file(folder / _TENSORS)
-    except (OSError, SafetensorError):  # a folder that is damaged has no weights to compare with
+    except (OSError, SafetensorError):  # a damaged folder has no weights to compare with
         return {}, ""
     own = {name: value for name, value in tensors.items() if name.startswith("method.")}
     return digests(folder, files), hashlib.sha256(to_bytes(own)).hexdigest()
 
 
 def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Put a tokenizer into a model's folder, unless there is one. The file that makes it one comes last."""
+    """Add a tokenizer to a model's folder unless it has one. The file by which a tokenizer is recognised comes last."""
     if (folder / _TOKENIZER).is_file():
         return
     with atomic.temporary_folder(folder / "tokenizer") as temporary:
@@ -211,7 +212,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def read(folder: Path) -> SavedModel:
-    """Read what `save` wrote, but for the backbone."""
+    """Read a folder written by `save`, without loading the backbone."""
     if not (folder / _ABOUT).is_file():
         if is_run(folder):
             hint = "It is a run: AdaptiveModel.load(run, method) finds the model of a method."
@@ -247,7 +248,7 @@ def read(folder: Path) -> SavedModel:
         keep_first = bool(about.get("keep_first"))
         pretrained = Pretrained(**about["pretrained"]) if "pretrained" in about else None
         known = dict(about["sha256"])
-        now = _code_of(spec)  # models of earlier versions do not say: they are of the first version of a method
+        now = _code_of(spec)  # models of earlier versions lack `code`: they used version 1 of each method
         by_other_code = about.get("code", now | {"methods": dict.fromkeys(now["methods"], 1)}) != now
     except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
         raise _damaged(folder, _ABOUT, error) from error
@@ -266,7 +267,7 @@ def read(folder: Path) -> SavedModel:
 
 
 def _code_of(spec: MethodSpec) -> dict[str, Any]:
-    """Versions of the methods of this distribution that a spec is built on, and the source of a plugin's."""
+    """Versions of this distribution's methods behind a spec, and the source of a plugin's method."""
     behind = code_behind(spec.name, "evaluation")
     return {"methods": behind.get("methods", {}), "source": behind.get("source")}
 

@@ -1,12 +1,12 @@
-"""Greedy self-speculative decoding: one model drafts with its dial turned and verifies while skipping nothing.
+"""Greedy self-speculative decoding: one model drafts at another dial value and verifies while skipping nothing.
 
-In a round every row of a batch drafts up to d tokens one by one; one call of the full model takes them all, and each
-row keeps its first guesses that the full model would have chosen as well, and the full model's own next token. The text
-is that of plain greedy decoding whatever was drafted: a matter of latency.
+In a round every row of a batch drafts up to d tokens one by one. One call of the full model reads all of them, and each
+row keeps its leading guesses that the full model would have chosen too, plus the full model's own next token. The text
+is always that of plain greedy decoding; drafting only changes the latency.
 
-Verifying starts above the layers that both execute alike (LayerSkip: at the exit layer), with the states and K,V that
-drafting left there; the last guess, which drafting did not feed, goes through these layers first. All other K,V of a
-draft are dropped and computed again. After a round the cache holds what plain decoding would have stored.
+Verification starts above the layers that draft and verifier execute alike (LayerSkip: at the exit layer), with the
+states and K,V that drafting left there. The last guess, which drafting did not feed, runs through these layers first.
+All other K,V of a draft are dropped and recomputed. After a round the cache holds what plain decoding would store.
 
 Sources: LayerSkip, https://arxiv.org/abs/2404.16710, "Inference using Self-Speculative Decoding" (the shared layers);
 Draft & Verify, https://arxiv.org/abs/2309.08168 (drafts from any subset of layers).
@@ -40,8 +40,8 @@ class Round:
 
     Attributes:
         drafted: Tokens drafted, 0 .. d.
-        accepted: Of those, the first so many that the verifier chose as well.
-        cached: Tokens in the cache afterwards: those before, the last token of the text so far, and the accepted ones.
+        accepted: Number of leading drafted tokens that the verifier chose too.
+        cached: Tokens in the cache afterwards: earlier tokens, the last token of the text so far, and accepted ones.
     """
 
     drafted: int
@@ -51,14 +51,14 @@ class Round:
 
 @dataclass(frozen=True)
 class Speculation:
-    """What `self_speculate` made of B prompts.
+    """The result of `self_speculate` for B prompts.
 
     Attributes:
-        tokens: New token ids of each.
-        rounds: What each row did in each round; the prompts' own call, which gives the first tokens, is none.
+        tokens: New token ids of each prompt.
+        rounds: Each row's rounds; the call that reads the prompts and gives the first tokens is no round.
         books: A ledger for each part of the work: reading prompts, drafting and verifying.
-        caches: Where asked for, each row's cache when its text ended: the prompt and all new tokens but the last; that
-            as well if it is an accepted end token.
+        caches: On request, each row's cache when its text ended: the prompt and all new tokens but the last. It holds
+            the last token too if that is an accepted end token.
     """
 
     tokens: list[list[int]]
@@ -73,7 +73,7 @@ class Speculation:
 
     @property
     def accepted(self) -> int:
-        """Drafted tokens that are in the texts."""
+        """Drafted tokens that were accepted into the texts."""
         return sum(each.accepted for row in self.rounds for each in row)
 
 
@@ -89,19 +89,19 @@ def self_speculate(
     eos_token_ids: Sequence[int] = (),
     keep_caches: bool = False,
 ) -> Speculation:
-    """Continue prompts with the tokens of `model.generate` at the dial's `skip_nothing`. The dial is left as it was.
+    """Continue prompts with the same tokens as `model.generate` at the dial's `skip_nothing`. The dial is restored.
 
-    The ledger's MACs are what was executed, drafts included. Its saved shares compare every call with a dense one,
-    drafting calls too; what texts cost compares with plain decoding by `total_macs()` alone.
+    The ledger's MACs are all that was executed, including drafts. Its saved shares compare every call, including
+    drafting calls, with a dense call; to compare the cost of texts with plain decoding, use only `total_macs()`.
 
     Args:
         input_ids: [B, S] prompts, padded on the left.
         attention_mask: [B, S], 0 for padding.
         draft_dial: The dial while drafting (LayerSkip: the exit layer E).
-        drafts: Most tokens a row drafts in a round, d >= 1; never more than its text has room for.
-        max_new_tokens: At most so many new tokens a row, and no more than the context holds.
-        eos_token_ids: A text ends after one of these (it is part of the result), and so does a draft.
-        keep_caches: Give every row's cache.
+        drafts: Largest number of tokens that a row drafts in a round, d >= 1; limited by the room left in its text.
+        max_new_tokens: Largest number of new tokens per row, limited by the context.
+        eos_token_ids: A text ends after one of these tokens, which is part of the result; a draft ends there too.
+        keep_caches: Return every row's cache.
     """
     check_prompts(model, input_ids, attention_mask)
     if drafts < 1:
@@ -125,7 +125,7 @@ def self_speculate(
 
 @dataclass
 class _Text:
-    """What is written after one prompt: at most `room` tokens."""
+    """The text generated after one prompt: at most `room` tokens."""
 
     room: int
     tokens: list[int] = field(default_factory=list)
@@ -139,10 +139,10 @@ class _Text:
 
 @dataclass
 class _Run:
-    """Texts that are written together; finished ones leave.
+    """Texts that are generated together; finished texts leave.
 
     Attributes:
-        texts: Those in the batch, one for each row of the cache.
+        texts: The texts in the batch, one for each row of the cache.
     """
 
     model: ForwardModel
@@ -156,7 +156,7 @@ class _Run:
         self.books: dict[Part, Ledger] = {part: Ledger(self.model.backbone.costs) for part in get_args(Part)}
 
     def read_prompts(self, texts: list[_Text], input_ids: Tensor, attention_mask: Tensor | None) -> None:
-        """Write the first token of every text."""
+        """Read the prompts and generate the first token of every text."""
         method = self.model.method
         self._full = method.dial.skip_nothing
         self._alike = AlikeLayers(self.model.backbone.num_layers, branches=method.unit == "branch")
@@ -169,9 +169,9 @@ class _Run:
         self._drop_finished()
 
     def round(self) -> None:
-        """Draft and verify: one token or more for every text."""
+        """Draft and verify, which adds one or more tokens to every text."""
         before = self.cache.session.copy()
-        most = [min(self.drafts, text.left - 1) for text in self.texts]  # the verifier's own token needs room as well
+        most = [min(self.drafts, text.left - 1) for text in self.texts]  # leave room for the verifier's own token
         self._alike.begin_round()
         with self._work("draft", self.draft_dial, self._alike.note_draft):
             waiting = [text.tokens[-1] for text in self.texts]
@@ -198,7 +198,7 @@ class _Run:
         layers = self.model.backbone.num_layers
         start = self._alike.count if made.ids.shape[1] > 1 else 0
         if not start:
-            self.cache.rewind(before)  # also where nothing was skipped: what a method remembers of a draft goes
+            self.cache.rewind(before)  # even if nothing was skipped: this drops the method's own state from the draft
             return self.model(made.ids, made.mask, past_key_values=self.cache, use_cache=True).logits
         drafted = [step[start] for step in self._alike.states]
         last = self.model.run_part(made.ids[:, -1:], None, self.cache, range(start))
@@ -215,14 +215,14 @@ class _Run:
                 self.texts[row].cache = one
         if alive and len(alive) < len(self.texts):
             self.cache.select_rows(torch.tensor(alive, device=self.cache.device), np.array(alive))
-            self.cache.rewind(self.cache.session.copy())  # slots at the end that were the others' are free again
+            self.cache.rewind(self.cache.session.copy())  # frees slots at the end that only the removed rows used
         self.texts = [self.texts[row] for row in alive]
         if alive:
             self.cache.close_up()
 
     @contextmanager
     def _work(self, part: Part, dial: float, listener: Listener | None = None) -> Iterator[None]:
-        """Calls within the block run at a dial, are booked apart, and may be listened to."""
+        """Run calls in the block at a dial value, with a ledger per part of the work and an optional listener."""
         model = self.model
         model.method.value, model.ledger = dial, self.books[part]
         heard = [] if listener is None else [listener]
@@ -236,12 +236,12 @@ class _Run:
 
 @dataclass(frozen=True)
 class Drafts:
-    """What B rows drafted, as the columns of one call: every row's last token stands in the last of D + 1 columns.
+    """The drafts of B rows, as the D + 1 columns of one call. Every row's last token stands in the last column.
 
     Attributes:
         ids: [B, D + 1]; the first token of a row was known before, the others are its guesses.
-        valid: Boolean [B, D + 1], a row's own tokens; known to the host.
-        guesses: Of every row.
+        valid: Boolean [B, D + 1], the columns that hold a row's own tokens; on the host.
+        guesses: The guesses of every row.
     """
 
     ids: Tensor
@@ -250,20 +250,20 @@ class Drafts:
 
     @property
     def mask(self) -> Tensor | None:
-        """Attention mask [B, D + 1]; `None` where no row stopped before another."""
+        """Attention mask [B, D + 1]; `None` if all rows stopped together."""
         return None if self.valid.all() else torch.from_numpy(self.valid)
 
 
 class AlikeLayers:
-    """The first layers that draft and verification execute alike, and what the draft had before each of them.
+    """The first layers that draft and verification execute alike, and the draft's residual stream before each of them.
 
-    A method says so where it decides before any layer runs (`decide_ahead`) and has every token execute these layers
-    unscaled at both dials. Then what the draft stored and computed is what the verifier would. Decisions made from
-    hidden states may carry something from layer to layer, and share none.
+    Such layers are known only if the method decides before any layer runs (`decide_ahead`), and every token executes
+    them unscaled at both dials. Then the draft stored and computed exactly what the verifier would. Decisions made from
+    hidden states may carry something from layer to layer, so they share no layers.
 
     Attributes:
-        count: Such layers in all calls of the round so far, never all of them.
-        states: Of each of these calls, the residual stream [B, S, H] before each layer up to that one.
+        count: Number of such layers in all calls of the round so far; never all layers.
+        states: For each of these calls, the residual stream [B, S, H] before each layer, up to layer `count`.
     """
 
     def __init__(self, layers: int, *, branches: bool) -> None:
@@ -271,16 +271,16 @@ class AlikeLayers:
         self.begin_round()
 
     def begin_round(self) -> None:
-        """Forget what was drafted."""
+        """Forget the drafts of the last round."""
         self.count: int = self._of_verifier
         self.states: list[list[Tensor]] = []
 
     def note_verifier(self, view: SiteView, decision: Decision) -> None:
-        """Listens to a call that skips nothing."""
+        """Listener for calls that skip nothing."""
         self._of_verifier = min(self._of_verifier, self._plain_layers(view))
 
     def note_draft(self, view: SiteView, decision: Decision) -> None:
-        """Listens to a call of the draft."""
+        """Listener for calls of the draft."""
         layer = view.site.layer
         if view.site.branch == "mlp":
             return
@@ -307,12 +307,12 @@ def draft(
     most: Sequence[int],
     ends: frozenset[int],
 ) -> Drafts:
-    """Guess on at the model's dial; the cache takes in what is fed.
+    """Draft tokens at the model's dial; the cache stores the tokens that are fed.
 
     Args:
         waiting: [B] the last token of each text, not yet in the cache.
-        most: [B] guesses each row has room for.
-        ends: A row stops after guessing one of these.
+        most: [B] largest number of guesses per row.
+        ends: A row stops after guessing one of these tokens.
     """
     newest = torch.tensor(waiting, device=cache.device)
     going = np.array(most) > 0

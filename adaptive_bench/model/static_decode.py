@@ -1,13 +1,13 @@
-"""Decoding in steps that are recorded once and then repeated: CUDA graphs.
+"""Decodes in steps that are recorded once and then replayed (CUDA graphs).
 
-Launched kernel by kernel, a step of a small model takes as long as Python takes, not as long as the device does. Here
-the step is one function of tensors that never move (`StaticCache`, the tokens, the logits), it reads no value on the
-host, and its shapes depend on the number of rows and on how many slots it attends to, which goes up in powers of two.
-For each pair of these it runs once as it is, which warms up whatever is made at first use, and is recorded the second
-time. Without a recorder the same function runs every time: that is what tests compare, and what a CPU does.
+Launched kernel by kernel, a step of a small model takes as long as Python needs, not as long as the device needs. Here
+a step is one function of tensors that never move (`StaticCache`, the tokens, the logits). It reads no value on the
+host, and its shapes depend only on the number of rows and the number of slots attended to, which grows in powers of
+two. For each such pair, the first step runs normally, to create everything that is made at first use, and the second
+step is recorded. Without a recorder the same function runs every time; tests compare with this, and a CPU does it.
 
-What the padding costs: a step attends to all slots up to the next power of two, and whoever skips goes through its
-branch all the same. Both are in the ledger as `waste.dense`.
+Fixed shapes have a cost: a step attends to all slots up to the next power of two, and skipping rows run through their
+branches anyway. The ledger books both as `waste.dense`.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ Replay = Callable[[], None]
 
 
 class Recorder(Protocol):
-    """Runs a function of fixed tensors, and records it."""
+    """Runs and records a function of fixed tensors."""
 
     def warm_up(self, run: Callable[[], Step]) -> Step:
-        """Run it."""
+        """Run the function."""
 
     def record(self, run: Callable[[], Step]) -> tuple[Step, Replay]:
-        """Record what it does on the device, without doing it; gives what does it."""
+        """Record the function's work on the device without executing it; returns its step and a function to replay."""
 
 
 class CudaRecorder:
-    """Records CUDA graphs, which share their memory: only one of them runs at a time, and results are copied."""
+    """Records CUDA graphs. The graphs share memory, since only one runs at a time and results are copied."""
 
     def __init__(self) -> None:
         self._stream = torch.cuda.Stream()
         self._pool: Any = None
 
     def warm_up(self, run: Callable[[], Step]) -> Step:
-        """On a stream of its own, as recording demands."""
+        """Run the function on a separate stream, as recording requires."""
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             step = run()
@@ -58,7 +58,7 @@ class CudaRecorder:
         return step
 
     def record(self, run: Callable[[], Step]) -> tuple[Step, Replay]:
-        """One graph."""
+        """Record the function as one graph."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
             step = run()
@@ -68,13 +68,13 @@ class CudaRecorder:
 
 @dataclass
 class Step:
-    """What one run of a step leaves behind.
+    """The results of one step.
 
     Attributes:
         logits: [B, 1, V].
-        noted: What was booked at once.
-        notes: What will be booked when the host knows `values`.
-        values: Of everything that was `notes.pending()`, flat; `None` if nothing was.
+        noted: Work that was booked at once.
+        notes: Work to be booked when the host knows `values`.
+        values: The values of all tensors of `notes.pending()`, flattened; `None` if there are none.
     """
 
     logits: Tensor
@@ -84,21 +84,21 @@ class Step:
 
 
 class StaticSteps:
-    """Decodes up to `rows` texts at a time in steps that are the same every time.
+    """Decodes up to `rows` texts together in recorded steps.
 
-    Make it once and hand it to every `generate_queue` of the model: what was recorded stays. It is recorded anew after
-    the dial was turned, weights were replaced or thresholds calibrated.
+    Make it once and pass it to every `generate_queue` of the model, so that recordings are reused. Steps are recorded
+    again after the dial, the weights or the thresholds have changed.
 
     Args:
-        model: In `eval()` mode.
-        rows: Most texts at a time.
-        capacity: Most tokens of a text, prompt (with its padding) and new ones together.
-        recorder: By default CUDA graphs where the model is on a CUDA device, else none.
-        least_reach: Fewest slots that a step attends to.
+        model: The model, in `eval()` mode.
+        rows: Largest number of texts in the batch.
+        capacity: Largest number of tokens of a text: prompt (with padding) and new tokens together.
+        recorder: By default CUDA graphs if the model is on a CUDA device, else none.
+        least_reach: Smallest number of slots that a step attends to.
 
     Attributes:
-        recorded: (rows, slots attended to) of what was recorded, in order.
-        not_recorded: Why nothing is; `None` where steps are.
+        recorded: (rows, slots attended to) of each recording, in order.
+        not_recorded: Why steps are not recorded; `None` if they are.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class StaticSteps:
         self._sources: list[tuple[Tensor, int]] = []
 
     def join(self, cache: AdaptiveCache, *, anew: bool = False) -> None:
-        """Take in texts whose prompts an ordinary cache of the model holds.
+        """Add texts from an ordinary cache of the model, which holds their prompts.
 
         Args:
             anew: Forget all other texts first.
@@ -142,7 +142,7 @@ class StaticSteps:
 
     @torch.no_grad()
     def step(self, tokens: Tensor) -> Tensor:
-        """Read one more token [B] of every text; gives logits [B, 1, V]."""
+        """Read one more token [B] of every text; returns logits [B, 1, V]."""
         model, cache = self._model, self.cache
         if reason := why_not_static(model):
             raise UsageError(f"{reason} Decode without StaticSteps.")
@@ -154,7 +154,7 @@ class StaticSteps:
         reach = min(cache.capacity, max(self._least_reach, 1 << (needed - 1).bit_length()))
         self._tokens[: cache.batch, 0] = tokens
         cache.begin_step(reach)
-        # Taken before: a run in Python counts lengths on, a repeated one does not.
+        # Copied before the step: running it in Python advances the lengths, a replay does not.
         positions = cache.session.host_lengths[:, None].copy()
         step = self._take(reach)
         model.ledger.defer(_Booking(model.ledger, step, positions))
@@ -169,7 +169,7 @@ class StaticSteps:
             self._begun.add(key)
             return self._recorder.warm_up(self._run)
         if key not in self._steps:
-            # What is made while recording holds no values yet: a table for later calls has to be there before.
+            # Tensors made while recording hold no values yet, so the cached rotary table must exist before.
             self._model.backbone.rotary.at(self._tokens[:1], reach=self.cache.capacity)
             try:
                 with _Reads() as reads:
@@ -187,7 +187,7 @@ class StaticSteps:
         return step
 
     def _run(self) -> Step:
-        """The step itself: nothing but work on the device."""
+        """The step itself, which only does work on the device."""
         cache, books = self.cache, self._books
         books.reset()
         ids = self._tokens[: cache.batch]
@@ -201,7 +201,7 @@ class StaticSteps:
 
 
 def why_not_static(model: ForwardModel) -> str | None:
-    """The rule that keeps a model from decoding in static steps, as a sentence; `None` if there is none."""
+    """Why a model cannot decode in static steps, as a sentence; `None` if it can."""
     method = model.method
     if model.training or model.executor != "packed":
         return "Static steps are for the packed executor in eval() mode."
@@ -215,7 +215,7 @@ def why_not_static(model: ForwardModel) -> str | None:
 
 
 def _sources(model: ForwardModel) -> list[tuple[Tensor, int]]:
-    """What a recorded step is made from besides its own buffers, and where that lies."""
+    """The tensors that a recorded step reads besides its own buffers, with their addresses."""
     thresholds, fitted = model.method.thresholds, model.method.fitted
     tensors = [*model.parameters(), *([] if thresholds is None else [thresholds.values])]
     tensors += [] if fitted is None else fitted.state().values()
@@ -223,7 +223,7 @@ def _sources(model: ForwardModel) -> list[tuple[Tensor, int]]:
 
 
 class _Notes(Ledger):
-    """Keeps the notes of the last step."""
+    """A ledger that only keeps the notes of the last step."""
 
     collects = True
     notes: Tally
@@ -237,7 +237,7 @@ class _Notes(Ledger):
 
 
 class _Booking:
-    """The books of one step, made when the host knows what it decided."""
+    """The deferred booking of one step, done when the host knows its decisions."""
 
     def __init__(self, ledger: Ledger, step: Step, positions: np.ndarray) -> None:
         self._ledger, self._step = ledger, step
@@ -259,10 +259,10 @@ class _Booking:
 
 
 class _Reads(TorchDispatchMode):
-    """Keeps the tensors that were read and not made inside: a graph knows their addresses and does not hold them.
+    """Keeps alive the tensors that a graph reads but did not create, since the graph only knows their addresses.
 
     Attributes:
-        found: One tensor for each.
+        found: One tensor for each storage.
     """
 
     def __init__(self) -> None:

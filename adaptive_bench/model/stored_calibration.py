@@ -1,7 +1,7 @@
-"""Calibrations beside the weights of a trained model: thresholds, measured dial values, and the dials that were used.
+"""Stores calibrations beside the weights of a trained model: thresholds, measured savings, and chosen dial values.
 
-A checkpoint's own files are written once, when its training ends. Calibrations come later, one for each method spec
-that uses the weights and each text it was calibrated on, so each is a file of its own that appears by one rename:
+A checkpoint's own files are written once, when its training ends. Calibrations come later, one per method spec that
+uses the weights and per calibration text. So each calibration is a separate file, which appears by one rename:
 `calibration/<spec>/<name>.safetensors`.
 """
 
@@ -32,13 +32,13 @@ FOLDER, _SUFFIX, _ABOUT = "calibration", ".safetensors", "about"
 
 @dataclass(frozen=True)
 class StoredCalibration:
-    """What has to be known of a text to use a dial.
+    """The result of calibrating a method on one text.
 
     Attributes:
-        text: Digest of the text it was measured on.
-        thresholds, fitted: State of `Thresholds` and of what the method measured (`Method.fit`), if it has any.
-        table: Measured pairs of a dial's travel and the saving there.
-        dials: Dial values by the saving they were chosen for.
+        text: Digest of the calibration text.
+        thresholds, fitted: State of `Thresholds` and of the fitted values (`Method.fit`), if the method has them.
+        table: Measured pairs of a dial's travel and its saving.
+        dials: Dial values by the saving for which they were chosen.
     """
 
     text: str
@@ -49,13 +49,13 @@ class StoredCalibration:
 
     @classmethod
     def of(cls, method: Method, dials: Mapping[float, float], text: str) -> StoredCalibration:
-        """What a calibrated method knows now."""
+        """The current calibration of a method."""
         thresholds = {} if method.thresholds is None else method.thresholds.state()
         fitted = {} if method.fitted is None else method.fitted.state()
         return cls(text, thresholds, dict(method.dial_table.measured), dict(dials), fitted)
 
     def give_to(self, method: Method) -> None:
-        """Make the method ready for the dials of this calibration."""
+        """Load the calibration into a method."""
         if method.thresholds is not None and self.thresholds:
             method.thresholds.load(self.thresholds)
         if method.fitted is not None and self.fitted:
@@ -69,7 +69,7 @@ def names(folder: Path, spec: MethodSpec) -> list[str]:
 
 
 def choose(folder: Path, spec: MethodSpec, wanted: str, *, needed: bool = True) -> str | None:
-    """The name of the calibration to load: that, or for `auto` the pooled one or the only one, or `None`."""
+    """The name of the calibration to load: `wanted`, or for `auto` the pooled one, else the only one, else `None`."""
     known = names(folder, spec)
     if wanted == "auto":
         return POOLED if POOLED in known else known[0] if len(known) == 1 else None
@@ -84,7 +84,7 @@ def choose(folder: Path, spec: MethodSpec, wanted: str, *, needed: bool = True) 
 
 
 def why_none(folder: Path, spec: MethodSpec) -> UsageError | EnvironmentProblem | None:
-    """Why `choose` found none of its own accord, to be raised where one is needed; `None` where none was expected."""
+    """The error to raise later, if a calibration is needed, because `auto` chose none; `None` if none was expected."""
     if known := names(folder, spec):
         return UsageError(
             f"{folder} holds several calibrations of {spec}, got none to use. Load it with calibration=... (on the "
@@ -94,20 +94,20 @@ def why_none(folder: Path, spec: MethodSpec) -> UsageError | EnvironmentProblem 
 
 
 def _gone(folder: Path, spec: MethodSpec) -> EnvironmentProblem | None:
-    """That a run's model has no calibration of a spec."""
+    """The error that a run's model has no calibration of a spec; `None` if the model is not of a run."""
     if not is_of_run(folder):
         return None
     return EnvironmentProblem(
-        f"What {spec} was calibrated to is stored beside the weights of a run when it is measured, but there is "
-        f"nothing of it in {str(folder / FOLDER)!r}. {make_again(folder)}"
+        f"A run stores the calibration of {spec} beside the weights, but there is "
+        f"none in {str(folder / FOLDER)!r}. {make_again(folder)}"
     )
 
 
 def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibration) -> None:
-    """Store a calibration, with what an earlier one on the same text knows besides."""
+    """Store a calibration, merged with an earlier calibration on the same text."""
     if not folder.is_dir():
         raise UsageError(
-            f"A calibration is stored beside the weights that it is of, but there is no folder {str(folder)!r}. Call "
+            f"A calibration is stored beside its model's weights, but there is no folder {str(folder)!r}. Call "
             f"model.save_pretrained(folder) first."
         )
     path = _path(folder, spec, name)
@@ -116,12 +116,12 @@ def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibrat
     tensors = flat({"thresholds": calibration.thresholds, "fitted": calibration.fitted})
     tensors |= {"table": _pairs(calibration.table), "dials": _pairs(calibration.dials)}
     about = {"spec": str(spec), "name": name, "text": calibration.text}
-    # One key: safetensors writes several in another order each time.
+    # A single metadata key, since safetensors writes several keys in varying order.
     atomic.write_bytes(path, save(tensors, metadata={_ABOUT: json.dumps(about)}))
 
 
 def remove(folder: Path) -> None:
-    """Remove every calibration: the weights beside them are others now."""
+    """Remove every calibration in a folder, because its weights have changed."""
     shutil.rmtree(folder / FOLDER)
 
 
@@ -150,18 +150,18 @@ def read(folder: Path, spec: MethodSpec, name: str) -> StoredCalibration:
 
 
 def flat(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Tensors of several parts as one file holds them: `part.name`."""
+    """Tensors of several parts in one mapping, as stored in a file: `part.name`."""
     return {f"{part}.{name}": value.contiguous() for part, own in parts.items() for name, value in own.items()}
 
 
 def parts(tensors: Mapping[str, Tensor], *names: str) -> list[dict[str, Tensor]]:
-    """What `flat` put together."""
+    """The parts that `flat` put into one mapping."""
     starts = [f"{name}." for name in names]
     return [{key.removeprefix(one): value for key, value in tensors.items() if key.startswith(one)} for one in starts]
 
 
 def _joined(before: StoredCalibration, after: StoredCalibration) -> StoredCalibration:
-    """Both: what was measured last counts where both know the same share or travel."""
+    """Both calibrations merged; for the same share or travel the later measurement counts."""
     thresholds = dict(after.thresholds)
     if before.thresholds and after.thresholds:
         pairs = [zip(one["shares"].tolist(), one["values"], strict=True) for one in (before.thresholds, thresholds)]

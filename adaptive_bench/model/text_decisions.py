@@ -1,7 +1,7 @@
-"""What a method decides while a model runs: listened to, read off one text token by token, or digested.
+"""Records a method's decisions while a model runs: by listeners, as a table for one text, or as a digest.
 
-`AdaptiveModel.decisions` gives the decisions on a text in Python, `adaptive-bench inspect` shows them. Equal digests of
-two specs (`behaviour`) mean that a parameter changes nothing, which is a mistake in the spec or in the method.
+`AdaptiveModel.decisions` returns the decisions on a text in Python; `adaptive-bench inspect` shows them. Equal digests
+of two specs (`behaviour`) mean that a parameter changes nothing, which is a mistake in the spec or in the method.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 
 BRANCHES = ("attention", "mlp")
-_BEFORE = 8  # tokens that a piece is decoded after: enough for a letter of several tokens
+_BEFORE = 8  # preceding tokens decoded with a piece: enough for a character of several tokens
 
 
 @dataclass(frozen=True, eq=False)
 class TextDecisions:
-    """Decisions on S tokens in L layers of two branches, attention and MLP; a method that decides on whole layers says
-    the same of both.
+    """Decisions on S tokens in L layers of two branches, attention and MLP. A method that decides on whole layers has
+    the same decisions for both.
 
     Attributes:
-        method: Spec.
+        method: Spec of the method.
         dial: The dial value, in the method's own unit.
         token_ids: S tokens, the prompt's first.
-        pieces: Of each token its part of the text.
-        prompt_tokens: How many of the tokens are the prompt's.
+        pieces: The text of each token.
+        prompt_tokens: Number of tokens of the prompt.
         keep: [S, L, 2] boolean: whether the token executes the branch.
-        scores: [S, L, 2] what the method ranks tokens by (mean gate, router's output), NaN where it has none; `None`
-            where no site has one. Which way they count is the method's matter.
+        scores: [S, L, 2] the scores by which the method ranks tokens (mean gate, router's output), NaN where it has
+            none; `None` if no site has a score. Whether high or low scores execute depends on the method.
     """
 
     method: str
@@ -59,7 +59,7 @@ class TextDecisions:
 
     @property
     def saved(self) -> float:
-        """Share of token-branches that are skipped on this text."""
+        """Share of token-branches skipped on this text."""
         return float(1.0 - self.keep.mean())
 
     def tidy(self) -> DataFrame:
@@ -89,7 +89,7 @@ class TextDecisions:
 
 
 def check_readable(model: ForwardModel) -> None:
-    """Refuse a model whose decisions are no mask of a text."""
+    """Refuse a model whose decisions cannot be read as a mask over a text."""
     if model.method.kv_policy == "defer":
         raise UsageError(
             f"Decisions are read as a mask of tokens and branches, got {model.spec}, whose KV policy 'defer' lets "
@@ -103,11 +103,11 @@ def text_decisions(
     prompt: Sequence[int],
     answer: Sequence[int] = (),
 ) -> TextDecisions:
-    """The decisions on a text of one token or more at the model's dial.
+    """The decisions on a text of one or more tokens at the model's dial.
 
     Args:
-        model: In `eval()` mode.
-        prompt, answer: Token ids; how they are cut matters to methods that treat the two differently.
+        model: The model, in `eval()` mode.
+        prompt, answer: Token ids; the split matters to methods that treat prompt and answer differently.
     """
     check_readable(model)
     token_ids, context = (*map(int, prompt), *map(int, answer)), model.backbone.context_length
@@ -118,7 +118,7 @@ def text_decisions(
     keep = np.ones((len(token_ids), model.backbone.num_layers, 2), dtype=bool)
     scores = np.full(keep.shape, np.nan, dtype=np.float32)
     ids = torch.tensor([token_ids], device=model.backbone_model.device)
-    # In one pass with the answer as such: a causal method decides as if it wrote it.
+    # One pass, with the answer marked as continuation: a causal method decides as if it generated the answer.
     continuation = torch.arange(len(token_ids), device=ids.device)[None] >= len(prompt)
     with inference(model), listening(model.method, lambda *heard: heard) as heard:
         model(ids, continuation_mask=continuation, logits_to_keep=1)
@@ -143,14 +143,14 @@ def text_decisions(
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, prompt: str, answer: str = "") -> tuple[list[int], list[int]]:
-    """Token ids of a prompt, with the tokenizer's own start token and no end token, and of an answer, with neither."""
+    """Token ids of a prompt (with the tokenizer's start token, no end token) and of an answer (with neither)."""
     first = without_appended_end(tokenizer, list(map(int, tokenizer(prompt).input_ids)))
     rest = tokenizer(answer, add_special_tokens=False).input_ids if answer else []
     return first, list(map(int, rest))
 
 
 def pieces_of(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> tuple[str, ...]:
-    """What each token adds to the text; a token that begins a letter of several adds a replacement character."""
+    """The text that each token adds; the start of a character of several tokens adds a replacement character."""
 
     def text(ids: Sequence[int]) -> str:
         return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)) if len(ids) else ""
@@ -164,14 +164,14 @@ def pieces_of(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> t
 
 
 def visible(piece: str) -> str:
-    """A token's text with what cannot be seen made visible: spaces at its ends, ends of lines, nothing at all."""
+    """A token's text without a leading space, with symbols for line ends, tabs, blank tokens and empty tokens."""
     text = piece.replace("\n", "↵").replace("\t", "⇥")
     return text.removeprefix(" ") if text.strip(" ") else "␣" * len(text) or "∅"
 
 
 @contextmanager
 def listening(method: Method, hear: Callable[[SiteView, Decision], Any]) -> Iterator[list[Any]]:
-    """The list fills with what is heard of the method's view and decision at every site, in execution order."""
+    """Collect `hear(view, decision)` of every site in a list, in execution order, for calls inside the block."""
     heard: list[Any] = []
 
     def listen(view: SiteView, decision: Decision) -> None:
@@ -185,7 +185,7 @@ def listening(method: Method, hear: Callable[[SiteView, Decision], Any]) -> Iter
 
 
 def recorded_decisions(method: Method) -> AbstractContextManager[list[tuple[Site, Decision]]]:
-    """The list fills with every (site, decision) of the calls inside the block. Padding is never kept."""
+    """Collect every (site, decision) in a list, for calls inside the block. Padding never counts as kept."""
 
     def recorded(view: SiteView, decision: Decision) -> tuple[Site, Decision]:
         keep = view.call.valid if decision.keep is None else decision.keep & view.call.valid
@@ -195,10 +195,10 @@ def recorded_decisions(method: Method) -> AbstractContextManager[list[tuple[Site
 
 
 def inference(model: ForwardModel) -> torch.inference_mode | torch.no_grad:
-    """The context to read texts in: torch's inference mode, or for a plugin's method the absence of gradients alone.
+    """The context for reading texts: torch's inference mode, or only `no_grad` for a plugin's method.
 
-    Tensors that are made in inference mode do not count how often they are written into, and so nobody would notice a
-    method that writes into what it is shown.
+    Tensors made in inference mode do not count writes, so a plugin that writes into the tensors it is shown would go
+    unnoticed.
     """
     name = model.spec.name
     is_ours = name in registry.names("methods") and not registry.is_foreign("methods", name)
@@ -207,7 +207,7 @@ def inference(model: ForwardModel) -> torch.inference_mode | torch.no_grad:
 
 @torch.no_grad()
 def behaviour(model: ForwardModel, text: Mapping[str, Tensor], dials: Iterable[float]) -> str:
-    """Digest of every decision and every logit at some dials, bit for bit. The model's dial comes back as it was."""
+    """Digest of all decisions and logits at some dial values, bit for bit. The model's dial is restored."""
     digest, before = hashlib.sha256(), model.dial
     for dial in dials:
         model.dial = dial
@@ -227,10 +227,10 @@ def _bytes(tensor: Tensor | None) -> bytes:
 
 
 def duplicate_warnings(behaviours: Mapping[MethodSpec, str]) -> list[str]:
-    """One sentence per group of specs that do the same and do not say the same.
+    """One sentence per group of specs that behave alike although their specs differ in meaning (`says_the_same`).
 
-    Two semantics that agree, and a parameter set to what its default `None` stands for, say the same; rules that may
-    pick the same layers are no mistake.
+    No warning is given for two semantics that agree, a parameter set to what its default `None` stands for, and rules
+    that may pick the same layers.
     """
     groups: defaultdict[str, list[MethodSpec]] = defaultdict(list)
     for spec, digest in behaviours.items():
@@ -251,8 +251,8 @@ def duplicate_warnings(behaviours: Mapping[MethodSpec, str]) -> list[str]:
 
 
 def says_the_same(one: MethodSpec, other: MethodSpec) -> bool:
-    """Whether two specs differ only in semantics, in parameters whose default, `None`, leaves the choice open, and in
-    those whose values may agree (`MethodConfig.may_agree`).
+    """Whether two specs differ only in semantics, in parameters whose default `None` leaves the choice open, or in
+    parameters whose values may agree (`MethodConfig.may_agree`).
     """
     config = method_class(one).Config
     mine, theirs = ({key: value for key, value in spec.params if key not in config.may_agree} for spec in (one, other))

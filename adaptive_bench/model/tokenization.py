@@ -1,4 +1,4 @@
-"""Text and tokens: conversations as a model's chat template writes them, what tokens a text becomes, where it ends."""
+"""Text and tokens: chat templates, token ids of texts, end tokens, and logits processors of a model."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def conversation(
     add_generation_prompt: bool = True,
     **keywords: Any,
 ) -> str:
-    """The text of some messages (`role`, `content`), up to where the model begins to answer; or, without that, up to
-    the end of the last message, which the model goes on with.
+    """The text of messages (`role`, `content`), up to where the model begins to answer. Without
+    `add_generation_prompt`, up to the end of the last message, which the model continues.
 
     Args:
-        keywords: Others of the template, such as `enable_thinking`; without a value they are left out.
+        keywords: Further variables of the template, such as `enable_thinking`; `None` leaves a variable out.
     """
     check_chat_template(tokenizer)
     ending = {"add_generation_prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
@@ -45,8 +45,8 @@ def conversation(
 
 
 def as_turns(tokenizer: PreTrainedTokenizerBase, prompt: str, answer: str) -> tuple[str, str]:
-    """A question and its answer as the tokenizer writes one exchange, cut where the answer begins. The end token, if
-    the template closes an answer with it, is left out: the encoder puts it there.
+    """A question and its answer as the chat template writes them, split where the answer begins. If the template ends
+    an answer with the end token, that is left out, since the encoder adds it.
     """
     asked = {"role": "user", "content": prompt}
     before = conversation(tokenizer, [asked])
@@ -77,9 +77,7 @@ def _rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, s
 
 
 def without_appended_end(tokenizer: PreTrainedTokenizerBase, token_ids: list[int]) -> list[int]:
-    """Token ids of a text, without the end token that some tokenizers put behind every text; one that the text itself
-    ends in stays.
-    """
+    """Token ids of a text without the end token that some tokenizers append; an end token within the text stays."""
     end = [tokenizer.eos_token_id]
     if token_ids[-1:] != end:
         return token_ids
@@ -88,8 +86,8 @@ def without_appended_end(tokenizer: PreTrainedTokenizerBase, token_ids: list[int
 
 
 def end_tokens(model: ForwardModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """Tokens that end a text: the tokenizer's end token, if it has one, and those of the model's generation config
-    (chat models have several, and some name the end of a turn there alone), as in lm-eval's own models.
+    """Tokens that end a text: the tokenizer's end token, if it has one, and those of the model's generation config, as
+    in lm-eval's own models. (Chat models have several, and some name the end of a turn only in that config.)
     """
     configured = model.backbone_model.generation_config.eos_token_id
     ends = [tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])]
@@ -97,8 +95,8 @@ def end_tokens(model: ForwardModel, tokenizer: PreTrainedTokenizerBase) -> tuple
 
 
 def logits_processors(model: ForwardModel) -> LogitsProcessorList:
-    """What a model's generation config has done to the scores of a next token, be it drawn or the likeliest
-    (Qwen2.5-0.5B-Instruct has a penalty of 1.1 for repeating), as in lm-eval's own models.
+    """The processors that a model's generation config applies to the logits of every next token, greedy or sampled, as
+    in lm-eval's own models (Qwen2.5-0.5B-Instruct has a repetition penalty of 1.1).
     """
     config, found = model.backbone_model.generation_config, LogitsProcessorList()
     if config.repetition_penalty not in (None, 1.0):

@@ -1,6 +1,6 @@
-"""`transformers.Trainer` with an adaptive model: schedules advance, losses are whole, checkpoints are complete.
+"""Lets `transformers.Trainer` train an adaptive model: advances schedules, checks losses, completes checkpoints.
 
-The trainer knows nothing of a method. Its losses are in the model's own loss; what is left is told by this callback.
+The trainer knows nothing about methods. The method's losses are part of the model's loss; the callback does the rest.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from adaptive_bench.model.adaptive_model import AdaptiveModel
 
 
 class AdaptiveCallback(TrainerCallback):
-    """For `Trainer(model=AdaptiveModel, callbacks=[AdaptiveCallback()])`.
+    """Callback for `Trainer(model=AdaptiveModel, callbacks=[AdaptiveCallback()])`.
 
-    Before every optimizer step, however many micro-batches it takes, the method's schedules are told where training
-    stands, with peft's adapters and in TRL's trainer too. A checkpoint of the trainer becomes a folder that
-    `AdaptiveModel.from_pretrained` loads as well.
+    Before every optimizer step, whatever its number of micro-batches, the method's schedules get the progress of
+    training. This also works with peft's adapters and in TRL's trainer. The trainer's checkpoints become folders that
+    `AdaptiveModel.from_pretrained` can load.
     """
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Refuse what would train something else than it says."""
+        """Refuse settings that would train something other than they say."""
         model = _adaptive(given["model"])
-        if getattr(args, "packing", False) or getattr(args, "padding_free", False):  # of TRL
+        if getattr(args, "packing", False) or getattr(args, "padding_free", False):  # arguments of TRL
             raise UsageError(
                 "Each text has a row of its own, since tokens would see other texts packed into theirs, got packing or "
                 "padding_free. Leave them out."
@@ -55,7 +55,7 @@ class AdaptiveCallback(TrainerCallback):
             )
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Tell the method where training stands."""
+        """Tell the method the progress of training."""
         model = _adaptive(given["model"])
         model.begin_step(state.global_step + 1, state.max_steps)
         model.raw_loss_terms = {}
@@ -73,7 +73,7 @@ class AdaptiveCallback(TrainerCallback):
         """Complete the checkpoint that was just written.
 
         Raises:
-            UsageError: It is not where the trainer's checkpoints are (a search over hyperparameters moves them).
+            UsageError: The checkpoint is not in the usual place (a search over hyperparameters moves it).
         """
         if not state.is_world_process_zero:
             return
@@ -86,12 +86,12 @@ class AdaptiveCallback(TrainerCallback):
         _adaptive(given["model"]).save_pretrained(folder)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """A later training has to tell where it stands again."""
+        """Forget the progress of training, so that a later training must set it again."""
         _adaptive(given["model"]).method.end_training()
 
 
 def _adaptive(model: Any) -> AdaptiveModel:
-    if hasattr(model, "get_base_model"):  # of peft, around an adaptive model
+    if hasattr(model, "get_base_model"):  # a peft model around an adaptive model
         model = model.get_base_model()
     if not isinstance(model, AdaptiveModel):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Training: encoding, one data order for every method, the loop, checkpoints and exact resume."""
+"""Training: encoding, one data order for every method, the loop, and checkpoints from which it resumes exactly."""
 
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ __all__ = [
     "price",
     "train",
 ]
-# Loaded when first asked for: the costs of a step are counted without what the loop needs.
+# Loaded at first use, so that counting the cost of a step does not import what the loop needs.
 _HOMES = {
     "DataOrder": "adaptive_bench.training.order",
     "Target": "adaptive_bench.training.target",

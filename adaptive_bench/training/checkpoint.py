@@ -1,6 +1,6 @@
-"""Training state on disk, so that a killed training resumes to the same bytes. Tensors are safetensors, the rest JSON.
+"""Saves the state of a training, so that a killed training resumes exactly. Tensors are safetensors, the rest JSON.
 
-A checkpoint is a folder `step-00000050` that appears by one rename; the newest one is kept.
+A checkpoint is a folder `step-00000050` that appears by one rename; only the newest one is kept.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training is.
+    """The progress of a training.
 
     Attributes:
-        step: Optimizer steps done.
-        accumulation: Micro-batches each step is split into.
-        macs: Multiply-accumulates of all steps done, in all processes.
-        usable: Bytes that micro-batches were cut to; `None` where nobody knew.
+        step: Number of finished optimizer steps.
+        accumulation: Number of micro-batches per step.
+        macs: Multiply-accumulates of all finished steps, in all processes.
+        usable: Limit on bytes by which micro-batches were cut; `None` if unknown.
     """
 
     step: int
@@ -47,7 +47,7 @@ def save(
     """Write a checkpoint and remove the older ones.
 
     Args:
-        writes: Not for the followers of several processes, who only put their shards together with the others'.
+        writes: False for all processes but the leader; they only take part in gathering shards.
     """
     weights = _detached(trainable_state(model))
     states = optimizer.state_dict()["state"]
@@ -73,12 +73,12 @@ def newest(folder: Path) -> Path | None:
 
 
 def steps_done(checkpoint: Path) -> int:
-    """Optimizer steps a checkpoint was taken after."""
+    """The number of optimizer steps before a checkpoint."""
     return int(checkpoint.name.removeprefix("step-"))
 
 
 def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    """Put model, optimizer and random generators back to where the checkpoint was taken.
+    """Restore model, optimizer and random generators from a checkpoint.
 
     Raises:
         EnvironmentProblem: The checkpoint does not fit the model, or its files changed since they were written.
@@ -112,7 +112,7 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
 
 
 def _progress(checkpoint: Path) -> dict[str, Any]:
-    """What `save` wrote beside the tensors."""
+    """The JSON part of a checkpoint."""
     try:
         numbers = json.loads((checkpoint / _PROGRESS).read_bytes())
         if not {"step", "accumulation", "macs", "random", "sha256"} <= numbers.keys():

@@ -1,4 +1,4 @@
-"""What a training takes beside its time: tokens, FLOPs, parameters added."""
+"""Counts the costs of a training besides time: tokens, FLOPs, and added parameters."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from adaptive_bench.backbone import Backbone
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """Costs of one training; a training that starts from another one's result comes on top of that.
+    """Costs of one training, without the cost of another training from whose result it starts.
 
     Attributes:
-        tokens: Read, in all steps; padding not counted.
-        flops: Executed in all forward and backward passes of all steps, whatever asked for them: heads at every layer,
-            padding, and the branches of tokens that skip, which the masked executor computes and discards.
-        parameters_added: Of the method alone.
+        tokens: Tokens read in all steps, without padding.
+        flops: FLOPs executed in all forward and backward passes, including heads at every layer, padding, and branches
+            of skipping tokens, which the masked executor computes and discards.
+        parameters_added: Number of the method's own parameters.
     """
 
     tokens: int
@@ -27,21 +27,21 @@ class TrainingCost:
 
 
 class FlopCount:
-    """Counts the matrix products that training executes, step for step: two FLOPs a multiply-accumulate.
+    """Counts the matrix products that training executes: two FLOPs per multiply-accumulate.
 
-    Every linear map counts when it runs, and again when a gradient comes back to it: once for the gradient of its
-    input, once for that of its weight, where these are wanted. So does every attention module for its scores and its
-    weighted sum. What gradient checkpointing runs again counts again. Schedules, exits that come and go, and gradients
-    that stop somewhere are therefore in the count without being told to it.
+    Every linear map counts when it runs, and again when a gradient reaches it: once for the gradient of its input and
+    once for that of its weight, if these are needed. Every attention module counts likewise for its scores and its
+    weighted sum. Recomputation by gradient checkpointing counts again. Schedules, exits that come and go, and gradients
+    that stop somewhere are therefore counted correctly without special cases.
 
-    `torch.utils.flop_counter` counts the same, but slows every step, and sees nothing of fused attention on a CPU.
+    `torch.utils.flop_counter` counts the same, but slows every step, and misses fused attention on a CPU.
 
     Args:
-        model: Whose linear maps count, those of adapters and of the method included.
-        backbone: Knows the attention modules and what a (query, key) pair costs there.
+        model: The model whose linear maps count, including those of adapters and of the method.
+        backbone: Gives the attention modules and the cost of a (query, key) pair.
 
     Attributes:
-        macs: Multiply-accumulates so far. Set it back to forget what a repeated step executed before.
+        macs: Multiply-accumulates so far. Reset it to discard the work of a step that is repeated.
     """
 
     def __init__(self, model: nn.Module, backbone: Backbone, macs: int = 0) -> None:
@@ -61,13 +61,13 @@ class FlopCount:
         return 2 * self.macs
 
     def close(self) -> None:
-        """Stop counting, and leave the model as it was found."""
+        """Stop counting and remove all hooks from the model."""
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
 
     def add_backward(self, output: Tensor, macs: int) -> None:
-        """Add MACs once a gradient comes back to an output; none ever does to what nobody uses."""
+        """Add MACs when a gradient reaches an output; unused outputs never get one."""
         if macs and output.requires_grad:
             output.register_hook(lambda _: self._add(macs))
 
@@ -85,7 +85,8 @@ class FlopCount:
 class _Products:
     """The two products of one attention module: every query with every key of the call, as the executor runs them.
 
-    The first half counts before the module runs: a recomputed module is left as soon as nothing in it is missing.
+    The forward pass is counted before the module runs, because a recomputed module stops as soon as it has restored
+    everything that the backward pass needs.
     """
 
     def __init__(self, count: FlopCount, pair: int) -> None:
@@ -103,5 +104,5 @@ class _Products:
 
 
 def parameters_added(method: nn.Module) -> int:
-    """Parameters of a method itself."""
+    """The number of a method's own parameters."""
     return sum(parameter.numel() for parameter in method.parameters())

@@ -1,8 +1,8 @@
-"""One training over several processes: DistributedDataParallel, or fully sharded with torch's `fully_shard`.
+"""Trains one model in several processes: DistributedDataParallel, or fully sharded with torch's `fully_shard`.
 
-Every process has its rows of each micro-batch. Whatever is averaged or compared over a batch is put together from all
-of them first (`Spread.rows`), so that every process has the loss of the whole batch and, when gradients are averaged,
-the gradient of the whole: what one process would have, but for rounding.
+Every process has its rows of each micro-batch. Values that are averaged or compared over a batch are first gathered
+from all processes (`Spread.rows`). So every process has the loss of the whole batch and, after gradients are averaged,
+the gradient of the whole batch: the same as in one process, up to rounding.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 
 class Rows:
-    """Rows of all processes, see `method.decisions.Spread`."""
+    """Gathers rows from all processes; see `method.decisions.Spread`."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._counts: list[int] = []
 
     def rows(self, own: Tensor) -> Tensor:
-        """[sum N, ...]."""
+        """The rows [sum N, ...] of all processes."""
         counts = own.new_tensor([len(own)], dtype=torch.long)
         found = [torch.empty_like(counts) for _ in range(self._processes.count)]
         distributed.all_gather(found, counts)
@@ -43,13 +43,13 @@ class Rows:
         return whole
 
     def own(self, whole: Tensor, count: int) -> Tensor:
-        """[N, ...] of the last `rows`."""
+        """This process's rows [N, ...] out of the result of the last `rows`."""
         start = sum(self._counts[: self._processes.rank])
         return whole[start : start + count]
 
 
 class _Gathered(torch.autograd.Function):
-    """All rows; the gradient of the own ones is what arrives there."""
+    """Gathers all rows; in the backward pass this process's rows get the gradient that arrives at them."""
 
     @staticmethod
     def forward(context: Any, own: Tensor, rank: int, counts: tuple[int, ...]) -> Tensor:
@@ -66,13 +66,13 @@ class _Gathered(torch.autograd.Function):
 
 
 class DistributedTraining:
-    """The model of a training as its processes share it; alone, the model itself.
+    """The model of a training, wrapped for several processes; a single process uses the model itself.
 
     Args:
-        model: Put on the device; with `fully_sharded` its parameters become shards, and it stays that way.
+        model: The model on its device. With `fully_sharded` its parameters become shards permanently.
 
     Raises:
-        UsageError: The method cannot be trained so.
+        UsageError: The method cannot be trained in several processes.
     """
 
     def __init__(self, model: AdaptiveModel, processes: Processes, *, fully_sharded: bool) -> None:
@@ -95,11 +95,11 @@ class DistributedTraining:
             fully_shard(model)
         else:
             ids = [torch.cuda.current_device()] if next(model.parameters()).is_cuda else None
-            # A parameter may go unused in a step, where a method runs no predictor or leaves a layer out.
+            # A parameter may be unused in a step, if a method runs no predictor or leaves out a layer.
             self._call = DistributedDataParallel(model, device_ids=ids, find_unused_parameters=True)
 
     def part(self, batch: Sequence[T]) -> Sequence[T]:
-        """The rows of a micro-batch that are this process's.
+        """This process's rows of a micro-batch.
 
         Raises:
             UsageError: There are fewer rows than processes.
@@ -118,19 +118,19 @@ class DistributedTraining:
         return loss
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
-        """Add the gradient; gradients are averaged over processes in the last micro-batch of a step."""
+        """Add the gradient. In the last micro-batch of a step, gradients are averaged over processes."""
         if self.fully_sharded and not self.processes.is_single:
             self._call.set_requires_gradient_sync(last)
         (loss * self.processes.count).backward()
 
     def syncing(self, last: bool) -> Any:
-        """Context of forward and backward pass of a micro-batch."""
+        """The context for the forward and backward pass of a micro-batch."""
         waits = isinstance(self._call, DistributedDataParallel) and not last
         return self._call.no_sync() if waits else nullcontext()
 
     def gather_weights(self) -> None:
-        """Put every parameter together again, one after the other, on the process that writes them."""
-        known: dict[int, nn.Parameter] = {}  # a shared parameter stays one
+        """Gather every sharded parameter, one after the other, on the process that writes the model."""
+        known: dict[int, nn.Parameter] = {}  # keeps shared parameters shared
         for module in self.model.modules():
             for name, parameter in list(module.named_parameters(recurse=False)):
                 if isinstance(parameter, DTensor):
@@ -142,12 +142,12 @@ class DistributedTraining:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor that may be one shard of several; all processes call this in the same order."""
+    """The whole tensor of one that may be sharded; all processes must call this in the same order."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def like(saved: Tensor, current: Tensor) -> Tensor:
-    """A whole tensor, sharded like another one."""
+    """A whole tensor, sharded like `current`."""
     if not isinstance(current, DTensor):
         return saved
     return distribute_tensor(saved.to(current.device), current.device_mesh, current.placements)

@@ -1,7 +1,7 @@
-"""A training step without values: what it executes and what it holds, from shapes alone.
+"""Measures the FLOPs and memory of a training step from shapes alone, without values.
 
-On torch's meta device every operation runs but none computes, so that a step of any model takes a second and no
-memory. Its FLOPs and its peak are those of the real step on a CPU, method, losses and gradient checkpointing included.
+On torch's meta device every operation runs but computes nothing, so that a step of any model takes a second and no
+memory. FLOPs and peak memory are those of the real step on a CPU, including method, losses and gradient checkpointing.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from adaptive_bench.training.cost import FlopCount
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
 
-# Where a schedule that grows up to the middle of a training and then stays (exits that join the loss one by one) is at
-# its mean.
+# At this place in training, a schedule that grows until the middle and then stays (such as exits that join the loss one
+# by one) has its mean value.
 _PLACE_IN_TRAINING = 3 / 8
 
 
 @dataclass(frozen=True)
 class DryStep:
-    """What a forward and a backward pass take.
+    """The cost of a forward and a backward pass.
 
     Attributes:
-        flops: Two a multiply-accumulate, of matrix products and attention.
-        peak_bytes: Held at once beside the weights and their gradients; 0 where nobody watched.
+        flops: FLOPs of matrix products and attention, two per multiply-accumulate.
+        peak_bytes: Peak memory in addition to the weights and their gradients; 0 if not watched.
     """
 
     flops: float
@@ -43,7 +43,7 @@ class DryStep:
 
 
 def without_values(model: AdaptiveModel) -> AdaptiveModel:
-    """A copy of a model whose tensors have shapes and no values."""
+    """A copy of a model whose tensors have shapes but no values."""
     empty: dict[int, Any] = {}
     for tensor in [*model.parameters(), *model.buffers()]:
         copied = tensor.detach().to("meta")
@@ -53,16 +53,16 @@ def without_values(model: AdaptiveModel) -> AdaptiveModel:
 
 
 def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watched: bool = False) -> DryStep:
-    """Go through one step of a model without values (`without_values`).
+    """Run one step of a model without values (`without_values`).
 
     Args:
-        rows: Sequences read at once.
-        length: Of each in tokens.
-        labels: Of each, tokens that are predicted; the last ones.
-        watched: Whether to note what is held at once, which takes twice as long.
+        rows: Number of sequences in the step.
+        length: Tokens per sequence.
+        labels: Predicted tokens per sequence, at its end.
+        watched: Whether to measure peak memory, which takes twice as long.
 
     Raises:
-        RuntimeError: The method asks for values.
+        RuntimeError: The method reads values of tensors.
     """
     ids = torch.ones(rows, length, dtype=torch.long)
     answered = (torch.arange(length) >= length - labels).expand_as(ids)
@@ -71,7 +71,7 @@ def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watch
     try:
         model.train()
         model.begin_step(max(1, round(1000 * _PLACE_IN_TRAINING)), 1000)
-        if watched:  # from the second pass on gradients are there
+        if watched:  # in all passes but the first, gradients already exist
             for parameter in model.parameters():
                 parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
         held = _Held(model)
@@ -94,7 +94,7 @@ def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watch
 
 
 class _FusedAttention(TorchFunctionMode):
-    """Attention as the fused kernels of devices compute it."""
+    """Replaces attention by the fused kernel, as real devices compute it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = _fused_attention if func is functional.scaled_dot_product_attention else func
@@ -102,7 +102,7 @@ class _FusedAttention(TorchFunctionMode):
 
 
 class _Held(TorchDispatchMode):
-    """Watches how many bytes of storage live that were made inside, views of a model's tensors aside."""
+    """Tracks the bytes of live storage created inside the block; views of the model's own tensors do not count."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ _attention = functional.scaled_dot_product_attention
 
 
 def _fused_attention(query: Tensor, key: Tensor, value: Tensor, **given: Any) -> Tensor:
-    """Without values torch takes attention apart; with them its kernels hold no table of scores."""
+    """The fused kernel: on meta tensors torch would otherwise build the table of scores, which real kernels avoid."""
     if not query.is_meta:
         return _attention(query, key, value, **given)
     groups = query.shape[1] // key.shape[1]

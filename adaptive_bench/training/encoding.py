@@ -1,10 +1,10 @@
 """Turns examples into token ids: the prompt is masked in the loss, the end-of-sequence token is learned.
 
-Documents without a prompt are packed: one after the other, each with its end, cut into sequences of full length.
+Documents without a prompt are packed: concatenated, each with its end token, and cut into sequences of full length.
 
-The prompt's tokens are those the model sees at evaluation; the completion continues them. The last token of a text is
-a label and no more: nothing comes after it, so generation and scoring never feed it. It is masked like padding, and
-thereby stays out of whatever a method shares out among tokens (budgets, capacities, thresholds, penalties).
+The prompt's tokens are those that the model sees at evaluation, followed by the completion's. The last token of a text
+is only a label: nothing follows it, so generation and scoring never feed it. It is masked like padding, and so does not
+count in whatever a method distributes over tokens (budgets, capacities, thresholds, penalties).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class EncodedExample:
 
     @cached_property
     def document(self) -> int:
-        """Key for random draws: examples draw apart, whatever beginning they share."""
+        """Key for random draws: draws of different examples are independent, even if they share a beginning."""
         return document_key(*self.token_ids)
 
     @property
     def loss_tokens(self) -> int:
-        """Tokens that are predicted: every completion token that has something before it."""
+        """Number of predicted tokens: all completion tokens that follow another token."""
         return len(self.token_ids) - max(self.prompt_length, 1)
 
 
@@ -56,7 +56,7 @@ def encode_examples(
     *,
     chat_template: bool = False,
 ) -> list[EncodedExample]:
-    """Encode examples, documents without a prompt after the others, and say aloud how many had to be cut.
+    """Encode examples, with documents without a prompt at the end, and report how many had to be cut.
 
     Args:
         chat_template: Write every example with a prompt as one exchange in the tokenizer's chat template.
@@ -84,9 +84,11 @@ def encode_examples(
 
 
 def _packed(documents: Iterable[str], tokenizer: PreTrainedTokenizerBase, max_length: int) -> list[EncodedExample]:
-    """Sequences of `max_length` tokens, the last may be shorter; each begins with the token the one before ends with.
+    """Sequences of `max_length` tokens (the last may be shorter), each beginning with the last token of the previous
+    one.
 
-    That one was a label only: so every token is predicted once, and every token but the very last is read once.
+    That token was only a label before. So every token but the first is predicted once, and every token but the last is
+    read once.
     """
     stream: list[int] = []
     for document in documents:
@@ -96,7 +98,7 @@ def _packed(documents: Iterable[str], tokenizer: PreTrainedTokenizerBase, max_le
 
 
 def _encode_chat(example: Example, tokenizer: PreTrainedTokenizerBase, max_length: int) -> EncodedExample:
-    """A template writes its start token itself."""
+    """Encode an example in the chat template, which contains its own start token."""
     prompt, completion = as_turns(tokenizer, example.prompt, example.completion)
     return _encode(Example(prompt, completion), tokenizer, max_length, add_special_tokens=False)
 
@@ -111,7 +113,7 @@ def _encode(
     if whole[: len(prompt)] == prompt:
         completion = whole[len(prompt) :]
     else:
-        # A merge reaches over the boundary. At evaluation the prompt stands alone, so it does here too.
+        # A token spans the boundary. At evaluation the prompt is encoded alone, so it is encoded alone here too.
         completion = tokenizer(example.completion, add_special_tokens=False).input_ids
     completion = [*completion, tokenizer.eos_token_id]
     truncated = len(prompt) + len(completion) > max_length
@@ -127,14 +129,14 @@ def _encode(
 
 
 def _special_start(token_ids: list[int], tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Drop the end-of-sequence token of a whole text, as some tokenizers append one: the encoder appends it itself."""
+    """Drop an end-of-sequence token that the tokenizer appended to a whole text, since the encoder appends its own."""
     if token_ids and token_ids[-1] == tokenizer.eos_token_id:
         return token_ids[:-1]
     return token_ids
 
 
 def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The token that fills short rows. It never counts: every batch carries an attention mask.
+    """The token that fills short rows. Its choice does not matter, since every batch has an attention mask.
 
     A tokenizer without a pad token pads with its end-of-sequence token.
 
@@ -153,7 +155,7 @@ def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
 def training_batch(
     examples: Sequence[EncodedExample], pad_id: int, device: torch.device | str = "cpu"
 ) -> dict[str, Tensor]:
-    """A `calibration_batch` with `labels` [B, S]: the completion with its end, not prompt and padding."""
+    """A `calibration_batch` with `labels` [B, S]: the completion with its end token, without prompt and padding."""
     batch = calibration_batch(examples, pad_id, device)
     batch["labels"] = torch.full_like(batch["input_ids"], IGNORED_LABEL)
     for row, example in enumerate(examples):
@@ -167,7 +169,8 @@ def calibration_batch(
 ) -> dict[str, Tensor]:
     """Right-padded `input_ids`, `attention_mask` and boolean `continuation_mask`, each [B, S], and `documents` [B].
 
-    Both masks leave out the last token of each text (see above); `continuation_mask` holds the rest of the completion.
+    Both masks leave out the last token of each text, which is only a label; `continuation_mask` marks the rest of the
+    completion.
     """
     length = max(len(example.token_ids) for example in examples)
     input_ids = torch.full((len(examples), length), pad_id)

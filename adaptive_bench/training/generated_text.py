@@ -1,6 +1,6 @@
-"""Calibration text that the model wrote itself: the prompts of training text, continued by the model.
+"""Generates calibration text: the prompts of training text, continued by the model itself.
 
-What a model writes differs from gold answers, and thresholds meet the former in decoding.
+Generated answers differ from gold answers, and in decoding thresholds are applied to generated ones.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def generated_text(
     model: AdaptiveModel, examples: Sequence[EncodedExample], tokenizer: PreTrainedTokenizerBase, batch_size: int
 ) -> list[EncodedExample]:
-    """The examples with the model's own greedy answers, with nothing skipped, in place of the gold ones.
+    """The examples with the model's own greedy answers, generated with nothing skipped, instead of the gold answers.
 
     An answer ends where the model ends it, or at the length of the longest gold answer of the batch.
     """
-    kept = model.dial  # neither change of it begins a report
+    kept = model.dial  # the dial is changed through `method.value`, which does not reset the ledger
     model.method.value = model.method.dial.skip_nothing
     ends, processors = end_tokens(model, tokenizer), logits_processors(model)
     ordered = sorted(examples, key=lambda example: example.prompt_length)

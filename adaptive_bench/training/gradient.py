@@ -1,4 +1,4 @@
-"""The gradient of one optimizer step, in as many micro-batches as memory asks for."""
+"""Computes the gradient of one optimizer step, in as many micro-batches as memory requires."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from adaptive_bench.training.memory import ran_out_of_memory
 
 @dataclass(frozen=True)
 class StepLoss:
-    """What one optimizer step's forward passes gave, each value a mean over the step's predicted tokens."""
+    """The losses of one optimizer step, and its number of predicted tokens.
+
+    `loss` and `terms["ce"]` are means over predicted tokens; the method's own terms are means over `losses_over`.
+    """
 
     loss: float
     terms: dict[str, float]
@@ -30,14 +33,16 @@ def accumulate(
     pad_id: int,
     accelerator: Accelerator,
 ) -> StepLoss | None:
-    """Add the gradient of a batch to the parameters, or give `None` (and no gradient) when memory runs out.
+    """Add the gradient of a batch to the parameters, or return `None` (without a gradient) when memory runs out.
 
-    A micro-batch enters with its share of the batch's predicted tokens, a method's own losses with that of the tokens
-    they are means over (`Method.losses_over`): the number of micro-batches changes nothing but rounding. Where a loss
-    is no such mean (the square of an executed share), or a method ranks the tokens of a batch, which are then those of
-    a micro-batch, it moves a little, by up to 3e-3 with the methods of this repository.
-    Losses come to the host once, when all is done: nobody waits for the device between micro-batches. Whether they are
-    finite is for the caller to see.
+    A micro-batch is weighted by its share of the batch's predicted tokens, and a method's own losses by the share of
+    the tokens over which they average (`Method.losses_over`). So the number of micro-batches changes only rounding.
+    There are two exceptions, in which it changes losses a little, by up to 3e-3 with the methods of this repository: a
+    loss that is no such mean (the square of an executed share), and a method that ranks the tokens of a batch, which
+    then ranks those of a micro-batch.
+
+    Losses are read from the device once, at the end, so that nothing waits between micro-batches. The caller must check
+    that they are finite.
     """
     model = training.model
     device = next(model.parameters()).device
@@ -54,7 +59,7 @@ def accumulate(
             with training.syncing(last):
                 with accelerator.autocast():
                     tensors = training_batch(training.part(micro_batch), pad_id)
-                    # what the host reads, mask and labels, is read before it is on the device
+                    # mask and labels stay on the host, which reads them without waiting for the device
                     moved = {name: tensors[name].to(device) for name in tensors.keys() - {"attention_mask", "labels"}}
                     loss = training.loss(tensors | moved)
                 names = ["", *model.raw_loss_terms]
@@ -69,19 +74,19 @@ def accumulate(
     else:
         return StepLoss(found.pop(""), found, total)
     finally:
-        model.own_losses_weigh = 1.0  # whoever goes on with the model asks for whole batches
-    # Only here, outside the handler, the failed pass no longer holds its activations.
+        model.own_losses_weigh = 1.0  # later users of the model call it with whole batches
+    # Only here, outside the handler, are the activations of the failed pass released.
     model.zero_grad(set_to_none=True)
     clear_device_cache(garbage_collection=True)
     return None
 
 
 def _tokens(examples: Sequence[EncodedExample]) -> tuple[int, int]:
-    """Tokens that are predicted, and tokens that are read: all but the last one of each text."""
+    """The number of predicted tokens, and of tokens that are read (all but the last token of each text)."""
     return sum(one.loss_tokens for one in examples), sum(len(one.token_ids) - 1 for one in examples)
 
 
 def split(batch: Sequence[EncodedExample], parts: int) -> list[Sequence[EncodedExample]]:
-    """Cut a batch into `parts` runs whose sizes differ by one at most."""
+    """Cut a batch into `parts` runs whose sizes differ by at most one."""
     edges = [len(batch) * part // parts for part in range(parts + 1)]
     return [batch[start:end] for start, end in pairwise(edges)]

@@ -1,4 +1,4 @@
-"""The training loop every method goes through: same tokens, same order, same optimizer, same number of steps."""
+"""The training loop, the same for every method: same tokens, same order, same optimizer, same number of steps."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ def train(
     pretrained: Pretrained | None = None,
     chat_template: bool = False,
 ) -> None:
-    """Train a model on the device it is on, from the start or from the newest checkpoint in `folder`.
+    """Train a model on its device, from the start or from the newest checkpoint in `folder`.
 
-    Writes the sections `data` (what is trained on, with the digest of the order), `timing` and `cost` (`TrainingCost`)
-    of the record, `train.jsonl` (one line a step, the same bytes for the same seed), resumable state in `resume/`, and
-    at the end `checkpoint/`, which exists only when the training is complete. On a CPU a resumed training ends in the
-    same bytes as an uninterrupted one. A recipe of no steps writes the model as it is.
+    Writes the record's sections `data` (the training data, with the digest of its order), `timing` and `cost`
+    (`TrainingCost`), `train.jsonl` (one line per step, the same bytes for the same seed), resumable state in `resume/`,
+    and at the end `checkpoint/`, which exists only when the training is complete. On a CPU a resumed training ends in
+    the same bytes as an uninterrupted one. A recipe with no steps writes the model unchanged.
 
-    Several processes share a training (`processes.Processes.sharing`) if all of them call this with the same arguments;
-    each computes its rows of every batch, and the leader alone writes.
+    Several processes share a training (`processes.Processes.sharing`) if all of them call this with the same arguments.
+    Each process computes its rows of every batch, and only the leader writes.
 
     Args:
-        method_learning_rate: Peak rate of the parameters the method adds; `None` for that of the recipe.
-        curves: Where else the training curves go.
-        pretrained: Where the backbone's weights are from. With adapters the checkpoint then holds these and that name;
-            without it the merged weights.
+        method_learning_rate: Peak rate of the method's own parameters; `None` for the recipe's rate.
+        curves: Further destinations of the training curves.
+        pretrained: The source of the backbone's weights. A checkpoint with adapters then holds the adapters and this
+            name; without it, the merged weights.
         chat_template: See `encode_examples`.
 
     Raises:
@@ -85,9 +85,9 @@ def train(
     max_length = min(recipe.max_length, model.backbone.context_length)
     encoded = encode_examples(examples, tokenizer, max_length, reporter, chat_template=chat_template)
     order = data_order(len(encoded), recipe, seed)
-    packed = any(not example.prompt for example in examples)  # how many sequences those give is known only here
+    packed = any(not example.prompt for example in examples)  # the number of packed sequences is known only now
     if packed and len(encoded) < (wanted := recipe.steps * recipe.batch_size):
-        reporter.line(f"There are {len(encoded)} packed training sequences, {wanted} are wanted: they repeat.")
+        reporter.line(f"There are {len(encoded)} packed training sequences, but {wanted} are wanted: they repeat.")
     if processes.current_group().is_main_process:
         with atomic.writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -115,14 +115,14 @@ def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, 
 
 
 def _spread(lengths: Sequence[int]) -> dict[str, int]:
-    """Smallest, middle and largest of some lengths, and the one that 95 of 100 do not exceed."""
+    """Minimum, median, 95th percentile and maximum of some lengths."""
     ordered = sorted(lengths) or [0]
     at = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
     return {name: ordered[math.ceil(share * (len(ordered) - 1))] for name, share in at.items()}
 
 
 class _Training:
-    """One training: what stays the same over its steps, and the steps."""
+    """One training: its fixed parts, and the steps."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class _Training:
         self.log_path = folder / "train.jsonl"
 
     def run(self, curves: Tracking, pretrained: Pretrained | None) -> None:
-        """Every step that is not done yet, then the final checkpoint."""
+        """Run all remaining steps, then write the final checkpoint."""
         (done, lines), total = self._resume(), len(self.order)
         self.model.train()
         start_s = time.perf_counter()
@@ -182,11 +182,11 @@ class _Training:
         self._finish(total - done, time.perf_counter() - start_s, pretrained)
 
     def _log(self, lines: str) -> AbstractContextManager[TextIO | None]:
-        """The log, which the main process writes."""
+        """The open log in the main process; `None` in the others."""
         return atomic.growing(self.log_path, lines) if self.processes.is_main_process else nullcontext()
 
     def _asked_to_stop(self) -> bool:
-        """Whether to keep where this stands; what the leader was asked counts for all."""
+        """Whether a stop was requested, so that a checkpoint is due; the leader's request counts for all processes."""
         return bool(self.processes.gather(stopping.requested())[0])
 
     def rate(self, step: int) -> float:
@@ -197,7 +197,7 @@ class _Training:
         return learning_rate_factor(self.recipe.decay, step, self.recipe.warmup_steps, len(self.order))
 
     def _step(self, step: int) -> dict[str, Any]:
-        """One optimizer step and its line of the log."""
+        """Run one optimizer step; returns its entry of the log."""
         factor, rate = self._factor(step), self.rate(step)
         for group, peak in zip(self.optimizer.param_groups, self.peak_rates, strict=True):
             group["lr"] = peak * factor
@@ -212,19 +212,19 @@ class _Training:
         return entry | {"gradient_norm": norm}
 
     def _loss(self, batch: Sequence[EncodedExample], step: int) -> StepLoss:
-        """Loss and gradient of a step; when memory runs out, the same step again with micro-batches half as large."""
+        """Compute loss and gradient of a step; when memory runs out, repeat it with micro-batches half as large."""
         macs = self.count.macs
         while True:
-            self.count.macs = macs  # a pass that ran out of memory is no part of the training
+            self.count.macs = macs  # a pass that ran out of memory does not count
             parts = split(batch, self.accumulation)
-            if self.processes.is_single:  # several cut alike, whatever each has left
+            if self.processes.is_single:  # several processes must cut alike, whatever memory each has left
                 parts = [piece for part in parts for piece in self.micro_batches.cut(part)]
             keep_blocks()
             loss = accumulate(self.training, parts, self.pad_id, self.accelerator)
             give_back()
             if loss is not None:
                 return loss
-            if not self.processes.is_single:  # the others are waiting for this one's rows as they are
+            if not self.processes.is_single:  # the other processes wait for this one's rows, so it cannot cut anew
                 raise EnvironmentProblem(
                     f"Training {self.model.spec} in {self.processes.count} processes needs memory for its micro-batches"
                     f", but {self.device} ran out at step {step + 1}. Raise train.accumulation, or set "
@@ -246,7 +246,7 @@ class _Training:
     def _check_finite(self, what: str, value: float, step: int, rate: float) -> None:
         if not math.isfinite(value):
             got = f"Training needs a finite {what}, but {self.model.spec} got {value} at step {step + 1} of"
-            if step == 0:  # nothing has been changed yet, at whatever rate
+            if step == 0:  # no weight was changed yet, so the learning rate is not the cause
                 raise TrainingDiverged(
                     f"{got} {len(self.order)}, before any weight was changed: a method scales a branch by such a "
                     f"number or has such a loss, or the model's weights hold one. Try `adaptive-bench check` on it."
@@ -257,7 +257,7 @@ class _Training:
             )
 
     def _macs(self) -> int:
-        """MACs of all processes since the first step."""
+        """MACs of all processes in all steps."""
         return sum(self.processes.gather(self.count.macs))
 
     def _cost(self, macs: int) -> TrainingCost:
@@ -267,7 +267,7 @@ class _Training:
         return TrainingCost(tokens, 2.0 * macs, parameters_added(self.model.method))
 
     def _resume(self) -> tuple[int, str]:
-        """Steps already done according to the newest checkpoint, and their lines of the log."""
+        """Resume from the newest checkpoint; returns the number of finished steps and their lines of the log."""
         newest = checkpoint.newest(self.folder / RESUME_FOLDER)
         if newest is None:
             return 0, ""
@@ -281,7 +281,7 @@ class _Training:
 
     def _save(self, steps_done: int, log: TextIO | None) -> None:
         if log is not None:
-            # The log reaches the disk first: a checkpoint never knows of more steps than the log.
+            # The log is flushed to disk first, so that a checkpoint never has more steps than the log.
             os.fsync(log.fileno())
         progress = checkpoint.Progress(steps_done, self.accumulation, self._macs(), self.micro_batches.usable)
         writes = self.processes.is_main_process
@@ -309,14 +309,14 @@ class _Training:
 
 
 def _adapters(model: AdaptiveModel, recipe: TrainRecipe) -> Adapters | None:
-    """Adapters where the backbone is trained and the recipe wants them."""
+    """New adapters if the backbone is trained and the recipe asks for them."""
     if recipe.lora is None or not recipe.steps or model.method.freezes_backbone:
         return None
     return Adapters(model.backbone_model, recipe.lora)
 
 
 def _accelerator(device: torch.device, precision: str, processes: int) -> Accelerator:
-    # accelerate keeps one state per process and refuses a second one that differs; a process trains many models.
+    # accelerate keeps one state per process and refuses a different second one, but a process trains many models.
     AcceleratorState._reset_state(reset_partial_state=True)
     mixed_precision = "bf16" if precision == "bf16" else "no"
     accelerator = Accelerator(mixed_precision=mixed_precision, cpu=device.type == "cpu", device_placement=False)

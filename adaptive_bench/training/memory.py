@@ -1,4 +1,4 @@
-"""Work that does not fit into memory is done again in smaller batches."""
+"""Repeats work that does not fit into memory in smaller batches."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Result = TypeVar("Result")
 
 
 def find_batch_size(work: Callable[[int], Result], batch_size: int, say: Callable[[int], None]) -> tuple[Result, int]:
-    """What some work gives at the largest batch size that fits, and that size.
+    """The result of some work at the largest batch size that fits, and that size.
 
     Args:
-        work: Done with a batch size, from the start each time.
-        batch_size: Tried first; halved whenever memory runs out, down to 1, where the error is passed on.
-        say: Told every smaller size.
+        work: Called with a batch size; it starts from the beginning each time.
+        batch_size: The first size. It is halved whenever memory runs out; at 1 the error is passed on.
+        say: Called with every smaller size.
     """
     while True:
         try:
@@ -25,7 +25,7 @@ def find_batch_size(work: Callable[[int], Result], batch_size: int, say: Callabl
         except (RuntimeError, MemoryError) as error:
             if not ran_out_of_memory(error) or batch_size == 1:
                 raise
-        # Outside the handler: its traceback would keep the tensors of the failed batch alive.
+        # Outside the handler, because its traceback would keep the tensors of the failed batch alive.
         batch_size //= 2
         clear_device_cache(garbage_collection=True)
         say(batch_size)

@@ -1,7 +1,7 @@
 """Cuts the sequences of an optimizer step into micro-batches that fit into memory and hold little padding.
 
-A step that is small stays whole and in its order. A larger one is sorted by length first: its gradient is a sum over
-sequences, so that the cut changes nothing but rounding (but see `gradient.accumulate`).
+A small step stays whole and in order. A larger step is sorted by length first. Since the gradient is a sum over
+sequences, cutting changes only rounding (for exceptions see `gradient.accumulate`).
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
 
 VALUE_BYTES = 4
-OPTIMIZER_VALUES = 3  # of a trained parameter: its gradient and AdamW's two moments
+OPTIMIZER_VALUES = 3  # values per trained parameter: its gradient and AdamW's two moments
 _MOST_PADDING = 0.1
 _ABOUT = 0.8
-# Below this nobody runs out of memory, and a pass more costs more than padding; beyond twice that no pass is faster.
+# Below this size no device runs out of memory, and a further pass costs more than padding; beyond twice this size,
+# larger passes are not faster.
 _WHOLE_BYTES, _MOST_BYTES, _WHOLE_SHARE_OF_GPU = 1 << 30, 2 << 30, 1 / 8
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes that a forward and a backward pass hold beside weights and gradients: of each padded token, of each token
-    that is predicted, of each pair of tokens of a sequence, and however many there are.
+    """Bytes that a forward and a backward pass hold besides weights and gradients: per token (including padding), per
+    predicted token, per pair of tokens of a sequence, and a constant.
     """
 
     token: float
@@ -41,15 +42,15 @@ class Footprint:
     always: float = 0.0
 
     def of(self, rows: int, length: int, labels: int) -> float:
-        """Of a micro-batch."""
+        """Bytes of a micro-batch; `labels` is the number of predicted tokens in all rows."""
         return self.always + rows * length * (self.token + length * self.pair) + labels * self.label
 
 
 def rough_footprint(backbone: Backbone, heads: int = 1) -> Footprint:
-    """More than a step holds, from the model's shape.
+    """An upper bound on what a step holds, from the model's shape.
 
     Args:
-        heads: How many times logits of every predicted token may be there.
+        heads: How many sets of logits of all predicted tokens may exist at once.
     """
     shape, layers = backbone.config, backbone.num_layers
     token = layers * (24 * shape.hidden_size + 8 * shape.intermediate_size)
@@ -59,12 +60,12 @@ def rough_footprint(backbone: Backbone, heads: int = 1) -> Footprint:
 
 
 def measured_footprint(model: AdaptiveModel) -> Footprint:
-    """What a step holds, from steps without values on one short sequence; the rough one of a method that needs some."""
+    """The footprint from steps without values on one short sequence; the rough one if the method reads values."""
     empty, few = without_values(model), min(64, model.backbone.context_length // 4)
     try:
         one, two, four = (dry_step(empty, 1, times * few, 1, watched=True).peak_bytes for times in (1, 2, 4))
         whole = dry_step(empty, 1, 4 * few, 4 * few, watched=True).peak_bytes
-    except Exception:  # noqa: BLE001 - the method's own code, on tensors that it was not written for
+    except Exception:  # noqa: BLE001 - the method's own code may fail in any way on tensors without values
         return rough_footprint(model.backbone, _heads(model))
     # always + n token + n^2 pair at n = few, 2 few, 4 few
     pair = max(0.0, (four - two - 2 * (two - one)) / (6 * few**2))
@@ -78,16 +79,16 @@ def _heads(model: AdaptiveModel) -> int:
 
 
 def trained_bytes(model: AdaptiveModel) -> int:
-    """What gradients and moments of the trained parameters take."""
+    """Bytes of the gradients and moments of the trained parameters."""
     return OPTIMIZER_VALUES * VALUE_BYTES * sum(each.numel() for each in model.parameters() if each.requires_grad)
 
 
 class MicroBatches:
-    """How steps of one training are cut.
+    """Cuts the steps of one training.
 
     Args:
-        model: On the device where it is trained; its optimizer has no moments yet.
-        usable: Bytes that activations may take; by default what is free, without what gradients and moments will take.
+        model: The model on its training device, before its optimizer has moments.
+        usable: Bytes that activations may take; by default the free memory minus what gradients and moments will take.
     """
 
     def __init__(self, model: AdaptiveModel, usable: int | None = None) -> None:
@@ -107,16 +108,16 @@ class MicroBatches:
         return measured_footprint(self._model)
 
     def keep_to(self, usable: int | None) -> None:
-        """Cut as before with so many bytes, if there still is about that much: the same pieces give the same bytes."""
+        """Use an earlier limit if about as much memory is free now, since only the same pieces give the same bytes."""
         if usable is not None and self.usable is not None and self.usable >= _ABOUT * usable:
             self.usable = usable
 
     def shrink(self) -> None:
-        """What was taken to fit did not."""
+        """Halve the limit after memory ran out."""
         self.usable = None if self.usable is None else self.usable // 2
 
     def cut(self, batch: Sequence[EncodedExample]) -> list[Sequence[EncodedExample]]:
-        """The sequences in micro-batches: as given where all of them take little, else the longest first."""
+        """The sequences in micro-batches: one batch in the given order if it is small, otherwise the longest first."""
         if self.usable is None:
             return [batch]
         most = min(self._whole, float(self.usable))

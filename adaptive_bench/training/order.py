@@ -1,4 +1,4 @@
-"""The one order in which every method of a run sees the training text."""
+"""The data order: the single order in which every method of a run sees the training text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from adaptive_bench.training.encoding import EncodedExample
 
 
 class DataOrder:
-    """`order[step]` is the tuple of example indices of one optimizer step, counted from 0.
+    """The order of examples: `order[step]` is the tuple of example indices of one optimizer step, counted from 0.
 
-    Epoch after epoch of the examples, each in its own seeded permutation. Any step can be asked for directly, so a
-    resumed training needs no replay, and nothing but the count, the batch size and the seed enters.
+    Each epoch goes through the examples in its own seeded permutation. Any step can be computed directly, so a resumed
+    training needs no replay. The order depends only on the count, the batch size and the seed.
     """
 
     def __init__(self, count: int, batch_size: int, steps: int, seed: int) -> None:
@@ -41,12 +41,12 @@ class DataOrder:
 
 
 def data_order(count: int, recipe: TrainRecipe, seed: int) -> DataOrder:
-    """The order of `count` examples under a recipe; it knows nothing of the method that is trained."""
+    """The order of `count` examples under a recipe; it does not depend on the method."""
     return DataOrder(count, recipe.batch_size, recipe.steps, seed)
 
 
 def order_digest(examples: Sequence[EncodedExample], order: DataOrder) -> str:
-    """sha256 over the token ids in the order they are trained on: equal digests mean equal tokens in equal order."""
+    """The sha256 of the token ids in training order: equal digests mean equal tokens in equal order."""
     digest = hashlib.sha256()
     for step in range(len(order)):
         for example in (examples[index] for index in order[step]):

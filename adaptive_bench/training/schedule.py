@@ -1,6 +1,6 @@
-"""Learning rate over the steps: linear warm-up, then a plateau with a linear end, or a cosine; both end at zero.
+"""The learning rate schedule: linear warm-up, then a plateau with a linear end, or a cosine; both end at zero.
 
-Stateless, so a resumed training needs nothing restored; clamped, so it never rises again past its end.
+It is stateless, so that a resumed training restores nothing, and clamped, so that it never rises again past its end.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import math
 from typing import Literal
 
 Decay = Literal["linear_end", "cosine"]
-FALLS_FROM = 0.6  # share of the steps after which a plateau gives way to its linear end
+FALLS_FROM = 0.6  # share of the steps after which the plateau ends and the linear fall begins
 
 
 def learning_rate_factor(decay: Decay, step: int, warmup_steps: int, total_steps: int) -> float:
-    """Share of the peak learning rate at an optimizer step counted from 0.
+    """Share of the peak learning rate at an optimizer step, counted from 0.
 
-    `linear_end` holds the peak while training targets move (they arrive after 70 % of the steps, see
-    `method.schedule`): what is learned at the target is learned at a rate that still teaches. `cosine` is what most
-    papers use.
+    `linear_end` keeps the peak for most of the time in which training targets move (they reach their end after 70 % of
+    the steps, see `method.dial`), so that the rate is still large enough to learn at the target. Most papers use
+    `cosine`.
     """
     if step < warmup_steps:
         return (step + 1) / (warmup_steps + 1)

@@ -1,8 +1,8 @@
-"""The target rule: every method is trained towards the same saving, on the axis that methods are matched on.
+"""The target rule: every method is trained towards the same saving, on the axis by which methods are matched.
 
-A method's schedule ends at a share of skipped token-branches. What that saves in FLOPs differs: a vector gate pays for
-itself first, so equal shares are unequal targets. The untrained method is therefore priced on held-out training text
-before it is trained: the share is found at which the ledger measures the wanted saving.
+A method's schedule ends at a share of skipped token-branches. Equal shares save different amounts of FLOPs, since for
+example a vector gate must first save its own cost. So before training, the untrained method is priced on held-out
+training text: this finds the share at which the ledger measures the wanted saving.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from torch import Tensor
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.recipe import FlopAxis
 
-TOLERANCE = 0.002  # of the saving
+TOLERANCE = 0.002  # absolute tolerance of the saving
 _MAX_POINTS = 7
-_FIRST_STEP = 0.05  # beyond the wanted saving, for the first look
+_FIRST_STEP = 0.05  # the first point asks for this much more than the wanted saving, to pay for the method's own cost
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a training moves towards.
+    """The target of a training.
 
     Attributes:
-        axis: What the saving is a share of.
-        saving: Wanted.
+        axis: The axis of the saving.
+        saving: The wanted saving.
         tokens: Share of token-branches to skip at the end of training.
-        priced: What was saved on each axis where so many were skipped, before training; on `axis` less than wanted
-            where the dial ends before.
+        priced: The saving on each axis at this share, measured before training. On `axis` it is smaller than wanted if
+            the dial ends before.
     """
 
     axis: FlopAxis
@@ -46,13 +46,13 @@ class Target:
 
 @torch.no_grad()
 def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: float, axis: FlopAxis) -> Target:
-    """The share of skipped token-branches that saves so much on the axis; leaves the model as it was, but for what its
-    method measures before training (`Method.prepare_training`).
+    """Find the share of skipped token-branches that gives a saving on an axis. The model stays unchanged, apart from
+    what its method measures before training (`Method.prepare_training`).
 
     Args:
-        model: Before its training.
+        model: The model before its training.
         batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
-        saving: Share of the dense model's compute.
+        saving: Wanted share of the dense model's compute.
         axis: `layers`, `net`, `core` or `tokens`.
     """
     end = model.method.max_saving
@@ -60,7 +60,7 @@ def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: fl
     model.eval()
     try:
         model.prepare_training(batches)
-        # A number of layers saves its share of the layers, as of the tokens.
+        # On the axes `tokens` and `layers`, the share asked for is a good first guess of the saving.
         asked = min(end, saving if axis in ("tokens", "layers") else saving + _FIRST_STEP)
         points = [_measure(model, batches, 0.0), _measure(model, batches, asked)]
         while len(points) < _MAX_POINTS:
@@ -84,7 +84,7 @@ def _tokens_per_saving(points: Sequence[dict[str, float]], axis: FlopAxis) -> fl
 
 
 def _measure(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saved_tokens: float) -> dict[str, float]:
-    """Saving on each axis where so many token-branches are asked for."""
+    """The saving on each axis if the dial is set for a share of token-branches."""
     if saved_tokens > 0:
         model.calibrate(batches, [saved_tokens])
     model.dial = model.method.checked_dial(saved_tokens)

@@ -1,4 +1,4 @@
-"""Training curves for TensorBoard, trackio or Weights & Biases, beside the log that every training keeps."""
+"""Sends training curves to TensorBoard, trackio or Weights & Biases, besides the log that every training keeps."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PROJECT = "adaptive-bench"
 
 @dataclass(frozen=True)
 class Tracking:
-    """Where a training's curves go.
+    """The destinations of a training's curves.
 
     Attributes:
-        names: `tensorboard`, `trackio`, `wandb`; none by default.
-        run: What stands for the training; a resumed one goes on there.
-        title: What it is called.
-        folder: Where trackers that write files put them.
+        names: Trackers: `tensorboard`, `trackio`, `wandb`; none by default.
+        run: The training's id in the tracker; a resumed training continues under it.
+        title: The training's title in the tracker.
+        folder: Folder for trackers that write files.
         about: Settings shown beside the curves.
     """
 
@@ -40,7 +40,7 @@ class Tracking:
         trackers = tuple(self._tracker(name, steps_done) for name in self.names)
         for tracker in trackers:
             tracker.start()
-            if not isinstance(tracker, TensorBoardTracker):  # which would write a folder of its own at every start
+            if not isinstance(tracker, TensorBoardTracker):  # TensorBoard would create another folder at every start
                 tracker.store_init_configuration(dict(self.about))
         try:
             yield trackers
@@ -61,10 +61,10 @@ class Tracking:
 
 
 def check_trackers(names: tuple[str, ...]) -> None:
-    """Whether the packages of some trackers are there.
+    """Check that the packages of the trackers are installed.
 
     Raises:
-        UsageError: One is not.
+        UsageError: A package is missing.
     """
     for name in names:
         if find_spec(name) is None:
@@ -75,6 +75,6 @@ def check_trackers(names: tuple[str, ...]) -> None:
 
 
 def values_of(entry: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a line of the log, one for each curve."""
+    """The numbers of a log entry, one for each curve."""
     terms = {f"terms/{name}": value for name, value in entry["terms"].items()}
     return {key: entry[key] for key in ("loss", "lr", "gradient_norm", "tokens")} | terms

@@ -81,6 +81,4 @@ def test_a_calibration_that_is_lost_or_damaged_is_told(command, smoke_run, tmp_p
         file.unlink() if gone else file.write_bytes(b"")
     result = command("export-model", str(copied / "runs" / smoke_run.name), "-o", "new", "--method", "gateskip")
     assert result.exit_code == 1 and not (tmp_path / "new").exists()
-    assert ("there is nothing of it in" if gone else "A stored calibration must be readable") in " ".join(
-        result.stderr.split()
-    )
+    assert ("there is none in" if gone else "A stored calibration must be readable") in " ".join(result.stderr.split())

@@ -174,7 +174,7 @@ def test_a_training_stands_at_one_of_its_steps(stand, shared_model):
 def test_a_model_is_saved_where_a_folder_can_be(shared_model, tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(EnvironmentProblem, match="that a model is to be saved in cannot be made"):
+        with pytest.raises(EnvironmentProblem, match="for the saved model cannot be made"):
             shared_model("dense").save_pretrained(folder)
 
 
