@@ -1,1 +1,1 @@
-"""Evaluation: lm-eval over an adaptive model, the sweep of the dial, and what is kept of both."""
+"""Evaluation: runs lm-eval on adaptive models, finds tasks, and sweeps the dial over savings."""

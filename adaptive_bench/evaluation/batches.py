@@ -1,4 +1,4 @@
-"""Batches of rows of similar length, which fit into memory."""
+"""Forms batches of rows of similar length that fit into memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A batch this large (in slots: rows times its longest row) computes as fast per slot as a larger one on a CPU; below
-# that, padding costs less than another call.
+# On a CPU a batch of this many slots (rows times the longest row) computes as fast per slot as a larger one. For
+# smaller batches, padding costs less than another call.
 _ENOUGH_SLOTS = 512
 _SIMILAR = 0.75
 
@@ -25,14 +25,14 @@ _VALUE_BYTES = 4
 
 
 class OutOfMemory(EnvironmentProblem):
-    """One batch does not fit into memory. `evaluate` halves the batch and starts again."""
+    """A batch does not fit into memory. `evaluate` halves the batch and starts again."""
 
 
 class Room:
-    """How many rows of some length a model reads at once in the memory that is free now.
+    """Estimates how many rows a model can process at once in the memory that is free now.
 
-    A token takes its keys and values in every layer, and what one branch holds of it while it runs; a token whose next
-    one is scored also its logits, and their copy while they are normalised.
+    A token takes memory for its keys and values in every layer, and for the activations of one branch. A scored
+    position also takes memory for its logits, and for a copy of them while they are normalised.
     """
 
     def __init__(self, model: AdaptiveModel) -> None:
@@ -42,16 +42,17 @@ class Room:
         self._token = _VALUE_BYTES * (2 * kept + 12 * shape.hidden_size + 4 * shape.intermediate_size)
         self._pair = _VALUE_BYTES * (3 * heads if backbone.eager else 1)
         self._scored = 2 * _VALUE_BYTES * backbone.vocab_size
-        every = processes.current_group().gather(usable_bytes(next(model.parameters()).device))  # they cut alike
+        # All processes use the smallest memory among them, so that they form the same batches.
+        every = processes.current_group().gather(usable_bytes(next(model.parameters()).device))
         self._usable = None if None in every else min(every)
 
     def fits(self, rows: int, length: int, scored: int = 1) -> bool:
-        """Whether so many rows fit, each with some tokens and logits at some of them; one row is always tried."""
+        """Whether `rows` rows of `length` tokens with `scored` positions of logits each fit; one row always does."""
         held = rows * (length * (self._token + length * self._pair) + scored * self._scored)
         return rows == 1 or self._usable is None or held <= self._usable
 
     def rows(self, most: int, length: int) -> int:
-        """The largest number of rows that fits, of 1, 2, 4 and so on up to `most`, or `most`."""
+        """The number of rows that fits: `most`, halved until it does."""
         while not self.fits(most, length):
             most //= 2
         return most
@@ -60,11 +61,11 @@ class Room:
 def batches(
     items: Sequence[T], limit: int, *, length: Callable[[T], int], fits: Callable[[int, int], bool] = lambda *_: True
 ) -> Iterator[list[T]]:
-    """Cut items into batches of at most `limit` rows of similar length in tokens, longest first: memory runs out early
-    or not at all.
+    """Cut items into batches of at most `limit` rows of similar length, longest first, so that memory runs out early or
+    not at all.
 
     Args:
-        fits: Whether so many rows of so many tokens may be one batch.
+        fits: `fits(rows, tokens)` says whether a batch of that size fits into memory.
     """
     batch: list[T] = []
     longest = 0
@@ -81,10 +82,10 @@ def batches(
 
 
 def alike(items: Sequence[T], key: Callable[[T], int]) -> Iterator[list[T]]:
-    """Items that have the same key, smallest key first; otherwise in their order."""
+    """Groups of items with the same key, smallest key first; items keep their order."""
     return (list(members) for _, members in groupby(sorted(items, key=key), key=key))
 
 
 def fixed_batches(items: Sequence[T], limit: int) -> Iterator[list[T]]:
-    """Batches of `limit` items in the order given, for methods whose results depend on who is in a batch."""
+    """Batches of `limit` items in the given order, for methods whose results depend on the batch."""
     return (list(items[start : start + limit]) for start in range(0, len(items), limit))

@@ -1,4 +1,4 @@
-"""Whether a task is what its registration says: its YAML file is there, has that kind and gives that metric."""
+"""Checks that a task's registration agrees with its YAML file: the file exists, and has that kind and that metric."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Plugin
 from adaptive_bench.evaluation.harness_data import files_of
 from adaptive_bench.task import Task
 
-# What lm-eval gives for the kinds of request whose metrics are a list of its own, whatever else a YAML file names.
+# Metrics of lm-eval by kind of request, for kinds with a fixed list, whatever else a YAML file names.
 _OF_OUTPUT = {
     "loglikelihood": {"perplexity", "acc"},
     "loglikelihood_rolling": {"word_perplexity", "byte_perplexity", "bits_per_byte"},
@@ -26,10 +26,10 @@ _OF_OUTPUT = {
 
 
 def check_declared(task: Task, loaded: HarnessTask) -> None:
-    """Hold the registration of a task against its YAML file, before anything is computed.
+    """Compare the registration of a task with its YAML file, before anything is computed.
 
     Raises:
-        PluginFault: They contradict each other.
+        PluginFault: The registration contradicts the file.
     """
     _check_kind(task, loaded)
     _check_headline(task, loaded)
@@ -46,8 +46,8 @@ def _check_kind(task: Task, loaded: HarnessTask) -> None:
 
 
 def _check_headline(task: Task, loaded: HarnessTask) -> None:
-    """Of a task with a `process_results` of its own nobody knows what it gives, nor of a metric that is a function:
-    that may give several.
+    """Check the headline metric. A task with its own `process_results` is not checked, since its metrics are unknown;
+    nor is a metric that is a function, which may give several metrics.
     """
     if type(loaded) is not ConfigurableTask or callable(loaded.config.process_results):
         return
@@ -75,7 +75,7 @@ def _check_validation_split(task: Task, loaded: HarnessTask) -> None:
 
 
 def without_file(name: str, folder: Path) -> AdaptiveBenchError:
-    """What is wrong where the folder of a task has no YAML file of that name that lm-eval can read."""
+    """The error that a task's folder has no readable YAML file of that name."""
     said = f"The folder of a task holds a YAML file that says `task: {name}`, but {folder} has none that can be read"
     if not is_of_plugin(folder):
         return EnvironmentProblem(f"{said}. Reinstall the package that registers the task.")
@@ -84,12 +84,12 @@ def without_file(name: str, folder: Path) -> AdaptiveBenchError:
 
 
 def is_of_plugin(folder: Path) -> bool:
-    """Whether a folder of a task is a plugin's."""
+    """Whether a task's folder belongs to a plugin."""
     return faults.is_watched(str(folder.absolute() / "task.yaml"))
 
 
 def _read(folder: Path) -> Iterator[str]:
-    """Of each YAML file in a folder the name it gives, or why it cannot be read."""
+    """For each YAML file in a folder, the task it names, or why it cannot be read."""
     for file in sorted(one for one in files_of(folder) if one.suffix == ".yaml"):
         try:
             named = load_yaml(file, resolve_func=False).get("task")

@@ -1,4 +1,4 @@
-"""Whether the documents of a task have what it asks for, and what of it is missing where lm-eval stumbles over it."""
+"""Checks that a task's documents have a question, an answer and choices, and explains errors of lm-eval about them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, messag
 
 
 def answer_of(harness: HarnessTask, document: Any, where: str) -> tuple[str, ...]:
-    """The texts a document's answer consists of: the target, or every choice.
+    """The texts of a document's answer: the target, or every choice.
 
     Args:
-        where: The document, such as `document 3 of 200 of 'mine'`.
+        where: The document in words, such as `document 3 of 200 of 'mine'`.
 
     Raises:
-        EnvironmentProblem: It has no question, no answer or no choices.
-        PluginFault: The task's own code fails at it.
+        EnvironmentProblem: The document has no question, no answer or no choices.
+        PluginFault: The task's own code fails for the document.
     """
     try:
         prompt, target = harness.doc_to_text(document), harness.doc_to_target(document)
         choices = list(harness.doc_to_choice(document)) if harness.OUTPUT_TYPE == "multiple_choice" else []
     except AdaptiveBenchError:
         raise
-    except Exception as error:  # templates and a task's own code
+    except Exception as error:  # templates and a task's own code may raise anything
         faults.blame(error, f"{where[0].upper()}{where[1:]} cannot be put into the form of a question")
         raise EnvironmentProblem(
             f"Every document has what the task asks for, but {where} cannot be put into its form: "
@@ -53,7 +53,9 @@ def answer_of(harness: HarnessTask, document: Any, where: str) -> tuple[str, ...
 
 
 def problem_of(error: BaseException) -> str:
-    """What a YAML file asks of its documents in vain where lm-eval says `KeyError: 'exam'`; else an empty text."""
+    """What a YAML file expects of its documents but does not find, where lm-eval only says `KeyError: 'exam'`; empty if
+    unknown.
+    """
     frames = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
     task = next((one for one in reversed(frames) if isinstance(one, ConfigurableTask)), None)
     given = None if task is None else vars(task).get("dataset")
@@ -69,7 +71,7 @@ def problem_of(error: BaseException) -> str:
 
 
 def _check_choices(harness: HarnessTask, right: Any, choices: Sequence[Any], where: str) -> None:
-    by_itself = isinstance(right, str) and callable(harness.config.process_results)  # it may look the text up
+    by_itself = isinstance(right, str) and callable(harness.config.process_results)  # the code may look the text up
     texts = list(map(str, choices))
     if not (by_itself or _is_among(right, choices)) or not all(text.strip() for text in texts):
         raise EnvironmentProblem(
@@ -80,8 +82,8 @@ def _check_choices(harness: HarnessTask, right: Any, choices: Sequence[Any], whe
 
 
 def _is_among(right: Any, choices: Sequence[Any]) -> bool:
-    """Whether lm-eval finds the right answer, or each of several, among the choices; a negative number it would count
-    from the end.
+    """Whether the right answer, or each of several, is among the choices. Negative numbers do not count, although
+    lm-eval would count them from the end.
     """
     if isinstance(right, list):
         return bool(right) and all(_is_among(one, choices) for one in right)

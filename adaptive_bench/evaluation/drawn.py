@@ -1,4 +1,4 @@
-"""Which documents of a task a limit leaves: a draw, as files are often sorted."""
+"""Chooses the documents that a limit leaves: a random draw, since files are often sorted."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from lm_eval.api.task import Task as HarnessTask
 
 from adaptive_bench.task import Task
 
-DRAW_SEED = 1234  # no seed of a training: every method and every training is asked the same documents
+DRAW_SEED = 1234  # independent of the training's seed, so that every method and training is asked the same documents
 
 
 def drawn(task: Task, count: int, limit: int | None, *, mixed: bool | None = None) -> Sequence[int]:
-    """Numbers of the documents that a limit leaves of `count`, ascending. A lower limit leaves some of the same ones.
+    """Numbers of the `limit` documents chosen from `count`, ascending. A lower limit chooses a subset of them.
 
     Args:
-        mixed: Whether to take the first documents; by default where the task says that it mixes them.
+        mixed: Whether documents are already in random order, so that the first ones are taken; by default as the task
+            says.
     """
     if limit is None or limit >= count or (task.mixed if mixed is None else mixed):
         return range(count)[:limit]
@@ -28,7 +29,7 @@ def drawn(task: Task, count: int, limit: int | None, *, mixed: bool | None = Non
 
 
 def ask_only(harness: HarnessTask, numbers: Sequence[int]) -> None:
-    """Have a task ask these documents, each under its own number: by lm-eval's `samples` they are counted anew."""
+    """Restrict a task to these documents, which keep their numbers; lm-eval's `samples` would renumber them."""
 
     def chosen(rank: int = 0, world_size: int = 1, **_: Any) -> Iterator[tuple[int, Any]]:
         documents: Any = harness.eval_docs

@@ -1,4 +1,4 @@
-"""Evaluates an adaptive model, as its dial stands, on one lm-eval task."""
+"""Evaluates an adaptive model at its current dial on one lm-eval task."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
 
 
-# What `lm_eval.simple_evaluate` seeds NumPy, torch and the draw of worked examples with unless told otherwise, and
-# Python. They are no seeds of a training: every training is asked the same questions.
+# The default seeds of `lm_eval.simple_evaluate`: for NumPy, torch and the draw of worked examples, and for Python's
+# `random`. They do not depend on the training's seed, so that every training is asked the same questions.
 FEWSHOT_SEED = 1234
 PYTHON_SEED = 0
 
@@ -68,32 +68,33 @@ def evaluate(
 ) -> tuple[Evaluation, list[Sample]]:
     """Score the model on a task and measure what it saved.
 
-    The model's ledger is reset first. When memory runs out the batch is halved and the task starts again, so that all
+    The model's ledger is reset first. When memory runs out, the batch is halved and the task starts again, so that all
     documents are evaluated at one batch size and nothing is counted twice.
 
     Several processes share an evaluation (`processes.Processes.sharing`) if all of them call this with the same
-    arguments; they share the batches, and get the same result.
+    arguments. They divide the batches among them, and all get the same result.
 
     Args:
-        model: Evaluated with its current dial, in evaluation mode; its mode is put back afterwards.
+        model: The model, evaluated at its current dial in evaluation mode; its mode is restored afterwards.
         tokenizer: The model's tokenizer.
-        task_name: A task of ours, of a plugin, or of lm-eval.
+        task_name: A task of this package, of a plugin, or of lm-eval.
         data_dir: Folder with local data files; `None` reads the hub.
-        limit: Only so many documents, drawn with one seed for every model (see `drawn`).
-        documents: Only these, by their numbers in the split, ascending.
+        limit: Number of documents to evaluate, drawn with one seed for every model (see `drawn`).
+        documents: The documents to evaluate, by their numbers in the split, ascending.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
         batch_size: Sequences evaluated together.
-        seed: For worked examples and for tasks that sample. By default worked examples are those of lm-eval itself.
-        split: Test documents, or validation documents to make choices on.
-        chat_template: Put prompts into the tokenizer's chat template, each worked example as an exchange of its own, as
-            lm-eval does by default with `--apply_chat_template`.
-        prefix: Text before every prompt: the same question asked in another way.
-        temperature: Of tasks that write, draw what is written at this temperature; by default as the task says.
-        stop_strings, max_new_tokens: What ends an answer, in place of what the task says; as lm-eval's `gen_kwargs`.
+        seed: Seed for worked examples and for tasks that sample. By default lm-eval's own worked examples are used.
+        split: Test documents, or validation documents for making choices.
+        chat_template: Put prompts into the tokenizer's chat template, with each worked example as a separate exchange,
+            as lm-eval does by default with `--apply_chat_template`.
+        prefix: Text before every prompt, to ask the same question in another way.
+        temperature: Sample generated text at this temperature; by default as the task says.
+        stop_strings, max_new_tokens: End answers by these instead of the task's own settings; as lm-eval's
+            `gen_kwargs`.
         system_prompt: Text before every prompt, or the system's turn of a chat; lm-eval's `system_instruction`.
-        enable_thinking: Given to the chat template, where it is not `None`.
-        skip_overlong: Leave out documents that are too long for the context; their numbers are `data["overlong"]`.
-        progress: Shows progress and says aloud when the batch is halved.
+        enable_thinking: Passed to the chat template if it is not `None`.
+        skip_overlong: Leave out documents that are too long for the context; their numbers are in `data["overlong"]`.
+        progress: Shows progress, and reports when the batch is halved.
 
     Returns:
         The evaluation, and one sample per document.
@@ -128,7 +129,7 @@ def evaluate(
             except OutOfMemory:
                 if batch_size == 1:
                     raise
-            # Outside the handler: its traceback would keep the tensors of the failed batch alive.
+            # Outside the handler, because its traceback would keep the tensors of the failed batch alive.
             batch_size //= 2
             clear_device_cache(garbage_collection=True)
             reporter.line(f"{task_name}: memory ran out, starting again with {batch_size} sequence(s) at a time.")
@@ -154,7 +155,7 @@ def _load(
 def set_writing(
     loaded: HarnessTask, temperature: float | None, stop_strings: Sequence[str] | None, max_new_tokens: int | None
 ) -> None:
-    """Have a task's answers written in another way than it says, where one is given; see `evaluate`."""
+    """Replace a generative task's settings for generation by those that are given; see `evaluate`."""
     asked: dict[str, Any] = {} if temperature is None else {"do_sample": True, "temperature": temperature}
     asked |= {"until": list(stop_strings)} if stop_strings else {}
     asked |= {"max_gen_toks": max_new_tokens} if max_new_tokens else {}
@@ -184,7 +185,7 @@ def _evaluate_once(
     reporter: Reporter,
 ) -> tuple[Evaluation, list[Sample]]:
     model.reset_ledger()
-    set_seed(seed)  # some tasks shuffle with a global generator, when they are loaded or asked
+    set_seed(seed)  # some tasks shuffle with a global generator when they are loaded or evaluated
     random.seed(PYTHON_SEED)
     harness_task = load()
     choose(harness_task)
@@ -240,7 +241,7 @@ def _evaluate_once(
 
 
 def _stored(model: AdaptiveModel) -> dict[str, list[int]] | None:
-    """Bytes of the layers of a quantized model."""
+    """Bytes of weights per layer of a quantized model; `None` if the model is not quantized."""
     if model.backbone.quantized == "none":
         return None
     costs = model.backbone.costs
@@ -249,7 +250,7 @@ def _stored(model: AdaptiveModel) -> dict[str, list[int]] | None:
 
 
 def _pool_counts(model: AdaptiveModel, lm: AdaptiveLM) -> None:
-    """What several processes counted, each of its part, together; every process then has the whole."""
+    """Add up the counts of several processes, so that every process has those of the whole evaluation."""
     group = processes.current_group()
     if group.is_single:
         return
@@ -261,7 +262,7 @@ def _pool_counts(model: AdaptiveModel, lm: AdaptiveLM) -> None:
 
 
 def asked_of(task: Task, harness_task: HarnessTask, logged: list[dict[str, Any]]) -> dict[str, Any]:
-    """What was asked, so that two records can be told apart or proved alike."""
+    """Digests and versions of what was asked, which show whether two records asked the same."""
     by_doc = {entry["doc_id"]: entry for entry in logged}
     ordered = [by_doc[doc] for doc in sorted(by_doc)]
     splits = harness_task.dataset.values() if isinstance(harness_task.dataset, dict) else ()
@@ -279,7 +280,7 @@ def asked_of(task: Task, harness_task: HarnessTask, logged: list[dict[str, Any]]
 
 
 def _settings(logged: list[dict[str, Any]]) -> dict[str, str]:
-    """Of texts that were asked for, a digest of how they are to be written: up to which strings, and how long."""
+    """A digest of the generation settings (stop strings, length) if the task generates text."""
     written = [[one[-1] for one in entry["arguments"] if isinstance(one[-1], dict)] for entry in logged]
     if not any(written):
         return {}
@@ -322,7 +323,7 @@ def samples_of(logged: list[dict[str, Any]], task: Task) -> list[Sample]:
 
 
 def _output(responses: list[Any]) -> str | int | float:
-    """Text written, index of the likeliest choice, or the one log-likelihood asked for."""
+    """The generated text, the index of the likeliest choice, or the only log-likelihood."""
     first = responses[0]
     if isinstance(first, str):
         return first

@@ -1,4 +1,4 @@
-"""Notices logits that are no numbers, which would otherwise be scored as wrong answers, and scores that are none."""
+"""Detects logits and scores that are not finite; such logits would otherwise count as wrong answers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from adaptive_bench.model.generation import Choose
 
 
 class Watched:
-    """Chooses tokens as another rule does, and remembers on the device whether a chosen logit was no number.
+    """Chooses tokens by another rule, and remembers on the device whether a chosen logit was not finite.
 
-    The likeliest of logits with a NaN among them is the NaN, so looking at what was chosen is enough.
+    Checking the chosen logits is enough, since argmax returns a NaN if there is one.
     """
 
     def __init__(self, choose: Choose) -> None:
@@ -24,7 +24,7 @@ class Watched:
         self._finite: Tensor | None = None
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """The next token [B] from logits [B, V]. Texts take minutes to write: who is asked to stop does so here."""
+        """The next token [B] from logits [B, V]. Requests to stop are checked here too, since texts take minutes."""
         stopping.check()
         chosen = self._choose(logits)
         finite = logits.gather(1, chosen[:, None]).isfinite().all()
@@ -32,30 +32,30 @@ class Watched:
         return chosen
 
     def check(self, what: str, model: nn.Module) -> None:
-        """Refuse what `model` wrote from such logits.
+        """Raise an error if any chosen logit was not finite.
 
         Raises:
-            NotFinite: Some were no numbers.
+            NotFinite: Some logit of `model` was NaN or infinite.
         """
         if self._finite is not None and not bool(self._finite):
             raise _not_finite(what, model)
 
 
 def check_scores(scores: Iterable[float], what: str, model: nn.Module) -> None:
-    """Refuse log-likelihoods of `model` that are no numbers. A text that it rules out has the log-likelihood -inf.
+    """Refuse log-likelihoods that are NaN or +inf. -inf is valid: the model rules out the text.
 
     Raises:
-        NotFinite: There is one.
+        NotFinite: There is such a log-likelihood.
     """
     if any(math.isnan(score) or score == math.inf for score in scores):
         raise _not_finite(what, model)
 
 
 def check_metrics(values: Mapping[str, float], what: str) -> None:
-    """Refuse values of metrics that are no numbers, which a metric or an aggregation of a task may give.
+    """Refuse metric values that are not finite, which a task's metric or aggregation may give.
 
     Raises:
-        NotFinite: There is one.
+        NotFinite: There is such a value.
     """
     for name, value in values.items():
         if not math.isfinite(value):
@@ -66,7 +66,7 @@ def check_metrics(values: Mapping[str, float], what: str) -> None:
 
 
 def _not_finite(what: str, model: nn.Module) -> NotFinite:
-    """The error, with what follows from whether the weights are numbers: it is looked at once something went wrong."""
+    """The error, with advice that depends on whether the weights are finite, which is checked only now."""
     rule = f"A model must give finite logits, but gave NaN or infinity in {what}"
     if (weight := _not_a_number(model)) is not None:
         return NotFinite(
@@ -83,7 +83,7 @@ def _not_finite(what: str, model: nn.Module) -> NotFinite:
 
 
 def _not_a_number(model: nn.Module) -> str | None:
-    """The first weight with a NaN or an infinity. Buffers may have one: a threshold that nothing passes, say."""
+    """The first weight with a NaN or infinity. Buffers are not checked: they may hold infinite thresholds."""
     for name, weight in model.named_parameters():
         floats = [part for part in plain_parts(weight.detach()) if part.is_floating_point()]
         if not all(bool(part.isfinite().all()) for part in floats):

@@ -1,4 +1,4 @@
-"""How a task wants text to be written: lm-eval's generation arguments, read and checked."""
+"""Reads and checks lm-eval's generation arguments, by which a task says how text is generated."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from adaptive_bench.errors import UsageError, one_line
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# lm-eval's own default for tasks that do not say.
+# lm-eval's own default for tasks that set no length.
 DEFAULT_NEW_TOKENS = 256
-_BROKEN = "\N{REPLACEMENT CHARACTER}"  # what bytes that are no whole character are decoded to
+_BROKEN = "\N{REPLACEMENT CHARACTER}"  # decoded from bytes that are no complete character
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class GenerationSettings:
 
     Attributes:
         until: Strings that end the text; they are not part of it.
-        max_new_tokens: Most tokens to write.
+        max_new_tokens: Largest number of new tokens.
         do_sample, temperature, top_p: Sampling; greedy unless `do_sample`.
     """
 
@@ -40,12 +40,12 @@ class GenerationSettings:
         """Read lm-eval's generation arguments.
 
         Args:
-            end: What the end token is spelled as. A model may write it with other tokens: that ends the text as well,
-                as in lm-eval's own models.
+            end: The text of the end token. A model may spell it with other tokens; this ends the text too, as in
+                lm-eval's own models.
 
         Raises:
-            UsageError: The task wants something adaptive models do not do, such as beam search, or a setting is no
-                value of its kind.
+            UsageError: The task wants something that adaptive models do not support, such as beam search, or a setting
+                is invalid.
         """
         try:
             known = dict(normalize_gen_kwargs(dict(arguments), DEFAULT_NEW_TOKENS))
@@ -84,11 +84,11 @@ class GenerationSettings:
 
 
 def stop_after(until: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[int]], bool] | None:
-    """A function that sees the tokens written so far and says whether a stop string has just been completed."""
+    """A function that takes the tokens generated so far and says whether a stop string was just completed."""
     if not until:
         return None
-    # A token spells at least one byte, so a stop string that ends with the newest token lies within as many tokens as
-    # it has bytes; two more keep it away from the start, where some decoders drop a space.
+    # A token has at least one byte, so a stop string that ends in the newest token spans at most as many tokens as it
+    # has bytes. Two more tokens keep it away from the start, where some decoders drop a space.
     window = max(len(text.encode()) for text in until) + 2
     last_characters = {text[-1] for text in until}
     may_end: dict[int, bool] = {}
@@ -96,8 +96,9 @@ def stop_after(until: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Call
     def stop(token_ids: Sequence[int]) -> bool:
         newest = token_ids[-1]
         if newest not in may_end:
-            # Most tokens do not spell the last character of a stop string: only the others need the text before them.
-            # Twice, since some decoders drop a space at the start; a broken character may be completed by others.
+            # Most tokens do not contain the last character of a stop string; only for the others the text is decoded.
+            # The token is decoded twice, since some decoders drop a space at the start. A broken character may be
+            # completed by other tokens.
             spelled = tokenizer.decode([newest, newest])
             may_end[newest] = _BROKEN in spelled or not last_characters.isdisjoint(spelled)
         if not may_end[newest]:

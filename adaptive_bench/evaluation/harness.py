@@ -1,9 +1,9 @@
-"""lm-eval's own commands and functions with an adaptive model from a folder: the model `adaptive`.
+"""Registers the model `adaptive` with lm-eval, so that lm-eval's own functions can evaluate a saved adaptive model.
 
-`lm_eval.simple_evaluate("adaptive", model_args="pretrained=DIR,saving=0.15", tasks=[...])` finds it once this module is
-imported, and the tasks of this package with `task_manager=SuiteTasks()` (`adaptive_bench.evaluation.harness_tasks`).
-`adaptive-bench lm-eval` is lm-eval's command line with both. lm-eval has no entry points for models, so its own
-`lm_eval` script cannot know the name.
+After this module is imported, `lm_eval.simple_evaluate("adaptive", model_args="pretrained=DIR,saving=0.15",
+tasks=[...])` finds the model, and with `task_manager=SuiteTasks()` (`adaptive_bench.evaluation.harness_tasks`) also the
+tasks of this package. `adaptive-bench lm-eval` is lm-eval's command line with both. lm-eval has no entry points for
+models, so its own `lm_eval` script cannot know the name.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class AdaptiveCheckpoint(AdaptiveLM):
     """A saved adaptive model, loaded with its tokenizer.
 
     Args:
-        pretrained: Folder that `save_pretrained` or a run wrote.
-        saving: Share of token-branches to skip, or
-        dial: the dial's own value; neither leaves the dial as it was saved.
+        pretrained: Folder written by `save_pretrained` or a run.
+        saving: Share of token-branches to skip.
+        dial: Value of the dial, instead of `saving`; without either the dial stays as it was saved.
         spec, calibration: See `AdaptiveModel.from_pretrained`.
-        dtype: Of the weights: `float32`, `bfloat16` ...
+        dtype: Dtype of the weights: `float32`, `bfloat16` ...
         batch_size: Sequences in one forward pass; `auto` is 16.
-        device: Where it runs: `cpu`, `cuda`, `cuda:1` ...; by default a GPU where there is one.
-        max_batch_size: Not used; lm-eval gives it to every model.
+        device: Device: `cpu`, `cuda`, `cuda:1` ...; by default a GPU if there is one.
+        max_batch_size: Not used; lm-eval passes it to every model.
 
     Raises:
-        UsageError: No folder, an argument nobody knows, both a saving and a dial or one that is no number, a batch size
-            or type that is none, or a device that is not there.
-        EnvironmentProblem: The folder is no saved model with a tokenizer.
+        UsageError: No folder, an unknown argument, both a saving and a dial, an invalid number, batch size or dtype, or
+            a device that does not exist.
+        EnvironmentProblem: The folder holds no saved model with a tokenizer.
     """
 
     def __init__(
@@ -91,19 +91,19 @@ class AdaptiveCheckpoint(AdaptiveLM):
         self._folder, self._loaded_as = folder, f"{dtype} {calibration}"
 
     def set_cache_hook(self, cache_hook: CacheHook) -> None:
-        """Called by lm-eval with the file of `--use_cache`, which knows answers by their prompts alone: those of each
-        method, dial and checkpoint get a table of their own in it.
+        """Called by lm-eval with the file of `--use_cache`. The file identifies answers by their prompts only, so each
+        method, dial and checkpoint gets a separate table in it.
         """
         super().set_cache_hook(cache_hook)
         if (answers := cache_hook.dbdict) is not None:
             spec = self.model.spec
             table = f"{spec} {self.model.dial!r} {self._loaded_as} {_digest(self._folder)} {code_of(spec.name)}"
-            type(answers)(answers.filename, tablename=table).close()  # makes it
+            type(answers)(answers.filename, tablename=table).close()  # creates the table
             answers.tablename = table
 
 
 def _digest(folder: Path) -> str:
-    """Of a saved model: adaptive.json holds digests of all weights."""
+    """Digest of a saved model; its adaptive.json holds digests of all weights."""
     files = [*folder.glob("*.*"), *(folder / stored_calibration.FOLDER).rglob("*.*")]
     found = digests(folder, (file for file in files if file.is_file() and not file.name.startswith(".")))
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Where an lm-eval task of a YAML file gets its documents: a data folder that is given, or files that it names."""
+"""Finds the documents of an lm-eval task: in a given data folder, or in the files that its YAML file names."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SHOWN = ("fewshot_split", "training_split", "validation_split", "test_split")  
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Files in the folder of a task and below, but for what tools keep in folders of their own, and for runs: of a
-    plugin that says `folder=Path(__file__).parent` these are often written there.
+    """Files in a task's folder and below, without hidden folders of tools, and without runs, which are often written
+    into the folder of a plugin that says `folder=Path(__file__).parent`.
     """
     found: list[Path] = []
     for at, below, names in os.walk(folder):
@@ -36,7 +36,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def files_named(folder: Path) -> set[Path]:
-    """Files that the YAML files of a folder include, and data files that they name, wherever these lie."""
+    """The YAML files of a folder, files that they include, and data files that they name, wherever these are."""
     known: set[Path] = set()
     waiting = [file.resolve() for file in files_of(folder) if file.suffix == ".yaml"]
     while waiting:
@@ -46,7 +46,7 @@ def files_named(folder: Path) -> set[Path]:
         known.add(file)
         try:
             settings = load_yaml(file, resolve_func=False, recursive=False)
-        except (ValueError, yaml.YAMLError):  # no task; lm-eval says so where it is one
+        except (ValueError, yaml.YAMLError):  # not a valid task; lm-eval reports it if the task is used
             continue
         includes = settings.get("include") or []
         waiting += [(file.parent / one).resolve() for one in ([includes] if isinstance(includes, str) else includes)]
@@ -55,24 +55,24 @@ def files_named(folder: Path) -> set[Path]:
 
 
 def reads_files(settings: Mapping[str, Any]) -> bool:
-    """Whether the data set of a task is made of files that it names."""
+    """Whether a task's data set consists of files that the task names."""
     name = settings.get("dataset_path")
     return isinstance(name, str) and (name in _PACKAGED_DATASETS_MODULES or Path(name).expanduser().is_dir())
 
 
 def read_anew(target: Path, settings: Mapping[str, Any], yaml_path: Path) -> None:
-    """Write a task file that is the one at `yaml_path`, whose data files are read even if `datasets` has seen them: it
-    knows files by their time, and one that was edited may have kept it.
+    """Write a copy of the task file at `yaml_path` that always reads its data files again. `datasets` would cache them
+    by their time of change, which an edited file may have kept.
     """
     again = dict(settings.get("dataset_kwargs") or {}) | {"download_mode": "force_redownload"}
     target.write_text(yaml.safe_dump({"include": str(yaml_path), "dataset_kwargs": again}), encoding="utf-8")
 
 
 def write_tested_only(target: Path, settings: Mapping[str, Any], yaml_path: Path) -> None:
-    """Write a task file that is the one at `yaml_path` with no other documents than those it is tested on.
+    """Write a copy of the task file at `yaml_path` with only the tested documents.
 
     Args:
-        settings: What the file at `yaml_path` says, with the files it includes.
+        settings: The settings of that file, including the files it includes.
     """
     tested = next((name for name in _EVALUATED if settings.get(name)), None)
     others = {name: None for name in _SHOWN if name != tested}
@@ -97,19 +97,19 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def local_folders(settings: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Folders of a data folder that a task may read; `None` if its data set is named in code only."""
+    """Folders within a data folder that a task may read; `None` if only the task's code names its data set."""
     if not settings.get("dataset_path"):
         return None
     return tuple(folder_names(str(settings["dataset_path"]), settings.get("dataset_name")))
 
 
 def reads_data_set(settings: Mapping[str, Any]) -> bool:
-    """Whether a task reads a data set that it names, and not through code of its own."""
+    """Whether a task reads a data set that it names, and not through its own code."""
     return "class" not in settings and bool(settings.get("dataset_path"))
 
 
 def of_hub(settings: Mapping[str, Any]) -> Needed | None:
-    """The data set of the hub that a task reads where no data folder is given; `None` if it names none."""
+    """The data set of the hub that a task reads if no data folder is given; `None` if it names none."""
     if not reads_data_set(settings) or reads_files(settings) or "custom_dataset" in settings:
         return None
     source = Source(str(settings["dataset_path"]), configuration=settings.get("dataset_name"))
@@ -118,15 +118,15 @@ def of_hub(settings: Mapping[str, Any]) -> Needed | None:
 
 
 def write_local_task(target: Path, settings: Mapping[str, Any], yaml_path: Path, data_dir: Path) -> str | None:
-    """Write a task file that is the one at `yaml_path`, with local documents.
+    """Write a copy of the task file at `yaml_path` that reads local documents.
 
-    Only worked examples need more than the evaluated split, so the others may be missing.
+    Splits other than the evaluated one may be missing, since only worked examples need them.
 
     Args:
-        settings: What the file at `yaml_path` says, with the files it includes.
+        settings: The settings of that file, including the files it includes.
 
     Returns:
-        The missing split that worked examples would be drawn from, or `None`.
+        The split of worked examples, if it is missing, else `None`.
 
     Raises:
         EnvironmentProblem: The data set has no folder in `data_dir`.
@@ -137,7 +137,7 @@ def write_local_task(target: Path, settings: Mapping[str, Any], yaml_path: Path,
     evaluated = next((named[setting] for setting in _EVALUATED if setting in named), None)
     shown = (settings.get("fewshot_config") or {}).get("split") or next(iter(named.values()), None)
     wanted = {split for split in (*named.values(), shown) if split is not None}
-    # A copy of the hub's repository has no split files to look at; it is taken to be whole.
+    # A copy of the hub's repository has no split files to check, so it counts as complete.
     used = {split for split in wanted if split == evaluated or not place.splits or split in place.splits}
     content: dict[str, Any] = {setting: None for setting, split in named.items() if split not in used}
     content["include"] = str(yaml_path)

@@ -1,4 +1,4 @@
-"""lm-eval's index of tasks with those of this package and of plugins beside its own."""
+"""Extends lm-eval's index of tasks by those of this package and of plugins."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from adaptive_bench.task import OpenTask, Task
 
 
 class SuiteTasks(TaskManager):
-    """What lm-eval knows, the tasks registered here, and what the user includes: later ones win over earlier ones.
+    """lm-eval's tasks, the tasks registered here, and those that the user includes; later ones win over earlier ones.
 
-    Local data is found as in `adaptive-bench run` where the environment names its folder.
+    If the environment names a data folder, local data is found as in `adaptive-bench run`.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class SuiteTasks(TaskManager):
         super().__init__(verbosity, [*folders, *given], include_defaults, local | (metadata or {}))
 
     def load(self, task_list: Any) -> Any:
-        """See `TaskManager.load`; tasks that are named read local data as well, and no document is among its own shots.
+        """See `TaskManager.load`; named tasks also read local data, and no document is among its own worked examples.
 
         Raises:
-            EnvironmentProblem: A task's data cannot be read, or it needs what is not installed.
+            EnvironmentProblem: A task's data cannot be read, or it needs a package that is not installed.
         """
         names = [task_list] if isinstance(task_list, str) else [one for one in task_list if isinstance(one, str)]
         root = data_root(None)
@@ -65,15 +65,16 @@ class SuiteTasks(TaskManager):
 
 
 def suite_names(names: Iterable[str], include_path: str | None = None) -> dict[str, list[str]]:
-    """What lm-eval is asked for, by the name that was given: groups of this package are replaced by their tasks.
+    """The names to pass to lm-eval, by given name: groups of this package are replaced by their tasks.
 
-    Patterns and paths of files are left to lm-eval.
+    Patterns and file paths are left to lm-eval.
 
     Args:
-        include_path: A folder whose tasks are known too.
+        include_path: A folder with further tasks.
 
     Raises:
-        UsageError: Nobody knows a name (the message suggests one), or it is a task lm-eval's command cannot be told.
+        UsageError: A name is unknown (the message suggests one), or the task needs an argument, which lm-eval's command
+            cannot pass.
     """
     included = None if include_path is None else TaskManager(include_path=include_path, include_defaults=False)
     return {name: _meant(name, () if included is None else included.all_tasks) for name in names}
@@ -98,6 +99,6 @@ def _meant(name: str, included: Iterable[str]) -> list[str]:
 
 
 def _registered() -> dict[str, Task]:
-    """Tasks of this package and of plugins that are one by themselves: no groups, none that need an argument."""
+    """Tasks of this package and of plugins, without groups and tasks that need an argument."""
     found = {name: registry.get("tasks", name) for name in registry.names("tasks")}
     return {name: task for name, task in found.items() if isinstance(task, Task)}

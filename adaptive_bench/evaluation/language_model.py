@@ -1,7 +1,7 @@
-"""lm-eval's view of an adaptive model: scores continuations and writes text.
+"""lm-eval's interface to an adaptive model: scores continuations and generates text.
 
-Every request is encoded before the model runs, so a prompt that does not fit is reported before any time is spent.
-Requests are sorted by length, longest first: memory runs out early or not at all.
+Every request is encoded before the model runs, so that a prompt that does not fit is reported before any time is spent.
+Requests are sorted by length, longest first, so that memory runs out early or not at all.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class _Prompt(NamedTuple):
-    """A prompt to write after, its place among the requests, and the key of its document."""
+    """A prompt to continue, its place among the requests, and the key of its document."""
 
     place: int
     token_ids: list[int]
@@ -54,22 +54,22 @@ class _Prompt(NamedTuple):
 class AdaptiveLM(TemplateLM):
     """An adaptive model for lm-eval.
 
-    In log-likelihood passes and in generation, tokens after the prompt are marked as such for the model
-    (`continuation_mask`), so both kinds of task use the same thresholds for the same kind of token.
+    In log-likelihood passes and in generation, tokens after the prompt are marked for the model (`continuation_mask`),
+    so that both kinds of task use the same thresholds for the same kind of token.
 
     Args:
-        model: Evaluated as it stands; its dial is not touched.
-        tokenizer: A start token is added exactly when the tokenizer adds one itself, as in training.
+        model: The model, evaluated at its current dial.
+        tokenizer: The tokenizer; a start token is added exactly when it adds one itself, as in training.
         batch_size: Sequences in one forward pass.
-        seed: For tasks that sample.
-        enable_thinking: Given to the chat template, where it is not `None`.
+        seed: Seed for tasks that sample.
+        enable_thinking: Passed to the chat template if it is not `None`.
         label: Name of the work in the progress display.
-        reporter: Told about progress and about prompts that had to be cut.
+        reporter: Receives progress, and a note about prompts that had to be cut.
 
     Attributes:
         time_s: Seconds inside model calls so far.
-        prompt_tokens: Tokens fed so far, padding not counted.
-        generated_tokens: Tokens written so far.
+        prompt_tokens: Tokens fed so far, without padding.
+        generated_tokens: Tokens generated so far.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class AdaptiveLM(TemplateLM):
         self.context_length = model.backbone.context_length
         self._device = next(model.parameters()).device
         self._processes = processes.current_group()
-        self._documents: list[int] | None = None  # of the requests that lm-eval is having encoded
+        self._documents: list[int] | None = None  # document keys of the requests in `loglikelihood`
         self.time_s = 0.0
         self.prompt_tokens = 0
         self.generated_tokens = 0
@@ -111,23 +111,23 @@ class AdaptiveLM(TemplateLM):
 
     @property
     def prefix_token_id(self) -> int:
-        """What an empty prompt is replaced by: the start token, or the end-of-sequence token if there is none."""
+        """The token that replaces an empty prompt: the start token, or else the end-of-sequence token."""
         start = self.tokenizer.bos_token_id
         return self.eot_token_id if start is None else int(start)
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
-        """Token ids as in training: the tokenizer's own start token, never an end token that it appends itself."""
+        """Token ids as in training: with the tokenizer's own start token, without an end token that it appends."""
         if add_special_tokens is None:
             add_special_tokens = not has_bos_prefix(string, self.tokenizer.bos_token)
         token_ids: list[int] = self.tokenizer(string, add_special_tokens=add_special_tokens).input_ids
         return without_appended_end(self.tokenizer, token_ids) if add_special_tokens else token_ids
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """Messages in the tokenizer's chat template; lm-eval calls it where prompts are to be put into one."""
+        """Messages in the tokenizer's chat template; called by lm-eval if prompts use a chat template."""
         return conversation(self.tokenizer, chat_history, add_generation_prompt, enable_thinking=self.enable_thinking)
 
     def fits(self, request: Instance) -> bool:
-        """Whether what a request reads is within the context, with room for a token where something is written."""
+        """Whether a request fits into the context, with room for one token if text is generated."""
         if request.request_type == "generate_until":
             return len(self.tok_encode(request.args[0])) < self.context_length
         return request.request_type != "loglikelihood" or (
@@ -136,11 +136,11 @@ class AdaptiveLM(TemplateLM):
 
     @property
     def tokenizer_name(self) -> str:
-        """Where the tokenizer is from; lm-eval keeps prompts apart by it."""
+        """Name of the tokenizer, by which lm-eval distinguishes cached prompts."""
         return str(self.tokenizer.name_or_path).replace("/", "__")
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
-        """See `TemplateLM.loglikelihood`; the progress is shown by the reporter.
+        """See `TemplateLM.loglikelihood`; the reporter shows the progress.
 
         Raises:
             UsageError: A continuation has no tokens; lm-eval's own models fail at such a document too.
@@ -156,19 +156,19 @@ class AdaptiveLM(TemplateLM):
             self._documents = None
 
     def _loglikelihood_tokens(self, requests: Sequence[Request], **kwargs: Any) -> list[tuple[float, bool]]:
-        """See `_scores`; called by lm-eval, which hands over what it encoded and nothing else."""
+        """See `_scores`; called by lm-eval with the encoded requests only."""
         return self._scores(requests, self._documents or [0] * len(requests))
 
     def _document(self, request: Instance) -> int:
-        """Key of the document a request belongs to; 0 where nothing hangs on it, so that documents may share work."""
+        """Key of the document of a request; 0 if the model draws nothing at random, so that documents share work."""
         if not self.model.draws or request.doc_id is None:
             return 0
         return document_key(str(request.task_name), request.doc_id)
 
     def _scores(self, requests: Sequence[Request], documents: Sequence[int]) -> list[tuple[float, bool]]:
-        """Log-likelihood of each continuation, and whether it is what greedy decoding would write.
+        """Log-likelihood of each continuation, and whether greedy decoding would generate it.
 
-        A prompt that does not fit loses its beginning, as in lm-eval, and one line says how many did.
+        A prompt that does not fit loses its beginning, as in lm-eval; one line reports the number of such prompts.
 
         Raises:
             UsageError: A continuation alone is longer than the context, or has no tokens.
@@ -220,7 +220,7 @@ class AdaptiveLM(TemplateLM):
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
         """Log-likelihood of whole texts, in windows of the context length.
 
-        Each text follows one start token, which is never scored: lm-eval gives it, so the tokenizer must not.
+        Each text follows one start token, which is never scored. lm-eval adds it, so the tokenizer must not.
         """
         windows: list[Request] = []
         owners: list[int] = []
@@ -243,8 +243,8 @@ class AdaptiveLM(TemplateLM):
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
         """Text after each prompt, up to a stop string, the end-of-sequence token, or the end of the context.
 
-        Prompts are never cut: an answer to half a question says nothing. What is written is cut instead where the
-        context ends.
+        Prompts are never cut, since an answer to half a question means nothing. Instead, the generated text is cut at
+        the end of the context.
 
         Raises:
             UsageError: A prompt leaves no room in the context, or the task wants beam search.
@@ -280,7 +280,7 @@ class AdaptiveLM(TemplateLM):
     def _write_refilled(
         self, settings: GenerationSettings, members: Sequence[_Prompt], task: RunningTask
     ) -> list[list[int]]:
-        """New tokens of each prompt, in one batch that new prompts join as texts end."""
+        """New tokens of each prompt, generated in one batch that new prompts join as texts end."""
         group = self._processes
         mine = members[group.rank :: group.count]
         longest = max((len(member.token_ids) for member in mine), default=0)
@@ -292,8 +292,8 @@ class AdaptiveLM(TemplateLM):
     def _write_fixed(
         self, settings: GenerationSettings, members: Sequence[_Prompt], task: RunningTask
     ) -> list[list[int]]:
-        """New tokens of each prompt, in batches that depend on the prompts alone: for draws and for methods whose
-        decisions depend on who is in the batch.
+        """New tokens of each prompt, generated in batches that depend only on the prompts: for sampling, and for
+        methods whose decisions depend on the batch.
         """
         group = self._processes
         longest = min(max(len(one.token_ids) for one in members) + settings.max_new_tokens, self.context_length)
@@ -321,7 +321,7 @@ class AdaptiveLM(TemplateLM):
         task: RunningTask,
         draw: Choose = likeliest,
     ) -> list[tuple[int, list[int]]]:
-        """Place and new tokens of each prompt, at most so many texts at a time."""
+        """Place and new tokens of each prompt, generated with at most `rows` texts at a time."""
         choose = Watched(draw)
         write = partial(
             generate_queue,
@@ -343,7 +343,9 @@ class AdaptiveLM(TemplateLM):
         return [(member.place, tokens) for member, tokens in zip(members, written, strict=True)]
 
     def text_of(self, tokens: Sequence[int]) -> str:
-        """What new tokens spell, up to and with the first end token, which spells nothing if it is a special one."""
+        """The text of new tokens, up to and including the first end token, which adds no text if it is a special
+        one.
+        """
         ends = self.end_tokens
         kept = list(tokens)[: next((place for place, token in enumerate(tokens, 1) if token in ends), len(tokens))]
         return str(self.tokenizer.decode(kept, skip_special_tokens=True))
@@ -354,10 +356,10 @@ class AdaptiveLM(TemplateLM):
         return end_tokens(self.model, self.tokenizer)
 
     def _timed(self, call: Callable[[], T]) -> T:
-        """Run a model call on the clock.
+        """Run a model call and add its time.
 
         Raises:
-            OutOfMemory: It did not fit.
+            OutOfMemory: The call did not fit into memory.
         """
         start_s = self._clock_s()
         try:

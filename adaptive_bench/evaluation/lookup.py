@@ -1,6 +1,6 @@
-"""Finds tasks by name: those registered here or by plugins first, then every task lm-eval comes with.
+"""Finds tasks by name: first those registered here or by plugins, then every task of lm-eval.
 
-A registered task wins over a stock one of the same name: only its own folder is indexed when it is loaded.
+A registered task wins over a stock task of the same name, since loading it indexes only its own folder.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def find_task(name: str) -> Task:
     """The task of that name; a stock lm-eval task has no training text.
 
     Raises:
-        UsageError: Nobody knows the name (the message suggests one), it names a group of tasks, or it lacks an argument
-            that the task needs.
+        UsageError: The name is unknown (the message suggests one), names a group of tasks, or lacks an argument that
+            the task needs.
     """
     base, colon, argument = name.partition(":")
     if base in registry.names("tasks"):
@@ -64,7 +64,7 @@ def expand_tasks(names: Iterable[str]) -> tuple[str, ...]:
     """Task names, with every group (ours or lm-eval's) replaced by its tasks; each name once.
 
     Raises:
-        UsageError: A group of lm-eval's gives its tasks settings of their own, which a plain name cannot carry.
+        UsageError: An lm-eval group changes settings of its tasks, which a plain name cannot express.
     """
     found: dict[str, None] = {}
     for name in names:
@@ -75,17 +75,17 @@ def expand_tasks(names: Iterable[str]) -> tuple[str, ...]:
 def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split: DocumentSplit = "test") -> HarnessTask:
     """The lm-eval task with its documents, ready to be evaluated.
 
-    A task that names a data set of the hub reads it from there, unless a data folder is given: then it reads local
+    A task that names a data set of the hub reads it from there. If a data folder is given, the task instead reads local
     files, found by the rule of `adaptive_bench.data.folders`.
 
     Args:
-        task: A task that `find_task` gave.
+        task: A task from `find_task`.
         data_dir: Folder with local data files; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
-        split: `test` is whatever lm-eval evaluates; `validation` the task's validation documents beside its test set.
+        split: `test` for the documents that lm-eval evaluates, `validation` for separate validation documents.
 
     Raises:
-        UsageError: The task forbids worked examples, or has no validation documents beside those it is tested on.
+        UsageError: The task forbids worked examples, or has no validation documents apart from its test documents.
         EnvironmentProblem: The data cannot be read, or lm-eval needs a package that is not installed.
         PluginFault: The registration of a plugin's task contradicts its YAML file.
     """
@@ -112,7 +112,7 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     if not stock:
         check_declared(task, loaded)
     asked = {"test_split": _validation_split(task, loaded, found.missing)} if split == "validation" else {}
-    # Its dictionaries too: what a caller changes stays with that caller.
+    # Dictionaries are copied too, so that changes by one caller do not reach the others.
     loaded._config = replace(deepcopy(loaded.config), task=task.name, num_fewshot=shots, **asked)
     if shots:
         keep_apart(loaded, shown_split(found.task))
@@ -120,7 +120,7 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
 
 
 def _validation_split(task: Task, loaded: HarnessTask, missing: MissingData | None) -> str:
-    """The split of a task's validation documents: the one it names, else lm-eval's beside the one that is tested."""
+    """The split of a task's validation documents: the one it names, else lm-eval's if there is also a test split."""
     by_harness = loaded.config.validation_split if loaded.has_test_docs() else None
     split = task.validation_split or by_harness
     if split is None:
@@ -147,11 +147,11 @@ def _validation_split(task: Task, loaded: HarnessTask, missing: MissingData | No
 
 
 class _Loaded(NamedTuple):
-    """An lm-eval task, and what its worked examples would need where that is not there.
+    """An lm-eval task, and what is missing for its worked examples.
 
     Attributes:
-        missing_shots: The split they are drawn from, of a task that names its data set.
-        missing: Why other documents than the tested ones could not be read, of a task that reads data by its own code.
+        missing_shots: The missing split of worked examples, for a task that names its data set.
+        missing: Why other documents than the tested ones could not be read, for a task that reads data in its own code.
     """
 
     task: HarnessTask
@@ -160,7 +160,7 @@ class _Loaded(NamedTuple):
 
 
 def _stamps(task: Task, data_dir: Path | None) -> tuple[tuple[str, str], ...]:
-    """Path and digest of the files of a task and of its local data: with others it is another task."""
+    """Path and digest of the files of a task and of its local data, to load the task again if they change."""
     folders = [task.folder, *(data_dir / name for name in task.data_folders or () if data_dir is not None)]
     files = {*(file for folder in folders for file in files_of(folder)), *task.other_files}
     if task.name.partition(":")[0] in registry.names("tasks"):
@@ -168,7 +168,7 @@ def _stamps(task: Task, data_dir: Path | None) -> tuple[tuple[str, str], ...]:
     return tuple((str(file), file_digest(file)) for file in sorted(files) if file.is_file())
 
 
-@lru_cache(maxsize=32)  # more than the tasks of a run: reading one again takes seconds
+@lru_cache(maxsize=32)  # more than the tasks of a run, since loading a task takes seconds
 def _load(
     name: str, folder: Path, data_dir: Path | None, argument: str, stamps: tuple[tuple[str, str], ...]
 ) -> _Loaded:
@@ -197,10 +197,10 @@ def _load(
 def _tested_only(
     name: str, entry: Any, metadata: Mapping[str, Any], overrides: Path, missing: MissingData
 ) -> HarnessTask:
-    """The task without the documents that examples are drawn from, of code that knows of `tested_only`.
+    """The task without the documents for worked examples, if its code supports `tested_only`.
 
     Raises:
-        MissingData: What is missing are the tested documents, or the task reads all by one piece of code.
+        MissingData: The tested documents are missing, or the task's code does not support `tested_only`.
     """
     write_tested_only(overrides / "tested_only.yaml", entry.cfg, entry.yaml_path)
     manager = TaskManager(
@@ -214,7 +214,7 @@ def _tested_only(
 
 @contextmanager
 def _nothing_kept() -> Iterator[None]:
-    """What a task's own code makes of documents is made by that code as it is now, not read from an earlier time."""
+    """Disable the cache of `datasets`, so that a task's documents are processed by its current code."""
     if not datasets.is_caching_enabled():
         yield
         return
@@ -227,10 +227,10 @@ def _nothing_kept() -> Iterator[None]:
 
 @contextmanager
 def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
-    """Tell the user what to do about data and packages that a task file asks for in vain.
+    """Turn errors in loading a task into messages that say what to do about its data or packages.
 
     Args:
-        folder: Of one task, where it is known.
+        folder: The task's folder, if known.
 
     Raises:
         EnvironmentProblem: The data cannot be read, or the task cannot be set up.
@@ -245,7 +245,7 @@ def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
             f"The data of the task {name!r} cannot be read: {message_of(error)}. Set --data-dir or "
             f"{DATA_VARIABLE} to a folder that holds it, or connect to the Hugging Face hub."
         ) from error
-    except Exception as error:  # a task file runs code of its own, which may raise anything
+    except Exception as error:  # a task file runs its own code, which may raise anything
         faults.blame(error, f"The task {name!r} cannot be set up")
         said = problem_of(error) or f"{type(error).__name__}: {message_of(error)}"
         mend = "choose another task"
@@ -261,11 +261,11 @@ def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
 
 
 def _process_once(task: HarnessTask) -> None:
-    """Process documents now: lm-eval does it again each time it looks at them."""
+    """Process documents now, since lm-eval would process them again at every access."""
     if (process := task.config.process_docs) is None:
         return
     used = {task.config.training_split, task.config.validation_split, task.config.test_split} & set(task.dataset)
-    for split in used:  # others may be impossible to process: a hidden split has no labels
+    for split in used:  # other splits may be impossible to process, such as hidden ones without labels
         task.dataset[split] = process(task.dataset[split])
     if task.fewshot_cfg.process_docs is process and shown_split(task) in used:
         task.fewshot_cfg = replace(task.fewshot_cfg, process_docs=None)
@@ -299,7 +299,7 @@ def _members(name: str, within: tuple[str, ...]) -> Iterator[str]:
     """Names of the tasks that a name stands for; a name that is no group stands for itself.
 
     Args:
-        within: The groups that it was found in, one in the other.
+        within: The nested groups in which the name was found.
     """
     if name in within:
         raise PluginFault(
@@ -329,7 +329,7 @@ def _members(name: str, within: tuple[str, ...]) -> Iterator[str]:
 
 @cache
 def _stock_settings(name: str) -> dict[str, Any]:
-    """A task's YAML with what it includes, functions unresolved, and under `yaml` the file; `{}` for a tag."""
+    """A task's YAML with its includes, functions unresolved, and the file's path under `yaml`; `{}` for a tag."""
     file = stock_tasks()[name].file
     return {} if file is None else load_yaml(Path(file), resolve_func=False, recursive=True) | {"yaml": Path(file)}
 

@@ -1,4 +1,4 @@
-"""Documents that are too long for a model's context: left out and counted, where that is asked for."""
+"""Leaves out documents that are too long for a model's context, on request, and counts them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from adaptive_bench.evaluation.drawn import ask_only
 
 
 def leave_out(harness: HarnessTask, fits: Callable[[Instance], bool]) -> list[int]:
-    """Have a task leave out documents with a request that does not fit. The others keep the worked examples they would
-    have had beside them.
+    """Make a task leave out documents with a request that does not fit. The other documents keep the worked examples
+    that they would have otherwise.
 
     Returns:
-        Numbers of those left out, known once the task has built its requests.
+        Numbers of the documents left out; the list is filled once the task has built its requests.
     """
     left: list[int] = []
     build = harness.build_all_requests

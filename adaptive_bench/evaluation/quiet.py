@@ -1,4 +1,4 @@
-"""Keeps lm-eval, datasets and the hub client from writing over our own progress display."""
+"""Keeps lm-eval, datasets and the hub client from writing over the progress display."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOGGERS = ("lm_eval", "datasets", "huggingface_hub")
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Only errors are logged inside, and no foreign progress bar is drawn; everything is put back afterwards."""
+    """Inside the block, log only errors and draw no foreign progress bars; restore everything afterwards."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     bars = datasets.is_progress_bar_enabled()
@@ -26,7 +26,7 @@ def quiet() -> Iterator[None]:
         if bars:
             datasets.disable_progress_bars()
             stack.callback(datasets.enable_progress_bars)
-        # lm-eval draws this bar (building requests) without asking anybody.
+        # lm-eval draws this bar (building requests) unconditionally.
         bar = lm_eval.api.task.tqdm
         stack.callback(setattr, lm_eval.api.task, "tqdm", bar)
         lm_eval.api.task.tqdm = partial(bar, disable=True)

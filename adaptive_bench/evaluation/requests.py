@@ -1,7 +1,8 @@
-"""What log-likelihood requests have in common: equal passes run once, and so do contexts that several requests share.
+"""Groups log-likelihood requests, so that equal passes run once, and contexts that several requests share run once.
 
-The last token of a continuation is only predicted, never read. Requests that differ in nothing else are one pass.
-Requests of documents that are told apart share nothing: a method that draws at random draws anew for each document.
+The last token of a continuation is only predicted, never read, so requests that differ only in it need one pass.
+Requests of different document keys share nothing, since a method that draws at random draws separately for each
+document.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# Below this, computing a context again costs less than a second call with a cache.
+# Contexts shorter than this are not shared: computing them again costs less than a second call with a cache.
 _SHORTEST_SHARED = 4
 
 
 class Scored(NamedTuple):
-    """A request: where its answer goes, and what is scored after what.
+    """A request to score a continuation after a context.
 
     Attributes:
-        place: Among all requests.
+        place: Its place among all requests.
         context: Tokens before the continuation.
         continuation: Tokens to score, at least one.
-        document: Key of the document it belongs to, 0 where that makes no difference.
+        document: Key of its document, 0 if documents make no difference.
     """
 
     place: int
@@ -33,12 +34,12 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Whole:
-    """One sequence for one forward pass of its own.
+    """One sequence that runs as a whole.
 
     Attributes:
-        token_ids: The tokens read; a context that is too long has lost its beginning.
+        token_ids: The tokens to read; a context that is too long has lost its beginning.
         scored: The last `scored` positions predict the continuations.
-        requests: Those that need this pass; they differ in their very last token alone.
+        requests: The requests that need this sequence; they differ only in their very last token.
     """
 
     token_ids: tuple[int, ...]
@@ -53,11 +54,11 @@ class Whole:
 
 @dataclass(frozen=True)
 class Tail:
-    """What is read after a shared context.
+    """The tokens to read after a shared context.
 
     Attributes:
-        token_ids: All but the last token of the continuations; empty if they have one only.
-        requests: Those that need it; they differ in their very last token alone.
+        token_ids: All but the last token of the continuations; empty if they have only one token.
+        requests: The requests that need this tail; they differ only in their very last token.
     """
 
     token_ids: tuple[int, ...]
@@ -70,7 +71,7 @@ class Shared:
 
     Attributes:
         token_ids: The context.
-        tails: What follows it, each once.
+        tails: The different tails that follow it.
     """
 
     token_ids: tuple[int, ...]
@@ -88,8 +89,8 @@ class Shared:
 
 
 def wholes(requests: Iterable[Scored], context_length: int) -> list[Whole]:
-    """A pass for each sequence, in an order that depends on nothing but the sequences: shortest continuation first,
-    then longest sequence first.
+    """One pass for each sequence, in an order that depends only on the sequences: shortest continuation first, then
+    longest sequence first.
     """
     members: dict[tuple[tuple[int, ...], int, int], list[Scored]] = defaultdict(list)
     for request in requests:
@@ -100,9 +101,9 @@ def wholes(requests: Iterable[Scored], context_length: int) -> list[Whole]:
 
 
 def shared(requests: Sequence[Scored], context_length: int) -> tuple[list[Shared], list[Scored]]:
-    """The contexts worth computing once, and the requests that share none.
+    """The contexts worth computing once, and the requests that share no such context.
 
-    A context is shared whole: one that has to be cut, more or less according to its continuation, is not.
+    Only whole contexts are shared. A context that must be cut is not, since the cut depends on the continuation.
     """
     members: dict[tuple[tuple[int, ...], int], list[Scored]] = defaultdict(list)
     for request in requests:
@@ -115,6 +116,6 @@ def shared(requests: Sequence[Scored], context_length: int) -> tuple[list[Shared
         fits = len(context) + max(map(len, tails)) <= context_length
         if fits and len(tails) > 1 and len(context) >= _SHORTEST_SHARED:
             contexts.append(Shared(context, tuple(Tail(tail, tuple(who)) for tail, who in tails.items())))
-        else:  # one sequence for all of them runs once anyway
+        else:  # requests with equal sequences run once anyway (`wholes`)
             others.extend(some)
     return contexts, others

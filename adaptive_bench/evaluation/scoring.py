@@ -1,9 +1,9 @@
-"""Log-likelihoods of continuations, with as few tokens computed as the method allows.
+"""Computes log-likelihoods of continuations, running as few tokens as the method allows.
 
-Where decisions depend on earlier text alone (causality class C0), requests that share a context run it once: the
-context first, then all continuations from its cache. Every other method sees each request as a sequence of its own,
-in batches that depend on the requests alone. Either way the ledger charges every request for all its tokens, the
-dense model and the method alike: sharing is a property of the harness and saves nothing in a result.
+If decisions depend on earlier text alone (causality class C0), requests that share a context run it once: the context
+first, then all continuations from its cache. With every other method each request is a separate sequence, in batches
+that depend only on the requests. Either way the ledger charges every request for all its tokens, for the dense model
+and the method alike: sharing is a property of the harness and does not count as a saving.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from adaptive_bench.model.generation import padded
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
 
-# Values of the vocabulary that are normalised at once: enough to be fast, little beside the logits themselves.
+# Logits that are normalised at once: enough to be fast, but little memory compared with the logits themselves.
 _VALUES_AT_ONCE = 1 << 22
 
 Answer = tuple[int, float, bool]
@@ -31,7 +31,7 @@ Clock = Callable[[Callable[[], Any]], Any]
 
 
 def causal(model: AdaptiveModel) -> bool:
-    """Whether decisions of the model depend on earlier text alone, so that a text may be computed in parts."""
+    """Whether the model's decisions depend on earlier text alone, so that a text may be computed in parts."""
     return model.method.semantics == "bench" or model.method.paper_class == "C0"
 
 
@@ -39,11 +39,11 @@ class Scorer:
     """Scores continuations.
 
     Args:
-        model: Evaluated as it stands.
+        model: The model, evaluated at its current dial.
         batch_size: Rows in one forward pass.
-        clock: Runs a model call.
-        rank, count: Of several processes that share the batches this one's number, and how many there are. Batches are
-            those of one process, so that every answer is the same whoever computes it.
+        clock: Runs a model call and measures its time.
+        rank, count: This process's number, and the number of processes that divide the batches. Batches are formed as
+            in one process, so that answers do not depend on the process that computes them.
 
     Attributes:
         tokens: Tokens fed to the model so far, padding not counted.
@@ -58,8 +58,8 @@ class Scorer:
         self._device = next(model.parameters()).device
 
     def score(self, requests: Sequence[Scored]) -> Iterator[list[Answer]]:
-        """For each request its place, its log-likelihood and whether it is what greedy decoding would write; in any
-        order, as batches are done. Of several processes each has some of the batches.
+        """For each request, its place, its log-likelihood and whether greedy decoding would generate it; batch by
+        batch, in any order. If several processes divide the batches, each yields its own ones.
         """
         for batch in islice(self._batches(requests), self._rank, None, self._count):
             yield batch()
@@ -67,7 +67,8 @@ class Scorer:
     def _batches(self, requests: Sequence[Scored]) -> Iterator[Callable[[], list[Answer]]]:
         limit = self.model.backbone.context_length
         if not causal(self.model):
-            # One length of continuation in a batch: the head then works on the same positions at any batch size.
+            # All continuations of a batch have one length, so that the head runs on the same positions at any batch
+            # size.
             for some in alike(wholes(requests, limit), lambda one: one.scored):
                 self._check_room(max(len(one.token_ids) for one in some), some[0].scored)
                 yield from (partial(self._score_wholes, one) for one in fixed_batches(some, self.batch_size))
@@ -82,17 +83,17 @@ class Scorer:
             yield from (partial(self._score_wholes, one) for one in similar)
 
     def _check_room(self, length: int, scored: int) -> None:
-        """Batches that depend on who is in them are made smaller for all documents alike, or not at all.
+        """Check that a full batch fits. If results depend on the batch, all documents need the same batch size.
 
         Raises:
-            OutOfMemory: A full one does not fit.
+            OutOfMemory: A full batch does not fit.
         """
         if not self._room.fits(self.batch_size, length, scored):
             raise OutOfMemory(f"{self.batch_size} sequences of {length} tokens at a time do not fit into memory.")
 
     def _score_wholes(self, batch: list[Whole]) -> list[Answer]:
-        """Whole sequences. Where they do not depend on each other padding goes to the right: causality hides it, and
-        no mask is needed where nobody skips.
+        """Score whole sequences. For causal methods, padding goes to the right, where causality hides it, so that no
+        mask is needed if no token skips.
         """
         left = not causal(self.model)
         input_ids, attention_mask = padded([one.token_ids for one in batch], self._device, left=left)
@@ -109,8 +110,8 @@ class Scorer:
         return self._judge(logits, [(row, one) for row, whole in enumerate(batch) for one in whole.requests])
 
     def _score_shared(self, batch: list[Shared]) -> list[Answer]:
-        """Contexts first, then what follows them, from their cache."""
-        # Padding on the right: causality hides it, so that a context nobody skips in needs no mask.
+        """Score shared contexts: run the contexts first, then the tails that follow them, from their cache."""
+        # Padding goes to the right, where causality hides it, so that no mask is needed if no token skips.
         input_ids, attention_mask = padded([one.token_ids for one in batch], self._device, left=False)
         tails = [(row, tail) for row, one in enumerate(batch) for tail in one.tails if tail.token_ids]
         longest = max((len(tail.token_ids) for _, tail in tails), default=0)
@@ -127,7 +128,7 @@ class Scorer:
         first = [(row, request._replace(continuation=request.continuation[:1])) for row, request in members]
         answers = {place: (score, greedy) for place, score, greedy in self._judge(logits, first)}
         del logits
-        before = input_ids.shape[1]  # every tail has its context's keys and values, and is scored throughout
+        before = input_ids.shape[1]  # every row of tails holds its context's keys and values too; all of it is scored
         fits: Any = lambda rows, length: self._room.fits(rows, before + length, length)  # noqa: E731
         for some in batches(tails, self.batch_size, length=lambda one: len(one[1].token_ids), fits=fits):
             assert cache is not None
@@ -154,14 +155,14 @@ class Scorer:
         return torch.tensor([one.document for one in batch], device=self._device)
 
     def _run(self, attention_mask: Tensor, **given: Any) -> Tensor:
-        """Logits of one call of the model."""
+        """The logits of one model call."""
         self.tokens += int(attention_mask.sum())
         logits: Tensor = self._clock(partial(self.model, attention_mask=attention_mask, **given)).logits
         return logits
 
     def _judge(self, logits: Tensor, members: list[tuple[int, Scored]]) -> list[Answer]:
-        """Answers of requests that belong to rows of logits [B, S, V]; a shorter continuation uses the first positions
-        of its row.
+        """The answers of requests, each of which belongs to a row of logits [B, S, V]; a shorter continuation uses the
+        first positions of its row.
         """
         some = max(1, _VALUES_AT_ONCE // logits[0].numel())
         answers: list[Answer] = []

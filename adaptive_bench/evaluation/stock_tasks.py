@@ -1,7 +1,7 @@
-"""The names of the tasks that lm-eval comes with, found without importing it and without parsing its 14,000 files.
+"""Lists the tasks of lm-eval by name, without importing lm-eval and without parsing its 14,000 files.
 
-A task's YAML file has its name on a line of its own: the lines are scanned, once per version of lm-eval; the names stay
-in the user's cache. A file is parsed when its task is asked for.
+A task's YAML file has its name on a separate line. These lines are scanned once per version of lm-eval, and the names
+are kept in the user's cache. A file is parsed only when its task is used.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Kind = Literal["task", "group", "tag"]
 
 @dataclass(frozen=True)
 class Stock:
-    """One name of lm-eval.
+    """A task, group or tag of lm-eval.
 
     Attributes:
-        kind: A task, a group with a file of its own, or a tag that tasks carry.
-        file: Its YAML file; `None` for a tag.
+        kind: A task, a group with its own file, or a tag that tasks carry.
+        file: The YAML file; `None` for a tag.
         members: Tasks that carry the tag.
     """
 
@@ -60,7 +60,7 @@ def stock_tasks() -> dict[str, Stock]:
         return known
     found = _scan(root)
     plain = {name: [stock.kind, stock.file, stock.members] for name, stock in found.items()}
-    with suppress(EnvironmentProblem):  # a home that cannot be written costs the next command some seconds, no more
+    with suppress(EnvironmentProblem):  # if the cache cannot be written, the next command takes some seconds longer
         atomic.write_json(kept, {"stamp": stamp, "names": plain})
     return found
 
@@ -95,7 +95,7 @@ def _read(file: Path, stamp: str) -> dict[str, Stock] | None:
         kept = json.loads(file.read_text(encoding="utf-8"))
         if kept["stamp"] == stamp:
             return {name: Stock(kind, path, tuple(members)) for name, (kind, path, members) in kept["names"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent or damaged: it is made anew
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent or damaged: scan again
         return None
     return None
 
@@ -115,10 +115,10 @@ def _scan(root: Path) -> dict[str, Stock]:
 
 @lru_cache(maxsize=1024)  # most includes are shared by many files
 def _keys(path: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Names by key, and tags, that a file gives itself or takes from the one it includes."""
+    """Names by key, and tags, that a file defines itself or takes from the file it includes."""
     try:
         text = Path(path).read_bytes()
-    except OSError:  # an include that is not there: lm-eval passes such a task over
+    except OSError:  # a missing include: lm-eval skips such a task
         return {}, ()
     names = {key.decode(): name.strip().decode() for key, name in _NAME.findall(text)}
     tags = tuple(word.decode() for _, inline, below in _TAGS.findall(text) for word in _WORD.findall(inline + below))

@@ -1,10 +1,10 @@
-"""Solves a method's dial for the levels it is judged at.
+"""Finds the dial values at which a method reaches the savings (levels) at which it is judged.
 
-The dial is asked for shares of saved tokens; `method.dial_for` turns them into the method's own unit. What that saves
-on another axis, or on other text, is something else: with a vector gate 35 % of the tokens may have to be skipped to
-save 15 % of the FLOPs. So each level is looked for twice. On held-out text, which is cheap, by a few probes; then on
-the task itself, starting from there, until what was measured is as close to the level as wanted. A level of 0 is the
-dial where nothing is skipped.
+The dial is set for shares of saved tokens; `method.dial_for` turns them into the method's own unit. The saving on
+another axis, or on other text, differs from this share: with a vector gate 35 % of the tokens may have to be skipped to
+save 15 % of the FLOPs. So each level is searched twice: first with a few cheap probes on held-out text, then on the
+task itself, starting from the result, until the measured saving is close enough to the level. The level 0 is the dial
+at which nothing is skipped.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from dataclasses import dataclass, field
 
 from adaptive_bench.store.evaluations import Point
 
-PROBES, REFINEMENTS = 6, 3  # most on held-out text, and most measurements of the task after the first, for each level
-_PROBED_CLOSELY = 0.25  # of how close a task is wanted: held-out text tells no more about it
-_SAME = 1e-3  # savings nearer to each other are one position of the dial
-_SLOPES = 0.05, 20.0  # of saving by what is asked for, that are believed
+PROBES, REFINEMENTS = 6, 3  # per level: most probes on held-out text, most measurements of the task after the first
+_PROBED_CLOSELY = 0.25  # tolerance of probes relative to that on the task: held-out text predicts the task no better
+_SAME = 1e-3  # savings closer than this count as the same position of the dial
+_SLOPES = 0.05, 20.0  # range of plausible slopes of the saving over the share asked for
 
 
 @dataclass
 class _Search:
-    """Looks for the share to ask for at which a rising function has some value.
+    """Searches the share at which a rising function (the saving) reaches a level.
 
     Attributes:
-        maximum: End of what can be asked for.
-        slope: Where one value alone is known.
-        known: Values by what was asked for.
-        has_gap: Nothing lies between the two nearest values: a dial with few positions.
+        level: The value to reach.
+        maximum: The largest share that can be asked for.
+        slope: Slope to use while only one value is known.
+        known: Known values by the share asked for.
+        has_gap: The dial has no position between the two values around the level.
     """
 
     level: float
@@ -39,13 +40,13 @@ class _Search:
 
     @property
     def nearest(self) -> float:
-        """What was asked for where the value is nearest to the one looked for."""
+        """The share asked for whose value is nearest to the level."""
         return min(self.known, key=lambda asked: abs(self.known[asked] - self.level))
 
     def slope_at(self, asked: float) -> float:
-        """How fast the value grows there: to the nearest value on the other side, else to any."""
+        """The slope at a share: towards the nearest value on the other side of the level, else towards any value."""
         value = self.known[asked]
-        # Those of the other side come first.
+        # Values on the other side of the level sort first.
         others = [((v > self.level) == (value > self.level), abs(v - value), at) for at, v in self.known.items()]
         slope = value / asked if asked > 0 else 1.0
         if len(others) > 1:
@@ -54,8 +55,8 @@ class _Search:
         return min(max(slope, _SLOPES[0]), _SLOPES[1])
 
     def next(self) -> float | None:
-        """What to ask for next: on the line through the two nearest values, which lie on either side if there are such;
-        `None` where there is nothing new to ask for.
+        """The next share to ask for, on the line through the two nearest values, on both sides of the level if
+        possible; `None` if that share was asked for already.
         """
         ordered = sorted((value, asked) for asked, value in self.known.items())
         below = [one for one in ordered if one[0] <= self.level]
@@ -68,7 +69,7 @@ class _Search:
             slope = self.slope
             if others and others[0][1] != asked:
                 slope = (value - others[0][0]) / (asked - others[0][1])
-            if slope < _SLOPES[0]:  # nearly nothing moves here
+            if slope < _SLOPES[0]:  # nearly flat: jump to the end
                 found = self.maximum if below else 0.0
             else:
                 found = max(asked + (self.level - value) / min(slope, _SLOPES[1]), asked / 3)
@@ -76,11 +77,13 @@ class _Search:
         return None if any(abs(found - asked) < 1e-6 for asked in self.known) else found
 
     def run(self, value_at: Callable[[float], float | None], first: float, close: float, most: int) -> None:
-        """Ask until a value is close, or the dial has no other one.
+        """Ask until a value is close to the level, or the dial has no other position.
 
         Args:
-            value_at: `None` where no value is known.
-            most: How often after the first.
+            value_at: Gives the value at a share; `None` if it is unknown.
+            first: The share to ask for first.
+            close: Distance from the level that is close enough.
+            most: Largest number of further questions.
         """
         asked: float | None = first
         for number in range(most + 1):
@@ -97,11 +100,11 @@ class _Search:
 
 
 def probed(probe: Callable[[float], float | None], level: float, maximum: float, close: float) -> _Search:
-    """Where a level is on held-out text, found in at most `PROBES` looks.
+    """Search a level on held-out text, with at most `PROBES` probes.
 
     Args:
-        probe: Saving on held-out text where a share is asked for; `None` where there is no such text.
-        close: How close to the level is enough.
+        probe: Gives the saving on held-out text at a share; `None` if there is no such text.
+        close: Distance from the level that is close enough.
     """
     search = _Search(level, maximum)
     search.run(probe, round(min(level, maximum), 6), close, PROBES - 1)
@@ -116,18 +119,18 @@ def sweep(
     maximum: float,
     closeness: float,
 ) -> dict[float, Point]:
-    """Measure a method at each level: where probes say the level is, then at most `REFINEMENTS` times more.
+    """Measure a method at each level: first at the share that probes found, then at most `REFINEMENTS` times more.
 
     Args:
-        measure: Evaluates the method where a share of saved tokens is asked for.
-        probe: What is saved there of held-out text, as far as that is known.
-        levels: Savings to be met.
-        axis: Name of the saving they are shares of (see `saving_name`).
-        maximum: End of the dial (`method.max_saving`).
-        closeness: How far from a level a measured saving may be.
+        measure: Evaluates the method at a share of saved tokens.
+        probe: Gives the saving on held-out text at that share, if known.
+        levels: Savings to reach.
+        axis: Name of the saving (see `saving_name`).
+        maximum: Largest share that can be asked for (`method.max_saving`).
+        closeness: Largest distance of a measured saving from a level.
 
     Returns:
-        The measured points by the share of saved tokens that was asked for.
+        The measured points by the share of saved tokens asked for.
     """
     measured: dict[float, Point] = {}
 
