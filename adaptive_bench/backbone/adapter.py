@@ -144,7 +144,7 @@ class Backbone:
         """Refuse to quantize a fused map of queries, keys and values, since the engine sometimes runs a part of it."""
         if how != "none" and any(_is_fused(layer) for layer in self.layers):
             raise UsageError(
-                f"Weights are quantized where queries, keys and values have maps of their own, got one for all three "
+                f"Weights are quantized only if queries, keys and values have separate maps, got one for all three "
                 f"(qkv_proj) in {type(self.model).__name__}. Leave --quantize out, or choose another model."
             )
 
@@ -165,7 +165,7 @@ class Backbone:
         if look and any(one is not other for one, other in zip_longest(self.layers, self.decoder.layers)):
             if len(self.decoder.layers) != self.num_layers:
                 raise UsageError(
-                    f"A backbone keeps its number of layers, got {len(self.decoder.layers)} where there were "
+                    f"A backbone keeps its number of layers, got {len(self.decoder.layers)} instead of "
                     f"{self.num_layers}. Change the model first, then call AdaptiveModel.build."
                 )
             self.layers, self._weighed = list(self.decoder.layers), None
@@ -194,7 +194,7 @@ class Backbone:
         if least < 0 or most >= size:
             raise UsageError(
                 f"Token ids of this model lie in 0 .. {size - 1}, got ids from {least} to {most}. Use the model's own "
-                f"tokenizer, or call model.resize_token_embeddings where tokens were added to it."
+                f"tokenizer, or call model.resize_token_embeddings if tokens were added to it."
             )
 
     def norm_before(self, site: Site) -> Any:
@@ -250,7 +250,7 @@ def _check_parts(layers: Iterable[Any]) -> None:
             if not hasattr(getattr(layer, module, None), name):
                 raise UsageError(
                     f"Each layer of a backbone has {', '.join(parts)}, but layer {number} has no {path}. Leave the "
-                    f"module of the model in its place: a method skips it where it is to be skipped."
+                    f"model's own module in place; a method skips it when needed."
                 )
 
         if _is_fused(layer) and type(layer.self_attn.qkv_proj) is not nn.Linear:

@@ -101,8 +101,8 @@ class StepArithmetic:
         kinds = sorted({f"{module.weight.dtype} on {module.weight.device.type}" for module in linears})
         if kinds not in [[f"torch.{name} on cpu"] for name in _packable()]:
             raise UsageError(
-                f"Weights can be packed where they are all torch.{' or all torch.'.join(_packable())} on cpu and torch "
-                f"was built with oneDNN, got {' and '.join(kinds) or 'no linear map'}. Leave them as they are."
+                f"Weights can be packed if they are all torch.{' or all torch.'.join(_packable())} on cpu and torch "
+                f"was built with oneDNN, got {' and '.join(kinds) or 'no linear map'}. Leave them unpacked."
             )
         pairs = [found for parent in parents for found in _read_together(parent)]
         paired = {module for pair in pairs for module in pair}

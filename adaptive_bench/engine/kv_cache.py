@@ -120,8 +120,8 @@ class AdaptiveCache(Cache):
         """
         if (self.policy, self.ragged) != (other.policy, other.ragged) or self.policy == "defer":
             raise UsageError(
-                f"Caches can be joined if they share executor and KV policy and that is not defer, got {self.policy} "
-                f"and {other.policy}. Generate with batches that stay as they are."
+                f"Caches can be joined if they share executor and KV policy and the policy is not defer, got "
+                f"{self.policy} and {other.policy}. Generate with batches that stay unchanged."
             )
         layers = sorted({*self.stores, *other.stores})
         pairs = [(self.store(layer), other.store(layer)) for layer in layers]

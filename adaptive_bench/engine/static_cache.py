@@ -164,7 +164,7 @@ class StaticCache(AdaptiveCache):
             known = self._state.get(name)
             if known is None or name not in self._state_names or known.shape[1:] != value.shape[1:]:
                 raise UsageError(
-                    f"A step can be repeated where a method's session state keeps its names and shapes, got {name!r} "
+                    f"A step can be repeated only if a method's session state keeps its names and shapes, got {name!r} "
                     f"of shape {tuple(value.shape)} in a decode step. Set repeatable to False in the method's class."
                 )
             known[:batch] = value
@@ -222,7 +222,7 @@ class StaticCache(AdaptiveCache):
 
     def _not_static(self, *_: Any, **__: Any) -> Any:
         raise UsageError(
-            "A static cache takes one token a row, in StaticSteps.step, and cannot be forked or rewound. Use new_cache."
+            "A static cache takes one token per row in StaticSteps.step and cannot be forked or rewound. Use new_cache."
         )
 
     expect = update = fork = rewind = _not_static

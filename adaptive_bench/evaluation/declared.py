@@ -69,8 +69,8 @@ def _check_validation_split(task: Task, loaded: HarnessTask) -> None:
     tested = loaded.config.test_split or loaded.config.validation_split
     if task.validation_split is not None and task.validation_split == tested:
         raise PluginFault(
-            f"Of the task {task.name!r}, validation_split names documents beside those it is tested on, got "
-            f"{tested!r}, which are these. Correct the plugin: name another split, or None."
+            f"validation_split of the task {task.name!r} names other documents than those it is tested on, got "
+            f"{tested!r}, the tested split. Correct the plugin: name another split, or None."
         )
 
 

@@ -53,9 +53,7 @@ def answer_of(harness: HarnessTask, document: Any, where: str) -> tuple[str, ...
 
 
 def problem_of(error: BaseException) -> str:
-    """What a YAML file expects of its documents but does not find, where lm-eval only says `KeyError: 'exam'`; empty if
-    unknown.
-    """
+    """What a YAML file does not find in its documents, where lm-eval only says `KeyError: 'exam'`; empty if unknown."""
     frames = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
     task = next((one for one in reversed(frames) if isinstance(one, ConfigurableTask)), None)
     given = None if task is None else vars(task).get("dataset")

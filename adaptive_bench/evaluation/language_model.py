@@ -343,9 +343,7 @@ class AdaptiveLM(TemplateLM):
         return [(member.place, tokens) for member, tokens in zip(members, written, strict=True)]
 
     def text_of(self, tokens: Sequence[int]) -> str:
-        """The text of new tokens, up to and including the first end token, which adds no text if it is a special
-        one.
-        """
+        """The text of new tokens up to and including the first end token; a special end token adds no text."""
         ends = self.end_tokens
         kept = list(tokens)[: next((place for place, token in enumerate(tokens, 1) if token in ends), len(tokens))]
         return str(self.tokenizer.decode(kept, skip_special_tokens=True))

@@ -100,7 +100,7 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     shots = task.num_fewshot if num_fewshot is None else num_fewshot
     if shots and found.missing is not None:
         raise EnvironmentProblem(
-            f"Worked examples of {task.name!r} are drawn from documents that are not there. {found.missing} Or set "
+            f"Worked examples of {task.name!r} are drawn from documents that are missing. {found.missing} Or set "
             f"--num-fewshot 0."
         ) from found.missing
     if shots and found.missing_shots:
@@ -125,12 +125,12 @@ def _validation_split(task: Task, loaded: HarnessTask, missing: MissingData | No
     split = task.validation_split or by_harness
     if split is None:
         raise UsageError(
-            f"Choices are made on validation documents, but the task {task.name!r} has none beside those it is tested "
+            f"Choices are made on validation documents, but the task {task.name!r} has none besides those it is tested "
             f"on. Name a task with a validation_split and a test_split in its YAML file."
         )
     if missing is not None:
         raise EnvironmentProblem(
-            f"Validation documents of {task.name!r} are made of documents that are not there. {missing} Or choose on "
+            f"Validation documents of {task.name!r} are made from documents that are missing. {missing} Or choose on "
             f"another task."
         ) from missing
     if split not in loaded.dataset and loaded.config.custom_dataset is not None:
@@ -277,7 +277,7 @@ def _registered(name: str, argument: str | None) -> Task:
     if isinstance(thing, OpenTask):
         if not argument:
             raise UsageError(
-                f"The task {name!r} needs to be told its data after a colon, got nothing. Write for example "
+                f"The task {name!r} needs the name of its data after a colon, got nothing. Write for example "
                 f"{name}:novels."
             )
         thing = thing.make(argument)

@@ -89,9 +89,7 @@ class Shared:
 
 
 def wholes(requests: Iterable[Scored], context_length: int) -> list[Whole]:
-    """One pass for each sequence, in an order that depends only on the sequences: shortest continuation first, then
-    longest sequence first.
-    """
+    """One pass per sequence, ordered by the sequences alone: shortest continuation first, then longest sequence."""
     members: dict[tuple[tuple[int, ...], int, int], list[Scored]] = defaultdict(list)
     for request in requests:
         sequence = (request.context + request.continuation)[-(context_length + 1) : -1]

@@ -82,7 +82,7 @@ class AdaptiveModel(HuggingFaceModel):
         self._forget_what_is_stale()
         if (claimed := self.method.claimed_saving) is None:
             raise UsageError(
-                f"The saving of a dial that was solved for is known where it was measured, got {self.method.dial.name} "
+                f"The saving of a solved dial is known only between measured values, got {self.method.dial.name} "
                 f"{self.dial:g}, which lies beyond. Call model.calibrate(batches, savings) with larger savings."
             )
         return claimed
@@ -143,8 +143,8 @@ class AdaptiveModel(HuggingFaceModel):
 
     def _stale(self) -> UsageError:
         return UsageError(
-            f"What is calibrated belongs to the weights it was measured on, but the weights of this {self.spec} "
-            f"changed since. Call model.calibrate(batches, savings) again, or set the dial to "
+            f"A calibration is valid only for the weights it was measured with, but the weights of this {self.spec} "
+            f"have changed. Call model.calibrate(batches, savings) again, or set the dial to "
             f"{self.method.dial.skip_nothing:g}, which skips nothing."
         )
 
@@ -156,8 +156,8 @@ class AdaptiveModel(HuggingFaceModel):
         found = [{"params": part, "lr": rate} for part, rate in zip(trainable, rates, strict=True) if part]
         if not found:
             raise UsageError(
-                f"A training changes some parameter, got a {self.spec} of which all are frozen. Call "
-                f"requires_grad_(True) on what is to train; a method that needs no training says trains = False."
+                f"A training needs trainable parameters, got a {self.spec} with all parameters frozen. Call "
+                f"requires_grad_(True) on those to train; a method that needs no training says trains = False."
             )
         return found
 

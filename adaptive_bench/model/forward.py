@@ -86,8 +86,8 @@ class ForwardModel(nn.Module):
     def dial(self, value: float) -> None:
         if self.between is not None:
             raise UsageError(
-                f"Shuffled decisions are those of one dial value, got {value:g} in the midst of {self.dial:g}. Turn "
-                "the dial first, then collect decisions."
+                f"Shuffled decisions belong to one dial value, got {value:g} while those of {self.dial:g} are in use. "
+                "Set the dial first, then collect decisions."
             )
         self.method.value = self.method.dial.check(value)
         self.ledger.reset()  # a report covers one dial value only

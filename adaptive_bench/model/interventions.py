@@ -127,7 +127,7 @@ def static_model(backbone_model: PreTrainedModel, skipped: Collection[int]) -> A
 def collect_decisions(model: ForwardModel, batches: Sequence[dict[str, Tensor]]) -> DecisionBank:
     """Collect the decisions of every token of a text at the current dial."""
     if why := why_not_shuffled(model.spec):
-        raise UsageError(f"A token can have another token's decisions where each is decided for itself, but {why}.")
+        raise UsageError(f"Tokens can exchange decisions only if each is decided separately, but {why}.")
     collector, training_before = DecisionCollector(), model.training
     model.eval()
     try:

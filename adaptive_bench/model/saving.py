@@ -115,8 +115,8 @@ class SavedModel:
             if not kwargs:
                 raise
             raise UsageError(
-                f"Arguments of from_pretrained beside its own are for the backbone's, got {', '.join(kwargs)}, of "
-                f"which one cannot be used: {message_of(error)} Correct it, or leave it out."
+                f"Further arguments of from_pretrained go to that of the backbone, got {', '.join(kwargs)}, one of "
+                f"which cannot be used: {message_of(error)} Correct it, or leave it out."
             ) from error
 
     def _from_pretrained(self, pretrained: Pretrained, kwargs: dict[str, Any]) -> PreTrainedModel:
@@ -223,7 +223,7 @@ def read(folder: Path) -> SavedModel:
             )
         elif any(folder.glob("model*.safetensors")):
             hint = (
-                "It has weights alone, as transformers.Trainer writes them by itself. Train with "
+                "It has only weights, as transformers.Trainer writes them by itself. Train with "
                 "callbacks=[AdaptiveCallback()], which completes checkpoints, and call model.save_pretrained in place "
                 "of trainer.save_model."
             )

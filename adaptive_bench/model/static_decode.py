@@ -176,7 +176,7 @@ class StaticSteps:
                     step, replay = self._recorder.record(self._run)
             except RuntimeError as error:
                 raise UsageError(
-                    f"A step can be recorded where nothing in it waits for the device, got from "
+                    f"A step can be recorded only if nothing in it waits for the device, got from "
                     f"{type(self._model.method).__name__}: {error}. Decode without StaticSteps, or set repeatable to "
                     f"False in the method's class."
                 ) from error
@@ -208,7 +208,7 @@ def why_not_static(model: ForwardModel) -> str | None:
     if not method.repeatable:
         return f"{type(method).__name__} with the KV policy {method.kv_policy} has no step that can be repeated."
     if model.between is not None or method.listeners:
-        return "What stands between decisions and executors, or listens to them, is not asked when a step is repeated."
+        return "A replayed step calls neither listeners nor whatever stands between decisions and executors."
     if not model.backbone.rotary.are_static:
         return "The backbone's rotary rows depend on more than the position."
     return None

@@ -87,7 +87,7 @@ def why_none(folder: Path, spec: MethodSpec) -> UsageError | EnvironmentProblem 
     """The error to raise later, if a calibration is needed, because `auto` chose none; `None` if none was expected."""
     if known := names(folder, spec):
         return UsageError(
-            f"{folder} holds several calibrations of {spec}, got none to use. Load it with calibration=... (on the "
+            f"{folder} holds several calibrations of {spec}, but none was chosen. Load it with calibration=... (on the "
             f"command line --calibration), one of: {', '.join(known)}."
         )
     return _gone(folder, spec)

@@ -27,14 +27,14 @@ class AdaptiveCallback(TrainerCallback):
         model = _adaptive(given["model"])
         if getattr(args, "packing", False) or getattr(args, "padding_free", False):  # arguments of TRL
             raise UsageError(
-                "Each text has a row of its own, since tokens would see other texts packed into theirs, got packing or "
-                "padding_free. Leave them out."
+                "Each text needs its own row, since tokens would see other texts packed into the same row, got packing "
+                "or padding_free. Leave them out."
             )
         own = list(model.method.parameters())
         if own and not any(parameter.requires_grad for parameter in own):
             raise UsageError(
-                f"The parameters of {model.spec} are trained, but all of them are frozen, as get_peft_model does with "
-                f"whatever it is given. Call model.method.requires_grad_(True) after it."
+                f"The parameters of {model.spec} are trained, but all of them are frozen, as get_peft_model freezes "
+                f"every given parameter. Call model.method.requires_grad_(True) after it."
             )
         if model is not given["model"] and own and state.global_step:
             raise UsageError(

@@ -83,9 +83,9 @@ class DistributedTraining:
         method = type(model.method)
         if not method.__dict__.get("supports_data_parallel", False):
             raise UsageError(
-                f"A method that is trained over several processes says how its losses and rankings span the batch, "
-                f"which {model.spec} does not (`supports_data_parallel` of {method.__name__}): they would be taken "
-                f"over the rows of each process alone. Train it in one process, without torchrun."
+                f"A method trained in several processes must compute losses and rankings over the whole batch, which "
+                f"{model.spec} does not claim (`supports_data_parallel` of {method.__name__}): they might cover only "
+                f"the rows of each process. Train it in one process, without torchrun."
             )
         model.spread = Rows(processes)
         if fully_sharded:

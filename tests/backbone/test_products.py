@@ -196,6 +196,6 @@ def test_what_cannot_be_packed_is_refused(make_backbone):
 
     backbone = Backbone(make_backbone("llama").half())
     with pytest.raises(
-        products.UsageError, match=r"can be packed where they are all torch\.float32.*got torch\.float16 on"
+        products.UsageError, match=r"can be packed if they are all torch\.float32.*got torch\.float16 on"
     ):
         backbone.step.pack(backbone.model.modules())

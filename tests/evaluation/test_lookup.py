@@ -61,8 +61,8 @@ def test_a_group_that_changes_its_tasks_is_refused():
 def test_an_argument_is_given_to_tasks_that_take_one_only():
     assert find_task("perplexity:novels").name == "perplexity:novels"
     for name, message in (
-        ("perplexity", "needs to be told its data"),
-        ("perplexity:", "needs to be told"),
+        ("perplexity", "needs the name of its data"),
+        ("perplexity:", "needs the name of its data"),
         ("piqa:novels", "takes nothing after a colon"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -99,7 +99,7 @@ def test_a_backbone_has_a_head_and_the_parts_of_its_layers(make_backbone):
             AdaptiveModel.build(kind(config), "dense")
     model = AdaptiveModel.build(make_backbone("llama"), "dense").eval()
     model.backbone_model.model.layers[1].mlp = nn.Identity()
-    said = "but layer 1 has no mlp.down_proj. Leave the module"
+    said = "but layer 1 has no mlp.down_proj. Leave the model's own module"
     with pytest.raises(UsageError, match=said):
         model(IDS)
     with pytest.raises(UsageError, match=said):
@@ -180,7 +180,7 @@ def test_a_model_is_saved_where_a_folder_can_be(shared_model, tmp_path):
 
 def test_arguments_for_the_backbone_are_named(shared_model, tmp_path):
     shared_model("dense").save_pretrained(tmp_path / "model")
-    with pytest.raises(UsageError, match="got attn_implementation, of which one cannot be used"):
+    with pytest.raises(UsageError, match="got attn_implementation, one of which cannot be used"):
         AdaptiveModel.from_pretrained(tmp_path / "model", attn_implementation="none")
 
 

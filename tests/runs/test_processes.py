@@ -73,7 +73,7 @@ def test_evaluation_by_two_processes_is_that_of_one(config_of, tmp_path):
     done = subprocess.run([*start, script, configs], capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("failures: [] main: False") == 2  # the worker has nothing to say
-    assert "train mine, seed 1: Usage error: A method that is trained over several processes" in done.stdout
+    assert "train mine, seed 1: Usage error: A method trained in several processes" in done.stdout
 
     alone = config_of(**as_is, out=tmp_path / "one")
     run(alone, jobs=1)

@@ -40,7 +40,7 @@ def test_a_field_that_is_something_else_is_refused_by_its_name(field, value):
 
 def test_choices_on_the_tested_documents_are_the_plugins_fault():
     task = replace(find_task("nano_qa_ll"), validation_split="test")
-    with pytest.raises(PluginFault, match=r"'nano_qa_ll', validation_split names .*, got 'test'"):
+    with pytest.raises(PluginFault, match=r"validation_split of the task 'nano_qa_ll' names .*, got 'test'"):
         load_task(task, None, None)
 
 

@@ -131,5 +131,5 @@ def test_choices_need_their_split():
         load_task(find_task("hellaswag"), SHARED, 5)
     with pytest.raises(EnvironmentProblem, match=r"Validation documents of 'hellaswag' are those of the split 'train'"):
         load_task(find_task("hellaswag"), SHARED, 0, "validation")
-    with pytest.raises(UsageError, match="'lambada' has none beside those it is tested on"):
+    with pytest.raises(UsageError, match="'lambada' has none besides those it is tested on"):
         load_task(find_task("lambada"), SHARED, 0, "validation")

@@ -93,7 +93,7 @@ def test_two_processes_have_the_losses_of_one(model_of, examples, tokenizer, rec
 
 def test_a_method_that_does_not_say_how_it_spans_a_batch_is_refused(model):
     model.method.__class__ = type("Mine", (Dense,), {})  # what its base says does not count
-    with pytest.raises(UsageError, match=r"dense does not \(`supports_data_parallel` of Mine\)"):
+    with pytest.raises(UsageError, match=r"dense does not claim \(`supports_data_parallel` of Mine\)"):
         DistributedTraining(model, Processes(0, 2), fully_sharded=False)
 
 
