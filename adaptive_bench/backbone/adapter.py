@@ -16,14 +16,14 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from adaptive_bench.backbone.family import find_family
+from adaptive_bench.backbone.family import Family, find_family
 from adaptive_bench.backbone.step import RotaryTables, StepArithmetic, query_width
 from adaptive_bench.backbone.weights import quantize_layers, stored_bytes
 from adaptive_bench.errors import UsageError
 from adaptive_bench.validation import Quantization
 
 ATTENTION = ("eager", "sdpa")  # they take a mask of any shape; other implementations would ignore which tokens skipped
-_PARTS = (*(f"self_attn.{name}_proj" for name in "qkvo"), "mlp.down_proj")
+_PARTS = (*(f"self_attn.{name}_proj" for name in "qkvo"), *(f"mlp.{name}_proj" for name in ("gate", "up", "down")))
 _FUSED_PARTS = ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj")
 
 
@@ -79,7 +79,7 @@ class Backbone:
         self.config = config
         self.decoder: Any = model.model  # the families share attribute names, not a typed base
         self.layers: list[Any] = list(self.decoder.layers)
-        _check_parts(self.layers)
+        _check_parts(self.layers, self.family)
         self.num_layers = len(self.layers)
         self.hidden_size: int = config.hidden_size
         self.step = StepArithmetic(model, adds_one=self.family.norm_adds_one)
@@ -160,7 +160,7 @@ class Backbone:
         """
         self.step.drop_stale(look=look)
         if look and (modules := sum(1 for _ in self.decoder.layers.modules())) != self._modules:
-            _check_parts(self.decoder.layers)
+            _check_parts(self.decoder.layers, self.family)
             self._modules, self._weighed = modules, None  # adapters came or went
         if look and any(one is not other for one, other in zip_longest(self.layers, self.decoder.layers)):
             if len(self.decoder.layers) != self.num_layers:
@@ -241,16 +241,16 @@ class Backbone:
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
 
-def _check_parts(layers: Iterable[Any]) -> None:
-    """Refuse a layer that lacks one of the linear maps to run and to count."""
+def _check_parts(layers: Iterable[Any], family: Family) -> None:
+    """Refuse a layer that lacks one of the linear maps to run and to count, or a norm that the family names."""
+    norms = (*family.norm_before.values(), *family.norm_after.values())
     for number, layer in enumerate(layers):
-        parts = _FUSED_PARTS if _is_fused(layer) else _PARTS
-        for path in parts:
+        for path in (*(_FUSED_PARTS if _is_fused(layer) else _PARTS), *norms):
             module, _, name = path.partition(".")
-            if not hasattr(getattr(layer, module, None), name):
+            if not hasattr(getattr(layer, module, None), name or "forward"):
                 raise UsageError(
-                    f"Each layer of a backbone has {', '.join(parts)}, but layer {number} has no {path}. Leave the "
-                    f"model's own module in place; a method skips it when needed."
+                    f"Each layer of a backbone has the parts that its family ({family.description!r}) names, but layer "
+                    f"{number} has no {path}. Leave the model's own module in place, or correct the family's file."
                 )
 
         if _is_fused(layer) and type(layer.self_attn.qkv_proj) is not nn.Linear:

@@ -1,10 +1,10 @@
 """What cannot be read is refused in one sentence: what is taken, what was given, what to do instead."""
 
 import warnings
+from functools import partial
 
 import pytest
 import torch
-from torch import nn
 from transformers import LlamaForSequenceClassification, LlamaModel
 
 from adaptive_bench import check_specs, plan, run
@@ -97,13 +97,12 @@ def test_a_backbone_has_a_head_and_the_parts_of_its_layers(make_backbone):
     for kind in (LlamaModel, LlamaForSequenceClassification):
         with pytest.raises(UsageError, match=f"is a causal language model, .* got {kind.__name__}. Load it with"):
             AdaptiveModel.build(kind(config), "dense")
-    model = AdaptiveModel.build(make_backbone("llama"), "dense").eval()
-    model.backbone_model.model.layers[1].mlp = nn.Identity()
-    said = "but layer 1 has no mlp.down_proj. Leave the model's own module"
-    with pytest.raises(UsageError, match=said):
-        model(IDS)
-    with pytest.raises(UsageError, match=said):
-        AdaptiveModel.build(model.backbone_model, "dense")
+    for name, missing in (("mlp", "mlp.gate_proj"), ("input_layernorm", "input_layernorm")):
+        model = AdaptiveModel.build(make_backbone("llama"), "dense").eval()
+        setattr(model.backbone_model.model.layers[1], name, None)
+        for call in (partial(model, IDS), partial(AdaptiveModel.build, model.backbone_model, "dense")):
+            with pytest.raises(UsageError, match=f"but layer 1 has no {missing}. Leave the model's own module"):
+                call()
 
 
 def test_a_text_that_the_context_ends_is_told_of(shared_model):
