@@ -28,7 +28,7 @@ from adaptive_bench.runs.run_plan import Plan
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.records import Record
-from adaptive_bench.training import checkpoint
+from adaptive_bench.training import resume
 from adaptive_bench.training.loop import RESUME_FOLDER
 
 _TOKENS, _LAYERS, _WORDS = 256, 4, 8192  # at most, of the text and of the model that rates are measured with
@@ -222,8 +222,8 @@ def steps_left(training: TrainingRun) -> int:
     """Number of optimizer steps between the newest checkpoint and the end."""
     if training.finished:
         return 0
-    newest = checkpoint.newest(training.folder / RESUME_FOLDER)
-    return int(training.content["recipe"]["steps"]) - (checkpoint.steps_done(newest) if newest else 0)
+    newest = resume.newest(training.folder / RESUME_FOLDER)
+    return int(training.content["recipe"]["steps"]) - (resume.steps_done(newest) if newest else 0)
 
 
 def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, str]]:

@@ -18,10 +18,10 @@ from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.registry import check_name
 from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.runs.conditions import run_folder, write_beginning
-from adaptive_bench.runs.eligible import measured_sites
 from adaptive_bench.runs.launching import launch_request, stoppable, unfinished_work, wait_for_others
 from adaptive_bench.runs.run_checks import Preflight, preflight
 from adaptive_bench.runs.run_plan import WHOLE, Shard, checked_config, manifest_of, plan, plan_on_disk, without_groups
+from adaptive_bench.runs.spared_sites import measured_sites
 from adaptive_bench.runs.table_files import write_table
 from adaptive_bench.runs.work_jobs import Overwrite, remove_results, work_as_worker
 from adaptive_bench.spec import MethodSpec

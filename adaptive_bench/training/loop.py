@@ -27,7 +27,7 @@ from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.store import atomic
 from adaptive_bench.store.records import Record
 from adaptive_bench.task import Example
-from adaptive_bench.training import checkpoint
+from adaptive_bench.training import resume
 from adaptive_bench.training.cost import FlopCount, TrainingCost, parameters_added
 from adaptive_bench.training.distributed import DistributedTraining, whole
 from adaptive_bench.training.encoding import EncodedExample, encode_examples, padding_id
@@ -268,10 +268,10 @@ class _Training:
 
     def _resume(self) -> tuple[int, str]:
         """Resume from the newest checkpoint; returns the number of finished steps and their lines of the log."""
-        newest = checkpoint.newest(self.folder / RESUME_FOLDER)
+        newest = resume.newest(self.folder / RESUME_FOLDER)
         if newest is None:
             return 0, ""
-        progress = checkpoint.restore(newest, self.model, self.optimizer)
+        progress = resume.restore(newest, self.model, self.optimizer)
         self.accumulation = progress.accumulation
         self.micro_batches.keep_to(progress.usable)
         self.count.macs = progress.macs if self.processes.is_main_process else 0
@@ -283,9 +283,9 @@ class _Training:
         if log is not None:
             # The log is flushed to disk first, so that a checkpoint never has more steps than the log.
             os.fsync(log.fileno())
-        progress = checkpoint.Progress(steps_done, self.accumulation, self._macs(), self.micro_batches.usable)
+        progress = resume.Progress(steps_done, self.accumulation, self._macs(), self.micro_batches.usable)
         writes = self.processes.is_main_process
-        checkpoint.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer, writes=writes)
+        resume.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer, writes=writes)
 
     def _finish(self, steps: int, elapsed_s: float, pretrained: Pretrained | None) -> None:
         macs = self._macs()

@@ -17,7 +17,7 @@ from adaptive_bench.runs.launching import launch_request
 from adaptive_bench.runs.work_jobs import groups_left
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.runs import run_name
-from adaptive_bench.training import checkpoint
+from adaptive_bench.training import resume
 
 METHODS = "dense,router_tuned_mod,gateskip,mod,random_skip[trained=true]"
 
@@ -108,7 +108,7 @@ def test_a_run_that_is_asked_to_stop_keeps_the_step_it_is_at(config_of, monkeypa
         run(config, jobs=1)
     assert stopped.value.exit_code == 75 and training.record.state == "partial"
     assert signal.getsignal(signal.SIGUSR1) == before and not stopping.requested()
-    assert checkpoint.steps_done(checkpoint.newest(training.folder / "resume")) == 7 == 40 - steps_left(training)
+    assert resume.steps_done(resume.newest(training.folder / "resume")) == 7 == 40 - steps_left(training)
     monkeypatch.undo()
     assert run(config, jobs=1).exit_code == 0 and len((training.folder / "train.jsonl").read_text().splitlines()) == 40
 

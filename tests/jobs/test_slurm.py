@@ -8,7 +8,7 @@ import slurm_daemons as daemons
 
 from adaptive_bench.jobs.launchers import slurm
 from adaptive_bench.runs import plan, run
-from adaptive_bench.training import checkpoint
+from adaptive_bench.training import resume
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def test_every_cell_is_done_once_or_marked_with_its_reason(eventful, cluster, tm
     wait = cluster.wait_until
 
     def trains(event: str) -> bool:
-        return checkpoint.newest(trainings[event].folder / "resume") is not None
+        return resume.newest(trainings[event].folder / "resume") is not None
 
     wait(lambda: trains("preempted") and trains("cancelled"), _LONG_S, "two elements train")
     cluster.kill_controller()

@@ -19,7 +19,7 @@ from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.runs.model_checks import model_facts
 from adaptive_bench.store import atomic
 from adaptive_bench.store.inventory import pieces
-from adaptive_bench.training import checkpoint, loop
+from adaptive_bench.training import loop, resume
 
 pytestmark = pytest.mark.slow
 
@@ -200,7 +200,7 @@ def test_ctrl_c_before_the_first_checkpoint_keeps_its_steps(config_of, pressed, 
         run(config)
     (training,) = plan(config).trainings
     assert training.record.state == "partial"
-    assert checkpoint.steps_done(checkpoint.newest(training.folder / "resume")) == 2
+    assert resume.steps_done(resume.newest(training.folder / "resume")) == 2
     monkeypatch.undo()
     assert run(config, lines).exit_code == 0
     assert any("resumed after step 2 of 3" in line for line in lines.lines)
@@ -211,7 +211,7 @@ def test_a_second_ctrl_c_stops_at_once(config_of, pressed):
     pressed(2)
     with pytest.raises(Interrupted):
         run(config)
-    assert checkpoint.newest(plan(config).trainings[0].folder / "resume") is None
+    assert resume.newest(plan(config).trainings[0].folder / "resume") is None
 
 
 def untimed(rows):

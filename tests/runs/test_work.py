@@ -12,7 +12,7 @@ from adaptive_bench.runs.estimate import steps_left
 from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.runs.training_work import carry_out_training
 from adaptive_bench.store.lock import exclusive
-from adaptive_bench.training import checkpoint
+from adaptive_bench.training import resume
 
 
 def wait_until(true: Callable[[], bool], limit_s: float = 300.0) -> None:
@@ -74,7 +74,7 @@ def test_workers_end_with_a_killed_parent_and_the_next_run_goes_on(config_of, tm
     script.write_text(PARENT)
     parent = subprocess.Popen([sys.executable, str(script), config.model_dump_json()])
     trainings = plan(config).trainings
-    wait_until(lambda: all(checkpoint.newest(training.folder / "resume") for training in trainings))
+    wait_until(lambda: all(resume.newest(training.folder / "resume") for training in trainings))
     workers = [int(pid) for pid in subprocess.check_output(["ps", "--ppid", str(parent.pid), "-o", "pid="]).split()]
     parent.kill()
     parent.wait()

@@ -13,7 +13,7 @@ from pretended_accelerator import DEVICE, pretended
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store.records import Record
-from adaptive_bench.training import checkpoint, train
+from adaptive_bench.training import resume, train
 
 CHILD = """
 import importlib.util, json, sys, time
@@ -59,7 +59,7 @@ def test_kill_minus_nine_then_resume(model_of, examples, tokenizer, recipe, tmp_
     assert not (folder / "checkpoint").exists()
 
     model = model_of("gateskip")
-    if checkpoint.newest(folder / "resume"):  # then the weights must come from there
+    if resume.newest(folder / "resume"):  # then the weights must come from there
         with torch.no_grad():
             [parameter.zero_() for parameter in model.parameters()]
     train(model, examples, tokenizer, recipe, seed=1, folder=folder)
@@ -70,17 +70,17 @@ def test_kill_minus_nine_then_resume(model_of, examples, tokenizer, recipe, tmp_
 def test_on_an_accelerator(model_of, examples, tokenizer, recipe, tmp_path, monkeypatch):
     """Trained, interrupted and resumed there: the steps of the CPU."""
     train(model_of("gateskip"), examples, tokenizer, recipe, seed=1, folder=tmp_path / "cpu")
-    save = checkpoint.save
+    save = resume.save
 
     def save_and_stop(*args, **kwargs):
         save(*args, **kwargs)
         raise KeyboardInterrupt
 
     with pretended():
-        monkeypatch.setattr(checkpoint, "save", save_and_stop)
+        monkeypatch.setattr(resume, "save", save_and_stop)
         with pytest.raises(KeyboardInterrupt):
             train(model_of("gateskip").to(DEVICE), examples, tokenizer, recipe, seed=1, folder=tmp_path / "there")
-        monkeypatch.setattr(checkpoint, "save", save)
+        monkeypatch.setattr(resume, "save", save)
         train(model_of("gateskip", seed=9).to(DEVICE), examples, tokenizer, recipe, seed=1, folder=tmp_path / "there")
     logs = [(tmp_path / place / "train.jsonl").read_text().splitlines() for place in ("there", "cpu")]
     for ours, theirs in zip(*(map(json.loads, lines) for lines in logs), strict=True):
@@ -90,29 +90,29 @@ def test_on_an_accelerator(model_of, examples, tokenizer, recipe, tmp_path, monk
 
 def test_a_torn_write_is_never_taken_for_a_checkpoint(model, recipe, tmp_path, monkeypatch):
     optimizer = torch.optim.AdamW(model.parameters())
-    checkpoint.save(tmp_path, checkpoint.Progress(1, 1, 0), model, optimizer)
-    monkeypatch.setattr(checkpoint, "write_json", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    resume.save(tmp_path, resume.Progress(1, 1, 0), model, optimizer)
+    monkeypatch.setattr(resume, "write_json", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.save(tmp_path, checkpoint.Progress(2, 1, 0), model, optimizer)
-    assert checkpoint.newest(tmp_path).name == "step-00000001"
+        resume.save(tmp_path, resume.Progress(2, 1, 0), model, optimizer)
+    assert resume.newest(tmp_path).name == "step-00000001"
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
 def test_a_checkpoint_of_another_model_is_refused(model, tmp_path):
     optimizer = torch.optim.AdamW(model.parameters())
-    checkpoint.save(tmp_path, checkpoint.Progress(1, 1, 0), model, optimizer)
+    resume.save(tmp_path, resume.Progress(1, 1, 0), model, optimizer)
     model.extra = torch.nn.Linear(2, 2)
     with pytest.raises(EnvironmentProblem, match=r"extra\.bias"):
-        checkpoint.restore(checkpoint.newest(tmp_path), model, optimizer)
+        resume.restore(resume.newest(tmp_path), model, optimizer)
 
 
 @pytest.mark.parametrize("part", ["weights.safetensors", "optimizer.safetensors"])
 def test_a_flipped_byte_is_noticed(part, model, tmp_path):
     optimizer = torch.optim.AdamW(model.parameters())
-    checkpoint.save(tmp_path, checkpoint.Progress(1, 1, 0), model, optimizer)
-    file = checkpoint.newest(tmp_path) / part
+    resume.save(tmp_path, resume.Progress(1, 1, 0), model, optimizer)
+    file = resume.newest(tmp_path) / part
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
     with pytest.raises(EnvironmentProblem, match=part):
-        checkpoint.restore(checkpoint.newest(tmp_path), model, optimizer)
+        resume.restore(resume.newest(tmp_path), model, optimizer)

@@ -13,7 +13,7 @@ from adaptive_bench.testing.check import Facts, check
 from adaptive_bench.testing.checks.execution import eager_attention
 from adaptive_bench.testing.instruments import TOLERANCE, ExecutedFlops, demand, difference, generated_tokens, logits_of
 from adaptive_bench.testing.subject import SHARES, ShortTraining, Subject, calibrate, trained_model
-from adaptive_bench.training import checkpoint
+from adaptive_bench.training import resume
 from adaptive_bench.training.cost import FlopCount
 
 STEPS = 20
@@ -128,13 +128,13 @@ def resuming(subject: Subject) -> Facts:
     first = ShortTraining(subject, total_steps=4)
     halves = first.run(1, 2)
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.save(Path(folder), checkpoint.Progress(2, 1, 0), first.model, first.optimizer)
+        resume.save(Path(folder), resume.Progress(2, 1, 0), first.model, first.optimizer)
         second = ShortTraining(subject, total_steps=4)
-        newest = checkpoint.newest(Path(folder))
+        newest = resume.newest(Path(folder))
         assert newest is not None
-        checkpoint.restore(newest, second.model, second.optimizer)
+        resume.restore(newest, second.model, second.optimizer)
         halves += second.run(3, 4)
-    state, resumed = (checkpoint.trainable_state(one.model) for one in (whole, second))
+    state, resumed = (resume.trainable_state(one.model) for one in (whole, second))
     lost = [name for name, value in state.items() if not torch.equal(value, resumed[name])]
     demand(
         losses == halves and not lost,

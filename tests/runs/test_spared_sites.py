@@ -8,7 +8,7 @@ from adaptive_bench.backbone import Site
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.headroom.subject import find_subjects
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs import about, eligible, plan, preflight, run
+from adaptive_bench.runs import about, plan, preflight, run, spared_sites
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.manifest import sparing
 from adaptive_bench.testing.backbones import write_model_folder
@@ -31,7 +31,7 @@ def lopsided(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _nothing_is_known(monkeypatch):
-    monkeypatch.setattr(eligible, "_measured", {})
+    monkeypatch.setattr(spared_sites, "_measured", {})
 
 
 def subject_of(folder, spec):
@@ -60,10 +60,10 @@ def test_what_was_measured_is_part_of_the_keys_it_applies_to(config_of, lopsided
         "skiplayer@paper": None,
     }
     (file,) = (config.out / "sites").iterdir()
-    eligible._measured.clear()
+    spared_sites._measured.clear()
     file.write_text(file.read_text().replace('"first_token": ', '"first_token": 99'))
     assert plan(config).sites.keep_first  # read, not measured again
-    eligible._measured.clear()
+    spared_sites._measured.clear()
     file.write_text("{")
     with pytest.raises(EnvironmentProblem, match="Remove it: it is measured again"):
         plan(config)
@@ -101,7 +101,7 @@ def test_a_registered_model_is_measured_where_that_is_asked_for(config_of):
 
 
 def test_measuring_needs_text(config_of, lopsided, monkeypatch):
-    monkeypatch.setattr(eligible, "draw_site_text", lambda config: [])
+    monkeypatch.setattr(spared_sites, "draw_site_text", lambda config: [])
     assert plan(config_of("gateskip", model=lopsided, preset=None)).sites is None
     with pytest.raises(UsageError, match="or let tokens skip everywhere with --eligible all"):
         plan(config_of("gateskip", model=lopsided, preset=None, eligible="measured"))
@@ -128,7 +128,7 @@ def test_a_row_says_that_the_first_token_skips_nothing(config_of, lopsided):
     config = config_of("random_skip", model=lopsided, preset=None, train={"steps": 0})
     plan(config)
     (file,) = (config.out / "sites").iterdir()
-    eligible._measured.clear()
+    spared_sites._measured.clear()
     file.write_text(file.read_text().replace('"first_token": ', '"first_token": 99'))
     said = "attention of layers 0, 1, MLP of layer 1, but no first token"
     assert {row["eligible"] for row in run(config).rows} == {said}
