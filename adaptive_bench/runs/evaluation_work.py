@@ -263,7 +263,7 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
         fitted = None if model.method.fitted is None else model.method.fitted.state()
         bank = trained.collect_decisions(reporter) if sweep.variant == "shuffled" else None
         with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds, fitted, bank):
-            evaluation, samples = _evaluate_at_dial(sweep, trained, bank, reporter)
+            evaluation, samples = _evaluate_at(sweep, trained, bank, reporter)
         check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
         record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s)
         reporter.emit(PointMeasured(str(sweep.folder)))
@@ -276,7 +276,7 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
         )
 
 
-def _evaluate_at_dial(
+def _evaluate_at(
     sweep: DialEvaluation, trained: Calibrated, bank: DecisionBank | None, reporter: Reporter
 ) -> tuple[Evaluation, list[Sample]]:
     """Evaluate the model at its present dial value, with its own decisions or those of a bank."""
@@ -322,4 +322,4 @@ class EvaluationWorker:
             assert trained.model.method.fitted is not None
             trained.model.method.fitted.load(fitted)
         trained.model.dial = dial
-        _evaluate_at_dial(sweep, trained, bank, SilentReporter())
+        _evaluate_at(sweep, trained, bank, SilentReporter())

@@ -121,7 +121,7 @@ def test_so_is_whatever_has_to_be_asked_every_time(make_model, make_backbone, ra
     with torch.no_grad():
         steps.join(model(ids[:, :6], use_cache=True).past_key_values)
     model.method.listeners.append(lambda view, decision: None)
-    with pytest.raises(UsageError, match="listens to them"):
+    with pytest.raises(UsageError, match="neither listeners"):
         steps.step(ids[:, 6])
     model.method.listeners.clear()
     with pytest.raises(UsageError, match=r"eval\(\) mode"):

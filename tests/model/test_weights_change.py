@@ -181,7 +181,7 @@ def test_a_dial_that_was_set_before_is_refused_once_its_thresholds_are_stale(mak
     model, ids = make_model("gateskip", backbone=make_backbone("llama")), random_text(8, 30)
     model.saving = 0.3
     load(model)
-    with pytest.raises(UsageError, match="weights of this gateskip changed"):
+    with pytest.raises(UsageError, match="weights of this gateskip have changed"):
         model(ids)
     with pytest.raises(UsageError, match="calibrated"):
         model(ids)

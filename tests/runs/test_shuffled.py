@@ -25,8 +25,8 @@ WORTH = ("shuffled_score", "decisions_worth", "decisions_low", "decisions_high",
 @pytest.fixture
 def counted(monkeypatch):
     """Names of the evaluations that are really done, each once for every dial value."""
-    done, ask = [], evaluation._ask
-    monkeypatch.setattr(evaluation, "_ask", lambda sweep, *rest: done.append(str(sweep)) or ask(sweep, *rest))
+    done, ask = [], evaluation._evaluate_at
+    monkeypatch.setattr(evaluation, "_evaluate_at", lambda sweep, *rest: done.append(str(sweep)) or ask(sweep, *rest))
     return done
 
 

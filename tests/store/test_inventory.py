@@ -148,5 +148,5 @@ def test_what_is_no_run_of_an_output_folder_is_refused(tmp_path):
     entry = _run(tmp_path, "entry", [], [], {})
     (entry / "points.parquet").touch()
     for path in (folder, linked, entry, tmp_path, Path("nowhere")):
-        with pytest.raises(UsageError, match=r"config\.yaml|an entry of a board|no such run"):
+        with pytest.raises(UsageError, match=r"config\.yaml|lies elsewhere|an entry of a board|no such run"):
             inventory.of_run(path)
