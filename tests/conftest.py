@@ -36,11 +36,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "llama": {},
     "mistral": {"sliding_window": 6},
-    "qwen2": {
-        "use_sliding_window": True,
-        "sliding_window": 5,
-        "max_window_layers": 2,
-    },  # biases; windows in layers 2, 3
+    # biases; windows in layers 2, 3
+    "qwen2": {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 2},
     "qwen3": {"head_dim": 16, "num_hidden_layers": 3},  # norms of q and k; heads wider than the hidden size
     "gemma2": {"head_dim": 16, "sliding_window": 6, "query_pre_attn_scalar": 8, "num_hidden_layers": 3},
     "gemma3_text": {"head_dim": 16, "sliding_window": 6, "sliding_window_pattern": 2, "query_pre_attn_scalar": 8},

@@ -11,6 +11,7 @@ from adaptive_bench.metric import metric_of
     ("key", "better", "unit"),
     [
         ("exact_match,strict-match", "higher", "share"),
+        ("acc,none", "higher", "share"),
         ("f1", "higher", "share"),
         ("bits_per_byte,none", "lower", "number"),
         ("perplexity", "lower", "number"),

@@ -243,14 +243,15 @@ class Backbone:
 
 def _check_parts(layers: Iterable[Any], family: Family) -> None:
     """Refuse a layer that lacks one of the linear maps to run and to count, or a norm that the family names."""
+    # A norm is a part of the layer itself, and all that the engine does with it is to call it.
     norms = (*family.norm_before.values(), *family.norm_after.values())
     for number, layer in enumerate(layers):
         for path in (*(_FUSED_PARTS if _is_fused(layer) else _PARTS), *norms):
             module, _, name = path.partition(".")
             if not hasattr(getattr(layer, module, None), name or "forward"):
                 raise UsageError(
-                    f"Each layer of a backbone has the parts that its family ({family.description!r}) names, but layer "
-                    f"{number} has no {path}. Leave the model's own module in place, or correct the family's file."
+                    f"Each layer of a backbone has attention, a gated MLP and its family's norms, but layer {number} has "
+                    f"no {path}. Leave the model's own module in place, or correct the family {family.description!r}."
                 )
 
         if _is_fused(layer) and type(layer.self_attn.qkv_proj) is not nn.Linear:

@@ -71,7 +71,7 @@ class SetScores:
         shapes = {table.shape for table in (*self.scores, *self.agrees)}
         if len(shapes) != 1 or {len(self.priors), len(self.costs)} != {next(iter(shapes))[1]}:
             raise UsageError(
-                f"SetScores share documents and sets, got scores of shape {sorted(shapes)}, {len(self.priors)} priors "
+                f"Askings share documents and sets, got scores of shape {sorted(shapes)}, {len(self.priors)} priors "
                 f"and {len(self.costs)} costs. Ask every set the same documents."
             )
 

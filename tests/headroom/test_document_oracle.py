@@ -95,7 +95,7 @@ def test_what_is_out_of_reach_and_one_asking_have_no_readings():
     found = _askings(np.full(4, 0.5), 0)
     assert at_saving(found, 0.31) is None
     assert at_saving(SetScores(found.scores[:1], [], found.priors, COSTS), 0.1).crossed is None
-    with pytest.raises(UsageError, match="SetScores share documents and sets"):
+    with pytest.raises(UsageError, match="Askings share documents and sets"):
         SetScores([np.zeros((3, 4))], [], np.zeros(3), COSTS)
 
 

@@ -79,7 +79,7 @@ def test_every_face_carries_the_numbers_of_the_rows(rows):
     for standing in standings(board):
         _, body = long(standing)
         assert all(texts in found for texts in body)
-        assert [texts for texts in body if [shown(one, 4000) for one in texts] not in written] == []
+        assert [texts for texts in body if [shown(one, markdown._LONGEST) for one in texts] not in written] == []
         assert html.escape(headline(standing)) in page and shown(headline(standing)) in text
         for line in standing.lines:
             for (task, _), row in zip(standing.tasks, line.rows, strict=True):

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch import nn
 from transformers import LlamaForSequenceClassification, LlamaModel
 
 from adaptive_bench import check_specs, plan, run
@@ -99,7 +100,7 @@ def test_a_backbone_has_a_head_and_the_parts_of_its_layers(make_backbone):
             AdaptiveModel.build(kind(config), "dense")
     for name, missing in (("mlp", "mlp.gate_proj"), ("input_layernorm", "input_layernorm")):
         model = AdaptiveModel.build(make_backbone("llama"), "dense").eval()
-        setattr(model.backbone_model.model.layers[1], name, None)
+        setattr(model.backbone_model.model.layers[1], name, nn.Identity() if name == "mlp" else None)
         for call in (partial(model, IDS), partial(AdaptiveModel.build, model.backbone_model, "dense")):
             with pytest.raises(UsageError, match=f"but layer 1 has no {missing}. Leave the model's own module"):
                 call()

@@ -29,7 +29,9 @@ PLUGIN = """
 from adaptive_bench.methods.random_skip import RandomSkip
 from adaptive_bench.registry import register
 
-register("methods", "own")(type("Own", (RandomSkip,), {"__module__": __name__}))
+@register("methods", "own")
+class Own(RandomSkip):
+    pass
 """
 COMMANDS = {
     "status": ("status", "--out", "{out}", "--all"),
@@ -64,7 +66,8 @@ def alone(config_of, model_folder, left, monkeypatch):
     """
     if not (left / "hook").is_dir():
         _run(config_of, model_folder, left, monkeypatch)
-    (folder,), (record, *_) = (list((left / "out" / inner).iterdir()) for inner in ("runs", "records"))
+    (folder,) = (left / "out" / "runs").iterdir()
+    (record, *_) = (left / "out" / "records").iterdir()
     places = {"out": left / "out", "run": folder, "record": record}
 
     def start(name: str) -> tuple[subprocess.CompletedProcess, float]:
