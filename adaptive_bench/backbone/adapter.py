@@ -250,8 +250,8 @@ def _check_parts(layers: Iterable[Any], family: Family) -> None:
             module, _, name = path.partition(".")
             if not hasattr(getattr(layer, module, None), name or "forward"):
                 raise UsageError(
-                    f"Layers of a backbone have attention, a gated MLP and their family's norms, but layer {number} "
-                    f"has no {path}. Leave the model's own module in place, or correct the family {family.description!r}."
+                    f"Layers of a backbone have attention, a gated MLP and norms, but layer {number} has "
+                    f"no {path}. Leave the model's own module in place, or correct the family {family.description!r}."
                 )
 
         if _is_fused(layer) and type(layer.self_attn.qkv_proj) is not nn.Linear:
