@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from adaptive_bench import faults
+from adaptive_bench import error_origin
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 from adaptive_bench.validation import NAME
 
@@ -108,7 +108,7 @@ def get(group: Group, name: str) -> Any:
         ) from error
     file = getattr(sys.modules.get(entry.module.partition(".")[0]), "__file__", None)
     if file is not None:
-        faults.watch(Path(file).parent if Path(file).name == "__init__.py" else Path(file))
+        error_origin.watch(Path(file).parent if Path(file).name == "__init__.py" else Path(file))
     return thing
 
 
@@ -251,7 +251,7 @@ def load_plugin(path: Path | str) -> None:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
-    faults.watch(path)
+    error_origin.watch(path)
     _loading.append(path)
     _loaded.add(str(path))
     known = dict(_registered)
@@ -263,7 +263,7 @@ def load_plugin(path: Path | str) -> None:
         _registered.update(known)
         if isinstance(error, AdaptiveBenchError | KeyboardInterrupt):
             raise
-        where = f" ({place})" if (place := faults.place(error)) else ""
+        where = f" ({place})" if (place := error_origin.place(error)) else ""
         raise PluginFault(
             f"The plugin file {path} cannot be imported: {type(error).__name__}: {message_of(error)}{where}. "
             f"{_beside(path, error)}with --debug the traceback is shown."

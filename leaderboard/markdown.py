@@ -12,7 +12,7 @@ from .groups import groups_of
 from .headline import headline, is_real
 from .plain import markdown
 from .standing import Standing, standings
-from .texts import COLUMNS, level_text, long, notes_of
+from .table_cells import COLUMNS, level_text, long, notes_of
 
 _LONGEST = 4000  # characters of a sentence
 

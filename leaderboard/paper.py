@@ -21,7 +21,7 @@ from .frame import Board, read_board
 from .numbers import number
 from .provenance import variants_of
 from .row import Row, first_metrics
-from .texts import NONE
+from .table_cells import NONE
 
 AXIS = "tokens"
 # Generated tasks that stand in for the paper's own tasks if those were not evaluated.

@@ -11,7 +11,7 @@ from .headline import headline
 from .markdown import as_table
 from .plain import markdown
 from .standing import Standing, preferred, standings
-from .texts import level_text, rank, short
+from .table_cells import level_text, rank, short
 
 MARKER = "<!-- adaptive-bench ranks -->"  # first line of the comment, so that the next one can replace it
 _LONGEST = 2000

@@ -11,7 +11,7 @@ from .frame import read_board
 from .groups import groups_of
 from .headline import headline, is_real
 from .standing import Standing, preferred, standings
-from .texts import COLUMNS, MOST_LINES, by_task, first_lines, level_text, long, notes_of, short
+from .table_cells import COLUMNS, MOST_LINES, by_task, first_lines, level_text, long, notes_of, short
 
 WIDTH = 80
 _NARROWEST = 12  # least width of the column of methods' names

@@ -13,8 +13,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from adaptive_bench import registry, runs
 from adaptive_bench.cli import main
 from adaptive_bench.leaderboard.standing import RULE, Standing
+from adaptive_bench.leaderboard.table_cells import short
 from adaptive_bench.leaderboard.terminal import WIDTH
-from adaptive_bench.leaderboard.texts import short
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.spec import MethodSpec
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench import faults, registry
+from adaptive_bench import error_origin, registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
 
 
@@ -14,7 +14,7 @@ from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
 def own_registrations(monkeypatch):
     """What a test registers is gone after it, and so are the entry points it invents."""
     monkeypatch.setattr(registry, "_registered", {})
-    monkeypatch.setattr(faults, "_watched", set(faults._watched))
+    monkeypatch.setattr(error_origin, "_watched", set(error_origin._watched))
     registry._installed.cache_clear()
     yield
     registry._installed.cache_clear()
@@ -154,7 +154,7 @@ def test_a_wrong_registration_names_the_line_of_the_plugin_file(tmp_path, call, 
     file.write_text(f"from adaptive_bench.registry import register\n\n{call}\n")
     with pytest.raises(PluginFault, match=said) as caught:
         registry.load_plugin(file)
-    assert re.search(r"It was given in .*mine\.py, line 3, in <module>\.", str(faults.explained(caught.value)))
+    assert re.search(r"It was given in .*mine\.py, line 3, in <module>\.", str(error_origin.explained(caught.value)))
 
 
 def test_what_a_plugin_prints_leaves_standard_output_alone(tmp_path, capsys):

@@ -10,7 +10,7 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.api.task import Task as HarnessTask
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from adaptive_bench import faults
+from adaptive_bench import error_origin
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, message_of, one_line
 from adaptive_bench.evaluation.harness_data import files_of
 from adaptive_bench.task import Task
@@ -85,7 +85,7 @@ def without_file(name: str, folder: Path) -> AdaptiveBenchError:
 
 def is_of_plugin(folder: Path) -> bool:
     """Whether a task's folder belongs to a plugin."""
-    return faults.is_watched(str(folder.absolute() / "task.yaml"))
+    return error_origin.is_watched(str(folder.absolute() / "task.yaml"))
 
 
 def _read(folder: Path) -> Iterator[str]:

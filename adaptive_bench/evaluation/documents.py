@@ -10,7 +10,7 @@ from jinja2 import UndefinedError
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.api.task import Task as HarnessTask
 
-from adaptive_bench import faults
+from adaptive_bench import error_origin
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
 
 
@@ -30,7 +30,7 @@ def answer_of(harness: HarnessTask, document: Any, where: str) -> tuple[str, ...
     except AdaptiveBenchError:
         raise
     except Exception as error:  # templates and a task's own code may raise anything
-        faults.blame(error, f"{where[0].upper()}{where[1:]} cannot be put into the form of a question")
+        error_origin.blame(error, f"{where[0].upper()}{where[1:]} cannot be put into the form of a question")
         raise EnvironmentProblem(
             f"Every document has what the task asks for, but {where} cannot be put into its form: "
             f"{type(error).__name__}: {message_of(error)[:200]} (fields: {_fields(document)}). Correct that row of "

@@ -21,7 +21,7 @@ from lm_eval.api.task import Task as HarnessTask
 from lm_eval.tasks import TaskManager
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from adaptive_bench import faults, registry
+from adaptive_bench import error_origin, registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import MissingData, data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
@@ -246,7 +246,7 @@ def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
             f"{DATA_VARIABLE} to a folder that holds it, or connect to the Hugging Face hub."
         ) from error
     except Exception as error:  # a task file runs its own code, which may raise anything
-        faults.blame(error, f"The task {name!r} cannot be set up")
+        error_origin.blame(error, f"The task {name!r} cannot be set up")
         said = problem_of(error) or f"{type(error).__name__}: {message_of(error)}"
         mend = "choose another task"
         if folder is not None and is_of_plugin(folder):
@@ -286,7 +286,7 @@ def _registered(name: str, argument: str | None) -> Task:
     if isinstance(thing, TaskGroup):
         raise UsageError(f"One task is wanted, but {name!r} is a group: {', '.join(thing.members)}. Name one of them.")
     if registry.is_foreign_task(name):
-        faults.watch(thing.folder)
+        error_origin.watch(thing.folder)
         if thing.name != (name if argument is None else f"{name}:{argument}"):
             raise PluginFault(
                 f"A task is registered under its name, got name={thing.name!r} under {name!r} "

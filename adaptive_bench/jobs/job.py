@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from adaptive_bench import processes, registry, stopping
+from adaptive_bench.error_origin import explained
 from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of
-from adaptive_bench.faults import explained
 from adaptive_bench.progress import JobFinished, JobStarted, Reporter, UnitDone
 
 

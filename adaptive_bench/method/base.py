@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, Site
+from adaptive_bench.error_origin import in_plugin
 from adaptive_bench.errors import PluginFault, UsageError
-from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.dial import DialSpec, DialTable, SearchRange, annealed

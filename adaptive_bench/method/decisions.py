@@ -10,8 +10,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from adaptive_bench.error_origin import in_plugin
 from adaptive_bench.errors import PluginFault
-from adaptive_bench.faults import in_plugin
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import nn
 
 from adaptive_bench.backbone import Branch, Site
+from adaptive_bench.error_origin import in_plugin
 from adaptive_bench.errors import PluginFault, UsageError, message_of
-from adaptive_bench.faults import in_plugin
 from adaptive_bench.method.dial import DialSpec, DialTable, asked_saving
 from adaptive_bench.method.thresholds import Thresholds
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from adaptive_bench import registry
+from adaptive_bench.error_origin import explained, place
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, message_of, one_line
-from adaptive_bench.faults import explained, place
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.hardware import find_device as find_device
 from adaptive_bench.runs.model_files import (

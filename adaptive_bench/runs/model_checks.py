@@ -14,8 +14,8 @@ import torch
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, weights
 from adaptive_bench.config import RunConfig
+from adaptive_bench.error_origin import explained, in_plugin
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, one_line
-from adaptive_bench.faults import explained, in_plugin
 from adaptive_bench.hub import raise_together
 from adaptive_bench.jobs.job import named_plugins
 from adaptive_bench.method import Method, config_of, method_of, training_spec

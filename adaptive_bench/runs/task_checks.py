@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lm_eval.api.task import Task as HarnessTask
 
-from adaptive_bench import faults
+from adaptive_bench import error_origin
 from adaptive_bench.config import RunConfig
 from adaptive_bench.data.overlap import RUN, Standing, words_of
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
@@ -200,7 +200,7 @@ def _telling(what: str, mend: str, most: int | None = None) -> Iterator[None]:
     except AdaptiveBenchError:
         raise
     except Exception as error:  # a task's own code
-        faults.blame(error, what)
+        error_origin.blame(error, what)
         raise EnvironmentProblem(f"{what}: {type(error).__name__}: {message_of(error)[:most]}. {mend}") from error
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
 
-from adaptive_bench import faults
+from adaptive_bench import error_origin
 from adaptive_bench.method import method_class
 from adaptive_bench.spec import SEMANTICS, MethodSpec
 from adaptive_bench.testing.check import Check, Facts, NotApplicable, Result, Status, Violation
@@ -89,7 +89,9 @@ class Suite:
             if self.debug:
                 raise
             last = traceback.extract_tb(error.__traceback__)[-1]
-            where = faults.place(error) or f"{last.filename}:{last.lineno}"  # prefers a plugin's line to a library's
+            where = (
+                error_origin.place(error) or f"{last.filename}:{last.lineno}"
+            )  # prefers a plugin's line to a library's
             message = f"raised {type(error).__name__} at {where}: {error}"
             return replace(self._result(check, "failed", message), error=error)
 

@@ -25,7 +25,7 @@ from ..paper import beside_board, paper_tables
 from ..provenance import fitting, measured_earlier, runs_of
 from ..standing import Standing, preferred, standings
 from ..svg import chart
-from ..texts import COLUMNS, by_task, first_lines, level_text, long, notes_of, short
+from ..table_cells import COLUMNS, by_task, first_lines, level_text, long, notes_of, short
 from .methods import method_pages, page_of
 
 ROWS = "rows"  # folder beside the page with the same rows as data files

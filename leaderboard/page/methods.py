@@ -18,7 +18,7 @@ from ..method_text import described
 from ..plain import plain
 from ..row import spec_of
 from ..samples import samples_of
-from ..texts import level_text, long
+from ..table_cells import level_text, long
 
 FOLDER = "methods"
 STYLE = "board.css"

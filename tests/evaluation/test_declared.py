@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from adaptive_bench import faults
+from adaptive_bench import error_origin
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.evaluation.declared import check_declared, without_file
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task, setting_up
@@ -47,12 +47,12 @@ def test_a_kind_that_contradicts_the_file_is_refused():
 
 
 def test_what_is_wrong_with_the_files_of_a_plugins_task_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(faults, "_watched", set())
+    monkeypatch.setattr(error_origin, "_watched", set())
     (tmp_path / "mine.yaml").write_text("task: another\n")
     (tmp_path / "torn.yaml").write_text("task: [\n")
     (tmp_path / "more.yaml").write_text("include: nowhere.yaml\ntask: mine\n")
     assert "Reinstall the package" in str(without_file("mine", tmp_path))
-    faults.watch(tmp_path)
+    error_origin.watch(tmp_path)
     found = without_file("mine", tmp_path)
     assert isinstance(found, PluginFault) and "Reinstall" not in str(found)
     assert "mine.yaml says `task: another`" in str(found) and "torn.yaml: while parsing" in str(found)
@@ -61,8 +61,8 @@ def test_what_is_wrong_with_the_files_of_a_plugins_task_is_said(tmp_path, monkey
 
 
 def test_a_yaml_file_of_a_plugin_is_corrected_and_a_missing_package_installed(tmp_path, monkeypatch):
-    monkeypatch.setattr(faults, "_watched", set())
-    faults.watch(tmp_path)
+    monkeypatch.setattr(error_origin, "_watched", set())
+    error_origin.watch(tmp_path)
     with pytest.raises(PluginFault, match="Correct its YAML file"), setting_up("mine", tmp_path):
         raise ValueError
     with pytest.raises(EnvironmentProblem, match="Install what it needs"), setting_up("mine", tmp_path):

@@ -63,7 +63,7 @@ def _lists(board: Any) -> dict[str, list[str]]:
     """By model and level the ranked list: rank, method, score and how much it scores above the static control."""
     from adaptive_bench.leaderboard.groups import groups_of
     from adaptive_bench.leaderboard.standing import standings
-    from adaptive_bench.leaderboard.texts import level_text, over_static, rank, score
+    from adaptive_bench.leaderboard.table_cells import level_text, over_static, rank, score
 
     return {
         f"{group.name}: {level_text(one)}": [

@@ -16,7 +16,7 @@ from adaptive_bench.leaderboard.row import checked
 from adaptive_bench.leaderboard.samples import of_entry
 from adaptive_bench.leaderboard.site import build
 from adaptive_bench.leaderboard.standing import standings
-from adaptive_bench.leaderboard.texts import long
+from adaptive_bench.leaderboard.table_cells import long
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from adaptive_bench.leaderboard.plain import markdown
 from adaptive_bench.leaderboard.ranks import MARKER, ranks
 from adaptive_bench.leaderboard.standing import preferred, standings
 from adaptive_bench.leaderboard.submission import submit
-from adaptive_bench.leaderboard.texts import short
+from adaptive_bench.leaderboard.table_cells import short
 from adaptive_bench.runs import run
 
 pytestmark = pytest.mark.slow

@@ -28,7 +28,7 @@ from adaptive_bench.leaderboard.plain import markdown as shown
 from adaptive_bench.leaderboard.row import Rejected, checked
 from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, as_json, build
 from adaptive_bench.leaderboard.standing import standings
-from adaptive_bench.leaderboard.texts import long, short
+from adaptive_bench.leaderboard.table_cells import long, short
 from adaptive_bench.source import TABLES, code_of
 from adaptive_bench.store.results import write_run
 

@@ -10,7 +10,7 @@ from swept_board import board_with, difference, line_of, right, standing_of, sta
 from adaptive_bench.leaderboard import terminal
 from adaptive_bench.leaderboard.standing import Line
 from adaptive_bench.leaderboard.terminal import broken, render
-from adaptive_bench.leaderboard.texts import MOST_LINES, first_lines, long, notes_of, over_static, rank, score, short
+from adaptive_bench.leaderboard.table_cells import MOST_LINES, first_lines, long, notes_of, over_static, rank, score, short
 from adaptive_bench.source import TABLES
 from adaptive_bench.store.results import write_run
 

@@ -1,4 +1,4 @@
-"""The texts of a ranked list, shared by the terminal, Markdown and the page."""
+"""The cells of a ranked list and the notes under it, as text for the terminal, Markdown and the page."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from adaptive_bench import faults, registry
+from adaptive_bench import error_origin, registry
 from adaptive_bench.errors import (
     Defect,
     EnvironmentProblem,
@@ -24,7 +24,7 @@ from adaptive_bench.errors import (
 def plugin(tmp_path, monkeypatch):
     """`plugin(code)`: what a plugin file with that code registers as the model `mine`."""
     monkeypatch.setattr(registry, "_registered", {})
-    monkeypatch.setattr(faults, "_watched", set())
+    monkeypatch.setattr(error_origin, "_watched", set())
 
     def load(code):
         file = tmp_path / "mine.py"
@@ -43,7 +43,7 @@ def raised(call):
 
 def test_a_line_of_a_plugin_is_named(plugin):
     """The innermost one, although a library raised."""
-    found = faults.explained(raised(plugin("def mine():\n    import json\n    return json.loads('{')\n")))
+    found = error_origin.explained(raised(plugin("def mine():\n    import json\n    return json.loads('{')\n")))
     assert isinstance(found, PluginFault)
     assert "mine.py, line 5, in mine" in str(found) and "JSONDecodeError" in str(found)
 
@@ -57,24 +57,24 @@ def test_what_a_plugin_error_was_turned_into_is_still_its_fault(plugin):
         except KeyError as error:
             raise RuntimeError("no value") from error
 
-    assert isinstance(faults.explained(raised(call)), PluginFault)
+    assert isinstance(error_origin.explained(raised(call)), PluginFault)
 
 
 def test_other_errors_are_the_machine_or_a_suspect_or_ours():
     full = OSError(errno.ENOSPC, "No space left on device")
-    assert isinstance(faults.explained(full), EnvironmentProblem)
+    assert isinstance(error_origin.explained(full), EnvironmentProblem)
     for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 9 bytes")):
-        found = faults.explained(error)
+        found = error_origin.explained(error)
         assert isinstance(found, EnvironmentProblem) and "Memory ran out" in message_of(found)
-    assert isinstance(faults.explained(KeyError("x")), Defect)
+    assert isinstance(error_origin.explained(KeyError("x")), Defect)
     ours = raised(lambda: importlib.import_module("adaptive_bench.no_such_module"))
-    assert isinstance(faults.explained(ours), Defect)
-    blamed = faults.explained(KeyError("x"), "the method 'mine'")
+    assert isinstance(error_origin.explained(ours), Defect)
+    blamed = error_origin.explained(KeyError("x"), "the method 'mine'")
     assert isinstance(blamed, PluginFault) and "the method 'mine'" in str(blamed)
-    blamed = faults.explained(KeyError("x"), "the task 'mine'")
+    blamed = error_origin.explained(KeyError("x"), "the task 'mine'")
     assert "the task 'mine'" in str(blamed) and "filters, metrics and aggregations" in str(blamed)
     own = UsageError("x")
-    assert faults.explained(own) is own
+    assert error_origin.explained(own) is own
 
 
 def test_foreign_text_becomes_one_printable_line():
@@ -121,11 +121,11 @@ def test_a_package_that_cannot_be_imported_is_no_defect(tmp_path, files, said):
 def test_what_we_say_of_a_plugins_call_stays_as_it_is(plugin):
     mine = plugin("def mine():\n    from adaptive_bench import registry\n    registry.get('models', 'nosuch')\n")
     error = raised(mine)
-    assert isinstance(error, UsageError) and faults.explained(error) is error
+    assert isinstance(error, UsageError) and error_origin.explained(error) is error
 
 
 def test_what_we_refuse_of_a_plugin_is_found_at_its_line(plugin):
     mine = plugin("def mine():\n    from adaptive_bench.method import DialSpec\n    DialSpec('share', 0, 1, 2)\n")
-    found = faults.explained(raised(mine))
+    found = error_origin.explained(raised(mine))
     assert type(found) is PluginFault and str(found).startswith("A dial has a range")
     assert "It was given in " in str(found) and "mine.py, line 5, in mine." in str(found)
