@@ -176,7 +176,7 @@ $$\\frac{{\\sigma_\\alpha^2}}{{S}} + \\frac{{\\sigma_\\beta^2}}{{D}} + \\frac{{\
 | any other metric | t interval, clipped at a bound if there is one |
 | not a mean over documents (BLEU, perplexity) | over seeds alone |
 | bits per byte | a ratio of sums: each document counts with its linearised term (Cochran, 1977, chapter 6) |
-| overall score | mean over tasks, each from base (or a guess) = 0 to dense = 100; both ends count as known |
+| overall score | mean over tasks, each from a guess (or base) = 0 to dense = 100; both ends count as known |
 
 A seed that is poor on all tasks counts once in the overall score, not once for each task. In simulated boards (three
 tasks of 128 documents, 3 or 5 seeds, six equal methods) 92 to 97 % of the intervals hold the true overall score, and at

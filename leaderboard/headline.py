@@ -31,13 +31,13 @@ def headline(standing: Standing) -> str:
     """
     at = f"At {100 * standing.level:.3g} %"
     if standing.left_out and not any(line.score is not None for line in standing.lines):
-        return f"{at}, nothing is ranked: the dense model is not known to be better than a guess."
+        return f"{at}, nothing is ranked: the dense model is not known to be clearly better than a guess."
     ranked = standing.ranked
     if not ranked:
         return f"{at}, nothing is ranked: no method was measured within a point of this saving on every task."
     best = ranked[0]
     if _keeps_nothing(best):
-        return f"{at}, nothing is kept: no row scores above the model before training, or a guess."
+        return f"{at}, nothing is kept: no row scores above a guess, or the model before training."
     tied = sum(line.rank is not None and line.rank[0] == 1 for line in ranked) - 1
     keeps = f"{best.label} {'keeps most' if len(ranked) > 1 else 'alone meets this saving'} ({_points(best)} of 100)"
     if best.chooses in ("never", "by chance"):

@@ -27,6 +27,7 @@ from adaptive_bench.validation import rule_of
 from .plain import plain
 
 Score = TypeVar("Score", float, Floats)
+LEAST_ROOM = 0.15  # between 0 and 100, as a share of the dense score: a smaller scale would blow up chance differences
 _LONGEST_TEXT = 1000
 _LONGEST_REASON = 2000
 _MARKUP = re.compile(r'[<>`|\\{}"$]|\]\(|//|www\.')  # markup, of which names have none
@@ -84,25 +85,27 @@ class Row(rows.Row):
 
     @property
     def floor(self) -> float | None:
-        """The score that counts as 0: that of the model before training or of a guess, whichever is better.
+        """The score that counts as 0: that of a guess if higher is better, else that of the model before training.
 
-        Scores that are not known are left out. If higher is better, it is at least 0.
+        A pretrained model answers many tasks before it is trained, so that its score leaves no room below the dense
+        model's; a guess does. Of bits, a guess takes so many that all methods would look alike. Whichever is not known
+        gives way to the other. If higher is better, the score is at least 0.
         """
-        better = metric_of(self.metric).better
-        known = [one for one in (self.base, chance_of(self.task, self.metric)) if one is not None]
+        better, guess = metric_of(self.metric).better, chance_of(self.task, self.metric)
         if better == "higher":
-            return max([0.0, *known])
-        return min(known, default=None) if better == "lower" else None
+            return max(0.0, (self.base or 0.0) if guess is None else guess)
+        return (guess if self.base is None else self.base) if better == "lower" else None
 
     @property
     def is_scaled(self) -> bool:
-        """Whether the dense model is known to be better than `nothing`; otherwise there is no scale between the two."""
+        """Whether the dense model is known to be clearly better than `floor`; else there is no scale between them."""
         if self.dense is None or self.floor is None:
             return False
-        return self.dense < self.floor if metric_of(self.metric).better == "lower" else self.dense > self.floor
+        room = self.floor - self.dense if metric_of(self.metric).better == "lower" else self.dense - self.floor
+        return room > LEAST_ROOM * abs(self.dense)
 
     def scaled(self, scores: Score) -> Score:
-        """Scores of the row's metric on a linear scale with 0 at `nothing` and 1 at the dense model.
+        """Scores of the row's metric on a linear scale with 0 at `floor` and 1 at the dense model.
 
         Only for a row that `is_scaled`.
         """

@@ -22,8 +22,9 @@ from .row import Row, first_metrics
 
 PREFERRED = 0.15  # the level nearest to this saving is shown first
 RULE = (
-    "Score: 0 is the model before training, or a guess where that is better; 100 is the dense model; the mean over the "
-    "tasks. Intervals are 95 %, over seeds and documents. Ranks are those that tests of all pairs leave open (Holm)."
+    "Score: 0 is a guess, or the model before training for perplexity and where no guess is known; 100 is the dense "
+    "model; the mean over the tasks. Intervals are 95 %, over seeds and documents. Ranks are those that tests of all "
+    "pairs leave open (Holm)."
 )
 SAVES_NOTHING = ("dense", "base")
 _DECLARATION = re.compile(r"^    (adapts|once_per_prompt) = (True|False)$", re.MULTILINE)  # class attributes in a file
@@ -92,8 +93,8 @@ class Standing:
     Attributes:
         axis, phase, level: What the saving is measured on, in which phase, and how large it is.
         tasks: Names of the tasks that count, with their metrics.
-        left_out: Tasks on which the dense model is not known to be better than the model before training and than a
-            guess, and which therefore have no scale.
+        left_out: Tasks on which the dense model is not known to be clearly better than what counts as 0 (`Row.floor`),
+            and which therefore have no scale.
         lines: Best first; lines without a score on some task come last.
         static: Label of the best static control that meets the level, if there is one.
         seeds: Smallest number of seeds of a ranked line.

@@ -98,7 +98,7 @@ def notes_of(standing: Standing) -> list[str]:
         told = "; ".join(f"{_some(some)}: {sites}" for sites, some in by_sites.items())
         notes.append(f"Tokens may skip at different sites ({told}).")
     if standing.left_out:
-        notes.append(f"Left out, as dense is not above base or a guess there: {', '.join(standing.left_out)}.")
+        notes.append(f"Left out, as dense is hardly better than a guess or base there: {', '.join(standing.left_out)}.")
     return notes
 
 

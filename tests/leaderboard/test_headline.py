@@ -57,7 +57,7 @@ def test_without_a_scale_nothing_is_ranked():
     lines = [line_of(name, 0.5, rank=None) for name in ("dense", "mod")]
     bare = [type(line)(line.label, line.chooses, line.rows) for line in lines]
     assert headline(standing_of(*bare, left_out=("nano_math",))) == (
-        "At 15 %, nothing is ranked: the dense model is not known to be better than a guess."
+        "At 15 %, nothing is ranked: the dense model is not known to be clearly better than a guess."
     )
     assert is_real(standing_of(*bare)) == ""
 

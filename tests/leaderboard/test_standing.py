@@ -1,4 +1,4 @@
-"""The ranked list: scores with base at 0 and dense at 100, ranks from paired tests, and who has none."""
+"""The ranked list: scores with a guess or base at 0 and dense at 100, ranks from paired tests, and who has none."""
 
 from itertools import combinations
 
@@ -29,11 +29,12 @@ def only(board):
     return standing, {line.label: line for line in standing.lines}
 
 
-def test_a_score_is_the_mean_over_tasks_with_base_at_0_and_dense_at_100(make_row):
-    """By pandas. The base is below a guess on csqa_ll (.2 by its task), and of bits per byte fewer are better."""
+@pytest.mark.parametrize("base", [0.05, 0.88])
+def test_a_score_is_the_mean_over_tasks_with_a_guess_or_base_at_0_and_dense_at_100(make_row, base):
+    """By pandas. A guess counts on csqa_ll (.2 by its task), and of bits per byte fewer are better than base."""
     draw = np.random.default_rng(1)
     bits = {name: 1.5 - rate + draw.normal(0, 0.1, (3, 40)) for name, rate in RATES.items()}
-    scores = {"csqa_ll": drawn(), "bits": bits}
+    scores = {"csqa_ll": drawn(RATES | {"base": base}), "bits": bits}
     board = board_with(make_row, scores)
     rows = [row.but(metric="acc,none") if row.task == "csqa_ll" else row for row in board.rows]
     for sweeps in (found for place, found in board.answers["run"].sweeps.items() if place[2] == "csqa_ll"):
@@ -44,7 +45,7 @@ def test_a_score_is_the_mean_over_tasks_with_base_at_0_and_dense_at_100(make_row
     nothing = pd.Series({"csqa_ll": 0.2, "bits": frame["bits"]["base"]})
     expected = ((frame - nothing) / (frame.loc["dense"] - nothing)).mean(axis=1)
     assert {name: line.score for name, line in lines.items()} == pytest.approx(expected.to_dict())
-    assert expected["dense"] == 1 and expected["base"] < 0 and next(iter(lines)) == "dense"
+    assert expected["dense"] == 1 and (expected["base"] < 0) == (base < 0.2) and next(iter(lines)) == "dense"
     by_seed = pd.DataFrame({task: some["mod"].mean(axis=1) for task, some in scores.items()})
     by_seed = ((by_seed - nothing) / (frame.loc["dense"] - nothing)).mean(axis=1)
     mod = lines["mod"]
@@ -131,8 +132,9 @@ def test_a_method_that_lacks_a_task_has_no_score_and_stands_last(make_row):
     assert lines["calm"].score is None and [row is None for row in lines["calm"].rows] == [False, True]
 
 
-def test_a_task_on_which_training_gained_nothing_has_no_scale(make_row):
-    one = {"dense": right(0.4), "base": right(0.5), "mod": right(0.45)}
+@pytest.mark.parametrize("base", [0.5, 0.35])
+def test_a_task_on_which_training_gained_little_or_nothing_has_no_scale(make_row, base):
+    one = {"dense": right(0.4), "base": right(base), "mod": right(0.45)}
     other = {"dense": right(0.9), "base": right(0.5), "mod": right(0.7)}
     standing, lines = only(board_with(make_row, {"a": one, "b": other}))
     assert standing.left_out == ("a",) and [task for task, _ in standing.tasks] == ["b"]

@@ -9,8 +9,17 @@ from swept_board import board_with, difference, line_of, right, standing_of, sta
 
 from adaptive_bench.leaderboard import terminal
 from adaptive_bench.leaderboard.standing import Line
+from adaptive_bench.leaderboard.table_cells import (
+    MOST_LINES,
+    first_lines,
+    long,
+    notes_of,
+    over_static,
+    rank,
+    score,
+    short,
+)
 from adaptive_bench.leaderboard.terminal import broken, render
-from adaptive_bench.leaderboard.table_cells import MOST_LINES, first_lines, long, notes_of, over_static, rank, score, short
 from adaptive_bench.source import TABLES
 from adaptive_bench.store.results import write_run
 
@@ -86,7 +95,7 @@ def test_what_a_reader_has_to_know_stands_under_the_list():
         "Without a rank, as the dial moves nothing: skiplayer.",
         "Trained towards 25 % and judged at this level.",
         "Tokens may skip at different sites (mod: layers 1-3; calm: layers 0-7).",
-        "Left out, as dense is not above base or a guess there: nano_qa.",
+        "Left out, as dense is hardly better than a guess or base there: nano_qa.",
     ):
         assert said in notes
     assert "One seed" not in notes
