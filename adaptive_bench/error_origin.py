@@ -7,13 +7,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from adaptive_bench.errors import (
-    AdaptiveBenchError,
-    Defect,
-    EnvironmentProblem,
-    PluginFault,
-    message_of,
-)
+from adaptive_bench.errors import AdaptiveBenchError, Defect, EnvironmentProblem, PluginFault, message_of
 
 _watched: set[Path] = set()  # files and folders with the code of plugins
 _INSTALLED = {"site-packages", "dist-packages"}

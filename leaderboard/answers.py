@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.store.evaluation_types import saving_name
+from adaptive_bench.store.evaluation import saving_name
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.matching import interpolated, nearest
 

@@ -70,8 +70,7 @@ class Row(rows.Row):
     @property
     def spec(self) -> str:
         """The method with its semantics, unless that is the default `bench` or part of the method already."""
-        ready = self.semantics == "bench" or self.method.endswith(f"@{self.semantics}")
-        return self.method if ready else f"{self.method}@{self.semantics}"
+        return spec_of({"method": self.method, "semantics": self.semantics})
 
     @property
     def label(self) -> str:
@@ -101,7 +100,7 @@ class Row(rows.Row):
         """Whether the dense model is known to be clearly better than `floor`; else there is no scale between them."""
         if self.dense is None or self.floor is None:
             return False
-        room = self.floor - self.dense if metric_of(self.metric).better == "lower" else self.dense - self.floor
+        room = (self.dense - self.floor) * (-1 if metric_of(self.metric).better == "lower" else 1)
         return room > LEAST_ROOM * abs(self.dense)
 
     def scaled(self, scores: Score) -> Score:

@@ -22,9 +22,8 @@ from .row import Row, first_metrics
 
 PREFERRED = 0.15  # the level nearest to this saving is shown first
 RULE = (
-    "Score: 0 is a guess, or the model before training for perplexity and where no guess is known; 100 is the dense "
-    "model; the mean over the tasks. Intervals are 95 %, over seeds and documents. Ranks are those that tests of all "
-    "pairs leave open (Holm)."
+    "Score: 0 is a guess (for perplexity, or if none is known, the model before training), 100 the dense model; mean "
+    "over tasks. 95 % intervals over seeds and documents. Ranks are those that tests of all pairs leave open (Holm)."
 )
 SAVES_NOTHING = ("dense", "base")
 _DECLARATION = re.compile(r"^    (adapts|once_per_prompt) = (True|False)$", re.MULTILINE)  # class attributes in a file

@@ -16,12 +16,12 @@ from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, Run, f
 from adaptive_bench.cli.terminal_text import fitting, paragraph
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
-from adaptive_bench.store.evaluation_types import COUNTED, saving_name
+from adaptive_bench.store.evaluation import COUNTED, saving_name
 from adaptive_bench.store.results import read_run
 from adaptive_bench.store.runs import run_name
 
 if TYPE_CHECKING:
-    from adaptive_bench.store.evaluation_types import Sample
+    from adaptive_bench.store.evaluation import Sample
     from adaptive_bench.store.manifest import EvaluationEntry, Manifest
 
 _WIDTH, _INDENT = 80, 10
@@ -165,7 +165,7 @@ def documents(
     """The documents that all these evaluations have measured, each at its point nearest to a saving.
 
     Args:
-        axis: Name of the saving (`store.evaluation_types.saving_name`).
+        axis: Name of the saving (`store.evaluation.saving_name`).
 
     Raises:
         EnvironmentProblem: Nothing is measured.

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.engine.ledger import COSINE, NORM, Ledger, Work, cosine_macs, read_together
 from adaptive_bench.method import Phase
-from adaptive_bench.store.evaluation_types import RESCALE
+from adaptive_bench.store.evaluation import RESCALE
 
 
 @dataclass

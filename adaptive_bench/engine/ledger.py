@@ -26,7 +26,7 @@ from torch import Tensor
 
 from adaptive_bench.backbone import LayerCosts
 from adaptive_bench.method import Phase
-from adaptive_bench.store.evaluation_types import BUCKETS, COSINE, NORM, Work
+from adaptive_bench.store.evaluation import BUCKETS, COSINE, NORM, Work
 
 __all__ = [
     "BRANCHES",

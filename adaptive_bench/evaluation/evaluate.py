@@ -28,7 +28,7 @@ from adaptive_bench.evaluation.overlong import leave_out
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model.tokenization import template_digest
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.store.evaluation_types import Evaluation, Sample
+from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.task import DocumentSplit, Task
 
 if TYPE_CHECKING:

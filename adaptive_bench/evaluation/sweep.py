@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from adaptive_bench.store.evaluation_types import Point
+from adaptive_bench.store.evaluation import Point
 
 PROBES, REFINEMENTS = 6, 3  # per level: most probes on held-out text, most measurements of the task after the first
 _PROBED_CLOSELY = 0.25  # tolerance of probes relative to that on the task: held-out text predicts the task no better

@@ -29,7 +29,7 @@ from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.metric import Metric, metric_of
 from adaptive_bench.model.generation import padded
 from adaptive_bench.progress import Event, Line, Reporter
-from adaptive_bench.store.evaluation_types import Sample
+from adaptive_bench.store.evaluation import Sample
 from adaptive_bench.task import DocumentSplit, Task
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.store.evaluation_types import Evaluation
+from adaptive_bench.store.evaluation import Evaluation
 from adaptive_bench.store.keys import USUAL, key_of, run_key
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.store.runs import KEY_DIGITS, run_command

@@ -30,7 +30,7 @@ from adaptive_bench.runs.training_text import as_planned, check_inputs, draw_cal
 from adaptive_bench.runs.training_work import recorded
 from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation_types import Evaluation, Sample
+from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.manifest import sparing
 from adaptive_bench.training import calibration_batches, encode_examples

@@ -35,7 +35,7 @@ from adaptive_bench.engine.ledger import BUCKETS, COSINE, NORM, PHASES, Ledger, 
 from adaptive_bench.method import method_class, method_of
 from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation_types import Evaluation
+from adaptive_bench.store.evaluation import Evaluation
 
 _OWN_MAP = "method."
 _CORE = [place for place, name in enumerate(BUCKETS) if name.startswith("core.")]

@@ -15,7 +15,7 @@ from adaptive_bench.progress import Reporter
 from adaptive_bench.source import FLOORS
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import timings
-from adaptive_bench.store.evaluation_types import Evaluation, Point, saving_name
+from adaptive_bench.store.evaluation import Evaluation, Point, saving_name
 from adaptive_bench.store.manifest import Variant, target_text
 from adaptive_bench.store.records import CHECKPOINT, DialEvaluationRecord, Record
 from adaptive_bench.store.timings import TimeCurve, TimeCurves

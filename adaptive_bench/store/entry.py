@@ -22,7 +22,7 @@ import numpy as np
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation_types import MATCH_PHASES
+from adaptive_bench.store.evaluation import MATCH_PHASES
 from adaptive_bench.store.measured import NAMES, Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.timings import TimeCurve
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.store import manifest
-from adaptive_bench.store.evaluation_types import Evaluation, Sample
+from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.store.results import read_run
 
 Rows = Sequence[Mapping[str, Any]]

@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_bench.store.evaluation_types import (
-    MATCH_PHASES,
-    UNTIMED,
-    Axis,
-    Evaluation,
-    MatchPhase,
-    Sample,
-    saving_name,
-)
+from adaptive_bench.store.evaluation import MATCH_PHASES, UNTIMED, Axis, Evaluation, MatchPhase, Sample, saving_name
 from adaptive_bench.store.timings import TimeCurve
 
 KNOWN = [(axis, phase) for phase in MATCH_PHASES for axis in UNTIMED]

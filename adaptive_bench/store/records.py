@@ -31,7 +31,7 @@ from typing import Any, Literal
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.store import atomic, lock
-from adaptive_bench.store.evaluation_types import Evaluation, Sample
+from adaptive_bench.store.evaluation import Evaluation, Sample
 
 FILE = "record.json"
 DOCUMENTS = "documents.jsonl"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from adaptive_bench.store.evaluation_types import MATCH_PHASES, Axis, MatchPhase, saving_name
+from adaptive_bench.store.evaluation import MATCH_PHASES, Axis, MatchPhase, saving_name
 from adaptive_bench.tables.matching import FLAW_TOLERANCE
 
 NO_DIAL = 2  # number of values that a dial needs to be judged

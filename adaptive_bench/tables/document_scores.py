@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluation_types import Sample
+from adaptive_bench.store.evaluation import Sample
 from adaptive_bench.store.measured import Documents, Measurement
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_values import document_values

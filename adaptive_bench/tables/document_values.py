@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from adaptive_bench.store.evaluation_types import Sample
+from adaptive_bench.store.evaluation import Sample
 from adaptive_bench.store.measured import Documents, Floats
 
 _BITS = "bits_per_byte"

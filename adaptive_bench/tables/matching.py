@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from adaptive_bench.store.evaluation_types import Point
+from adaptive_bench.store.evaluation import Point
 from adaptive_bench.tables.crossed import Floats
 
 # `missing`: no point knows the saving. `partial`: some seeds have no point.

@@ -11,7 +11,7 @@ import numpy as np
 
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation_types import Axis, MatchPhase, saving_name
+from adaptive_bench.store.evaluation import Axis, MatchPhase, saving_name
 from adaptive_bench.store.measured import KNOWN, NAMES, Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.tables.comparable import Conditions

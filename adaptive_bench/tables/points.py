@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adaptive_bench.store.evaluation_types import Point
+from adaptive_bench.store.evaluation import Point
 from adaptive_bench.store.measured import KNOWN, NAMES, Measurement
 from adaptive_bench.store.timings import TimeCurve
 

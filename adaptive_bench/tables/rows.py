@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
-from adaptive_bench.store.evaluation_types import Axis, MatchPhase
+from adaptive_bench.store.evaluation import Axis, MatchPhase
 from adaptive_bench.tables.intervals import Levels
 from adaptive_bench.tables.matching import Status
 
@@ -61,7 +61,7 @@ class Row:
         seconds: Seconds spent inside model calls on all documents, mean over the seeds.
         flops_per_token: Mean FLOPs of a token fed in the row's phase, with everything that the method adds; `None` if
             they are not known.
-        bytes_per_token: Mean bytes read per written token at batch size 1 (`store.evaluation_types.TokenBytes`);
+        bytes_per_token: Mean bytes read per written token at batch size 1 (`store.evaluation.TokenBytes`);
             `None` if they are not known, and in older tables.
         made_with: Versions and devices that the records behind the row were made with.
         model, backbone, recipe, task_version, shots, asked, contents, definition: Together with `documents`, the

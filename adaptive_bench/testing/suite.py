@@ -89,9 +89,8 @@ class Suite:
             if self.debug:
                 raise
             last = traceback.extract_tb(error.__traceback__)[-1]
-            where = (
-                error_origin.place(error) or f"{last.filename}:{last.lineno}"
-            )  # prefers a plugin's line to a library's
+            # A plugin's line says more than a library's.
+            where = error_origin.place(error) or f"{last.filename}:{last.lineno}"
             message = f"raised {type(error).__name__} at {where}: {error}"
             return replace(self._result(check, "failed", message), error=error)
 

@@ -23,7 +23,7 @@ from adaptive_bench.metric import metric_of
 from adaptive_bench.runs.training_targets import levels_of
 from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation_types import saving_name
+from adaptive_bench.store.evaluation import saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed
 from adaptive_bench.tables.doubling import Doubling, doubling, enough_steps
 from adaptive_bench.tuning.objective import Objective, nearest

@@ -13,7 +13,7 @@ from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.language_model import OutOfMemory
 from adaptive_bench.evaluation.lookup import load_task
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.store.evaluation_types import Evaluation, Sample
+from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.task import Task
 
 DOCS = """

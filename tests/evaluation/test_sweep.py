@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench.evaluation.sweep import PROBES, REFINEMENTS, probed, sweep
-from adaptive_bench.store.evaluation_types import Point
+from adaptive_bench.store.evaluation import Point
 
 CLOSE = 0.01
 LEVELS = st.sampled_from([0.05, 0.1, 1 / 6, 0.25, 1 / 3])

@@ -17,7 +17,7 @@ from adaptive_bench.evaluation.sweep import sweep
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.backbone_source import find_backbone
-from adaptive_bench.store.evaluation_types import Point
+from adaptive_bench.store.evaluation import Point
 from adaptive_bench.task import Example
 from adaptive_bench.testing.backbones import write_model_folder
 from adaptive_bench.training import encode_examples

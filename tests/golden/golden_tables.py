@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.store.evaluation_types import Axis, Evaluation, MatchPhase, Point, Sample
+from adaptive_bench.store.evaluation import Axis, Evaluation, MatchPhase, Point, Sample
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.tables.comparison import Column, holm, paired_difference, rank_intervals

@@ -24,7 +24,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, samples_of
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
-from adaptive_bench.store.evaluation_types import Sample
+from adaptive_bench.store.evaluation import Sample
 from adaptive_bench.task import ExampleRequest, OpenTask, Task, TaskGroup
 from adaptive_bench.tasks import answers
 

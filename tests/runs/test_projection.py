@@ -11,7 +11,7 @@ from adaptive_bench.methods.gateskip import GateSkip
 from adaptive_bench.runs.projection import Projection, priced, projected
 from adaptive_bench.runs.shapes import SHAPES, find_shape
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation_types import Evaluation
+from adaptive_bench.store.evaluation import Evaluation
 
 BUILT_IN = [
     name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")

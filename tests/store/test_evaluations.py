@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from adaptive_bench.store.evaluation_types import token_bytes
+from adaptive_bench.store.evaluation import token_bytes
 
 Q_O, K_V, MLP, HEAD, GATE = 32 * 32 * 2, 32 * 16 * 2, 3 * 32 * 48, 32 * 97, 32 * 32  # tiny Llama
 LAYERS, KEYS = 4, 2 * 16  # numbers of K and V together that a key has in a layer

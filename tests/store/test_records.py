@@ -3,7 +3,7 @@
 import pytest
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.store.evaluation_types import Evaluation, Sample
+from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.store.records import SCHEMA, DialEvaluationRecord, Record
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from adaptive_bench.evaluation.sweep import sweep
-from adaptive_bench.store.evaluation_types import Point
+from adaptive_bench.store.evaluation import Point
 from adaptive_bench.store.timings import TimeCurve
 
 CURVE = TimeCurve.of([(0.5, 0.4), (0.0, -0.1), (0.25, 0.1)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluation_types import Evaluation, Sample
+from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed
 
 METRIC = "acc,none"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_bench.store.evaluation_types import COUNTED, MATCH_PHASES, Point, saving_name
+from adaptive_bench.store.evaluation import COUNTED, MATCH_PHASES, Point, saving_name
 from adaptive_bench.tables.matching import flaws, interpolated, meets, nearest
 
 SHARES = st.floats(min_value=-0.5, max_value=1.0).map(lambda value: round(value, 4))

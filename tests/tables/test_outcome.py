@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from swept_board import METRIC, sweep_of
 
-from adaptive_bench.store.evaluation_types import Evaluation
+from adaptive_bench.store.evaluation import Evaluation
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredTraining
 from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.tables.comparison import paired_difference

@@ -4,7 +4,7 @@ import pytest
 
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluation_types import Point
+from adaptive_bench.store.evaluation import Point
 from adaptive_bench.tuning import Objective
 
 POINTS = [Point(1.0, 0.8, {"net": 0.0}), Point(0.8, 0.6, {"net": 0.2})]
