@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from adaptive_bench.store.evaluation import saving_name
+from adaptive_bench.tables.dials import DialPoint
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.matching import interpolated, nearest
 
@@ -21,40 +22,13 @@ _SAME = 1e-6  # largest difference between a score and the mean of its documents
 
 
 @dataclass(frozen=True)
-class AnsweredPoint:
-    """A measured point.
-
-    Attributes:
-        dial: Dial value.
-        asked: Share of tokens that the method was asked to save, if known.
-        saved: Savings by name.
-        times: Share of time saved, by setting.
-        scores: Scores of the D documents [D], by metric.
-        seconds: Seconds that the evaluation took, if known.
-    """
-
-    dial: float
-    asked: float | None
-    saved: Mapping[str, float]
-    times: Mapping[str, float]
-    scores: Mapping[str, np.ndarray]
-    seconds: float | None = None
-
-    def saving(self, row: Row) -> float | None:
-        """The saving on the axis of a row, or the time saved in the row's setting."""
-        if row.timing is not None:
-            return self.times.get(row.timing)
-        return self.saved.get(saving_name(row.axis, row.phase))
-
-
-@dataclass(frozen=True)
 class SweptAnswers:
     """The measured points of one method, task and seed, with the `target` if the method was trained towards several."""
 
     seed: int
     target: float | None
     documents: tuple[int, ...]
-    points: tuple[AnsweredPoint, ...]
+    points: tuple[DialPoint, ...]
 
 
 @dataclass
@@ -111,9 +85,9 @@ class Answers:
         took = fmean(seconds)
         return fmean(scores), None if np.isnan(took) else took
 
-    def _points(self, row: Row) -> Iterator[tuple[SweptAnswers, AnsweredPoint]]:
+    def _points(self, row: Row) -> Iterator[tuple[SweptAnswers, DialPoint]]:
         for sweep in self.of(row):
-            place = nearest([one.saving(row) for one in sweep.points], row.level)
+            place = nearest([_saving(one, row) for one in sweep.points], row.level)
             if place is not None:
                 yield sweep, sweep.points[place]
 
@@ -138,7 +112,7 @@ def answers_of(values: Any) -> Answers:
     try:
         for entry in values["sweeps"]:
             place = (entry["method"], entry["semantics"], entry["task"])
-            points = tuple(_point(one) for one in entry["points"])
+            points = tuple(map(DialPoint.of, entry["points"]))
             sweep = SweptAnswers(entry["seed"], entry["target"], tuple(entry["documents"]), points)
             answers.sweeps.setdefault(place, []).append(sweep)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -146,7 +120,8 @@ def answers_of(values: Any) -> Answers:
     return answers
 
 
-def _point(values: Mapping[str, Any]) -> AnsweredPoint:
-    scores = {metric: np.array([float(one) for one in found]) for metric, found in values["scores"].items()}
-    about = (float(values["dial"]), values.get("asked"), values["saved"], values.get("times", {}))
-    return AnsweredPoint(*about, scores, values.get("seconds"))
+def _saving(point: DialPoint, row: Row) -> float | None:
+    """The saving on the axis of a row, or the time saved in the row's setting."""
+    if row.timing is not None:
+        return point.times.get(row.timing)
+    return point.saved.get(saving_name(row.axis, row.phase))

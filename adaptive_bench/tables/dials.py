@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from adaptive_bench.store.evaluation import MATCH_PHASES, Axis, MatchPhase, saving_name
+from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.matching import FLAW_TOLERANCE
 
 NO_DIAL = 2  # number of values that a dial needs to be judged
@@ -26,15 +29,25 @@ class DialPoint:
         dial: Dial value in the method's own unit.
         asked: Share of token-branches that it was asked to skip; `None` if the run does not say.
         saved: Savings by name (see `saving_name`).
-        times: Saved time by setting.
+        times: Share of time saved, by setting.
         scores: By metric, one value per document, [D].
+        seconds: Seconds that the evaluation took, if known.
     """
 
     dial: float
     asked: float | None
     saved: Mapping[str, float]
     times: Mapping[str, float]
-    scores: Mapping[str, Sequence[float]]
+    scores: Mapping[str, Floats]
+    seconds: float | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> DialPoint:
+        """Make a point from its plain values in an `answers.json`."""
+        # The scores are a text of 0 and 1, or a list of numbers.
+        scores = {metric: np.array([float(one) for one in found]) for metric, found in values["scores"].items()}
+        about = (float(values["dial"]), values.get("asked"), values["saved"], values.get("times", {}))
+        return cls(*about, scores, values.get("seconds"))
 
 
 @dataclass(frozen=True)
@@ -96,7 +109,7 @@ def dial_tables(sweeps: Iterable[Mapping[str, Any]]) -> list[DialTable]:
     for sweep in sweeps:
         if all("dial" in point for point in sweep["points"]):
             place = (spec_of(sweep["method"], sweep["semantics"]), sweep["task"], sweep["target"])
-            found.setdefault(place, {})[sweep["seed"]] = [_point(point) for point in sweep["points"]]
+            found.setdefault(place, {})[sweep["seed"]] = list(map(DialPoint.of, sweep["points"]))
     return [DialTable(*place, seeds) for place, seeds in found.items()]
 
 
@@ -185,17 +198,9 @@ def _scores_the_same(sweeps: Sequence[Sequence[DialPoint]]) -> bool:
     )
 
 
-def _point(values: Mapping[str, Any]) -> DialPoint:
-    scores = {
-        metric: [float(one) for one in found]  # `found` is a text of 0 and 1, or a list of numbers
-        for metric, found in values["scores"].items()
-    }
-    return DialPoint(float(values["dial"]), values.get("asked"), values["saved"], values.get("times", {}), scores)
-
-
 def _line(points: Sequence[DialPoint], metric: str) -> DialLine:
     dials = [point.dial for point in points]
-    scores = [fmean(point.scores[metric]) for point in points if point.scores.get(metric)]
+    scores = [fmean(one) for point in points if len(one := point.scores.get(metric, ()))]
     return DialLine(
         (min(dials), max(dials)),
         points[0].asked,

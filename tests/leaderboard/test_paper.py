@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from adaptive_bench.config_file import load_config
-from adaptive_bench.leaderboard.answers import AnsweredPoint, Answers, SweptAnswers
+from adaptive_bench.leaderboard.answers import Answers, SweptAnswers
 from adaptive_bench.leaderboard.frame import Board
 from adaptive_bench.leaderboard.paper import STAND_INS, beside, contents, paper_beside, paper_tables
 from adaptive_bench.leaderboard.row import Row
+from adaptive_bench.tables.dials import DialPoint
 
 EXACT = "exact_match,strict-match"
 SOURCE = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "seed/gateskip.tex"
@@ -31,7 +32,7 @@ def rows_of(make_row, method, scores, task="nano_math", metric=EXACT, **changes)
     }
     row = Row.of(make_row(**about | changes | {"level": level, "score": score}))
     points = tuple(
-        AnsweredPoint(0.5, saved, {"tokens": saved}, {}, {metric: np.array([one, one])}, seconds)
+        DialPoint(0.5, saved, {"tokens": saved}, {}, {metric: np.array([one, one])}, seconds)
         for saved, one in scores.items()
     )
     return [(row, Answers({(method, "bench", task): [SweptAnswers(1, None, (0, 1), points)]}))]
