@@ -1,13 +1,16 @@
-"""The one rule by which a data set of the hub is found in a data folder."""
+"""The one rule by which a data set of the hub is found in a data folder; all that is missing is named at once."""
 
+import gzip
 import json
-from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from adaptive_bench.data import Source, data_root, find_place, folder_names, harness_splits, read_rows
-from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.hub import HubAnswer
+from adaptive_bench.data import Source, find_place, folder_names, harness_splits, read_lines, read_rows, read_several
+from adaptive_bench.errors import EnvironmentProblem, SeveralProblems
+from adaptive_bench.hub import HubAnswer, Needed, OutOfReach, raise_together
+from adaptive_bench.tasks.csqa.task import harness_docs
 
 
 def _write(folder, split, *rows):
@@ -76,17 +79,7 @@ def test_a_copy_of_the_hubs_repository_is_read(tmp_path):
         read_rows(Source("owner/empty"), "train", tmp_path)
 
 
-def test_the_environment_variable_stands_for_the_folder(tmp_path, monkeypatch):
-    assert data_root(None) is None
-    monkeypatch.setenv("ADAPTIVE_BENCH_DATA", str(tmp_path))
-    assert data_root(None) == tmp_path
-    assert data_root("elsewhere") == Path("elsewhere")
-
-
-def test_an_unreachable_hub_and_a_gated_set_are_told(monkeypatch):
-    with pytest.raises(EnvironmentProblem, match=r"data set 'baber/piqa' .* Hugging Face hub.*piqa/test\.jsonl"):
-        read_rows(Source("baber/piqa"), "test")
-
+def test_a_gated_set_is_told(monkeypatch):
     def gated(*_, **__):
         from datasets.exceptions import DatasetNotFoundError
 
@@ -101,3 +94,84 @@ def test_an_unreachable_hub_and_a_gated_set_are_told(monkeypatch):
 def test_a_field_of_several_kinds_is_told():
     with pytest.raises(EnvironmentProblem, match=r"the split 'test' mixes them"):
         harness_splits({"test": [{"answer": 1}, {"answer": "two"}]})
+
+
+WORDS = Source("someone/words", fields=("text",))
+
+
+def test_explanations_are_named_with_the_questions(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.is_offline_mode", lambda: True)
+    with pytest.raises(OutOfReach, match=r"commonsense_qa/train.jsonl, .*/validation.jsonl, cos_e/v1.11/train"):
+        harness_docs()
+
+
+def test_what_is_there_is_read_in_order_and_every_local_file_that_is_not_is_named(tmp_path):
+    (tmp_path / "words").mkdir()
+    for split in ("validation", "other"):
+        (tmp_path / "words" / f"{split}.jsonl").write_text(f'{{"text": "{split}"}}\n')
+    found = read_several([(WORDS, "other"), (WORDS, "validation")], tmp_path)
+    assert found == [[{"text": "other"}], [{"text": "validation"}]]
+    with pytest.raises(EnvironmentProblem, match=r"(?s)no train.jsonl.*no test.jsonl"):
+        read_several([(WORDS, "train"), (WORDS, "test")], tmp_path)
+
+
+def test_what_is_out_of_reach_is_one_sentence_beside_other_errors():
+    answer = HubAnswer("https://hub", False, "off", is_off=True)
+    wrong = EnvironmentProblem("A row is wrong.")
+    first, second = (OutOfReach([Needed("data set", name, f"{name}.jsonl")], answer) for name in "ab")
+    with pytest.raises(SeveralProblems) as raised:
+        raise_together([first, SeveralProblems([wrong, second]), wrong])
+    assert [type(error) for error in raised.value.errors] == [OutOfReach, EnvironmentProblem]
+    assert "a.jsonl, b.jsonl" in str(raised.value)
+    raise_together([])
+
+
+# Data files that are missing, cut off, wrongly encoded or of another kind: told with file and line.
+ROW = b'{"question": "Caf\xc3\xa9?", "answer": "4"}\n'
+
+
+def _file(folder, content, name="test.jsonl"):
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (ROW + b'{"question": "cut o', r"test.jsonl cannot be read in line 2: Unterminated string.* character 14"),
+        (ROW + ROW + b'{"question": "Caf\xe9?"}\n', r"UTF-8, but .*jsonl cannot be read in line 3: byte 18 .*0xe9"),
+        (ROW + b"[1, 2]\n", r"line 2 of .*test.jsonl is of the kind list"),
+        (ROW + b'\n{"question": "Why?"}\n', r"has the fields question, answer, but line 3 lacks answer"),
+        (b"", r"test.jsonl is empty"),
+    ],
+)
+def test_a_bad_line_is_named(content, message, tmp_path):
+    with pytest.raises(EnvironmentProblem, match=message):
+        read_lines(_file(tmp_path, content), ("question", "answer"))
+
+
+def test_a_byte_order_mark_is_none_of_the_data_and_without_given_fields_every_row_has_those_of_the_first(tmp_path):
+    with pytest.raises(EnvironmentProblem, match="line 2 lacks b"):
+        read_lines(_file(tmp_path, b'{"a": 1, "b": 2}\n{"a": 1}\n'))
+    assert read_lines(_file(tmp_path, b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n')) == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize("cut", [5, 30, 60])
+def test_a_compressed_file_that_is_cut_off_is_told(cut, tmp_path):
+    whole = gzip.compress(b"".join(b'{"n": %d}\n' % n for n in range(1000)))
+    with pytest.raises(EnvironmentProblem, match=r"train.jsonl.gz cannot be read after line \d+: .*cut off"):
+        read_lines(_file(tmp_path, whole[:cut], "train.jsonl.gz"))
+    with pytest.raises(EnvironmentProblem, match=r"cannot be read after line 0: Not a gzipped file"):
+        read_lines(_file(tmp_path, ROW, "train.jsonl.gz"))
+
+
+@given(rows=st.lists(st.fixed_dictionaries({"a": st.text(), "b": st.integers() | st.none()}), min_size=1))
+def test_what_was_written_is_read(rows, tmp_path_factory):
+    text = "".join(json.dumps(row, ensure_ascii=number % 2 == 0) + "\n" for number, row in enumerate(rows))
+    folder = tmp_path_factory.mktemp("rows")
+    content = text.encode("utf-8", errors="surrogatepass")
+    if content.decode("utf-8", errors="ignore") != text:
+        return  # a lone surrogate cannot be written as UTF-8
+    assert read_lines(_file(folder, content)) == rows
+    assert read_lines(_file(folder, gzip.compress(content), "test.jsonl.gz")) == rows

@@ -40,21 +40,6 @@ def test_documents_of_thirteen_words_and_more_are_those_that_lm_eval_counts(seed
     assert found(questions, texts) == expected and 20 <= expected < 300
 
 
-def test_every_document_and_none():
-    questions = [f"Number {n}: " + " ".join(f"w{n}x{k}" for k in range(20)) for n in range(50)]
-    assert found(questions, ["before " + question.upper() + " after" for question in questions]) == 50
-    assert found(questions, [question.replace("x", "y") for question in questions]) == 0
-    assert found(questions, []) == 0
-
-
-def test_a_run_ends_with_its_text():
-    question = " ".join(f"w{k}" for k in range(RUN))
-    half = question.split()[: RUN // 2]
-    rest = question.split()[RUN // 2 :]
-    assert found([question], [" ".join(half), " ".join(rest)]) == 0
-    assert found([question], [" ".join(half + rest)]) == 1
-
-
 def test_shorter_documents_stand_there_as_a_whole():
     nine, four = "why do cats like to sleep in the sun", "3 + 1?"
     assert FEWEST <= len(nine.split()) < RUN

@@ -40,17 +40,11 @@ _LIMIT_S = 600.0  # of one run; what takes longer hangs
 
 @dataclass(frozen=True)
 class Kill:
-    """Who is killed and when: at a moment, or before an operation on a file.
+    """Who is killed and when: at a moment, or before an operation on a file."""
 
-    Attributes:
-        worker: One of the worker processes, not the run itself.
-        after_s: Seconds after the start.
-        at_operation: Number of the operation on a file of the output folder, counted in each process from 1.
-    """
-
-    worker: bool = False
-    after_s: float | None = None
-    at_operation: int | None = None
+    worker: bool = False  # one of the worker processes, not the run itself
+    after_s: float | None = None  # the start
+    at_operation: int | None = None  # on a file of the output folder, counted in each process from 1
 
     def __str__(self):
         when = f"{self.after_s:.2f} s" if self.after_s is not None else f"operation {self.at_operation}"
@@ -59,20 +53,13 @@ class Kill:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes:
-        code: Exit code, negative for a signal.
-        doing: What it had begun last.
-        operations: How often it touched a file of its output folder, where it came to its end.
-        work_s: Seconds until its first training.
-    """
-
-    code: int
+    code: int  # negative for a signal
     seconds: float
-    doing: str
-    operations: int
-    work_s: float
+    doing: str  # what it had begun last
+    operations: int  # how often it touched a file of its output folder, where it came to its end
+    work_s: float  # until its first training
 
 
 class Notes(Reporter):

@@ -1,8 +1,11 @@
-"""A run given twice at once, and one on a full disk: both end in the files of one that was left alone."""
+"""A run given twice at once, on a full disk or killed: all end in the files of one that was left alone."""
 
+import json
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -80,3 +83,18 @@ def test_a_full_disk_is_said_and_the_run_goes_on_once_it_is_not(start, whole, tm
         assert differences(whole, left(tmp_path / "out")) + leftovers(tmp_path / "out") == []
     finally:
         subprocess.run(["umount", tmp_path], check=True)
+
+
+# A few of the trials of `kill_and_resume`, which runs thirty and more of them by hand.
+SCRIPT = Path(__file__).with_name("kill_and_resume.py")
+
+
+def test_killed_runs_end_as_if_nothing_had_happened(tmp_path):
+    command = [sys.executable, str(SCRIPT), "--kills", "4", "--seed", "7", "--home", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": ""})
+    trials = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(trials) == 4, done.stderr[-2000:]
+    assert [trial["jobs"] for trial in trials] == [1, 2, 1, 2]
+    for trial in trials:
+        assert (trial["code"], trial["differences"], trial["leftovers"]) == (0, [], []), trial
+    assert all(trial["kills"][0]["killed"] for trial in trials), "a run that is killed ends before its end"

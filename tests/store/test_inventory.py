@@ -36,9 +36,8 @@ def _run(out, name, trainings, evaluations, bases):
 def _folder(out, draw):
     """Trainings, some that start from an earlier one, with evaluations, and runs that list some of each."""
     trainings = [f"t{number}" for number in range(draw.randint(1, 8))]
-    bases = {
-        one: draw.choice(trainings[:number]) for number, one in enumerate(trainings) if number and draw.random() < 0.4
-    }
+    later = [(number, one) for number, one in enumerate(trainings) if number]
+    bases = {one: draw.choice(trainings[:number]) for number, one in later if draw.random() < 0.4}
     evaluations, trials = [], set()
     for one in trainings:
         _record(out, one, method="mod", **({"base": bases[one]} if one in bases else {}))
@@ -48,16 +47,12 @@ def _folder(out, draw):
             _record(out, record, method="mod", task="task", **({"split": "validation"} if is_trial else {}))
         evaluations += own
         trials |= {one} if is_trial or not own else set()  # not evaluated yet: a stopped study goes on with it
-    runs = [
-        _run(
-            out,
-            f"run{number}",
-            draw.sample(trainings, draw.randint(0, len(trainings))),
-            draw.sample(evaluations, draw.randint(0, len(evaluations))),
-            bases,
-        )
-        for number in range(draw.randint(0, 4))
-    ]
+
+    def some(of):
+        return draw.sample(of, draw.randint(0, len(of)))
+
+    names = [f"run{number}" for number in range(draw.randint(0, 4))]
+    runs = [_run(out, name, some(trainings), some(evaluations), bases) for name in names]
     return trainings, evaluations, trials, bases, runs
 
 

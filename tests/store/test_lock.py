@@ -32,9 +32,12 @@ for _ in range(int(sys.argv[2])):
 """
 
 
-def holder(record, times, seconds):
-    """Another process that takes the record so many times, each time for so long."""
-    return subprocess.Popen([sys.executable, "-c", HOLDER, str(record), str(times), str(seconds)])
+def holder(record, times, seconds, *, begun=False):
+    """Another process that takes the record so many times, each time for so long; at once, or when it has begun."""
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(record), str(times), str(seconds)])
+    while begun and not (record / ".half.tmp").exists():
+        time.sleep(0.01)
+    return process
 
 
 @pytest.fixture(autouse=True)
@@ -54,9 +57,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def test_a_killed_process_is_not_waited_for_and_leaves_nothing(tmp_path, lines):
-    other = holder(tmp_path, 1, 100)
-    while not (tmp_path / ".half.tmp").exists():
-        time.sleep(0.01)
+    other = holder(tmp_path, 1, 100, begun=True)
     assert is_held(tmp_path) and lock.owner(tmp_path).pid == other.pid
     other.kill()
     other.wait()
@@ -73,9 +74,7 @@ def test_processes_take_turns(tmp_path):
 
 
 def test_a_living_process_is_waited_for_and_said_to_be_at_it_once(tmp_path, lines):
-    other = holder(tmp_path, 1, 1)
-    while not is_held(tmp_path):
-        time.sleep(0.01)
+    other = holder(tmp_path, 1, 1, begun=True)
     with exclusive(tmp_path, "it", lines):
         assert (tmp_path / "count").read_text() == "1"
     assert [line.partition(" on ")[0] for line in lines.lines] == [f"it: process {other.pid}"]
@@ -88,7 +87,9 @@ def test_a_silent_machine_is_taken_over_and_its_return_refused(tmp_path, elsewhe
     start_s = time.monotonic()
     with exclusive(tmp_path, "it", SilentReporter()):
         assert time.monotonic() - start_s >= 0.4
-        elsewhere()  # this process is the silent one now
+        with pytest.raises(Superseded), atomic.new_folder(tmp_path / "checkpoint") as folder:
+            (folder / "weights").write_text("what was being written does not land")
+            elsewhere()  # this process is the silent one now
         for write in (
             lambda: atomic.write_text(tmp_path / "point.json", "late"),
             lambda: atomic.remove(tmp_path / OWNER),
@@ -98,17 +99,6 @@ def test_a_silent_machine_is_taken_over_and_its_return_refused(tmp_path, elsewhe
                 write()
     assert [path.name for path in tmp_path.iterdir() if path.name != lock.LOCK] == [OWNER]
     assert lock.owner(tmp_path).host == "another" and is_held(tmp_path)
-
-
-def test_a_folder_that_was_being_written_does_not_land_after_a_takeover(tmp_path, elsewhere):
-    with (
-        exclusive(tmp_path, "it", SilentReporter()),
-        pytest.raises(Superseded),
-        atomic.new_folder(tmp_path / "checkpoint") as folder,
-    ):
-        (folder / "weights").write_text("late")
-        elsewhere()
-    assert not (tmp_path / "checkpoint").exists()
 
 
 def test_a_machine_that_gives_signs_of_life_is_waited_for_whatever_the_clocks_say(tmp_path, elsewhere, monkeypatch):
@@ -141,9 +131,7 @@ def test_signs_of_life_are_given(tmp_path, monkeypatch):
 
 def test_a_later_start_of_a_job_takes_over_from_one_that_hangs(tmp_path, lines, monkeypatch):
     monkeypatch.setenv(JOB_VARIABLE, "slurm 17_3")
-    other = holder(tmp_path, 1, 1)
-    while not (tmp_path / ".half.tmp").exists():
-        time.sleep(0.01)
+    other = holder(tmp_path, 1, 1, begun=True)
     other.send_signal(signal.SIGSTOP)
     monkeypatch.setenv(RESTART_VARIABLE, "1")
     with exclusive(tmp_path, "it", lines):
@@ -156,17 +144,13 @@ def test_a_later_start_of_a_job_takes_over_from_one_that_hangs(tmp_path, lines, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_error_in_the_block_releases(tmp_path):
+@pytest.mark.parametrize("text", ["", '{\n  "host":', "[]"])
+def test_a_damaged_file_of_an_owner_keeps_nobody_out_and_an_error_in_the_block_releases(tmp_path, text):
+    (tmp_path / OWNER).write_text(text)
     with pytest.raises(KeyError), exclusive(tmp_path, "it", SilentReporter()):
+        assert lock.owner(tmp_path).pid == os.getpid()
         raise KeyError
     assert not is_held(tmp_path) and list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("text", ["", '{\n  "host":', "[]"])
-def test_a_damaged_file_of_an_owner_keeps_nobody_out(tmp_path, text):
-    (tmp_path / OWNER).write_text(text)
-    with exclusive(tmp_path, "it", SilentReporter()):
-        assert lock.owner(tmp_path).pid == os.getpid()
 
 
 @pytest.mark.parametrize("emptied", [False, True])
