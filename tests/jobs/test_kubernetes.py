@@ -3,8 +3,8 @@
 import os
 import re
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -17,8 +17,6 @@ from adaptive_bench.jobs.launchers.kubernetes import PodResources, job_prefix
 from adaptive_bench.runs import plan
 from adaptive_bench.runs.conditions import run_name
 from adaptive_bench.runs.launching import launch_request
-
-pytestmark = pytest.mark.slow
 
 FULL = """
 image: registry.example.org/team/adaptive-bench@sha256:0123456789abcdef
@@ -42,8 +40,6 @@ labels: {{kueue.x-k8s.io/queue-name: nightly}}
 security_context: {{runAsNonRoot: true, runAsUser: 1000, fsGroup: 1000, seccompProfile: {{type: RuntimeDefault}}}}
 container_security_context: {{allowPrivilegeEscalation: false, capabilities: {{drop: [ALL]}}}}
 """
-
-
 GENERATED, LABEL = 58, re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1123, of at most 63 characters
 
 
@@ -52,44 +48,41 @@ def last_pod(job):
     return f"{job['metadata']['generateName'][:GENERATED]}x7k2p-{job['spec'].get('completions', 1) - 1}"
 
 
-@dataclass(frozen=True)
-class Fake:
-    """A request as far as a manifest asks it."""
-
-    folder: Path
-
-    def command(self, *more, processes=1, python="python"):
-        return " ".join(["run", *more])
-
-
 def manifests(folder: Path, cells: int = 2, **resources):
     given = PodResources.model_validate({"image": "i", "claim": "c", "mount": "/data"} | resources)
-    request = Fake(folder)
-    return kubernetes.manifest(request, given, [f"{n:064}" for n in range(cells)]), kubernetes.table_manifest(
-        request, given
-    )
+    request = SimpleNamespace(folder=folder, command=lambda *more, **_: " ".join(["run", *more]))
+    job = kubernetes.manifest(request, given, [f"{n:064}" for n in range(cells)])
+    return job, kubernetes.table_manifest(request, given)
 
 
 @pytest.fixture
-def written(config_of, tmp_path, lines):
-    """`written(text)`: both manifests of a run of two cells with these resources."""
+def request_of(config_of, tmp_path, lines):
+    """`request_of(text)`: what the launcher is given of a run of two cells, with these resources or none."""
+    config = config_of("dense,gateskip")
+    file = tmp_path / "resources.yaml"
 
-    def write(text=FULL, methods="dense,random_skip", **config):
-        config = config_of(methods, **config)
-        file = tmp_path / "resources.yaml"
-        file.write_text(text.format(mount=tmp_path))
+    def make(text):
+        if text is not None:
+            file.write_text(text.format(mount=tmp_path))
         folder = config.out / "runs" / run_name(config)
-        launched = kubernetes.launch(launch_request(plan(config), folder, lines, resources=file))
-        job, table = (folder / "kubernetes" / name for name in ("job.yaml", "table.yaml"))
-        assert f"kubectl create -f {job} -f {table}" in launched.submitted
-        return tuple(yaml.safe_load(one.read_text()) for one in (job, table))
+        return launch_request(plan(config), folder, lines, resources=None if text is None else file)
 
-    return write
+    return make
+
+
+@pytest.fixture
+def written(request_of):
+    """Both manifests of a run with all that can be asked for."""
+    request = request_of(FULL)
+    launched = kubernetes.launch(request)
+    job, table = (request.folder / "kubernetes" / name for name in ("job.yaml", "table.yaml"))
+    assert f"kubectl create -f {job} -f {table}" in launched.submitted
+    return tuple(yaml.safe_load(one.read_text()) for one in (job, table))
 
 
 def test_all_that_can_be_asked_for_is_taken_by_the_server(written):
     validate = pytest.importorskip("kubernetes_validate", reason="needs the package kubernetes-validate")
-    for manifest in written():
+    for manifest in written:
         assert LABEL.fullmatch(last_pod(manifest))
         validate.validate(manifest, validate.latest_version(), strict=True)
 
@@ -97,6 +90,7 @@ def test_all_that_can_be_asked_for_is_taken_by_the_server(written):
 names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=120)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(names, st.sampled_from([1, 2, 11, 101, 1001]))
 def test_any_name_of_a_run_is_made_fit(name, cells):
@@ -104,6 +98,7 @@ def test_any_name_of_a_run_is_made_fit(name, cells):
         assert LABEL.fullmatch(last_pod(manifest))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(names, names, st.integers(1, 100_000))
 def test_runs_have_names_of_their_own(one, other, completions):
@@ -118,17 +113,14 @@ def test_a_name_can_be_read():
     assert prefix.startswith("ab-llama-3-2-1b-random-skip-mod-seed1-")
 
 
-def test_a_token_comes_from_a_secret_and_is_never_written(written):
-    job, table = written()
-    for manifest in (job, table):
+def test_pods_get_what_was_asked_for(written):
+    """A token comes from a secret and is never written."""
+    job, table = written
+    for manifest in written:
         (container,) = manifest["spec"]["template"]["spec"]["containers"]
         env = {one["name"]: one.get("value") or one["valueFrom"] for one in container["env"]}
         assert env["HF_TOKEN"] == {"secretKeyRef": {"name": "hugging-face", "key": "token"}}
         assert env["HF_HOME"] == "/data/hub"
-
-
-def test_pods_get_what_was_asked_for(written):
-    job, table = written()
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     shared = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
@@ -144,21 +136,27 @@ def test_pods_get_what_was_asked_for(written):
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 2 and "nvidia.com/gpu" not in str(writer["resources"])
 
 
-def test_a_token_in_the_place_of_its_secret_is_not_repeated(written):
+def test_what_cannot_be_had_is_refused_and_a_token_in_the_place_of_its_secret_not_repeated(request_of):
+    for text, said in ((None, "--resources"), ("image: i\nclaim: c\nmount: /elsewhere\n", "is not under mount")):
+        with pytest.raises(UsageError, match=said):
+            kubernetes.launch(request_of(text))
     with pytest.raises(UsageError, match="secrets") as error:
-        written("image: i\nclaim: c\nmount: {mount}\nsecrets: {{HF_TOKEN: hf_do_not_show}}\n")
+        kubernetes.launch(request_of("image: i\nclaim: c\nmount: {mount}\nsecrets: {{HF_TOKEN: hf_do_not_show}}\n"))
     assert "do_not_show" not in str(error.value) and error.value.__cause__ is None
-
-
-def test_a_job_writes_the_table(written):
-    _, table = written()
-    (container,) = table["spec"]["template"]["spec"]["containers"]
-    shell, flag, script = container["command"]
-    script = script.replace("exec ", "echo ")
-    done = subprocess.run([shell, flag, script], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
-    assert done.stdout.split()[-3:] == ["--table-only", "--wait", "30"]
-
-
-def test_more_cells_than_one_argument_holds_are_refused():
     with pytest.raises(UsageError, match="--shard 1/2"):
         manifests(Path("/data/runs/x"), 2100)
+
+
+def test_each_index_is_a_cell_and_a_job_of_its_own_writes_the_table(written, request_of):
+    def given(manifest, **environment):
+        """The end of the command that a pod of it executes."""
+        (container,) = manifest["spec"]["template"]["spec"]["containers"]
+        shell, flag, script = container["command"]
+        command, env = [shell, flag, script.replace("exec ", "echo ")], {"PATH": os.environ["PATH"], **environment}
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split()
+
+    job, table = written
+    spec, names = job["spec"], [one.name for one in request_of(None).pending()]
+    assert (spec["completions"], spec["completionMode"], spec["podReplacementPolicy"]) == (2, "Indexed", "Failed")
+    assert given(job, JOB_COMPLETION_INDEX="1")[-2:] == ["--cell", names[1]]
+    assert given(table)[-3:] == ["--table-only", "--wait", "30"]

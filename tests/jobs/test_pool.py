@@ -2,65 +2,39 @@
 
 import io
 import multiprocessing
+import subprocess
+import sys
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from adaptive_bench import registry
 from adaptive_bench.jobs.job import JobGroup, named_plugins
 from adaptive_bench.jobs.pool import _Schedule
 from adaptive_bench.jobs.watchdog import NO_LIMITS
 from adaptive_bench.jobs.worker import ProgressQueue, RemoteReporter, StdoutForwarder
 from adaptive_bench.progress import PlainReporter, SilentReporter
-from adaptive_bench.runs import plan, run
-
-KILLER = """
-import os, signal
-from pathlib import Path
-from adaptive_bench.methods.random_skip import RandomSkip
-from adaptive_bench.registry import register
-MARK = Path({mark!r})
-
-class Killed(RandomSkip):
-    def decide(self, view):
-        if MARK.name == "always" or not MARK.exists():
-            MARK.touch()
-            if os.environ.get("ADAPTIVE_BENCH_TEST_WORKER") != "no" and __import__("multiprocessing").parent_process():
-                os.kill(os.getpid(), signal.SIGKILL)
-        return super().decide(view)
-
-register("methods", "killed")(Killed)
-"""
 
 
-@dataclass(eq=False)
 class DyingJob:
     """A job that fails as often as said because its process is gone."""
 
-    name: str
-    deaths: int = 0
-    done: int = 0
-    methods: tuple = ()
-    tasks: tuple = ()
+    methods = tasks = ()
+    folder, is_ready = Path("record"), True
+
+    def __init__(self, name, deaths=0):
+        self.name, self.deaths, self.done, self.unfinished = name, deaths, 0, (name,)
 
     def __str__(self):
         return self.name
 
-    @property
-    def unfinished(self):
-        return (self.name,)
 
-    folder = Path("record")
-    is_ready = True
-
-
-@dataclass(eq=False)
 class Worker:
     """A worker that does its work at once."""
 
-    replaced: int = field(default=0)
+    replaced = 0
 
     def submit(self, job):
         future = Future()
@@ -95,6 +69,7 @@ def test_work_that_is_killed_again_fails_alone():
     assert [failure.work for failure in failures] == ["killed"]
     assert "ended twice" in failures[0].reason
     assert (innocent.done, after.done) == (1, 0)
+    assert named_plugins([], ["nano_qa", "perplexity:letters", "arc_easy"]) is None, "no plugin's code is to blame"
 
 
 def test_a_worker_that_falls_silent_in_the_middle_of_a_word_silences_nobody(lines):
@@ -120,40 +95,50 @@ def test_tasks_of_a_worker_that_is_gone_are_closed():
     assert stream.getvalue() == "train mod: 2/5 in 0:00\n"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("mark", "failed"), [("once", 0), ("always", 1)])
-def test_a_killed_worker_takes_no_other_work_with_it(config_of, tmp_path, monkeypatch, mark, failed):
-    from adaptive_bench import registry
-
-    plugin = tmp_path / "killer.py"
-    plugin.write_text(KILLER.format(mark=str(tmp_path / mark)))
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
-    registry.load_plugin(plugin)
-    config = config_of("dense,gateskip,killed")
-    outcome = run(config, jobs=2)
-    assert len(outcome.failures) == failed
-    assert {row["method"] for row in outcome.rows} >= {"dense", "gateskip"}
-    assert all(sweep.finished() for sweep in plan(config).sweeps if sweep.spec.name != "killed")
-
-
-def test_tasks_that_are_no_plugins_have_no_code_of_one():
-    assert named_plugins([], ["nano_qa", "perplexity:letters", "arc_easy"]) is None
-
-
-def test_lines_are_told_whole_and_clean(lines):
+def test_lines_are_told_whole_and_clean_and_megabytes_are_cut_and_many_lines_left_out(lines):
     stream = StdoutForwarder(lines)
     print("one", "two", file=stream)
     print("\x1b[2J\x07thr", end="", file=stream)
     assert lines.lines == ["one two"]
     print("ee", file=stream)
     assert lines.lines == ["one two", "three"]
-
-
-def test_megabytes_are_cut_and_many_lines_left_out(lines):
-    stream = StdoutForwarder(lines)
     print("x" * 4_000_000, file=stream)
     print("\n" * 1000, file=stream)
     for number in range(1000):
         print(number, file=stream)
     assert len(lines.lines) == 51 and all(len(text) < 400 for text in lines.lines)
     assert lines.lines[-1] == "More than 50 lines were printed during the run; the others are left out."
+
+
+# What becomes of a script that starts processes without `if __name__ == "__main__":`.
+SCRIPT = """
+from adaptive_bench import spawn
+
+print("the script")
+spawn.check_main()
+process = spawn.context(runs_main={runs_main}).Process(target=print, args=("work",), kwargs=dict(flush=True))
+process.start()
+process.join()
+"""
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_processes_do_not_run_the_script_again_and_where_they_need_it_a_script_that_starts_them_is_refused(
+    tmp_path, needed
+):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(runs_main=needed))
+    done = subprocess.run([sys.executable, "-u", script], capture_output=True, text=True, check=True)
+    assert done.stdout == ("the script\nthe script\n" if needed else "the script\nwork\n")
+    assert bool(done.stderr) == needed
+    assert not needed or ("script.py" in done.stderr and 'if __name__ == "__main__":' in done.stderr)
+
+
+def test_the_script_is_needed_for_what_no_plugin_file_registered(monkeypatch, tmp_path):
+    monkeypatch.setattr(registry, "_registered", {})
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text("from adaptive_bench import register\nregister('tasks', 'of_a_file')(object())\n")
+    registry.load_plugin(plugin)
+    assert not registry.needs_main()
+    registry.register("tasks", "of_this_process")(object())
+    assert registry.needs_main()

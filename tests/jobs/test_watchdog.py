@@ -2,7 +2,6 @@
 
 import threading
 import time
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -15,17 +14,12 @@ from adaptive_bench.runs.conditions import run_name
 pytestmark = pytest.mark.slow
 
 
-@dataclass
 class Process:
     """Counts how it is asked to end."""
 
-    signals: list = field(default_factory=list)
-
-    def terminate(self):
-        self.signals.append("TERM")
-
-    def kill(self):
-        self.signals.append("KILL")
+    def __init__(self):
+        self.signals = []
+        self.terminate, self.kill = (lambda name=name: self.signals.append(name) for name in ("TERM", "KILL"))
 
 
 class Clock:
@@ -106,20 +100,15 @@ def test_silence_in_this_process_is_said_from_a_thread(lines, monkeypatch):
     assert not [thread for thread in threading.enumerate() if "look" in thread.name]
 
 
-def test_limits_belong_to_no_key(config_of):
+def test_limits_belong_to_no_key_and_are_not_for_processes_that_work_together(config_of, monkeypatch, lines):
     plain, limited = config_of("dense"), config_of("dense", cell_timeout=5.0, stall_warning=0.0)
     assert run_name(plain) == run_name(limited)
-    assert [training.folder for training in plan(plain).trainings] == [
-        training.folder for training in plan(limited).trainings
-    ]
-    assert [sweep.folder for sweep in plan(plain).sweeps] == [sweep.folder for sweep in plan(limited).sweeps]
+    folders = [[one.folder for one in (*made.trainings, *made.sweeps)] for made in map(plan, (plain, limited))]
+    assert folders[0] == folders[1]
     assert launching.limits_of(limited) == Limits(300.0, None) and launching.limits_of(plain) == Limits(None, 600.0)
-
-
-def test_processes_that_work_together_have_no_limit(config_of, monkeypatch, lines):
     monkeypatch.setattr(launching.processes, "world", lambda: launching.processes.Processes(0, 2))
     with pytest.raises(UsageError, match="scheduler's own time limit"):
-        launching.carry_out(plan(config_of("dense", cell_timeout=1.0)), lines)
+        launching.carry_out(plan(limited), lines)
 
 
 def test_trainings_that_never_end_are_ended_alone(eventful_config, lines, monkeypatch):
