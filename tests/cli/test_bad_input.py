@@ -9,7 +9,6 @@ import pytest
 
 import adaptive_bench.runs  # noqa: F401 - imported beforehand: the clock is for what a mistake costs
 from adaptive_bench import registry
-from adaptive_bench.store.results import write_run
 
 pytestmark = pytest.mark.slow
 
@@ -25,21 +24,15 @@ ARGUMENTS = [
     ("speculate nano", PARSER, "--tasks"),
     # Lists.
     ("run --methods dense,mod,dense", USAGE, "every item of a list stands there once"),
-    ("run --seeds 1,,2", USAGE, "before every comma"),
     # Numbers out of their range, and what is no number.
     ("run --seeds 1001", USAGE, "--seeds is wrong: a run has from 1 to 1000 seeds, got 1001"),
     ("run --seeds one", USAGE, "--seeds takes a number n for the seeds 1 to n, or a list"),
     ("run --levels 5", USAGE, "Write 0.05 for 5 %"),
-    ("run --limit 0", USAGE, "--limit is wrong"),
     ("run --train-steps 999999999999", USAGE, "Lower --train-steps"),
     ("time --batch 0", USAGE, "--batch takes whole numbers from 1"),
     # Words that are none of those there are.
-    ("run --axis watts", USAGE, "--axis is wrong"),
-    ("run --set trian.steps=3", USAGE, "Did you mean 'train.steps'?"),
     ("run --methods gateskp", USAGE, "Did you mean 'gateskip'?"),
-    ("run --methods gateskip[", USAGE, "has the form"),
     ("run --methods gateskip@papr", USAGE, "Semantics must be one of"),
-    ("run --methods gateskip[shap=scalar]", USAGE, "Did you mean 'shape'?"),
     ("run --methods gateskip[shape=round]", USAGE, "shape is wrong"),
     ("run --methods gateskip[sparsity_weight=nan]", USAGE, "finite"),
     ("run --tasks gsm8", USAGE, "Did you mean 'gsm8k'?"),
@@ -51,7 +44,6 @@ ARGUMENTS = [
     ("new-method gateskip", USAGE, "exists already"),
     ("run --resources nowhere", USAGE, "Add --launcher slurm"),
     # Places.
-    ("run --config absent.yaml", ENVIRONMENT, "absent.yaml"),
     ("run --data-dir absent", ENVIRONMENT, "data folder must exist"),
     ("show nowhere", USAGE, "no such run"),
     ("status --out nowhere", ENVIRONMENT, "'nowhere' does not exist"),
@@ -61,7 +53,6 @@ ARGUMENTS = [
 _GOOD = "methods: [dense]\ntasks: [nano_qa_ll]\n"
 CONFIGS = [
     ("", USAGE, "must hold keys and values"),
-    ("a: [", USAGE, "not valid YAML"),
     (b"\xff\xfe\x00methods", ENVIRONMENT, "cannot be read"),
     ("methods: [mod, static_depth[trained=true]]\n", USAGE, "quote what has brackets"),
     ("methods: [dense]\n", USAGE, "'tasks' is needed"),
@@ -82,14 +73,12 @@ _METHOD = _REGISTER + (
 )
 PLUGINS = [
     (_REGISTER + "register('methods', 'mine')(object)\n", PLUGIN, "subclass of adaptive_bench.method.Method"),
-    (_METHOD.format("None"), PLUGIN, "must give a Decision, got NoneType"),
     (_METHOD.format("Decision(keep=view.hidden[..., 0])"), PLUGIN, "got torch.float32 of shape (2, 24)"),
     (_METHOD.format("view.nothing"), PLUGIN, "mine.py, line 7, in decide"),
 ]
 # What does not fit the model: `run --dry-run` on it.
 MODELS = [
     ("--model nanno", ENVIRONMENT, "Did you mean 'nano'?"),
-    ("--model nobody/nothing", ENVIRONMENT, "HF_HUB_OFFLINE"),
     ("--model file", ENVIRONMENT, "Name its folder: --model"),
     ("--model {here}", ENVIRONMENT, "config.json"),
     ("--config nano --model {model}", USAGE, "is for nano and nano_qwen3, got the model"),
@@ -100,25 +89,18 @@ MODELS = [
 ]
 # A model folder with one file changed: (file, what becomes of it, kind, words).
 FOLDERS = [
-    ("config.json", None, ENVIRONMENT, "no config.json"),
     ("config.json", '{"model_type": "gpt2"}', ENVIRONMENT, "model_type 'gpt2'"),
     ("config.json", ('"num_hidden_layers": 2', '"num_hidden_layers": 3'), ENVIRONMENT, "weights"),
-    ("model.safetensors", None, ENVIRONMENT, "save_pretrained"),
     ("model.safetensors", 1000, ENVIRONMENT, "Copy or save the model again"),
     ("tokenizer.json", None, ENVIRONMENT, "tokenizer"),
 ]
 # Rows of `gsm8k/test.jsonl` in the data folder.
 _RIGHT = '{"question": "One and one?", "answer": "It is two.\\n#### 2"}\n'
 DATA = [
-    (None, ENVIRONMENT, "test.jsonl"),
-    (_RIGHT + _RIGHT[:30], ENVIRONMENT, "gsm8k"),
-    (_RIGHT.replace("answer", "anser"), ENVIRONMENT, "answer"),
     (_RIGHT + '{"question": "Two and two?", "answer": null}\n', ENVIRONMENT, "answer"),
     (_RIGHT + '{"question": "Two and two?", "answer": "It is 4."}\n', ENVIRONMENT, "a number behind ####"),
 ]
 TRAIN = "".join(f'{{"question": "What is {n} + 1?", "answer": "It is {n + 1}.\\\\n#### {n + 1}"}}\n' for n in range(40))
-# Tables in `runs/table.json` that were damaged.
-TABLES = [("[{", ENVIRONMENT, "table.json"), ("[{}]", ENVIRONMENT, "has no method")]
 
 
 @pytest.fixture
@@ -165,13 +147,6 @@ def test_plugin_files(refused, tmp_path, content, kind, words):
     refused(f"run --plugin mine.py --methods mine {how}", kind, words)
 
 
-@pytest.mark.parametrize(("content", "kind", "words"), TABLES)
-def test_tables(refused, tmp_path, content, kind, words):
-    _write(tmp_path / "runs" / "table.json", content)
-    write_run(tmp_path / "runs", {})
-    refused("leaderboard", kind, words)
-
-
 @pytest.mark.parametrize(("arguments", "kind", "words"), MODELS)
 def test_models(refused, tmp_path, arguments, kind, words):
     (tmp_path / "file").touch()
@@ -198,7 +173,6 @@ def test_model_folders(refused, tmp_path, model_folder, name, change, kind, word
 @pytest.mark.parametrize(("content", "kind", "words"), DATA, ids=range(len(DATA)))
 def test_data_files(refused, tmp_path, content, kind, words):
     _write(tmp_path / "data" / "gsm8k" / "train.jsonl", TRAIN)
-    if content is not None:
-        _write(tmp_path / "data" / "gsm8k" / "test.jsonl", content)
+    _write(tmp_path / "data" / "gsm8k" / "test.jsonl", content)
     how = "--model {model} --data-dir data --methods dense --train-steps 1"
     refused(f"run --tasks gsm8k {how}", kind, words)

@@ -3,7 +3,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from adaptive_bench.cli.config_options import Overrides
 from adaptive_bench.config import keys, part_of
 from adaptive_bench.config_file import load_config
 from adaptive_bench.tuning import StudyResult
@@ -26,7 +25,8 @@ def dry_run(command, monkeypatch):
 def test_any_key_can_be_set(dry_run):
     config = dry_run(
         "--set train.batch_size=8 --set 'levels=[0, 0.3, 0.1]' --set match_on=core --set seeds=2,3 "
-        "--set train.method_learning_rates.gateskip[shape=scalar,b=0.5]=0.1 --set train.lora.rank=4 --limit 5 "
+        "--set train.method_learning_rates.gateskip[shape=scalar,b=0.5]=0.1 --set train.lora.rank=4 --train-steps 9 "
+        "--limit 5 "
         "--set 'evaluation={calibration: pooled}'"
     )
     nano = load_config("nano")
@@ -35,7 +35,7 @@ def test_any_key_can_be_set(dry_run):
     assert config.train.method_learning_rates == nano.train.method_learning_rates | rates
     assert config.seeds == (2, 3) and config.train.lora is not None and config.train.lora.rank == 4
     assert (config.evaluation.limit, config.evaluation.calibration) == (5, "pooled")
-    assert config.train.steps == nano.train.steps
+    assert config.train.steps == 9 != nano.train.steps  # two ways to give keys of one part are no conflict
 
 
 def test_what_is_set_wins_over_a_file_which_wins_over_its_preset(dry_run, tmp_path):
@@ -61,25 +61,22 @@ def test_what_cannot_be_set_is_said(command, arguments, message):
     assert result.exit_code == 2 and message in result.said
 
 
-def test_two_keys_of_one_part_are_no_conflict():
-    given = Overrides().with_value(["train", "steps"], 3, "--train-steps").with_assignment("train={batch_size: 4}")
-    assert given.values == {"train": {"steps": 3, "batch_size": 4}}
-
-
 def test_every_key_is_listed_with_what_it_is(command):
     rows = {row["name"]: row for row in json.loads(command("list keys --json").stdout)}
     assert set(rows) >= {path for path, field in keys().items() if part_of(field) is None}
     assert all(row["description"] not in ("", "None") for row in rows.values())
     assert rows["methods"]["required"] and rows["train.lora.rank"]["default"] == 16
+    named = [row["name"] for row in json.loads(command("list keys train --json").stdout)]
+    assert named == [name for name in rows if name.startswith("train.")]
+    assert command("list keys trai").exit_code == 2
 
 
 @pytest.fixture
 def tuned(monkeypatch):
     """Configs of the studies that are begun; each ends with `tuned.result`."""
     found = SimpleNamespace(configs=[], result=StudyResult("first", {"objective": "area"}, ()))
-    monkeypatch.setattr(
-        "adaptive_bench.tuning.tune", lambda config, *_, **__: found.configs.append(config) or found.result
-    )
+    begun = found.configs.append
+    monkeypatch.setattr("adaptive_bench.tuning.tune", lambda config, *_, **__: begun(config) or found.result)
     return found
 
 

@@ -1,4 +1,4 @@
-"""How the program ends: by an error, by Ctrl-C, with nobody reading; and what it says of itself."""
+"""How the program ends, by an error, by Ctrl-C or with nobody reading; what it says of itself, and in what form."""
 
 import contextlib
 import os
@@ -9,12 +9,14 @@ import sys
 import warnings
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adaptive_bench import __version__
 from adaptive_bench.cli import options
 from adaptive_bench.cli.failures import ctrl_c_answered, reported
-from adaptive_bench.cli.terminal_text import pasteable
-from adaptive_bench.errors import EnvironmentProblem, Interrupted, TrainingDiverged, UsageError
+from adaptive_bench.cli.terminal_text import fits, fitting, in_parts, listed, pasteable, wrapped
+from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 
 PROGRAM = f"{shlex.quote(sys.executable)} -m adaptive_bench"
 PRESS = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
@@ -34,7 +36,6 @@ def _as_before():
     [
         (UsageError("No such folder: /data/" + "very-long-name-" * 12), 2, "/data/" + "very-long-name-" * 12),
         (EnvironmentProblem("x"), 1, "Environment problem: x"),
-        (TrainingDiverged("x"), 1, "x"),
         (Interrupted("x"), 130, "x"),
         (OSError("x"), 1, "x"),
         (GeneratorExit("x"), 1, "x"),
@@ -56,15 +57,6 @@ def test_errors_become_one_paragraph_and_an_exit_code(capsys, error, exit_code, 
 def test_a_list_that_nobody_reads_to_the_end_ends_quietly(arguments):
     done = subprocess.run(["bash", "-c", f"{PROGRAM} {arguments} | true"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-@pytest.mark.slow
-def test_a_run_is_done_though_nobody_reads(tmp_path):
-    command = f"{PROGRAM} run --config smoke --methods dense --out {shlex.quote(str(tmp_path / 'out'))}"
-    script = f"{command} 2>&1 | true; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert len(list((tmp_path / "out" / "runs").glob("*/table.json"))) == 1
 
 
 def test_ctrl_c_in_a_command_is_one_line_and_exit_code_130(command, monkeypatch):
@@ -164,3 +156,45 @@ def test_libraries_are_quiet_in_every_process_but_for_what_the_user_has_set(monk
     script.write_text(LEVELS)
     told = subprocess.run([sys.executable, script], env=options.os.environ, capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["40", "40"]
+
+
+# How tables and prose are fitted to a terminal.
+PROSE = "Skips tokens by the value of a gate that is trained with the model and closes early"
+ROW = {"name": "gateskip", "what": PROSE, "parameters": "shape, weight, budget, stride, kv, threshold", "n": "1"}
+WORDS = st.lists(st.text("abcdefghij", min_size=1, max_size=12), min_size=1, max_size=30).map(" ".join)
+
+
+@given(st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4), st.integers(50, 200))
+def test_a_table_keeps_every_word_whole_and_to_the_width_where_it_can(cells, width):
+    rows = [dict(zip(("method", "decision MACs per token", "n"), one, strict=True)) for one in cells]
+    text = fitting(rows, width)
+    assert {word for row in cells for cell in row for word in cell.split()} <= set(text.split())
+    if fits(rows, width):
+        assert max(map(len, text.splitlines())) <= width
+    for row in rows:
+        row["method"] = row["method"].replace(" ", "")[:width]  # a name
+    paragraphs = listed(rows, width)
+    assert max(map(len, paragraphs.splitlines())) <= width
+    assert {word for row in rows for cell in row.values() for word in cell.split()} <= set(paragraphs.split())
+
+
+def test_prose_is_wrapped_where_it_has_to_be_and_a_path_never():
+    assert PROSE in fitting([ROW], 300) and PROSE not in fitting([ROW], 80)
+    path = "/somewhere/" + "deep/" * 30 + "mine.py"
+    assert path in fitting([{"name": "a", "from": path, "what": PROSE}], 80)
+    assert not fits([{"name": "a", "from": path}], 80) and fitting([], 80) == ""
+    assert "---" in listed([ROW, ROW], 140) and "---" not in listed([ROW, ROW], 60)
+
+
+@given(st.integers(1, 12), st.integers(30, 120))
+def test_many_short_columns_go_on_below(columns, width):
+    rows = [{"": name, **{f"can do\n{number}": "yes" for number in range(columns)}} for name in ("gateskip", "mod")]
+    text = in_parts(rows, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert text.count("yes") == 2 * columns and text.count("gateskip") == text.count("\n\n") + 1
+
+
+def test_commands_are_not_broken():
+    text = wrapped("Please do give `adaptive-bench list runs --json` and look at what it says of them.", 40)
+    assert "`adaptive-bench list runs --json`" in text.splitlines()[1]
+    assert max(map(len, text.splitlines())) <= 40

@@ -2,8 +2,10 @@
 wrong with a value is an error that names it, never a traceback or a defect.
 """
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,10 +48,6 @@ def _takes(param):
 
 def _id(value):
     return value if isinstance(value, str) else _name(value)
-
-
-def test_there_is_something_to_try():
-    assert len(OPTIONS) > 150 and {"run", "check", "leaderboard build", "time", "list"} <= ALL.keys()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -178,6 +176,12 @@ WRONG = ("abc", "[a]", "{a: 1}", ".nan", "1e400", "9" * 30, "''", "2026-11-20", 
 MEANT = {("train.clip_norm", "9" * 30), ("train.method_learning_rates", "{a: 1}")}
 
 
+def test_there_is_something_to_try():
+    assert {"diff", "export", "generate", "leaderboard show", "retry", "rm", "samples", "show"} <= {*TAKERS}
+    assert len(OPTIONS) > 150 and {"run", "check", "leaderboard build", "time", "list"} <= ALL.keys()
+    assert {"train.steps", "train.target", "seeds", "levels", "evaluation.closeness", "cell_timeout"} <= set(NUMBERS)
+
+
 @pytest.mark.parametrize("key", NUMBERS)
 def test_what_is_no_number_is_refused_by_the_name_of_its_key(command, tmp_path, key):
     for value in WRONG:
@@ -190,5 +194,94 @@ def test_what_is_no_number_is_refused_by_the_name_of_its_key(command, tmp_path, 
         assert not any(tmp_path.iterdir())
 
 
-def test_most_keys_are_numbers():
-    assert {"train.steps", "train.target", "seeds", "levels", "evaluation.closeness", "cell_timeout"} <= set(NUMBERS)
+# What each command prints with `--json`: nothing else on standard output, and nothing that is no JSON.
+NAME = "RUN"  # stands for the run's name
+CHEAP = ("--device", "cpu")
+WITH_JSON = {
+    "list-methods": ("list", "methods"),
+    "list-methods-model": ("list", "methods", "--model", "nano", "--methods", "gateskip,mod"),
+    "list-tasks": ("list", "tasks"),
+    "list-models": ("list", "models"),
+    "list-families": ("list", "families"),
+    "list-configs": ("list", "configs"),
+    "list-runs": ("list", "runs"),
+    "list-keys": ("list", "keys"),
+    "status": ("status",),
+    "samples": ("samples", NAME),
+    "verify": ("leaderboard", "verify", f"entries/{NAME}"),
+    "time": (
+        *("time", "--run", NAME, "--methods", "gateskip", "--batch", "1", "--prompt", "4", "--new", "4"),
+        *("--savings", "0,0.2", "--rounds", "1", *CHEAP),
+    ),
+    "speculate": (
+        *("speculate", NAME, "--method", "gateskip", "--tasks", "nano_math", "--savings", "0.2", "--batch", "1"),
+        *("--limit", "2", "--max-new-tokens", "8", "--rounds", "1", *CHEAP),
+    ),
+    "headroom": ("headroom", NAME, "--tasks", "nano_math", "--limit", "2", "--levels", "0.1,0.9", *CHEAP),
+    "generate": ("generate", NAME, "--method", "gateskip", "--saving", "0.1", "--max-new-tokens", "4", "1 + 1", *CHEAP),
+    "inspect": ("inspect", NAME, "--tasks", "nano_math", "--limit", "2", *CHEAP),
+    "inspect-paper": ("inspect", NAME, "--tasks", "nano_math", "--limit", "2", "--paper", *CHEAP),
+    "check": ("check", "dense", "--family", "llama"),
+}
+
+
+@pytest.mark.parametrize("name", WITH_JSON)
+def test_a_command_prints_json_alone(command, smoke_run, tmp_path, name):
+    called = smoke_run.name
+    shutil.copytree(smoke_run.parents[1], tmp_path / "runs")
+    if name == "verify":
+        authors = ("--authors", "A. Name", "--licence", "CC0-1.0")
+        assert command("leaderboard submit", called, "-o", "entries", *authors).exit_code == 0
+    printed = command(*(one.replace(NAME, called) for one in WITH_JSON[name]), "--json")
+    assert printed.exit_code == 0, printed.stderr
+    assert json.loads(printed.stdout, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
+
+
+def test_every_command_with_json_is_tried():
+    tried = {" ".join(one) for one in WITH_JSON.values()}
+    for path, each in every_command():
+        if any("--json" in param.opts for param in each.params):
+            assert any(text.startswith(" ".join(path)) for text in tried), path
+
+
+# A wrong argument is a usage error of every command that takes a run, and ends with 2; a damaged run ends with 1.
+_ENTRY = ROOT / "leaderboard" / "entries" / "nano"
+# By command, with what else it needs.
+_MORE = {"generate": "Hi --method mod", "export-model": "--method mod -o new", "leaderboard submit": "-o entries"}
+_TAKE_ENTRIES = ("show", "leaderboard show", "leaderboard build", "leaderboard paper", "leaderboard ranks")
+_TAKE_MODELS = ("inspect", "speculate", "headroom")  # not to be here is a problem of the surroundings
+# A board leaves out what is damaged and says so; a run is removed and shown whatever it is.
+_GO_ON = ("leaderboard build", "leaderboard paper", "leaderboard ranks", "leaderboard submit", "rm", "show")
+_TAKERS = {
+    " ".join(path)
+    for path, each in every_command()
+    if any("RUN" in (getattr(param, "metavar", "") or "") for param in each.params)
+} - {*_TAKE_MODELS}
+TAKERS = sorted({"time --run" if name == "time" else name for name in _TAKERS})
+
+
+def _given(name, run):
+    runs = [str(run)] * 2 if name == "diff" else ["1", str(run)] if name == "leaderboard paper" else [str(run)]
+    return (*name.split(), *runs, *_MORE.get(name, "").split())
+
+
+@pytest.mark.parametrize("name", TAKERS)
+def test_what_is_no_run_is_a_usage_error(command, tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    for run in ("nowhere", "empty", "file", *(() if name in _TAKE_ENTRIES else (_ENTRY,))):
+        result = command(*_given(name, run))
+        told = " ".join(result.stderr.split())
+        assert (result.exit_code, result.stdout) == (2, ""), (run, told)
+        assert "Usage error:" in told and "`adaptive-bench " in told
+        assert run != _ENTRY or f"leaderboard verify {run}" in told  # what can be had of it
+
+
+@pytest.mark.parametrize("name", [one for one in TAKERS if one not in _GO_ON])
+def test_a_run_that_is_damaged_is_none(command, tmp_path, name):
+    run = tmp_path / "runs" / "runs" / "mine"
+    run.mkdir(parents=True)
+    for file, content in (("config.yaml", "a: [\n"), ("run.json", "{}"), ("table.json", "[")):
+        (run / file).write_text(content)
+    result = command(*_given(name, "mine"))
+    assert result.exit_code == 1 and "Defect" not in result.stderr, result.stderr

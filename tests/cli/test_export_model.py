@@ -13,7 +13,7 @@ from adaptive_bench.runs.backbone_source import find_backbone
 
 
 @pytest.mark.parametrize("spec", ["gateskip", "gateskip@paper"])
-def test_an_exported_folder_is_a_model_with_a_card(spec, command, smoke_run, tmp_path, monkeypatch):
+def test_an_exported_folder_is_a_model_with_a_card(spec, command, smoke_run, tmp_path):
     result = command("export-model", str(smoke_run), "-o", "shared", "--method", spec)
     assert result.exit_code == 0, result.stderr
     model = AdaptiveModel.from_pretrained(tmp_path / "shared")
@@ -27,7 +27,7 @@ def test_an_exported_folder_is_a_model_with_a_card(spec, command, smoke_run, tmp
     assert again.exit_code == 2 and "exists" in again.stderr
 
 
-def test_without_some_layers_it_is_a_plain_model_that_a_run_takes(command, smoke_run, tmp_path, monkeypatch):
+def test_without_some_layers_it_is_a_plain_model_that_a_run_takes(command, smoke_run, tmp_path):
     asked = ("export-model", str(smoke_run), "-o", "small", "--method")
     for spec, layers, told in [
         ("gateskip", 1, "a method whose dial is a number of layers, got gateskip"),
@@ -65,8 +65,7 @@ def test_of_a_backbone_of_the_hub_that_stays_as_it_is_only_its_name_is_kept(comm
 
 def test_a_quantized_run_is_refused_with_the_reason(command, smoke_run, tmp_path):
     (tmp_path / "other").mkdir()
-    text = (smoke_run / "config.yaml").read_text()
-    about = yaml.safe_load(text)
+    about = yaml.safe_load((smoke_run / "config.yaml").read_text())
     about["evaluation"]["quantize"] = "int8"
     (tmp_path / "other" / "config.yaml").write_text(yaml.safe_dump(about))
     result = command("export-model other -o shared --method gateskip")
@@ -74,11 +73,10 @@ def test_a_quantized_run_is_refused_with_the_reason(command, smoke_run, tmp_path
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_a_calibration_that_is_lost_or_damaged_is_told(command, smoke_run, tmp_path, monkeypatch, gone):
-    copied = tmp_path / "out"
-    shutil.copytree(smoke_run.parent.parent, copied)
+def test_a_calibration_that_is_lost_or_damaged_is_told(command, smoke_run, tmp_path, gone):
+    shutil.copytree(smoke_run.parent.parent, copied := tmp_path / "out")
     for file in (copied / "records").glob("*/checkpoint/calibration/gateskip/*"):
         file.unlink() if gone else file.write_bytes(b"")
     result = command("export-model", str(copied / "runs" / smoke_run.name), "-o", "new", "--method", "gateskip")
     assert result.exit_code == 1 and not (tmp_path / "new").exists()
-    assert ("there is none in" if gone else "A stored calibration must be readable") in " ".join(result.stderr.split())
+    assert ("there is none in" if gone else "A stored calibration must be readable") in result.said

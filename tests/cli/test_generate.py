@@ -19,21 +19,24 @@ def folder(model_folder, tmp_path):
     return tmp_path / "saved"
 
 
-def test_text_on_stdout_and_what_was_saved_on_stderr(command, folder):
-    result = command("generate", str(folder), "--saving", "0.4", "--max-new-tokens", "12", "Hello there")
+@pytest.fixture
+def generate(command, folder):
+    """`generate("--saving 0.4", "A prompt")`: the command on the saved model, or on `model=`."""
+    return lambda options, *more, model=folder: command(f"generate {model} {options}", *more)
+
+
+def test_text_on_stdout_and_what_was_saved_on_stderr_or_all_as_json(generate):
+    result = generate("--saving 0.4 --max-new-tokens 12", "Hello there")
     assert result.exit_code == 0, result.stderr
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("saved")]
     assert len(line) <= 80 and "% tokens" in line and "% net" in line and "11 read" in line and "11 written" in line
     assert result.stdout.strip() and "saved" not in result.stdout
-
-
-def test_json_has_the_report(command, folder):
-    found = json.loads(command(f"generate {folder} --json --saving 0.5 --max-new-tokens 20 One Another").stdout)
+    found = json.loads(generate("--json --saving 0.5 --max-new-tokens 20 One Another").stdout)
     assert [pair["prompt"] for pair in found["texts"]] == ["One", "Another"]
     assert found["claimed_saving"] == pytest.approx(0.5) and 0.3 < found["report"]["saved"]["tokens"] < 0.7
 
 
-def test_chat_and_stop_strings_are_those_of_transformers(command, folder):
+def test_chat_and_stop_strings_are_those_of_transformers(generate, folder):
     """The prompt of its `apply_chat_template` with system and thinking, the text of its `generate` with the strings;
     greedy, as --temperature 0 says, of a model whose generation config asks for samples too.
     """
@@ -54,19 +57,17 @@ def test_chat_and_stop_strings_are_those_of_transformers(command, folder):
     own = model.backbone_model.generate(**asked, **plain, stop_strings=[stop, "###"], tokenizer=tokenizer)
     turn = ("Hello", "--chat-template", "--system-prompt", "Be brief.", "--no-enable-thinking")
     limits = ("--max-new-tokens", "20", "--stop-strings", stop, "--stop-strings", "###")
-    result = command("generate", str(folder), *turn, *limits, "--json")
+    result = generate("--json", *turn, *limits)
     assert result.exit_code == 0, result.stderr
     written = own[0, asked.input_ids.shape[1] :]
     text = tokenizer.decode(written, skip_special_tokens=True)
     assert json.loads(result.stdout)["texts"] == [{"prompt": "Hello", "text": text}] and len(written) < 20
 
 
-def test_sampling_depends_on_the_seed(command, folder):
-    def text(seed):
-        how = f"--max-new-tokens 9 Hello --temperature 2 --seed {seed}".split()
-        return command("generate", str(folder), *how).stdout
-
-    assert text(1) == text(1) != text(2)
+def test_sampling_depends_on_the_seed(generate):
+    how = "--max-new-tokens 9 Hello --temperature 2 --seed"
+    one, again, other = (generate(f"{how} {seed}").stdout for seed in (1, 1, 2))
+    assert one == again != other
 
 
 @pytest.mark.parametrize(
@@ -79,25 +80,28 @@ def test_sampling_depends_on_the_seed(command, folder):
         ("--method gateskip", "random_skip"),
     ],
 )
-def test_mistakes(command, folder, arguments, said):
-    result = command("generate", str(folder), "Hello", *arguments.split())
+def test_mistakes(generate, arguments, said):
+    result = generate(f"Hello {arguments}")
     assert result.exit_code == 2 and said in result.said
 
 
-def test_a_model_without_its_tokenizer_is_none(command, folder):
+def test_a_model_without_its_tokenizer_is_none(generate, folder):
     (folder / "tokenizer_config.json").unlink()
-    result = command("generate", str(folder), "Hello")
+    result = generate("Hello")
     assert result.exit_code == 1 and "tokenizer" in result.stderr
 
 
-def test_a_dial_that_skips_nothing_is_said_with_the_savings_there_are(command, folder):
-    result = command("generate", str(folder), "--max-new-tokens", "4", "Hello")
-    assert "--saving takes a share from 0 to 1 (0.15 is 15 %)." in result.stderr
-    assert "--saving" not in command("generate", str(folder), "--saving", "0.3", "--max-new-tokens", "4", "Hi").stderr
-    assert "--saving" not in command("generate", str(folder), "--dial", "0", "--max-new-tokens", "4", "Hi").stderr
+def test_a_dial_that_skips_nothing_and_a_text_that_the_context_ends_are_noted(generate):
+    assert "--saving takes a share from 0 to 1 (0.15 is 15 %)." in generate("--max-new-tokens 4 Hello").stderr
+    for dial in ("--saving 0.3", "--dial 0"):
+        assert "--saving" not in generate(f"{dial} --max-new-tokens 4 Hi").stderr
+    long = "Hello there " * 10
+    ended = generate("--max-new-tokens 20", long)
+    assert ended.exit_code == 0 and "Note: A text ends with the model's context of 128 tokens" in ended.said
+    assert "Note:" not in generate("--max-new-tokens 8", long).stderr
 
 
-def test_savings_are_those_of_the_stored_calibrations(command, folder):
+def test_savings_are_those_of_the_stored_calibrations(generate, folder):
     model = AdaptiveModel.build(AdaptiveModel.from_pretrained(folder).backbone_model, "gateskip").eval()
     home = folder.with_name("gated")
     model.save_pretrained(home, load_tokenizer(folder))
@@ -108,26 +112,19 @@ def test_savings_are_those_of_the_stored_calibrations(command, folder):
         model.calibrate([batch | {"continuation_mask": torch.arange(30).expand_as(ids) >= 15}], [most])
         model.saving = most
         model.store_calibration(home, name, {most: model.dial}, name)
-        told.append(" ".join(command("generate", str(home), "--max-new-tokens", "4", "Hello").stderr.split()))
+        told.append(generate("--max-new-tokens 4 Hello", model=home).said)
     assert "--saving takes a share up to 0.123, as calibrated on one." in told[0]
     assert "a share that the stored --calibration reaches, one of one (up to 0.123), two (up to 0.3)." in told[1]
-    beyond = command("generate", str(home), "--saving", "0.9", "--calibration", "one", "Hi")
+    beyond = generate("--saving 0.9 --calibration one Hi", model=home)
     assert beyond.exit_code == 2 and "model.calibrate" not in beyond.stderr
     assert "up to 0.123, as calibrated on one, got 0.9. Give such a share" in beyond.said
-    done = command("generate", str(home), "--saving", "0.123", "--calibration", "one", "--max-new-tokens", "4", "Hi")
+    done = generate("--saving 0.123 --calibration one --max-new-tokens 4 Hi", model=home)
     assert done.exit_code == 0 and "Nothing was skipped" not in done.stderr
 
 
-def test_the_plugin_of_a_run_is_named_where_it_is_not_loaded(command, folder, monkeypatch):
+def test_the_plugin_of_a_run_is_named_where_it_is_not_loaded(generate, monkeypatch):
     monkeypatch.setattr("adaptive_bench.cli.options.plugins_in", lambda run: [Path("/gone/coast.py")])
-    result = command("generate", str(folder), "--method", "coast", "Hello")
-    said = " ".join(result.stderr.split())
-    assert result.exit_code == 2 and "No method is called 'coast'" in said
-    assert "The run was made with `--plugin /gone/coast.py`: give it too. There is no /gone/coast.py any more." in said
-
-
-def test_a_text_that_the_context_ends_is_noted(command, folder):
-    result = command("generate", str(folder), "--max-new-tokens", "20", "Hello there " * 10)
-    assert result.exit_code == 0
-    assert "Note: A text ends with the model's context of 128 tokens" in result.said
-    assert "Note:" not in command("generate", str(folder), "--max-new-tokens", "8", "Hello there " * 10).stderr
+    result = generate("--method coast Hello")
+    assert result.exit_code == 2 and "No method is called 'coast'" in result.said
+    told = "The run was made with `--plugin /gone/coast.py`: give it too. There is no /gone/coast.py any more."
+    assert told in result.said

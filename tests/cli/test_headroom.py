@@ -49,26 +49,21 @@ def test_the_record_and_the_table(measure, tmp_path):
 
 
 def test_nothing_is_measured_twice_and_what_is_measured_anew_says_the_same(measure, evaluated, tmp_path):
-    first = measure("toy_write --json")
-    assert first.exit_code == 0, first.stderr
-    count = len(evaluated.specs)
-    assert measure("toy_write --json").stdout == first.stdout and len(evaluated.specs) == count
-    (file,) = (tmp_path / "runs" / "headroom").glob("*/sites.json")
-    before = file.read_text()
-    file.write_text(before[:-9])  # cannot be read
-    assert measure("toy_write --json").stdout == first.stdout and file.read_text() == before
-    assert json.loads(measure("toy_write --json --out two").stdout) == json.loads(first.stdout)
-
-
-def test_an_interruption_keeps_what_was_measured(measure, evaluated, tmp_path):
+    """An interruption keeps what was measured before it."""
     evaluated.stop_at = 3
-    stopped = measure("toy_write")
+    stopped = measure("toy_write --json")
     assert stopped.exit_code == 130 and "Finished work is kept" in stopped.stderr
     before, evaluated.stop_at = list(evaluated.specs), None
-    assert measure("toy_write").exit_code == 0
+    first = measure("toy_write --json")
+    assert first.exit_code == 0, first.stderr
     (folder,) = (tmp_path / "runs" / "headroom").iterdir()
-    evaluations = [file for file in folder.glob("*-*.json") if not file.stem.startswith("sets-")]
-    assert len(evaluated.specs) == len(evaluations) and evaluated.specs[:3] == before  # none twice
+    count = sum(not file.stem.startswith("sets-") for file in folder.glob("*-*.json"))
+    assert evaluated.specs[:3] == before and len(evaluated.specs) == count
+    assert measure("toy_write --json").stdout == first.stdout and len(evaluated.specs) == count
+    content = (folder / "sites.json").read_text()
+    (folder / "sites.json").write_text(content[:-9])  # cannot be read
+    assert measure("toy_write --json").stdout == first.stdout and (folder / "sites.json").read_text() == content
+    assert json.loads(measure("toy_write --json --out two").stdout) == json.loads(first.stdout)
 
 
 def test_whole_texts_cannot_be_asked_again(measure):

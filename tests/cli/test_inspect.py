@@ -52,20 +52,13 @@ def test_a_page_a_table_and_json_say_the_same(inspect, tmp_path):
     assert json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1]) == record
 
 
-def test_standard_input_and_output(inspect, monkeypatch):
+def test_standard_input_a_given_answer_and_untrained_methods_on_a_plain_model(inspect, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(TEXT))
-    result = inspect("--text", "-", "--max-new-tokens", "0", "--json", "--methods", "mod")
-    record = json.loads(result.stdout)
+    record = json.loads(inspect("--text", "-", "--max-new-tokens", "0", "--json", "--methods", "mod").stdout)
     assert record["prompt_tokens"] == record["tokens"] and record["methods"][0]["spec"] == "mod"
-
-
-def test_an_answer_that_is_given_is_read_as_one(inspect, tmp_path):
     (tmp_path / "answer.txt").write_text("Tom 12 - 4 = 8.")
     record = json.loads(inspect("--text", "text.txt", "--answer", "answer.txt", "--json").stdout)
     assert "".join(record["pieces"][record["prompt_tokens"] :]).strip() == "Tom 12 - 4 = 8."
-
-
-def test_untrained_methods_on_a_plain_model(inspect):
     record = json.loads(inspect("--text", "text.txt", "--methods", "random_skip", "--json", model="nano").stdout)
     assert record["savings"] == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
 
@@ -121,10 +114,7 @@ def test_of_a_quantized_run_no_decisions_are_shown_that_it_did_not_make(inspect,
     pytest.importorskip("torchao")
     values = {"methods": "gateskip", "tasks": "nano_math", "out": tmp_path / "int8", "device": "cpu"}
     small = str(run(load_config("smoke", values | {"evaluation": {"quantize": "int8"}}), jobs=1).folder)
-    refused = [
-        inspect("--text", "text.txt", model=small),
-        command("speculate", small, "--method", "gateskip", "--tasks", "nano_math", "--device", "cpu"),
-    ]
-    for result in refused:
+    drafting = command("speculate", small, "--method", "gateskip", "--tasks", "nano_math", "--device", "cpu")
+    for result in (inspect("--text", "text.txt", model=small), drafting):
         assert result.exit_code == 2 and "evaluated with --quantize int8" in result.said
         assert "without --quantize" in result.said

@@ -3,7 +3,10 @@ import os
 from pathlib import Path
 
 import pytest
+from small_runs import run_config
 
+from adaptive_bench.leaderboard.entry import read_entry
+from adaptive_bench.runs import run
 from adaptive_bench.source import TABLES
 from adaptive_bench.store.results import write_run
 from adaptive_bench.tables.finished import QUICK_NOTE
@@ -43,12 +46,9 @@ def test_the_terminal_is_the_default_and_fits_it(board):
     assert board("show runs").stdout == board("runs").stdout == text
 
 
-def test_it_shows_what_the_run_was_matched_on(board):
+def test_it_shows_what_the_run_was_matched_on_and_not_tasks_of_which_the_axis_knows_nothing(board):
     board.write("runs", ROW | {"axis": "tokens", "phase": "decode"})
     assert board().stdout.startswith("10 % token-branches skipped in decode: gsm8k")
-
-
-def test_a_task_of_which_the_axis_knows_nothing_is_not_judged(board):
     dense = ROW | {"method": "dense", "score": 1.0}
     silent = {"task": "csqa", "score": None, "saved": None, "status": "missing", "seeds": 0}
     board.write("runs", *(row | more for more in ({}, silent) for row in (dense, ROW)))
@@ -66,12 +66,15 @@ def test_a_list_that_does_not_exist_is_refused_with_how_to_get_one(board, argume
     assert result.exit_code == 2 and message in result.said
 
 
-def test_without_a_folder_the_newest_run_is_shown(board, tmp_path):
+def test_without_a_folder_the_newest_run_is_shown_and_a_first_look_said_with_it(board, tmp_path):
     for age_s, name in ((20, "older"), (10, "newer")):
         board.write(f"runs/{name}", ROW | {"task": name})
         os.utime(tmp_path / "runs" / name / "table.json", times=(1e9 - age_s, 1e9 - age_s))
     text, both = board().stdout, board("runs").stdout
     assert "newer" in text and "older" not in text and "newer" in both and "older" in both
+    assert "Quick" not in board().stderr
+    board.write("runs/newer", ROW, warnings=[f"{QUICK_NOTE}: a first look."])
+    assert f"Note: newer: {QUICK_NOTE}" in board().stderr
 
 
 def test_runs_are_joined_and_only_a_disagreement_shows_where_a_score_comes_from(board):
@@ -119,13 +122,6 @@ def test_build_writes_a_page_and_names_what_is_left_out(board, tmp_path):
     assert [one.read_text() for one in (tmp_path / "site").iterdir()] == ["mine"]
 
 
-def test_a_first_look_is_said_with_its_table(board):
-    board.write("runs", ROW)
-    assert "Quick" not in board().stderr
-    board.write("runs", ROW, warnings=[f"{QUICK_NOTE}: a first look."])
-    assert f"Note: runs: {QUICK_NOTE}" in board().stderr
-
-
 def test_a_table_of_the_paper_alone_and_beside_a_run(board):
     assert "paper_ablations" in board("paper").stdout.replace("\n", "")
     alone = board("paper 12").stdout
@@ -138,3 +134,37 @@ def test_a_table_of_the_paper_alone_and_beside_a_run(board):
     assert "mod" in [one["label"] for one in plain[0]["rows"]]
     wrong = board("paper 77")
     assert wrong.exit_code == 2 and "got 77" in wrong.stderr
+
+
+# `submit` and `verify` of a run of seconds.
+
+
+@pytest.fixture
+def entry(command, model_folder, tmp_path):
+    folder = run(run_config(model_folder, tmp_path / "out", ("random_skip",), seeds=(1, 2))).folder
+    said = command("leaderboard submit", str(folder), "-o", "entries", "--authors", "A", "--licence", "MIT")
+    assert said.exit_code == 0 and "not timed at batch 1, 8, 32" in " ".join(said.stdout.split())
+    return tmp_path / "entries" / folder.name
+
+
+def test_verify_prints_the_table_and_trains_a_method_again_with_a_fresh_seed(command, entry, model_folder):
+    rows = json.loads(command("leaderboard verify", str(entry), "--json").stdout)
+    assert rows == json.loads(json.dumps(read_entry(entry).rows))
+    assert "random_skip" in command("leaderboard verify", str(entry)).stdout
+    again = ("leaderboard", "verify", str(entry), "--model", str(model_folder), "--out", "again", "--rerun")
+    said = command(*again, "mod")
+    assert said.exit_code == 2 and "--rerun is a method of the entry, got 'mod'" in said.stderr
+    said = command(*again, "random_skip")
+    assert said.exit_code == 0 and said.stdout.splitlines()[0].split()[-2:] == ["seeds", "rerun"]
+    pairs = json.loads(command(*again, "random_skip", "--json").stdout)
+    assert [(one["entry"]["level"], one["entry"]["seeds"], one["rerun"]["seeds"]) for one in pairs] == [
+        (0.0, 2, 1),
+        (0.3, 2, 1),
+    ]
+    (config,) = entry.parents[1].glob("again/runs/*/config.yaml")
+    assert "seeds:\n- 3\n" in config.read_text()
+
+
+def test_what_is_no_entry_is_not_verified(command, tmp_path):
+    said = command("leaderboard verify", str(tmp_path))
+    assert said.exit_code == 2 and "An entry has a points.parquet" in said.said

@@ -34,12 +34,8 @@ def runs(tmp_path):
 
 def test_a_plugin_shows_up_with_its_origin(command, tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
-    (tmp_path / "mine.py").write_text(
-        "from adaptive_bench.registry import register\n"
-        "@register('models', 'mine')\n"
-        "def mine():\n"
-        "    '''A model of mine.'''\n"
-    )
+    code = "@register('models', 'mine')\ndef mine():\n    '''A model of mine.'''\n"
+    (tmp_path / "mine.py").write_text(f"from adaptive_bench.registry import register\n{code}")
     about = command("list models --plugin mine.py").stdout.partition("mine\n")[2]
     assert "A model of mine." in about and "mine.py" in about
     monkeypatch.setitem(registry._registered, ("methods", "unprobed"), (Unprobed, "this test"))
@@ -51,26 +47,22 @@ def test_a_plugin_shows_up_with_its_origin(command, tmp_path, monkeypatch):
 )
 def test_what_is_registered_as_something_else_is_a_fault_of_its_plugin(command, tmp_path, monkeypatch, group, said):
     monkeypatch.setattr(registry, "_registered", {})
-    (tmp_path / "mine.py").write_text(
-        f"from adaptive_bench.registry import register\nregister({group!r}, 'mine')({{}})\n"
-    )
+    code = f"from adaptive_bench.registry import register\nregister({group!r}, 'mine')({{}})\n"
+    (tmp_path / "mine.py").write_text(code)
     result = command(f"list {group} mine --plugin mine.py")
     assert result.exit_code == 1 and re.search(rf"Plugin fault: .*{said} under 'mine'", result.said)
 
 
-@pytest.mark.parametrize("width", [80, 140])
-def test_runs_are_listed_with_their_state(command, runs, monkeypatch, width):
-    monkeypatch.setenv("COLUMNS", str(width))
-    text = command("list runs").stdout
-    assert max(map(len, text.splitlines())) <= width
-    shown = {"one", "two", "unfinished", "done", "nano", "tiny", "mod", "calm", "gsm8k", "csqa"}
-    assert shown <= set(text.replace(",", " ").split())
-
-
-def test_runs_are_filtered(command, runs, tmp_path):
+def test_runs_are_listed_with_their_state_and_filtered(command, runs, tmp_path, monkeypatch):
     def listed(options=""):
         return sorted(run["run"] for run in json.loads(command(f"list runs --json {options}").stdout))
 
+    for width in (80, 140):
+        monkeypatch.setenv("COLUMNS", str(width))
+        text = command("list runs").stdout
+        assert max(map(len, text.splitlines())) <= width
+        shown = {"one", "two", "unfinished", "done", "nano", "tiny", "mod", "calm", "gsm8k", "csqa"}
+        assert shown <= set(text.replace(",", " ").split())
     assert listed() == listed("--method mod") == ["one", "two"]
     assert listed("--model nano") == listed("--task gsm8k") == listed("--status unfinished") == ["one"]
     assert listed("--since 2026-11-21") == listed("--model tin --method calm") == listed("two") == ["two"]
@@ -121,13 +113,7 @@ def test_the_last_name_of_a_list_is_completed():
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [
-        ("run --methods gates", "gateskip"),
-        ("run --tasks nano_ma", "nano_math"),
-        ("run --config smok", "smoke"),
-        ("list methods gates", "gateskip"),
-        ("check gates", "gateskip"),
-    ],
+    [("run --tasks nano_ma", "nano_math"), ("run --config smok", "smoke"), ("list methods gates", "gateskip")],
 )
 def test_the_shell_asks_for_methods_tasks_and_configs(words, expected):
     given = {"COMP_WORDS": f"adaptive-bench {words}", "COMP_CWORD": str(words.count(" ") + 1)}
@@ -182,10 +168,3 @@ def test_methods_are_listed_with_what_was_probed_of_them(command, monkeypatch):
     assert "unprobed" in after.partition("Not probed yet: ")[2]
     _, _, alone = command("list methods d_llm").stdout.partition("adaptive-bench check`:\n\n")
     assert alone.startswith("families llama")  # with one row nothing differs, and nothing is the same for all
-
-
-def test_a_part_of_a_config_has_all_its_keys(command):
-    every = [row["name"] for row in json.loads(command("list keys --json").stdout)]
-    named = [row["name"] for row in json.loads(command("list keys train --json").stdout)]
-    assert named == [name for name in every if name.startswith("train.")]
-    assert command("list keys trai").exit_code == 2

@@ -11,47 +11,27 @@ import torch
 from adaptive_bench.cli import lm_eval
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
-from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs.backbone_source import find_backbone
 
 
 @pytest.mark.slow
-def test_the_command_gives_the_suites_numbers(tmp_path):
-    """A process of its own, as lm-eval sets logging up for all of it."""
+def test_the_command_gives_the_suites_numbers_with_no_device_or_folder_of_tasks_named(tmp_path):
+    """A process of its own, as lm-eval sets logging up for all of it; what was chosen is said."""
     nano = find_backbone("nano")
     model, tokenizer = AdaptiveModel.build(nano.load_model(), "random_skip").eval(), nano.load_tokenizer()
     model.save_pretrained(tmp_path / "saved", tokenizer)
     arguments = ["run", "--model", "adaptive", "--model_args", f"pretrained={tmp_path / 'saved'},saving=0.1"]
-    arguments += ["--tasks", "nano_math", "--include_path", str(find_task("nano_math").folder), "--limit", "8"]
-    arguments += ["--device", "cpu", "--batch_size", "4", "--output_path", str(tmp_path / "out")]
-    done = subprocess.run(
-        [sys.executable, "-m", "adaptive_bench", "lm-eval", *arguments], capture_output=True, text=True, check=False
-    )
+    arguments += ["--tasks", "nano_math", "--limit", "8", "--batch_size", "4", "--output_path", str(tmp_path / "out")]
+    program = [sys.executable, "-m", "adaptive_bench", "lm-eval", *arguments]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert f"the model runs on {'cuda' if torch.cuda.is_available() else 'cpu'}" in done.stderr
     (file,) = (tmp_path / "out").rglob("results_*.json")
     found = json.loads(file.read_text())["results"]["nano_math"]
     model.saving = 0.1
     expected = evaluate(model, tokenizer, "nano_math", limit=8)[0].scores
     assert {key: found[key] for key in expected} == expected
-
-
-@pytest.mark.slow
-def test_the_command_as_documented(tmp_path):
-    """Neither a device nor a folder of tasks has to be named; what was chosen is said."""
-    nano = find_backbone("nano")
-    AdaptiveModel.build(nano.load_model(), "random_skip").save_pretrained(tmp_path / "saved", nano.load_tokenizer())
-    arguments = ["run", "--model", "adaptive", "--model_args", f"pretrained={tmp_path / 'saved'},saving=0.15"]
-    done = command(*arguments, "--tasks", "nano_qa_ll", "--limit", "2")
-    assert done.returncode == 0, done.stderr
-    assert "nano_qa_ll" in done.stdout
-    assert f"the model runs on {'cuda' if torch.cuda.is_available() else 'cpu'}" in done.stderr
-
-
-def command(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "adaptive_bench", "lm-eval", *arguments], capture_output=True, text=True, check=False
-    )
 
 
 def test_a_typo_is_the_users_and_is_found_at_once():
@@ -66,16 +46,13 @@ def test_a_typo_is_the_users_and_is_found_at_once():
         "    assert 'torch' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (
-        2,
-        "Usage error: No task is called 'nano_mth'. Did you mean 'nano_math'?\n",
-    )
+    said = "Usage error: No task is called 'nano_mth'. Did you mean 'nano_math'?\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 def completed(**given):
-    arguments = Namespace(
-        **{"model": "adaptive", "model_args": None, "config": None, "include_path": None, "device": None} | given
-    )
+    usual = {"model": "adaptive", "model_args": None, "config": None, "include_path": None, "device": None}
+    arguments = Namespace(**usual | given)
     lm_eval._complete(arguments)
     return arguments
 
@@ -97,12 +74,9 @@ def test_what_lm_eval_would_find_out_late_is_refused(given, said):
         completed(**{"tasks": ["nano_math"]} | given)
 
 
-def test_a_model_of_lm_eval_with_what_it_needs_is_taken():
-    assert completed(tasks=["nano_math"], model="hf", model_args={"pretrained": "gpt2"}).tasks == ["nano_math"]
-
-
 def test_what_the_arguments_stand_for(capsys, tmp_path):
     """Groups and tasks of this package, patterns, and lm-eval's own names as they are."""
+    assert completed(tasks=["nano_math"], model="hf", model_args={"pretrained": "gpt2"}).tasks == ["nano_math"]
     found = completed(tasks=["paper-out-of-domain,nano_*", "lambada", "arc_easy"], device="cpu")
     assert found.tasks[-3:] == ["nano_*", "lambada_openai", "arc_easy"] and "paper-out-of-domain" not in found.tasks
     assert "lambada stands for lambada_openai here." in capsys.readouterr().err

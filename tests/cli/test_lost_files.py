@@ -38,30 +38,26 @@ def folders(tmp_path, monkeypatch):
     return found
 
 
-def problems(folder):
-    return " ".join(read_board([folder / "table.json"]).problems)
-
-
 REPAIRED = "/mine.py --table-only`"
 
 
 def test_nothing_is_said_of_runs_that_are_whole(command, folders):
-    assert not problems(folders[0]) and "damaged" not in command("list runs").said
+    assert not read_board([folders[0] / "table.json"]).problems and "damaged" not in command("list runs").said
     assert "2 run(s)" in command("export").said
 
 
-@pytest.mark.parametrize("arguments", ["leaderboard runs", "export", "export {run}", "leaderboard {run}"])
-def test_a_table_that_is_gone_is_missed(command, folders, arguments):
+def test_a_table_that_is_gone_is_missed(command, folders):
     (folders[0] / "table.json").unlink()
-    result = command(arguments.format(run=folders[0]))
-    assert result.exit_code == 1 and "table.json' cannot be read: [Errno 2]" in result.said and REPAIRED in result.said
-
-
-def test_a_board_of_all_runs_names_the_one_without_table(command, folders):
-    (folders[0] / "table.json").unlink()
+    for arguments in ("leaderboard runs", "export", f"export {folders[0]}", f"leaderboard {folders[0]}"):
+        result = command(arguments)
+        assert result.exit_code == 1 and "table.json' cannot be read: [Errno 2]" in result.said
+        assert REPAIRED in result.said
     assert [path.parent for path in tables(folders[0].parent)] == sorted(folders)
     said = command("leaderboard build runs").said
     assert f"{folders[0].name}/table.json is left out" in said and "cannot be read" in said
+    (folders[0] / "table.json").write_text("[{}]")
+    result = command(f"leaderboard {folders[0]}")
+    assert result.exit_code == 1 and "has no method" in result.said
 
 
 @pytest.mark.parametrize(

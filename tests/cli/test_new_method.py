@@ -8,10 +8,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import torch
 
 from adaptive_bench import registry
-from adaptive_bench.model import AdaptiveModel
 
 pytestmark = pytest.mark.slow
 
@@ -26,9 +24,8 @@ def package(command, monkeypatch):
 
 
 def test_the_package_is_complete_and_tidy(package):
-    assert {path.name for path in package.iterdir()} == {
-        *("my_method.py", "test_my_method.py", "pyproject.toml", "README.md")
-    }
+    files = {"my_method.py", "test_my_method.py", "pyproject.toml", "README.md"}
+    assert {path.name for path in package.iterdir()} == files
     assert all("$" not in path.read_text() for path in package.iterdir())
     settings = tomllib.loads((package / "pyproject.toml").read_text())
     assert settings["project"]["entry-points"]["adaptive_bench.methods"] == {"my_method": "my_method:MyMethod"}
@@ -43,43 +40,18 @@ def test_its_own_test_passes(package):
     """The conformance suite, as the user runs it: nothing installed, pytest in the new folder."""
     done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=package, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-    assert "passed" in done.stdout
-    assert "skipped" not in done.stdout
+    assert "passed" in done.stdout and "skipped" not in done.stdout
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma2"])
-def test_the_method_saves_what_its_dial_says(package, make_backbone, random_text, family):
-    registry.load_plugin(package / "my_method.py")
-    model = AdaptiveModel.build(make_backbone(family), "my_method", seed=1).eval()
-    ids = random_text(16, 30)
-    batch = {
-        "input_ids": ids,
-        "attention_mask": torch.ones_like(ids),
-        "continuation_mask": torch.arange(30).expand_as(ids) >= 15,
-    }
-    model.calibrate([batch], [0.2])
-    model.dial = model.method.dial_for(0.2)
-    model(**batch)
-    assert model.compute_report()["saved"]["tokens"] == pytest.approx(0.2, abs=0.03)
-
-
-def test_the_plugin_is_listed(command, package):
+def test_it_is_listed_as_a_plugin_and_installed_without_a_plugin_option(command, package, tmp_path):
     said = command("list methods my_method --plugin my_method/my_method.py").stdout
     assert "my_method" in said and "every" in said and "".join(str(package).split()) in "".join(said.split())
-
-
-def test_the_installed_package_is_found_without_a_plugin_option(package, tmp_path):
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     done = subprocess.run([*install, "--target", str(tmp_path / "site"), str(package)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
-    listed = subprocess.run(
-        [sys.executable, "-m", "adaptive_bench", "list", "methods", "--json"],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
+    program = [sys.executable, "-m", "adaptive_bench", "list", "methods", "--json"]
+    listed = subprocess.run(program, capture_output=True, text=True, env=environment)
     assert listed.returncode == 0, listed.stderr
     (mine,) = (row for row in json.loads(listed.stdout) if row["name"] == "my_method")
     assert mine["origin"] == "adaptive-bench-my-method 0.1.0"

@@ -48,15 +48,9 @@ class Runs:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "table.json").write_text(json.dumps(ROWS))
         write_run(folder, {})
-        return SimpleNamespace(
-            rows=ROWS,
-            folder=folder,
-            warnings=["the dial of mod moves nothing"],
-            failures=self.failures,
-            exit_code=1 if self.failures else 0,
-            is_main_process=True,
-            elsewhere="",
-        )
+        about = {"rows": ROWS, "folder": folder, "warnings": ["the dial of mod moves nothing"], "elsewhere": ""}
+        ended = {"failures": self.failures, "exit_code": 1 if self.failures else 0, "is_main_process": True}
+        return SimpleNamespace(**about, **ended)
 
 
 @pytest.fixture
@@ -66,12 +60,9 @@ def runs(monkeypatch):
     return runs
 
 
-def test_no_arguments_run_the_default(command, runs):
+def test_flags_reach_the_config_and_without_any_it_is_the_default(command, runs, tmp_path):
     assert command("run").exit_code == 0
     assert runs.config.methods == ("dense", "base", "random_skip", TRAINED, "gateskip", "mod")
-
-
-def test_flags_reach_the_config(command, runs, tmp_path):
     flags = (
         "--config nano --no-controls --methods gateskip[b=2,a=1],mod@paper --tasks gsm8k,csqa --model folder --seeds 3 "
         "--levels 0,0.1 --limit 50 --axis tokens --phase decode --num-fewshot 2 --train-steps 7 "
@@ -140,16 +131,15 @@ def test_a_quick_table_says_that_it_is_not_to_be_quoted(command, runs):
     assert "Quick" not in command("run").stdout and notes_on([], runs.config) == []
 
 
-def test_the_end_is_the_list_the_warnings_the_commands_and_the_place(command, runs):
+def test_the_end_is_the_list_the_warnings_the_commands_and_the_place_and_open_shows_the_page(
+    command, runs, tmp_path, monkeypatch
+):
     result = command("run --out there")
     assert ["1", "gateskip", "90"] in [line.split()[:3] for line in result.stdout.splitlines()]
     assert "Note: the dial of mod moves nothing" in result.stdout and "chooses" not in result.stdout
     assert result.stdout.rstrip().endswith("Written to there/first") and "training gateskip" in result.stderr
     assert "What each model wrote:\n  adaptive-bench samples there/first" in result.stdout
     assert "chooses" in command("run --all").stdout
-
-
-def test_the_end_names_the_page_and_open_builds_and_shows_it(command, runs, tmp_path, monkeypatch):
     shown = []
     monkeypatch.setattr("typer.launch", shown.append)
     told = command("run --out there").stdout
@@ -169,14 +159,11 @@ def test_work_that_failed_is_told_beside_the_table(command, runs):
     assert "Traceback" in command("run --debug").stderr
 
 
-def test_dry_run_prints_the_plan_and_runs_nothing(command, runs):
+def test_a_dry_run_prints_the_plan_and_runs_nothing_and_ctrl_c_says_that_the_state_is_kept(command, runs):
     runs.error = AssertionError("ran")
     result = command("run --dry-run")
     assert result.exit_code == 0
     assert all(part in result.stdout for part in ("recipe  nano", "cached", "gateskip", "Note: a digit has no token"))
-
-
-def test_ctrl_c_says_that_the_state_is_kept(command, runs):
     runs.error = KeyboardInterrupt()
     result = command("run --out there")
     assert result.exit_code == 130 and "kept in 'there'" in result.said and "Traceback" not in result.stderr

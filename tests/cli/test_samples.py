@@ -51,16 +51,13 @@ def test_the_point_is_found_on_the_axis_of_the_runs_table(samples, finished, mon
     assert by_net["asked"] >= by_tokens["asked"]
 
 
-def test_choices_are_shown_as_text(samples):
+def test_choices_are_shown_as_text_and_documents_that_differ_or_from_a_first_one_on(samples):
     documents = json.loads(samples("--methods dense --json --docs 4", task="nano_qa_ll").stdout)
     assert len(documents) == 4
     for document in documents:
         (answer,) = document["answers"]
         assert document["prompt"] and answer["method"] == "dense" and not answer["output"].isdigit()
         assert (document["target"] == answer["output"]) == answer["correct"]
-
-
-def test_only_documents_that_differ_and_from_a_first_one_on(samples):
     for document in json.loads(samples("--level 0.2 --differing --json").stdout):
         assert len({answer["correct"] for answer in document["answers"]}) == 2
     last = json.loads(samples("--docs 5000 --json").stdout)[-1]["doc"]

@@ -70,11 +70,6 @@ def test_a_saved_model_drafts_with_its_method(spec, speculate, saved):
     assert [point["equal_texts"] for batch in record["batches"] for point in batch["points"]] == [4, 4]
 
 
-def test_a_method_of_prompts_alone_drafts_nothing(speculate, saved):
-    found = speculate(model=saved("dash_halting[start=0]"))
-    assert found.exit_code == 2 and "skips only in prompts" in found.said
-
-
 def test_a_difference_is_said_in_words():
     speed = {"tokens_per_s": {"median": 10.0}, "bytes_per_token": 2e6, "flops_per_token": None}
     tie = {"text": 1, "position": 2, "greedy": 5, "speculative": 6, "gap": -1e-7, "bound": 2e-6, "near_tie": True}
@@ -115,8 +110,13 @@ def test_a_defect_ends_with_exit_code_1(speculate, monkeypatch):
         ("--batch 8", {}, "--limit 4 has 4. Raise --limit or lower --batch"),
         ("--max-new-tokens 512", {}, "leave room for a prompt in the context of 512 tokens"),
         ("", {"tasks": "toy_read"}, "likelihood of whole texts"),
+        ("", {"saved": "dash_halting[start=0]"}, "skips only in prompts"),
+        ("--savings 0.25,0.9", {"saved": "layerskip"}, "layerskip cannot draft with 0.9 of --savings"),
     ],
 )
-def test_mistakes(more, changed, said, speculate):
+def test_mistakes_are_refused_before_anything_is_measured(more, changed, said, speculate, saved, monkeypatch):
+    monkeypatch.setattr(speculation, "new_tokens", lambda *_, **__: pytest.fail("measured"))
+    if "saved" in changed:
+        changed = {"model": saved(changed["saved"])}
     found = speculate(more, **changed)
     assert found.exit_code == 2 and said in found.said

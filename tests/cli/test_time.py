@@ -12,21 +12,15 @@ def small(model_folder):
     return ("--model", str(model_folder), *how)
 
 
-def test_a_table_per_setting_with_the_plain_model_first(command, small):
+def test_a_table_per_setting_with_the_plain_model_first_and_json_is_what_the_records_hold(command, small, tmp_path):
     result = command("time", *small, "--methods", "dense,gateskip", "--savings", "0,0.3")
     assert result.exit_code == 0, result.stderr
     assert "batch 1, 6+3 tokens" in result.stdout
     lines = [line.split()[0] for line in result.stdout.splitlines() if line]
     assert lines.index("plain") < lines.index("dense") < lines.index("gateskip")
     assert all(len(line) <= 80 for line in result.stdout.splitlines())
-
-
-def test_json_is_what_the_records_hold(command, small, tmp_path):
-    result = command("time", *small, "--methods", "random_skip", "--json")
-    (record,) = json.loads(result.stdout)
-    (file,) = (tmp_path / "runs" / "time").glob("*.json")
-    written = json.loads(file.read_text())
-    assert written == record
+    (record,) = json.loads(command("time", *small, "--methods", "random_skip", "--json").stdout)
+    assert record in [json.loads(file.read_text()) for file in (tmp_path / "runs" / "time").glob("*.json")]
     assert [round(point["requested"], 2) for point in record["points"]] == [0.0, 0.25, 0.5, 0.75]
 
 
