@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 from edited_world import World
-from finished_run import finished, master, shared
-from small_runs import config_of, eventful_config, registered
+from finished_run import finished, master
+from small_runs import changed_model, config_of, eventful_config, registered
 
 from adaptive_bench import registry
 
-__all__ = ["config_of", "eventful_config", "finished", "master", "registered", "shared", "world"]
+__all__ = ["changed_model", "config_of", "eventful_config", "finished", "master", "registered", "world"]
 
 
 @pytest.fixture(scope="module")

@@ -1,28 +1,29 @@
-"""What becomes of a finished run whose files are lost, cut off or shared with another run."""
+"""What becomes of a finished run whose files are lost, cut off or shared with another run, or whose code and model are
+not here any more: where a result is does not depend on what is here to compute others.
+"""
 
 import json
-import os
 import shutil
-import signal
 
 import pytest
+import torch
 import yaml
-from finished_run import read, table_only
+from finished_run import change, read, table_only, without_point
+from small_runs import untimed
 
+from adaptive_bench import source
 from adaptive_bench.cli.runs import Wanted, runs_in
 from adaptive_bench.cli.samples import compared, diff, documents
 from adaptive_bench.cli.show import run_text as shown
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
+from adaptive_bench.runs import training_work as training
+from adaptive_bench.runs.trained import find_checkpoint, work_of
 from adaptive_bench.store import manifest
 from adaptive_bench.store.inventory import pieces
 from adaptive_bench.store.records import DialEvaluationRecord, Record
 from adaptive_bench.store.results import read_table
 from adaptive_bench.store.runs import find_run, run_command
-
-
-def untimed(rows):
-    return [row | {"seconds": None, "made_with": None} for row in rows]
 
 
 def rows_of(folder):
@@ -48,47 +49,24 @@ def test_a_record_that_is_cut_off_is_told_and_made_again(finished, which):
     assert [piece.folder for piece in pieces(config.out) if piece.state == "damaged"] == [record]
     with pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
         table_only(config)
+    assert rows_of(folder) == rows
     assert run(config, jobs=1).exit_code == 0
     assert untimed(rows_of(folder)) == untimed(rows) and {piece.state for piece in pieces(config.out)} == {"done"}
     assert (record / "record.json.damaged").is_file() and "made again" in (record / "log.txt").read_text()
 
 
-@pytest.mark.parametrize("lose", ["half a line is too many", "half a line is missing", "all of it is missing"])
-def test_documents_that_are_half_written_or_lost_are_measured_again(finished, lose):
+def test_documents_that_are_lost_are_measured_again(finished):
     config, folder, sweep = finished
     rows, texts, file = rows_of(folder), read(folder), sweep / "documents.jsonl"
-    if lose == "half a line is too many":
-        file.write_bytes(file.read_bytes() + b'{"doc": 0, "targ')
-        assert read(folder) == texts
-    elif lose == "half a line is missing":
-        file.write_bytes(file.read_bytes()[:-20])
-        assert "lacks 1 of its 2 measured points" in " ".join(shown(folder).split())
-    else:
-        file.unlink()
-    assert run(config, jobs=1).exit_code == 0
-    assert untimed(rows_of(folder)) == untimed(rows) and read(folder) == texts
-
-
-def test_a_kill_between_the_documents_and_the_list_of_points_costs_one_point(finished, monkeypatch):
-    config, folder, sweep = finished
-    rows, content = rows_of(folder), (sweep / "documents.jsonl").read_bytes()
-    record = DialEvaluationRecord(sweep)
-    record.write("points", {saving: one for saving, one in record.read("points").items() if saving == "0"})
-    write = Record.write
-
-    def killed(self, section, values):
-        if section == "points":
-            os._exit(signal.SIGKILL)
-        write(self, section, values)
-
-    if not (child := os.fork()):
-        monkeypatch.setattr(Record, "write", killed)
-        run(config, jobs=1)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    assert record.savings() == [0.0] and (sweep / "documents.jsonl").read_bytes() == content
-    assert run(config, jobs=1).exit_code == 0
-    assert untimed(rows_of(folder)) == untimed(rows) and (sweep / "documents.jsonl").read_bytes() == content
+    calibration = Record(sweep).read("calibration")
+    file.write_bytes(file.read_bytes()[:-20])
+    assert "lacks 1 of its 2 measured points" in " ".join(shown(folder).split())
+    for lost in (False, True):
+        if lost:
+            file.unlink()
+        assert run(config, jobs=1).exit_code == 0
+        assert untimed(rows_of(folder)) == untimed(rows) and read(folder) == texts
+        assert Record(sweep).read("calibration") == calibration
 
 
 def test_a_whole_record_that_is_gone_is_missed_by_name_and_made_again(finished):
@@ -124,23 +102,21 @@ def test_what_one_run_alone_measured_is_said_beside_the_difference(finished, con
     assert "Not finished in" in said and "lacks 2 of its 2 measured points" in said
 
 
-def test_points_that_another_run_measured_are_not_shown(shared):
-    config, folder, _, (texts, rows, listed) = shared
+def test_runs_that_share_records_are_shown_and_made_again_each_for_itself(finished, config_of):
+    """Another run goes on with the sweeps, for points of its own."""
+    config, folder, sweep = finished
+    before = read(folder), list(compared(folder, folder)), (folder / manifest.FILE).read_bytes()
+    rows, other = rows_of(folder), config_of("gateskip,dense", levels=(0.0, 0.2, 0.3), train={"target": 0.3})
+    others = run(other, jobs=1)
+    assert others.exit_code == 0 and "0.2" in Record(sweep).read("points")
     for _ in range(2):
         known = manifest.read(folder)
-        assert read(folder) == texts == documents(known, known.evaluations, 0.2)
-        assert list(compared(folder, folder)) == rows
-        assert table_only(config).rows and (folder / manifest.FILE).read_bytes() == listed
-
-
-def test_runs_that_share_records_are_made_again_each_for_itself(shared, config_of):
-    config, folder, sweep, _ = shared
-    rows, other = rows_of(folder), config_of("gateskip,dense", levels=(0.0, 0.2, 0.3), train={"target": 0.3})
-    others = run(other, jobs=1).rows
+        assert (read(folder), list(compared(folder, folder)), (folder / manifest.FILE).read_bytes()) == before
+        assert read(folder) == documents(known, known.evaluations, 0.2) and table_only(config).rows
     (sweep / "record.json").write_text("")
     assert untimed(run(config, jobs=1).rows) == untimed(rows)
     assert DialEvaluationRecord(sweep).savings() == [0.0, 0.3]
-    assert untimed(run(other, jobs=1).rows) == untimed(others)
+    assert untimed(run(other, jobs=1).rows) == untimed(others.rows)
     assert untimed(table_only(config).rows) == untimed(rows) and all(one.finished for one in plan(config).trainings)
 
 
@@ -172,3 +148,71 @@ def test_a_run_that_was_copied_alone_says_where_its_records_should_be(finished, 
     config.out.rename(tmp_path / "moved")
     with pytest.raises(EnvironmentProblem, match=f"no folder '{tmp_path / 'elsewhere' / 'records'}'.*beside `records`"):
         read(copied)
+
+
+def test_readers_need_neither_model_nor_the_code_that_measured(config_of, model_folder, tmp_path, monkeypatch):
+    """With a method that starts from another one's training, two targets and a spec that is not trained."""
+    model = shutil.copytree(model_folder, tmp_path / "model")
+    config = config_of("dense,router_tuned_mod,gateskip,random_skip", model=str(model), levels=(0.05, 0.1))
+    outcome = run(config)
+    whole = plan(config)
+    written = read(outcome.folder)
+    shutil.rmtree(config.model)
+    monkeypatch.setattr(source, "FLOORS", dict.fromkeys(source.FLOORS, 2))
+    found = work_of(outcome.folder)
+    assert [str(training) for training in found.trainings] == [str(training) for training in whole.trainings]
+    assert [(str(sweep), sweep.folder) for sweep in found.sweeps] == [(str(one), one.folder) for one in whole.sweeps]
+    assert read(outcome.folder) == written and any(one.answers for one in written)
+    assert {row["changed"] for row in compared(outcome.folder, outcome.folder)} == {"none"}
+    assert find_checkpoint(outcome.folder, "gateskip").is_dir()
+    again = run(config, table_only=True)
+    assert again.rows == outcome.rows and again.exit_code == 0
+
+
+def test_a_finished_table_is_not_replaced_by_that_of_a_run_that_fails(finished, monkeypatch):
+    config, folder, _ = finished
+    listed, rows = (folder / manifest.FILE).read_bytes(), rows_of(folder)
+    monkeypatch.setattr(source, "FLOORS", dict.fromkeys(source.FLOORS, 2))  # everything is to be made anew, and cannot
+    monkeypatch.setattr(training, "train", lambda *_, **__: (_ for _ in ()).throw(EnvironmentProblem("not today")))
+    again = run(config)
+    assert again.exit_code == 1 and any("not replaced by a poorer one" in warning for warning in again.warnings)
+    assert rows_of(folder) == rows and (folder / manifest.FILE).read_bytes() == listed and read(folder)
+
+
+def test_a_finished_table_and_its_list_stay_where_nobody_can_make_them_again(finished, monkeypatch):
+    config, folder, sweep = finished
+    listed = (folder / manifest.FILE).read_bytes()
+    with monkeypatch.context() as patched, pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
+        patched.setattr(source, "FLOORS", dict.fromkeys(source.FLOORS, 2))
+        run(config, table_only=True, wait_s=0.01)
+    assert (folder / manifest.FILE).read_bytes() == listed
+    (folder / "run.json").unlink()  # nobody can tell whether it was finished
+    shutil.rmtree(sweep)
+    with pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
+        table_only(config)
+
+
+def test_a_run_of_an_earlier_version_is_told_how_to_make_it_again(finished):
+    config, folder, _ = finished
+    file = folder / manifest.FILE
+    file.write_text(file.read_text().replace('"schema": 3', '"schema": 2'))
+    for reader in (work_of, read, lambda folder: run(config, table_only=True)):
+        with pytest.raises(EnvironmentProblem, match=r"earlier version, .*again: `adaptive-bench run --config "):
+            reader(folder)
+    assert run(config).exit_code == 0 and read(folder)
+
+
+def test_other_versions_in_one_table_and_in_what_goes_on_elsewhere_are_said(config_of):
+    config = config_of("random_skip")
+    first = run(config)
+    (made,) = {row["made_with"] for row in first.rows}
+    assert f"torch {torch.__version__}" in made and not any("same versions" in text for text in first.warnings)
+    (sweep,) = plan(config).sweeps
+    change(sweep.folder, "env", torch="1.0", device_name="another")
+    for computes in (False, True):
+        if computes:
+            without_point(sweep.record, 0.3)
+        outcome = run(config, table_only=not computes)
+        assert any("same versions on the same device" in text for text in outcome.warnings)
+        assert all("torch 1.0" in row["made_with"] and torch.__version__ in row["made_with"] for row in outcome.rows)
+    assert "machine" not in sweep.record.read("env")["before"][0]

@@ -31,8 +31,14 @@ def config(config_of):
     return config_of(METHODS, train={"steps": 40, "batch_size": 8, "warmup_steps": 4}, evaluation=evaluation)
 
 
-def test_what_fits_stays_as_it_is(config):
+def test_what_fits_stays_as_it_is_and_the_same_command_finds_the_same_run_again(config, speed):
     assert fitted(config, {}, Limit(2000, steps=5, documents=4)) == (config, "")
+    limit = Limit(400, steps=5, documents=4)
+    first = fitted(config, {}, limit)
+    speed["sequence"] = 7.0
+    assert fitted(config, {}, limit) == first
+    absent = config.model_copy(update={"model": "/no/such/folder"})  # for the checks
+    assert fitted(absent, {}, Limit(1, steps=5, documents=4)) == (absent, "")
 
 
 def test_sequences_of_a_step_go_before_steps(config):
@@ -57,13 +63,6 @@ def test_texts_are_shortened_before_anything_else(config, speed):
     assert fitted(given, {"evaluation": named}, limit)[0].evaluation.max_new_tokens == 99
 
 
-def test_the_same_command_finds_the_same_run_again(config, speed):
-    limit = Limit(400, steps=5, documents=4)
-    first = fitted(config, {}, limit)
-    speed["sequence"] = 7.0
-    assert fitted(config, {}, limit) == first
-
-
 def test_what_the_command_line_names_stays(config):
     named = {"train": {"steps": 40, "batch_size": 8}, "evaluation": {"limit": 30}, "methods": METHODS}
     small, text = fitted(config, named, Limit(1, steps=5, documents=4, drops=True))
@@ -78,8 +77,3 @@ def test_a_first_look_leaves_out_the_last_tasks_and_methods(config, speed, monke
     small, text = fitted(both, {}, Limit(1, steps=5, documents=4, drops=True))
     assert small.tasks == ("nano_qa_ll",) and small.methods == ("dense", str(MethodSpec.parse("gateskip")))
     assert "without the tasks nano_text; without the methods random_skip" in text
-
-
-def test_a_model_that_cannot_be_read_is_for_the_checks(config):
-    absent = config.model_copy(update={"model": "/no/such/folder"})
-    assert fitted(absent, {}, Limit(1, steps=5, documents=4)) == (absent, "")

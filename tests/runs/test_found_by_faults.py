@@ -3,17 +3,15 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
 
 import pytest
-from finished_run import change
 from safetensors import SafetensorError
+from small_runs import untimed
 
 from adaptive_bench.data import Source, read_rows
 from adaptive_bench.errors import EnvironmentProblem, Interrupted
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs import evaluation_work as evaluation
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.runs.model_checks import model_facts
@@ -70,36 +68,6 @@ def test_weights_that_cannot_be_written_are_a_problem_of_the_folder(config_of, m
 # Traces
 
 
-def test_a_training_that_was_killed_before_its_last_word(config_of):
-    config = config_of("dense")
-    run(config)
-    training = plan(config).trainings[0]
-    change(training.folder, "status", state="running")
-    (training.folder / "resume" / "step-00000002").mkdir(parents=True)
-    run(config)
-    assert training.record.state == "done" and not (training.folder / "resume").exists()
-
-
-def test_one_calibration_file_however_often_it_is_resumed(config_of, monkeypatch):
-    whole = config_of("gateskip")
-    run(whole)
-    (sweep,) = plan(whole).sweeps
-    expected = sweep.record.read("calibration")
-    config = config_of("gateskip", out=whole.out.with_name("other"))
-    evaluate, calls = evaluation.evaluate, []
-
-    def interrupted(*positional, **named):
-        calls.append(1)
-        if len(calls) == 2:
-            raise EnvironmentProblem("not now")
-        return evaluate(*positional, **named)
-
-    monkeypatch.setattr(evaluation, "evaluate", interrupted)
-    assert run(config).exit_code == 1
-    assert run(config).exit_code == 0
-    assert plan(config).sweeps[0].record.read("calibration") == expected
-
-
 def test_what_a_killed_process_was_writing_goes_when_it_is_written_again(tmp_path):
     gone = atomic._temporary(tmp_path / "run.json").name.replace(f"-{os.getpid()}-", "-999999999-")
     (tmp_path / gone).write_text("half")
@@ -112,52 +80,33 @@ def test_what_a_killed_process_was_writing_goes_when_it_is_written_again(tmp_pat
 # Untrusted content
 
 
-@pytest.fixture
-def model_copy(model_folder, tmp_path):
-    return shutil.copytree(model_folder, tmp_path / "copy")
-
-
-def rewrite(file, **changes):
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-
-def test_code_in_a_model_folder_is_neither_run_nor_asked_about(model_copy, monkeypatch):
-    marker = model_copy / "was_run"
-    (model_copy / "mine.py").write_text(f"open({str(marker)!r}, 'w')\nclass Mine: pass\n")
-    rewrite(model_copy / "config.json", auto_map={"AutoConfig": "mine.Mine", "AutoModelForCausalLM": "mine.Mine"})
-    rewrite(
-        model_copy / "tokenizer_config.json", auto_map={"AutoTokenizer": ["mine.Mine", None]}, tokenizer_class="Mine"
-    )
+def test_code_in_a_model_folder_is_neither_run_nor_asked_about(changed_model, monkeypatch):
+    folder = changed_model(auto_map={"AutoConfig": "mine.Mine", "AutoModelForCausalLM": "mine.Mine"})
+    marker, tokenizer = folder / "was_run", folder / "tokenizer_config.json"
+    (folder / "mine.py").write_text(f"open({str(marker)!r}, 'w')\nclass Mine: pass\n")
+    of_code = {"auto_map": {"AutoTokenizer": ["mine.Mine", None]}, "tokenizer_class": "Mine"}
+    tokenizer.write_text(json.dumps(json.loads(tokenizer.read_text()) | of_code))
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
-    source = find_backbone(str(model_copy))
+    source = find_backbone(str(folder))
     for load in (source.load_model, source.load_tokenizer):
         with contextlib.suppress(EnvironmentProblem):
             load()
     assert not marker.exists()
 
 
-def test_a_list_of_weights_names_files_that_are_there(model_copy):
+def test_a_list_of_weights_names_files_that_are_there(changed_model):
+    folder = changed_model()
     listed = {"weight_map": {"lm_head.weight": "absent.safetensors"}}
-    (model_copy / "model.safetensors.index.json").write_text(json.dumps(listed))
-    (model_copy / "model.safetensors").rename(model_copy / "other.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps(listed))
+    (folder / "model.safetensors").rename(folder / "other.safetensors")
     with pytest.raises(EnvironmentProblem, match=r"cannot be read: .*absent\.safetensors"):
-        model_facts(str(model_copy))
+        model_facts(str(folder))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"num_hidden_layers": "many"},
-        {"vocab_size": 10**12},
-        {"hidden_size": 2**20},
-        {"intermediate_size": 10**15},
-        {"head_dim": 10**10},
-    ],
-)
-def test_a_giant_is_refused_before_anybody_makes_room_for_it(model_copy, changes):
-    rewrite(model_copy / "config.json", **changes)
+@pytest.mark.parametrize("changes", [{"num_hidden_layers": "many"}, {"vocab_size": 10**12}, {"head_dim": 10**10}])
+def test_a_giant_is_refused_before_anybody_makes_room_for_it(changed_model, changes):
     with pytest.raises(EnvironmentProblem):
-        model_facts(str(model_copy))
+        model_facts(str(changed_model(**changes)))
 
 
 def test_a_finished_run_is_shown_where_nothing_can_be_written(config_of, monkeypatch):
@@ -193,26 +142,18 @@ def pressed(monkeypatch):
     return press
 
 
-def test_ctrl_c_before_the_first_checkpoint_keeps_its_steps(config_of, pressed, monkeypatch, lines):
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_before_the_first_checkpoint_keeps_its_steps_and_a_second_one_stops_at_once(
+    config_of, pressed, monkeypatch, lines, times
+):
     config = config_of("dense", train={"checkpoint_every": 100})
-    pressed(1)
+    pressed(times)
     with pytest.raises(Interrupted):
         run(config)
     (training,) = plan(config).trainings
+    kept = resume.newest(training.folder / "resume")
     assert training.record.state == "partial"
-    assert resume.steps_done(resume.newest(training.folder / "resume")) == 2
+    assert kept is None if times == 2 else resume.steps_done(kept) == 2
     monkeypatch.undo()
     assert run(config, lines).exit_code == 0
-    assert any("resumed after step 2 of 3" in line for line in lines.lines)
-
-
-def test_a_second_ctrl_c_stops_at_once(config_of, pressed):
-    config = config_of("dense", train={"checkpoint_every": 100})
-    pressed(2)
-    with pytest.raises(Interrupted):
-        run(config)
-    assert resume.newest(plan(config).trainings[0].folder / "resume") is None
-
-
-def untimed(rows):
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    assert any("resumed after step 2 of 3" in line for line in lines.lines) == (times == 1)

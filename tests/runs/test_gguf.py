@@ -20,21 +20,11 @@ TOKENS = ["<|endoftext|>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet()),
 
 def llama():
     """A Llama of two layers."""
-    config = LlamaConfig(
-        vocab_size=len(TOKENS),
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        rms_norm_eps=1e-5,
-        rope_parameters={"rope_type": "default", "rope_theta": 50000.0},
-        eos_token_id=1,
-        pad_token_id=0,
-        tie_word_embeddings=True,
-        initializer_range=0.1,
-    )
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "max_position_embeddings": 512}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": len(TOKENS)}
+    more = {"rope_parameters": {"rope_type": "default", "rope_theta": 50000.0}, "rms_norm_eps": 1e-5}
+    more |= {"eos_token_id": 1, "pad_token_id": 0, "tie_word_embeddings": True, "initializer_range": 0.1}
+    config = LlamaConfig(**sizes, **more)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return LlamaForCausalLM(config).eval()
@@ -43,22 +33,16 @@ def llama():
 def write(model, path, form="F32", change=lambda writer: None):
     """Write the model with its linear maps as `form`; gives the weights that the file holds, by their names."""
     writer, config = gguf.GGUFWriter(path, "llama"), model.config
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_dimension_count(config.head_dim)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_vocab_size(len(TOKENS))
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list(TOKENS)
-    writer.add_token_types([gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.NORMAL] * (len(TOKENS) - 2))
-    writer.add_token_merges(["a b"])
-    writer.add_eos_token_id(1)
-    writer.add_pad_token_id(0)
+    for name, value in {
+        "context_length": config.max_position_embeddings, "embedding_length": config.hidden_size,
+        "block_count": config.num_hidden_layers, "feed_forward_length": config.intermediate_size,
+        "head_count": config.num_attention_heads, "head_count_kv": config.num_key_value_heads,
+        "layer_norm_rms_eps": config.rms_norm_eps, "rope_dimension_count": config.head_dim,
+        "rope_freq_base": config.rope_parameters["rope_theta"], "vocab_size": len(TOKENS),
+        "tokenizer_model": "gpt2", "token_list": TOKENS, "token_merges": ["a b"], "eos_token_id": 1, "pad_token_id": 0,
+        "token_types": [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.NORMAL] * (len(TOKENS) - 2),
+    }.items():  # fmt: skip
+        getattr(writer, f"add_{name}")(value)
     change(writer)
     names, held = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers), {}
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
@@ -79,7 +63,7 @@ def write(model, path, form="F32", change=lambda writer: None):
 
 
 @pytest.mark.parametrize("form", ["F32", "F16", "Q8_0", "Q4_0"])
-def test_it_is_the_model_that_was_written_with_the_rounding_of_the_file(tmp_path, form):
+def test_it_is_the_model_and_tokenizer_that_were_written_with_the_rounding_of_the_file(tmp_path, form):
     model, file = llama(), tmp_path / "tiny.gguf"
     model.load_state_dict(write(model, file, form), strict=False)
     (tmp_path / "config.json").write_text("{}")  # what lies beside it is not read
@@ -94,11 +78,7 @@ def test_it_is_the_model_that_was_written_with_the_rounding_of_the_file(tmp_path
         torch.testing.assert_close(loaded(ids).logits, model(ids).logits, rtol=0, atol=1e-5)
         ours = AdaptiveModel.build(loaded, "dense").eval()(ids).logits  # it counts as a plain model
     torch.testing.assert_close(ours, model(ids).logits, rtol=0, atol=1e-5)
-
-
-def test_its_tokenizer_is_the_one_in_the_file(tmp_path):
-    write(llama(), tmp_path / "tiny.gguf")
-    tokenizer = find_backbone(tmp_path / "tiny.gguf").load_tokenizer()
+    tokenizer = source.load_tokenizer()
     ids = tokenizer("so ab")["input_ids"]
     assert [TOKENS[each] for each in ids] == ["s", "o", "\u0120", "ab"]
     assert (tokenizer.decode(ids), tokenizer.eos_token, tokenizer.pad_token) == ("so ab", "</s>", "<|endoftext|>")
@@ -140,14 +120,10 @@ def test_what_transformers_would_pass_over_is_refused(tmp_path, change, told):
         find_backbone(tmp_path / "tiny.gguf")
 
 
-def test_a_damaged_file_is_refused(tmp_path):
+def test_a_damaged_file_is_refused_and_without_the_package_it_is_named(tmp_path, monkeypatch):
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     with pytest.raises(EnvironmentProblem, match=r"model\.gguf' cannot be read as GGUF"):
         find_backbone(tmp_path / "model.gguf")
-
-
-def test_without_the_package_it_is_named(tmp_path, monkeypatch):
-    (tmp_path / "model.gguf").write_bytes(b"GGUF")
     monkeypatch.setitem(sys.modules, "gguf", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(EnvironmentProblem, match=r"needs the package gguf.*adaptive-bench\[gguf\]"):

@@ -1,6 +1,8 @@
-"""Every code block of the guides to tasks and launchers runs, in its order, on a tiny model."""
+"""Every code block of the tutorial and of the guides to tasks and launchers runs, in its order, on a tiny model."""
 
+import ast
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -11,6 +13,8 @@ import pytest
 
 from adaptive_bench import registry
 from adaptive_bench.cli import main
+from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.task import ExampleRequest
 
 pytestmark = pytest.mark.slow
 
@@ -19,27 +23,29 @@ BLOCK = re.compile(r"(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w*)\n(?
 SMALL = ["--limit", "3", "--train-steps", "2"]
 
 
+def _blocks(page):
+    return list(BLOCK.finditer((DOCS / page).read_text(encoding="utf-8")))
+
+
 def _commands(page):
-    blocks = BLOCK.finditer((DOCS / page).read_text(encoding="utf-8"))
-    return [line for block in blocks if not block["language"] for line in block["text"].strip().splitlines()]
+    return [line for block in _blocks(page) if not block["language"] for line in block["text"].strip().splitlines()]
 
 
-@pytest.fixture
-def written(monkeypatch, tmp_path):
-    """`written(page)`: an empty folder with the page's files; what they register is gone after the test."""
+@pytest.fixture(autouse=True)
+def _empty_folder(monkeypatch, tmp_path):
+    """What is registered in it is gone after the test."""
     monkeypatch.setattr(registry, "_registered", {})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
 
-    def write(page):
-        blocks = list(BLOCK.finditer((DOCS / page).read_text(encoding="utf-8")))
-        assert all(block["file"] or block["language"] in ("", "toml") for block in blocks)
-        for block in blocks:
-            if block["file"]:
-                Path(block["file"]).parent.mkdir(exist_ok=True)
-                Path(block["file"]).write_text(block["text"])
 
-    return write
+def _write(page):
+    """The files of a page; there is no other code on it."""
+    for block in _blocks(page):
+        assert block["file"] or block["language"] in ("", "toml")
+        if block["file"]:
+            Path(block["file"]).parent.mkdir(exist_ok=True)
+            Path(block["file"]).write_text(block["text"])
 
 
 def _give(command, monkeypatch, capsys, *more):
@@ -51,38 +57,27 @@ def _give(command, monkeypatch, capsys, *more):
     return printed.out
 
 
-def test_add_a_task(written, monkeypatch, capsys, model_folder):
-    written("add_a_task.md")
+def test_add_a_task(monkeypatch, capsys, model_folder):
+    """No question of it has two uses."""
+    _write("add_a_task.md")
     make, listing, dry, real = _commands("add_a_task.md")
     subprocess.run([sys.executable, *shlex.split(make)[1:]], check=True)
-    listed = _give(listing, monkeypatch, capsys)
-    assert "larger" in listed
+    assert "larger" in _give(listing, monkeypatch, capsys)
     small = ["--model", str(model_folder), *SMALL]
     assert "larger" in _give(dry, monkeypatch, capsys, *small)
     shown = _give(real, monkeypatch, capsys, *small)
     assert "larger" in shown and "random_skip" in shown
-
-
-def test_no_question_of_the_guide_has_two_uses(written):
-    written("add_a_task.md")
-    subprocess.run([sys.executable, "larger/make_items.py"], check=True)
-    registry.load_plugin(Path("larger.py"))
-    from adaptive_bench.evaluation.lookup import find_task, load_task
-    from adaptive_bench.task import ExampleRequest
-
     task = find_task("larger")
     documents = load_task(task, None, None).dataset
-    asked = {split: {row["question"] for row in documents[split]} for split in ("test", "validation")}
-    taught = [
-        {example.prompt.removesuffix(" Answer:") for example in task.training(ExampleRequest(split, 2000, seed=1))}
-        for split in ("train", "calibration")
-    ]
-    uses = [*asked.values(), *taught]
+    uses = [{row["question"] for row in documents[split]} for split in ("test", "validation")]
+    for split in ("train", "calibration"):
+        examples = task.training(ExampleRequest(split, 2000, seed=1))
+        uses.append({example.prompt.removesuffix(" Answer:") for example in examples})
     assert all(uses) and sum(map(len, uses)) == len(set().union(*uses)) == 1200
 
 
-def test_add_a_launcher(written, monkeypatch, capsys, model_folder):
-    written("add_a_launcher.md")
+def test_add_a_launcher(monkeypatch, capsys, model_folder):
+    _write("add_a_launcher.md")
     (command,) = _commands("add_a_launcher.md")
     more = ["--model", str(model_folder), "--tasks", "nano_qa_ll", *SMALL]
     told = _give(command, monkeypatch, capsys, *more)
@@ -99,20 +94,16 @@ def test_add_a_launcher(written, monkeypatch, capsys, model_folder):
     assert script.read_text().count("--cell") == 3  # nothing was left to be written down
 
 
-def test_submit_in_five_commands(monkeypatch, tmp_path, capsys, model_folder):
+def test_submit_in_five_commands(monkeypatch, capsys, model_folder):
     """As documented but for sizes and model; the last one against a bare repository."""
     (block,) = re.findall(r"```sh\n(.*?)```", (DOCS / "submit.md").read_text(encoding="utf-8"), re.DOTALL)
     assert block in (DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    tutorial = BLOCK.finditer((DOCS / "tutorial_add_a_method.md").read_text(encoding="utf-8"))
-    monkeypatch.setattr(registry, "_registered", {})
-    monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)
-    monkeypatch.chdir(tmp_path)
     for name, value in (("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_AUTHOR_NAME", "A"), ("GIT_AUTHOR_EMAIL", "a@b.org")):
         monkeypatch.setenv(name, value)
         monkeypatch.setenv(name.replace("AUTHOR", "COMMITTER"), value)
     for line in ("git init -q --bare board.git", "git init -q .", "git remote add origin board.git"):
         subprocess.run(shlex.split(line), check=True)
-    Path("coast.py").write_text(next(one["text"] for one in tutorial if one["file"] == "coast.py"))
+    _write("tutorial_add_a_method.md")
     about = re.search(r"```yaml\n(.*?)```", (DOCS / "submit.md").read_text(encoding="utf-8"), re.DOTALL)
     Path("about.yaml").write_text(textwrap.dedent(about[1]))
     run, submit, verify, build, push = block.strip().splitlines()
@@ -129,3 +120,24 @@ def test_submit_in_five_commands(monkeypatch, tmp_path, capsys, model_folder):
     listing = ["git", "--git-dir", "board.git", "ls-tree", "-r", "--name-only", "coast"]
     pushed = subprocess.run(listing, check=True, capture_output=True, text=True).stdout.split()
     assert f"leaderboard/entries/{folder.name}/points.parquet" in pushed
+
+
+TUTORIAL = "tutorial_add_a_method.md"
+SAYS = {"list": "coast", "check": "specs pass", "run": "coast", "new-method": "Wrote"}
+
+
+@pytest.mark.parametrize("command", _commands(TUTORIAL))
+def test_commands_of_the_tutorial(command, monkeypatch, model_folder, capsys):
+    _write(TUTORIAL)
+    asked = shlex.split(command)[1]
+    small = ["--model", str(model_folder), "--tasks", "nano_qa_ll", *SMALL] if asked == "run" else []
+    assert SAYS[asked] in _give(command, monkeypatch, capsys, *small)
+
+
+def test_the_look_inside(capsys):
+    _write(TUTORIAL)
+    assert {path.name for path in Path().iterdir()} == {"coast.py", "look.py", "learned_coast.py"}
+    runpy.run_path("look.py")
+    found = ast.literal_eval(capsys.readouterr().out)
+    assert 0.2 < found["tokens"] < 0.4
+    assert found["net"] < found["core"] <= found["tokens"]

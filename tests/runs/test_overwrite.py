@@ -1,6 +1,7 @@
 """What a run does with results that are there already."""
 
 import pytest
+from small_runs import untimed
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
 from adaptive_bench.progress import SilentReporter
@@ -15,19 +16,11 @@ def points(config):
     return {file: file.stat().st_ino for file in config.out.rglob("documents.jsonl")}
 
 
-@pytest.fixture
-def untouched(monkeypatch):
-    def forbid():
-        monkeypatch.setattr(training, "train", None)
-        monkeypatch.setattr(evaluation, "evaluate", None)
-
-    return forbid
-
-
-def test_only_cache_computes_nothing_and_marks_what_is_missing(config_of, untouched):
+def test_only_cache_computes_nothing_and_marks_what_is_missing(config_of, monkeypatch):
     config = config_of("dense")
     complete = run(config)
-    untouched()
+    monkeypatch.setattr(training, "train", None)
+    monkeypatch.setattr(evaluation, "evaluate", None)
     assert run(config, overwrite="only-cache").rows == complete.rows
     more = run(config_of("dense,random_skip,gateskip"), overwrite="only-cache")
     assert more.exit_code == 1 and {row["method"] for row in more.rows} == {"dense"}
@@ -35,35 +28,25 @@ def test_only_cache_computes_nothing_and_marks_what_is_missing(config_of, untouc
 
 
 def test_always_computes_again_what_the_run_names_and_nothing_else(config_of):
+    """Nothing at all where it is refused, and nothing that another process is at."""
     run(config_of("dense", evaluation={"limit": 2}))
     kept = points(config_of())
     config = config_of("dense")
-    first = run(config)
+    first, before = run(config), points(config)
+    for wrong in ({"device": "cuda:7"}, {"track": ("wandb",)}, {"tasks": ("nano_math", "absent")}):
+        with pytest.raises(AdaptiveBenchError):
+            run(config.model_copy(update=wrong), overwrite="always")
+    assert len(before) == 2 and points(config) == before
     (mine,) = (sweep.folder for sweep in plan(config).sweeps)
     measured = Record(mine).read("points")
     again = run(config, overwrite="always")
     assert untimed(again.rows) == untimed(first.rows) and again.exit_code == 0
     assert measured.keys() == Record(mine).read("points").keys() and measured != Record(mine).read("points")
     assert kept.items() <= points(config).items()
-
-
-def test_always_does_not_take_work_away_from_a_process(config_of):
-    config = config_of("dense")
-    run(config)
     held = lock.exclusive(plan(config).trainings[0].folder, "another one", SilentReporter())
     with held, pytest.raises(EnvironmentProblem, match="is running `train dense"):
         run(config, overwrite="always")
     assert plan(config).trainings[0].finished
-
-
-@pytest.mark.parametrize("wrong", [{"device": "cuda:7"}, {"track": ("wandb",)}, {"tasks": ("nano_math", "absent")}])
-def test_always_removes_nothing_where_it_is_refused(config_of, wrong):
-    config = config_of("dense")
-    run(config)
-    kept = points(config)
-    with pytest.raises(AdaptiveBenchError):
-        run(config.model_copy(update=wrong), overwrite="always")
-    assert kept and points(config) == kept
 
 
 def test_never_leaves_what_was_begun(config_of, monkeypatch):
@@ -77,7 +60,3 @@ def test_never_leaves_what_was_begun(config_of, monkeypatch):
     assert {sweep.record.state for sweep in plan(config).sweeps} == {"failed"}
     fresh = run(config_of("random_skip"), overwrite="never")
     assert fresh.exit_code == 0 and fresh.rows
-
-
-def untimed(rows):
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]

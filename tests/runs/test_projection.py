@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from adaptive_bench import registry
-from adaptive_bench.errors import UsageError
 from adaptive_bench.methods.gateskip import GateSkip
 from adaptive_bench.runs.projection import Projection, priced, projected
-from adaptive_bench.runs.shapes import SHAPES, find_shape
+from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import Evaluation
 
@@ -17,15 +16,10 @@ BUILT_IN = [
     name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")
 ]
 VARIANTS = ["gateskip[architecture=mlp,shape=scalar]", "gateskip[sharing=shared]", "gateskip[kv=evict]@paper"]
-VARIANTS += [
-    "mod@paper",
-    "free@paper",
-    "router_tuned_mod@paper",
-    "calm[confidence=state]",
-    "random_skip[kv=copy_below]",
-    "random_skip[compensate=scale]",
-    "static_depth[compensate=scale]",
-]
+VARIANTS += ["mod@paper", "free@paper", "router_tuned_mod@paper", "calm[confidence=state]"]
+VARIANTS += ["random_skip[kv=copy_below]", "random_skip[compensate=scale]", "static_depth[compensate=scale]"]
+MODELS = [(spec, "llama") for spec in BUILT_IN + VARIANTS]
+MODELS += [("gateskip", family) for family in ("qwen2", "qwen3", "gemma2", "mistral")]
 
 
 def onto(spec, layers, shape):
@@ -48,34 +42,13 @@ def measured(model, random_text, saving=0.3):
     return model.compute_report()
 
 
-@pytest.mark.parametrize("spec", [*BUILT_IN, *VARIANTS])
-def test_projected_onto_the_measured_model_it_is_the_measured_saving(spec, shared_model, random_text):
-    model = shared_model(spec)
+@pytest.mark.parametrize(("spec", "family"), MODELS)
+def test_projected_onto_the_measured_model_it_is_the_measured_saving(spec, family, shared_model, random_text):
+    model = shared_model(spec, family)
     report = measured(model, random_text)
     projection = onto(model.spec, model.backbone.num_layers, model.backbone.config)
     expected = {"all": report["saved"]["net"], "prefill": report["prefill"]["net"], "decode": report["decode"]["net"]}
     assert net_of(projection, report["counts"]) == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize("family", ["qwen2", "qwen3", "gemma2", "mistral"])
-def test_every_family_can_be_projected_onto(family, shared_model, random_text):
-    model = shared_model("gateskip", family)
-    report = measured(model, random_text)
-    projection = onto(model.spec, model.backbone.num_layers, model.backbone.config)
-    assert net_of(projection, report["counts"])["all"] == pytest.approx(report["saved"]["net"], abs=1e-12)
-
-
-def test_counts_survive_a_measurement_in_between(shared_model, random_text):
-    """Calibration takes the ledger's sums away and gives them back."""
-    model = shared_model("gateskip")
-    before = measured(model, random_text)["counts"]
-    model.reset_ledger()
-    model.ledger.add(before)
-    model.ledger.add(before)
-    after = model.ledger.counts()
-    projection = onto(model.spec, model.backbone.num_layers, model.backbone.config)
-    assert net_of(projection, after) == pytest.approx(net_of(projection, before))
-    assert after["decode"]["runs"]["head"] == 2 * before["decode"]["runs"]["head"]
 
 
 @pytest.mark.parametrize(
@@ -126,22 +99,6 @@ def test_deeper_models_have_more_gates_but_as_many_probes():
     assert -few == pytest.approx(4 * 2048**2 / (16 * 60817408 + 262668288), rel=1e-6)
 
 
-def test_records_without_counts_have_no_projection():
-    savings = {"tokens": 0.1, "core": 0.1, "net": 0.1, "executed": 0.1}
-    old = Evaluation("t", 0.1, {"acc,none": 0.5}, 4, savings, {"saved": savings}, 1.0, 10, 0, 4, 0, 1234)
-    assert projected(MethodSpec("dense"), {1: [old]}, "llama-3.2-1b") == ({1: [old]}, [])
-
-
-def test_the_projection_stands_beside_the_measured_savings(shared_model, random_text):
-    report = measured(shared_model("gateskip"), random_text)
-    before = Evaluation("t", 0.1, {"acc,none": 0.5}, 4, report["saved"], report, 1.0, 10, 0, 4, 0, 1234)
-    found, problems = projected(MethodSpec("gateskip"), {1: [before]}, "llama-3.1-8b")
-    (after,) = found[1]
-    assert problems == []
-    assert after.projected_shape == "llama-3.1-8b" and set(after.projected) == {"all", "prefill", "decode"}
-    assert replace(after, projected=None, projected_shape=None) == before
-
-
 class Narrow(GateSkip):
     """Cannot be built for a wide model."""
 
@@ -151,18 +108,19 @@ class Narrow(GateSkip):
             raise RuntimeError("too wide for me")
 
 
-def test_a_method_that_cannot_be_built_there_loses_its_projection_and_nothing_else(
+def test_the_projection_stands_beside_the_measured_savings_where_there_can_be_one(
     monkeypatch, shared_model, random_text
 ):
+    """Not for records without counts, nor for a method that cannot be built there, which loses nothing else."""
     monkeypatch.setitem(registry._registered, ("methods", "narrow"), (Narrow, "this test"))
     report = measured(shared_model("gateskip"), random_text)
     before = Evaluation("t", 0.1, {"acc,none": 0.5}, 4, report["saved"], report, 1.0, 10, 0, 4, 0, 1234)
+    found, problems = projected(MethodSpec("gateskip"), {1: [before]}, "llama-3.1-8b")
+    (after,) = found[1]
+    assert problems == []
+    assert after.projected_shape == "llama-3.1-8b" and set(after.projected) == {"all", "prefill", "decode"}
+    assert replace(after, projected=None, projected_shape=None) == before
+    old = replace(before, report={"saved": report["saved"]})
+    assert projected(MethodSpec("dense"), {1: [old]}, "llama-3.2-1b") == ({1: [old]}, [])
     found, (problem,) = projected(MethodSpec("narrow"), {1: [before]}, "llama-3.2-1b")
-    assert found == {1: [before]}
-    assert "narrow" in problem and "too wide for me" in problem
-
-
-def test_an_unknown_shape_gets_a_suggestion():
-    with pytest.raises(UsageError, match=r"llama-3\.2-1b"):
-        find_shape("llama-3.2-1")
-    assert all(find_shape(name).num_hidden_layers > 1 for name in SHAPES)
+    assert found == {1: [before]} and "narrow" in problem and "too wide for me" in problem

@@ -6,10 +6,8 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from lm_eval.api.instance import Instance
-from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from adaptive_bench import registry
 from adaptive_bench.config_file import load_config
@@ -23,32 +21,6 @@ from adaptive_bench.runs.model_checks import Findings
 from adaptive_bench.runs.run_checks import preset_by_size
 from adaptive_bench.runs.task_checks import _check_length
 from adaptive_bench.task import Task
-
-
-@pytest.fixture
-def changed_model(model_folder, tmp_path):
-    """`changed_model(**config)`: the tiny model with other values in its config.json."""
-
-    def make(**changes):
-        folder = tmp_path / "changed"
-        shutil.copytree(model_folder, folder)
-        file = folder / "config.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-        return folder
-
-    return make
-
-
-@pytest.fixture
-def without_digits(changed_model):
-    """A model whose tokenizer knows letters only."""
-    folder = changed_model()
-    words = {sign: number for number, sign in enumerate(["<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz#. \n"])}
-    core = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
-    core.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="</s>", unk_token="<unk>")
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def test_a_sound_run_has_no_notes(config_of):
@@ -70,8 +42,22 @@ def test_a_model_and_data_sets_out_of_reach_are_told_at_once(config_of):
     assert not any("nano" in name for name in names)
 
 
-def test_answers_that_have_no_tokens_are_noted_and_recorded(config_of, without_digits):
-    config = config_of("dense", model=str(without_digits), tasks=("nano_math",), train={"steps": 0})
+def tokenized(folder, signs, core, **marks):
+    """Put a tokenizer of single signs in a model's folder."""
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core({sign: n for n, sign in enumerate(signs)}), **marks)
+    tokenizer.save_pretrained(folder)
+
+
+def letters(words):
+    core = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return core
+
+
+def test_answers_that_have_no_tokens_are_noted_and_recorded(config_of, changed_model):
+    signs = ["<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz#. \n"]
+    tokenized(folder := changed_model(), signs, letters, eos_token="</s>", unk_token="<unk>")
+    config = config_of("dense", model=str(folder), tasks=("nano_math",), train={"steps": 0})
     outcome = run(config)
     (note,) = [warning for warning in outcome.warnings if "cannot write" in warning]
     assert re.search(r"#### \d+", note) and "a strict match" in note and "Choose another --model" in note
@@ -105,16 +91,9 @@ metadata: {version: 1}
 def test_a_continuation_without_tokens_is_found_wherever_it_stands(choice, config_of, changed_model, monkeypatch):
     """A token of the prompt reaches over it, or the tokenizer does not know it: stock lm-eval fails at both."""
     folder = changed_model()
-    words = {
-        sign: number for number, sign in enumerate(["<pad>", "</s>", *"abcdefghijklmnopqrstuvwxyz0123456789.,: ", "12"])
-    }
-    core = Tokenizer(models.BPE(words, merges=[("1", "2")]))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="</s>", pad_token="<pad>")
-    tokenizer.save_pretrained(folder)
-    stock = HFLM(pretrained=AutoModelForCausalLM.from_pretrained(folder), tokenizer=tokenizer, batch_size=1)
-    with pytest.raises(AssertionError):
-        stock.loglikelihood([Instance("loglikelihood", {}, ("no. 1", choice), 0)], disable_tqdm=True)
-
+    signs = ["<pad>", "</s>", *"abcdefghijklmnopqrstuvwxyz0123456789.,: ", "12"]
+    marks = {"eos_token": "</s>", "pad_token": "<pad>"}
+    tokenized(folder, signs, lambda words: Tokenizer(models.BPE(words, merges=[("1", "2")])), **marks)
     (files := folder.parent / "late").mkdir()
     (files / "docs.py").write_text(LATE_DOCS.format(choice=choice))
     (files / "late.yaml").write_text(LATE_TASK)
@@ -150,25 +129,20 @@ def test_prompts_that_lose_their_beginning_and_training_text_that_is_cut_are_not
     assert [note for note in notes if "training text of nano_qa_ll" in note and "is cut" in note]
 
 
+def words(text):
+    return SimpleNamespace(input_ids=text.split())
+
+
 def test_behind_a_prompt_that_is_cut_short_may_be_one_without_room():
     def check(*tokens, shots=0, **how):
         asked = [
             SimpleNamespace(request_type="generate_until", doc_id=n, args=("a " * length, {"max_gen_toks": 20}))
             for n, length in enumerate(tokens)
         ]
-        nothing = SimpleNamespace(set_fewshot_seed=lambda seed: None, build_all_requests=lambda **_: None)
-        harness = SimpleNamespace(**vars(nothing), instances=asked, config=SimpleNamespace(num_fewshot=shots))
-        found = Findings()
-        _check_length(
-            SimpleNamespace(name="long"),
-            harness,
-            list(range(len(tokens))),
-            lambda text: SimpleNamespace(input_ids=text.split()),
-            32,
-            found,
-            None,
-            EvalRecipe(**how),
-        )
+        harness = SimpleNamespace(instances=asked, config=SimpleNamespace(num_fewshot=shots))
+        harness.set_fewshot_seed, harness.build_all_requests = lambda seed: None, lambda **_: None
+        task, documents, found = SimpleNamespace(name="long"), list(range(len(tokens))), Findings()
+        _check_length(task, harness, documents, words, 32, found, None, EvalRecipe(**how))
         return found.notes
 
     (note,) = check(10, 15, 25, 20)
@@ -183,33 +157,33 @@ def test_behind_a_prompt_that_is_cut_short_may_be_one_without_room():
     assert "document 1 with 40, are left out" in left and "(25 tokens" in cut
 
 
-def test_a_recipe_for_others_is_refused_unless_nothing_is_trained(config_of):
+def test_a_recipe_for_others_unless_nothing_is_trained_and_a_phase_in_which_nothing_is_written_are_refused(config_of):
     meant = {"for_models": ForModels(names=("other",)), "preset": "mine"}
     with pytest.raises(UsageError, match=r"recipe of mine .* is for other, got the model .*--any-model"):
         preflight(config_of("dense", **meant))
     assert preflight(config_of("dense", train={"steps": 0}, **meant)).facts
-
-
-def test_settings_that_do_nothing_are_noted(config_of):
-    found = preflight(config_of(tasks=("nano_qa_ll", "nano_math"), evaluation={"temperature": 0.7}), timed=False)
-    assert any(note.startswith("A temperature does nothing on nano_qa_ll:") for note in found.notes)
-    found = preflight(config_of(tasks=("nano_text",), evaluation={"num_fewshot": 2}), timed=False)
-    assert any(note.startswith("--num-fewshot 2 does nothing on nano_text") for note in found.notes)
-    found = preflight(config_of(tasks=("nano_qa_ll", "nano_math"), match_phase="decode"), timed=False)
-    assert any(note.startswith("With --phase decode nano_qa_ll has no table") for note in found.notes)
     with pytest.raises(UsageError, match="got only nano_qa_ll, where no token is"):
         preflight(config_of(tasks=("nano_qa_ll",), match_phase="decode"), timed=False)
 
 
-def test_a_warm_up_longer_than_the_training_is_noted(config_of):
-    (note,) = preflight(config_of("dense", train={"warmup_steps": 3})).notes
-    assert "never reaches its peak" in note
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"tasks": ("nano_qa_ll", "nano_math"), "evaluation": {"temperature": 0.7}}, "A temperature does nothing on n"),
+        ({"tasks": ("nano_text",), "evaluation": {"num_fewshot": 2}}, "--num-fewshot 2 does nothing on nano_text"),
+        (
+            {"tasks": ("nano_qa_ll", "nano_math"), "match_phase": "decode"},
+            "With --phase decode nano_qa_ll has no",
+        ),
+        ({"train": {"warmup_steps": 3}}, "never reaches its peak"),
+    ],
+)
+def test_settings_that_do_nothing_are_noted(config_of, changes, note):
+    assert [one for one in preflight(config_of(**changes), timed=False).notes if note in one]
 
 
-def test_everything_that_is_wrong_is_said_at_once(config_of, model_folder, tmp_path):
-    folder = tmp_path / "bare"
-    shutil.copytree(model_folder, folder)
-    (folder / "tokenizer.json").unlink()
+def test_everything_that_is_wrong_is_said_at_once(config_of, changed_model):
+    ((folder := changed_model()) / "tokenizer.json").unlink()
     config = config_of("dense,free[shallow_layers=9]", model=str(folder), evaluation={"num_fewshot": 100})
     with pytest.raises(SeveralProblems) as caught:
         preflight(config)
@@ -240,14 +214,13 @@ def test_a_disk_that_is_too_small_is_an_error(config_of, monkeypatch):
         preflight(config_of("dense"))
 
 
-def test_a_model_gets_the_preset_of_its_size(model_folder):
+def test_a_model_gets_the_preset_of_its_size_and_one_that_no_preset_takes_is_left_to_the_user(
+    model_folder, monkeypatch
+):
     assert preset_by_size(str(model_folder)) == "pretrained_small"
     small, large = load_config("pretrained_small"), load_config("pretrained_large")
     assert small.train.learning_rate > large.train.learning_rate
     assert small.for_models and not small.for_models.fit("x", "llama", 10**9)
-
-
-def test_a_model_no_preset_takes_is_left_to_the_user(model_folder, monkeypatch):
     monkeypatch.setattr("adaptive_bench.runs.run_checks.default_presets", lambda: {})
     with pytest.raises(UsageError, match="no preset is for"):
         preset_by_size(str(model_folder))

@@ -36,11 +36,6 @@ def sums(data):
     return data("gsm8k", test=[{"question": f"{n} + 1?", "answer": f"It is {n + 1}. #### {n + 1}"} for n in range(4)])
 
 
-@pytest.fixture
-def questions(data):
-    return data("commonsense_qa", validation=[QUESTION | {"id": str(number)} for number in range(4)])
-
-
 def test_documents_are_those_of_the_whole_data_set(data, sums):
     before = [dict(one) for one in load_task(find_task("gsm8k"), sums, None).eval_docs]
     data("gsm8k", train=[{"question": "2 * 2?", "answer": "It is 4. #### 4"}] * 9)
@@ -49,23 +44,17 @@ def test_documents_are_those_of_the_whole_data_set(data, sums):
     assert len(list(whole.fewshot_docs())) == 9
 
 
-def test_models_as_they_are_need_no_training_split(config_of, questions, data):
+def test_models_as_they_are_need_no_training_split_but_are_not_timed_on_text_that_is_not_there(config_of, data):
+    questions = data("commonsense_qa", validation=[QUESTION | {"id": str(number)} for number in range(4)])
     config = config_of(("dense", "random_skip"), tasks=("csqa_ll",), data_dir=questions, train={"steps": 0})
     assert run(config).exit_code == 0
     scores = [[point.scores for point in sweep.finished().values()] for sweep in plan(config).sweeps]
+    timing = {"prompt": 4, "new": 4, "out": config.out, "run": config}
+    with pytest.raises(UsageError, match="csqa_ll, has any"):
+        time_specs(TimingRequest(tuple(parse_specs("dense")), config.model, (1,), **timing))
     data("commonsense_qa", train=[QUESTION | {"id": f"t{number}"} for number in range(40)])
     assert run(config).exit_code == 0
     assert [[point.scores for point in sweep.finished().values()] for sweep in plan(config).sweeps] == scores
-
-
-def test_a_run_without_text_is_not_timed_on_it(config_of, questions):
-    config = config_of("dense", tasks=("csqa_ll",), data_dir=questions, train={"steps": 0})
-    run(config)
-    request = TimingRequest(
-        tuple(parse_specs("dense")), config.model, (1,), prompt=4, new=4, out=config.out, run=config
-    )
-    with pytest.raises(UsageError, match="csqa_ll, has any"):
-        time_specs(request)
 
 
 @pytest.mark.parametrize(
@@ -84,17 +73,12 @@ def test_what_needs_the_training_split_is_named_before_anything_is_computed(conf
     assert all(word in str(problem.value) for word in words), problem.value
 
 
-def test_other_text_does_for_calibration(config_of, sums):
+def test_other_text_does_for_calibration_and_what_is_tested_must_be_there(config_of, sums, data):
     how = {"train_on": ("nano_math",), "evaluation": {"calibration": "pooled"}, "train": {"steps": 0}}
     preflight(config_of("gateskip", tasks=("gsm8k",), data_dir=sums, **how), timed=False)
-
-
-def test_a_split_that_is_tested_must_be_there(data):
-    home = data("gsm8k", train=[{"question": "2 * 2?", "answer": "It is 4. #### 4"}])
-    with pytest.raises(EnvironmentProblem, match=r"no test\.jsonl"):
-        load_task(find_task("gsm8k"), home, None)
-
-
-def test_validation_documents_say_what_they_are_made_of(sums):
     with pytest.raises(EnvironmentProblem, match=r"Validation documents of 'gsm8k'.*no train\.jsonl"):
         load_task(find_task("gsm8k"), sums, None, "validation")
+    home = data("gsm8k", train=[{"question": "2 * 2?", "answer": "It is 4. #### 4"}])
+    (home / "gsm8k" / "test.jsonl").unlink()
+    with pytest.raises(EnvironmentProblem, match=r"no test\.jsonl"):
+        load_task(find_task("gsm8k"), home, None)

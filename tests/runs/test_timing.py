@@ -9,7 +9,7 @@ import pytest
 
 from adaptive_bench.cli.time import table
 from adaptive_bench.errors import UsageError
-from adaptive_bench.progress import SilentReporter
+from adaptive_bench.evaluation.sweep import sweep as swept
 from adaptive_bench.runs import run
 from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.runs.run_plan import plan
@@ -17,6 +17,8 @@ from adaptive_bench.runs.timing import TimingRequest, time_specs
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store import timings
+from adaptive_bench.store.evaluation import Point
+from adaptive_bench.store.timings import TimeCurve
 
 SETTING = {"device": "cpu", "device_name": "A", "threads": 1, "precision": "fp32", "batch": 1, "prompt": 8, "new": 4}
 
@@ -77,12 +79,9 @@ def test_settings_are_never_mixed_and_the_newest_record_counts(tmp_path):
         timings.choose(curves, "batch 9")
 
 
-def test_what_cannot_be_timed_is_refused(request_of):
+def test_what_cannot_be_timed_and_matching_on_a_time_that_was_not_taken_are_refused(request_of, config_of):
     with pytest.raises(UsageError, match="context of 512"):
         time_specs(request_of("dense", prompt=510))
-
-
-def test_matching_on_time_without_a_timing_names_the_command(config_of):
     with pytest.raises(UsageError, match="adaptive-bench time --model"):
         run(config_of(match_on="time"))
 
@@ -104,7 +103,7 @@ def test_a_run_is_matched_on_its_timing_and_its_checkpoints_can_be_timed(config_
     assert record["weights"].startswith("checkpoint ") and "nano_qa_ll" in record["tokens"]
 
 
-def test_a_timing_of_other_code_weights_or_versions_is_not_used_and_that_is_said(config_of):
+def test_a_timing_of_other_code_weights_or_versions_is_not_used_and_that_is_said(config_of, lines):
     config = config_of("random_skip", levels=(0.0,), train={"steps": 0})
     right = {
         "method": "random_skip",
@@ -122,16 +121,28 @@ def test_a_timing_of_other_code_weights_or_versions_is_not_used_and_that_is_said
     for batch, other in enumerate(others, 1):
         content = right | other | {"setting": SETTING | {"batch": batch}}
         timings.write(config.out, content, {"date": "1", "points": []})
-    said = Said()
-    (sweep,) = plan(config, said).sweeps
+    (sweep,) = plan(config, lines).sweeps
     assert list(sweep.curves) == [timings.label(SETTING)]
-    (line,) = said.lines
+    (line,) = lines.lines
     assert all(f"random_skip (other {why})" in line for why in ("code", "weights", "versions"))
 
 
-class Said(SilentReporter):
-    def __init__(self):
-        self.lines = []
+CURVE = TimeCurve.of([(0.5, 0.4), (0.0, -0.1), (0.25, 0.1)])
 
-    def line(self, text):
-        self.lines.append(text)
+
+@pytest.mark.parametrize(
+    ("tokens", "time"), [(0.0, -0.1), (0.125, 0.0), (0.25, 0.1), (0.375, 0.25), (0.5, 0.4), (0.51, None), (-0.01, None)]
+)
+def test_a_curve_is_interpolated_and_not_extrapolated(tokens, time):
+    assert CURVE.at(tokens) == (time if time is None else pytest.approx(time))
+    # Points with the same saved tokens count as their mean.
+    assert TimeCurve.of([(0.0, 0.0), (0.0, 0.2)]).at(0.0) == pytest.approx(0.1)
+
+
+def test_the_sweep_ends_where_the_timing_ends():
+    def measure(asked):
+        return Point(asked, 1.0, {"tokens": asked, "time": CURVE.at(asked)})
+
+    found = swept(measure, lambda asked: asked, [0.2], "time", 1.0, 0.01)
+    assert min(abs(point.saved["time"] - 0.2) for point in found.values()) < 0.01
+    assert list(swept(measure, lambda asked: asked, [0.6], "time", 1.0, 0.01)) == [0.6]

@@ -41,27 +41,22 @@ def test_a_fresh_process_repeats_the_record(spec, config_of):
     assert found == {key: recorded[key] for key in found}
 
 
-def test_hugging_face_refuses_the_checkpoint_and_reads_its_tokenizer(config_of):
-    """Not silently without its gates; the tokenizer is an ordinary one."""
-    run(config_of("gateskip"))
-    (training,) = plan(config_of("gateskip")).trainings
+def test_finding_a_checkpoint(finished):
+    """The folder of a model, of a record, or of a run with a method. Hugging Face refuses it, not silently without its
+    gates, and reads its tokenizer, an ordinary one.
+    """
+    config, folder, _ = finished
+    run(config, jobs=1)  # the copy lies elsewhere, which its config says from now on
+    gateskip, dense = plan(config).trainings
+    assert find_checkpoint(folder, "gateskip") == gateskip.checkpoint
+    assert find_checkpoint(dense.folder, None) == find_checkpoint(dense.checkpoint, None) == dense.checkpoint
     with pytest.raises(ValueError, match="Unrecognized model"):
-        AutoModelForCausalLM.from_pretrained(training.checkpoint)
-    assert AutoTokenizer.from_pretrained(training.checkpoint).eos_token == "</s>"
-
-
-def test_finding_a_checkpoint(config_of):
-    """The folder of a model, of a record, or of a run with a method."""
-    config = config_of("dense,gateskip")
-    folder = run(config).folder
-    trainings = {str(training.spec): training for training in plan(config).trainings}
-    assert find_checkpoint(folder, "gateskip") == trainings["gateskip"].checkpoint
-    assert find_checkpoint(trainings["dense"].folder, None) == trainings["dense"].checkpoint
-    assert find_checkpoint(trainings["dense"].checkpoint, None) == trainings["dense"].checkpoint
+        AutoModelForCausalLM.from_pretrained(gateskip.checkpoint)
+    assert AutoTokenizer.from_pretrained(gateskip.checkpoint).eos_token == "</s>"
     for method in (None, "mod"):
-        with pytest.raises(UsageError, match="dense, gateskip"):
+        with pytest.raises(UsageError, match="gateskip, dense"):
             find_checkpoint(folder, method)
-    trainings["gateskip"].checkpoint.rename(trainings["gateskip"].folder / "elsewhere")
+    gateskip.checkpoint.rename(gateskip.folder / "elsewhere")
     with pytest.raises(EnvironmentProblem, match="not finished"):
         find_checkpoint(folder, "gateskip")
     (config.out / "records").rename(config.out / "elsewhere")
@@ -69,16 +64,14 @@ def test_finding_a_checkpoint(config_of):
         find_checkpoint(folder, "dense")
 
 
-def test_a_model_of_a_run_by_name(config_of, monkeypatch):
+def test_a_model_of_a_run_by_name(finished):
     """By folder, name, beginning of it or `last`, from where runs lie; a run's folder alone says what to call."""
-    config = config_of("dense,gateskip")
-    folder = run(config).folder
+    config, folder, _ = finished
     for name in (folder, folder.name, folder.name[:4], "last"):
         model = AdaptiveModel.load(name, "gateskip", out=config.out)
         assert str(model.spec) == "gateskip" and not model.training
-    prompt = AutoTokenizer.from_pretrained(model.name_or_path)(
-        "Anna is in the garden. Where is Anna? ", return_tensors="pt"
-    )
+    tokenizer = AutoTokenizer.from_pretrained(model.name_or_path)
+    prompt = tokenizer("Anna is in the garden. Where is Anna? ", return_tensors="pt")
     model.generate(**prompt, max_new_tokens=16)  # skips right away, as it was trained to
     (target,) = {each.target for each in plan(config).trainings} - {None}
     assert model.saving == pytest.approx(target) and model.compute_report()["saved"]["tokens"] > 0
@@ -88,7 +81,7 @@ def test_a_model_of_a_run_by_name(config_of, monkeypatch):
         AdaptiveModel.load(folder, "gateskip")
     assert AdaptiveModel.load(folder, "gateskip", calibration="nano_qa_ll").saving == pytest.approx(target)
     assert AdaptiveModel.load(folder, "gateskip", calibration=None).saving == 0.0
-    with pytest.raises(UsageError, match="dense, gateskip"):
+    with pytest.raises(UsageError, match="gateskip, dense"):
         AdaptiveModel.load(folder, "mod")
     with pytest.raises(UsageError, match="nothing"):
         AdaptiveModel.load("nothing", "dense", out=config.out)
@@ -96,11 +89,10 @@ def test_a_model_of_a_run_by_name(config_of, monkeypatch):
         AdaptiveModel.from_pretrained(folder)
 
 
-def test_what_the_advice_about_a_damaged_model_leads_to(config_of):
+def test_what_the_advice_about_a_damaged_model_leads_to(finished):
     """Weights that are gone are trained anew, and a model that is not what it was is made again by what is advised."""
-    config = config_of("gateskip")
-    folder = run(config).folder
-    (training,) = plan(config).trainings
+    config, folder, _ = finished
+    training = plan(config).trainings[0]
     before = training.checkpoint / "method.safetensors"
     content = before.read_bytes()
     shutil.rmtree(training.checkpoint)

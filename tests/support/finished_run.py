@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from adaptive_bench.cli.samples import compared, documents
+from adaptive_bench.cli.samples import documents
 from adaptive_bench.runs import run
 from adaptive_bench.store import manifest
 from adaptive_bench.store.records import Record
@@ -48,13 +48,3 @@ def finished(master, config_of, tmp_path):
     sweep = config.out / "records" / next(one for one in manifest.read(folder).evaluations if not one.variant).record
     assert "0.3" in Record(sweep).read("points")
     return config, folder, sweep
-
-
-@pytest.fixture
-def shared(finished, config_of):
-    """A finished run whose sweeps another run has gone on with, for points of its own."""
-    config, folder, sweep = finished
-    before = read(folder), list(compared(folder, folder)), (folder / manifest.FILE).read_bytes()
-    other = config_of("gateskip,dense", levels=(0.0, 0.2, 0.3), train={"target": 0.3})
-    assert run(other, jobs=1).exit_code == 0 and "0.2" in Record(sweep).read("points")
-    return config, folder, sweep, before

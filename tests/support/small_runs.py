@@ -1,5 +1,7 @@
 """Fixtures for runs of seconds of a tiny random model in a folder; those of runs and of jobs have them."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,24 @@ def run_config(model, out, methods, /, **changes):
         "evaluation": EvalRecipe(**measuring | changes.pop("evaluation", {})),
     }
     return RunConfig(methods=methods, **values | changes)
+
+
+def untimed(rows):
+    """Rows of a table without how long they took to measure."""
+    return [row | {"seconds": None} for row in rows]
+
+
+@pytest.fixture
+def changed_model(model_folder, tmp_path):
+    """`changed_model(**config)`: a copy of the tiny model with other values in its config.json."""
+
+    def make(**changes):
+        folder = shutil.copytree(model_folder, tmp_path / "changed")
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+        return folder
+
+    return make
 
 
 @pytest.fixture

@@ -1,10 +1,12 @@
-"""Tasks of plugins: what does not fit is refused before the run."""
+"""Tasks and methods of plugins: what does not fit is refused before the run."""
 
+import math
 import re
 from copy import copy
 from dataclasses import replace
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from adaptive_bench import error_origin, registry
@@ -12,7 +14,9 @@ from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.evaluation.documents import answer_of
 from adaptive_bench.evaluation.harness_data import files_of
 from adaptive_bench.evaluation.lookup import find_task, load_task, setting_up
+from adaptive_bench.method import Decision, DialSpec, Method, MethodConfig, MethodSpec
 from adaptive_bench.progress import SilentReporter
+from adaptive_bench.runs.model_checks import try_method
 from adaptive_bench.runs.run_checks import preflight as look_at
 
 
@@ -54,21 +58,15 @@ def test_an_error_in_the_code_of_a_task_names_its_line(tmp_path, monkeypatch):
         exec(compile("import nothing_there", installed, "exec"))
 
 
-@pytest.mark.parametrize("right", [-1, 2, [], "c"])
-def test_a_right_answer_that_is_no_choice_is_refused(right):
-    task = find_task("nano_qa_ll")
-    harness = copy(load_task(task, None, None))
+@pytest.mark.parametrize("right", [-1, [], "c", 0, "b", [0, 1]])
+def test_a_right_answer_is_a_number_a_text_or_several_of_the_choices(right):
+    harness, where = copy(load_task(find_task("nano_qa_ll"), None, None)), "document 1 of 1 of 'nano_qa_ll'"
     harness.doc_to_choice, harness.doc_to_target = lambda doc: ["a", "b"], lambda doc: right
-    with pytest.raises(EnvironmentProblem, match=rf"document 1 of 1 of 'nano_qa_ll' has {re.escape(repr(right))} for "):
-        answer_of(harness, next(iter(harness.eval_docs)), "document 1 of 1 of 'nano_qa_ll'")
-
-
-@pytest.mark.parametrize("right", [0, "b", [0, 1]])
-def test_a_right_answer_is_a_number_a_text_or_several(right):
-    task = find_task("nano_qa_ll")
-    harness = copy(load_task(task, None, None))
-    harness.doc_to_choice, harness.doc_to_target = lambda doc: ["a", "b"], lambda doc: right
-    assert answer_of(harness, next(iter(harness.eval_docs)), "document 1 of 1 of 'nano_qa_ll'") == ("a", "b")
+    if right in (0, "b", [0, 1]):
+        assert answer_of(harness, next(iter(harness.eval_docs)), where) == ("a", "b")
+        return
+    with pytest.raises(EnvironmentProblem, match=rf"{where} has {re.escape(repr(right))} for "):
+        answer_of(harness, next(iter(harness.eval_docs)), where)
 
 
 OWN = """
@@ -90,7 +88,7 @@ def training(request):
     return [Example(f"{{row['question']}} Answer:", " " + row["options"][row["gold"]]) for row in {drawn}]
 
 register("tasks", "own")(
-    Task("own", "", "loglikelihood", Path(__file__).parent / "own", ("acc,none",), {chance}, training,
+    Task({called!r}, "", "loglikelihood", Path(__file__).parent / "own", ("acc,none",), {chance}, training,
          validation_split={split!r})
 )
 """
@@ -108,8 +106,8 @@ metadata: {metadata}
 """
 SOUND = {
     "load": "pass", "drawn": "PARTS[request.split]", "chance": 0.5, "split": "validation", "named": "own",
-    "tested": "test", "choice": "{{options}}", "target": "gold", "aggregation": "mean", "higher": "true",
-    "metadata": "{version: 1}", "more": "",
+    "called": "own", "tested": "test", "choice": "{{options}}", "target": "gold", "aggregation": "mean",
+    "higher": "true", "metadata": "{version: 1}", "more": "",
 }  # fmt: skip
 
 
@@ -133,34 +131,36 @@ def preflight(config_of, tmp_path, monkeypatch):
     return look
 
 
-def test_a_sound_task_passes(preflight):
-    assert preflight().notes == []
-
-
 LEAKING = "PARTS['test'] + [dict(row, question='Other ' + row['question']) for row in ROWS]"
 EVERYTHING = {"train": {"steps": 80, "batch_size": 1}, "evaluation": {"limit": None}}
+SHOTS = {"evaluation": {"num_fewshot": 2}}
 
 
-def test_test_documents_in_the_training_text_are_counted(preflight):
-    """A quarter of the training text is the whole test, which nothing refuses."""
-    drawn = f"({LEAKING} if request.split == 'train' else PARTS[request.split])"
-    (note,) = preflight(EVERYTHING, drawn=drawn).notes
-    assert note.startswith("20 of 20 test documents of own (100.0%) stand in the training text")
-
-
-def test_worked_examples_of_the_tested_split_are_noted(preflight):
-    (note,) = preflight({"evaluation": {"num_fewshot": 2}}).notes
-    assert note.startswith("Worked examples of own are drawn from its split 'test', which is the one tested")
-
-
-def test_nothing_is_said_of_examples_of_another_split(preflight):
-    assert preflight({"evaluation": {"num_fewshot": 2}}, more="fewshot_split: validation").notes == []
+@pytest.mark.parametrize(
+    ("settings", "changes", "note"),
+    [
+        ({}, {}, None),
+        # A quarter of the training text is the whole test, which nothing refuses.
+        (
+            EVERYTHING,
+            {"drawn": f"({LEAKING} if request.split == 'train' else PARTS[request.split])"},
+            "20 of 20 test documents of own (100.0%) stand in the training text",
+        ),
+        (SHOTS, {}, "Worked examples of own are drawn from its split 'test', which is the one tested"),
+        (SHOTS, {"more": "fewshot_split: validation"}, None),
+    ],
+    ids=["sound", "test documents taught", "examples of the test", "examples of another split"],
+)
+def test_what_a_reader_should_know_is_noted(preflight, settings, changes, note):
+    notes = preflight(settings, **changes).notes
+    assert notes == [] if note is None else len(notes) == 1 and notes[0].startswith(note)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"named": "another"}, r"says `task: another`"),
+        ({"called": "owned"}, "registered under its name, got name='owned' under 'own'"),
         ({"tested": "exam"}, "names the test_split 'exam', but its documents have 'test', 'validation'"),
         ({"choice": "{{missing}}"}, "'missing' is undefined in a template"),
         ({"drawn": "[]"}, "'own' .*own.py.* gave none for 'calibration'"),
@@ -171,7 +171,76 @@ def test_what_does_not_fit_is_refused_before_anything_is_computed(preflight, cha
         preflight(**changes)
 
 
-def test_a_task_is_registered_under_its_name(preflight, monkeypatch):
-    monkeypatch.setitem(globals(), "OWN", OWN.replace('Task("own"', 'Task("owned"'))
-    with pytest.raises(PluginFault, match="registered under its name, got name='owned' under 'own'"):
-        preflight()
+# A method is tried on a tiny model: what it answers has the shape and type that the engine takes.
+
+
+class Mine(Method):
+    """Skips every other token where its dial is up."""
+
+    Config = MethodConfig
+    dial = DialSpec("share", 0.0, 1.0, 0.0)
+
+    def dial_for(self, saved_tokens):
+        return saved_tokens
+
+    def decide(self, view):
+        keep = view.call.positions % 2 == 0 if self.value and not self.training else torch.ones_like(view.call.valid)
+        return self.decision(view, keep)
+
+    def decision(self, view, keep):
+        return Decision(keep=keep)
+
+
+def tried(monkeypatch, **parts):
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.register("methods", "odd")(type("Odd", (Mine,), parts))
+    return try_method(MethodSpec("odd"), "llama", 2)
+
+
+def column(keep, value):
+    return torch.full((*keep.shape, 1), value)
+
+
+def raises_when_writing(view, keep):
+    if view.call.phase == "decode":
+        raise ValueError("only now")
+    return Decision(keep=keep)
+
+
+DECISIONS = {
+    r"Odd\.decide must give a Decision, got NoneType": lambda view, keep: None,
+    r"keep is a boolean tensor of shape \(2, 24\) .* got torch.float32": lambda view, keep: Decision(keep=keep.float()),
+    r"keep is a boolean tensor .* got torch.bool of shape \(2, 1\)": lambda view, keep: Decision(keep=keep[:, :1]),
+    "scale has floating-point numbers .* got torch.int64": lambda view, keep: Decision(scale=column(keep, 1)),
+    "input_scale has floating-point .* got float": lambda view, keep: Decision(input_scale=2.0),
+    "otherwise gives numbers of shape": lambda view, keep: Decision(keep=keep, otherwise=lambda tokens: view.hidden),
+    "only now": raises_when_writing,
+}
+
+
+def test_a_sound_method_passes(monkeypatch):
+    def all_parts(view, keep):
+        instead = None if view.call.training else lambda tokens: view.hidden.flatten(0, 1)[tokens] * 0.1
+        return Decision(keep=keep, scale=None if view.call.training else column(keep, 0.5), otherwise=instead)
+
+    assert tried(monkeypatch) is None
+    assert tried(monkeypatch, decision=lambda self, view, keep: all_parts(view, keep)) is None
+
+
+@pytest.mark.parametrize("said", DECISIONS)
+def test_an_odd_decision_is_refused_with_the_method_and_the_rule(said, monkeypatch):
+    decision = DECISIONS[said]
+    found = tried(monkeypatch, decision=lambda self, view, keep: decision(view, keep))
+    assert type(found) is PluginFault
+    with pytest.raises(PluginFault, match=said):
+        raise found
+
+
+def test_answers_ahead_are_one_for_each_site(monkeypatch):
+    found = tried(monkeypatch, decide_ahead=lambda self, call: [Decision()] * 9, decide=Method.decide)
+    assert isinstance(found, PluginFault) and "decide_ahead must give None or 4 decisions" in str(found)
+
+
+def test_a_loss_is_finite(monkeypatch):
+    found = tried(monkeypatch, losses=lambda self, call: {"mine": (1.0, torch.tensor(math.nan))})
+    assert "The loss of a first step of training is finite" in str(found) and "mine nan" in str(found)

@@ -1,11 +1,19 @@
-"""The target rule and the rate rule: what trainings aim at, and what that makes of a plan."""
+"""The target rule and the rate rule: what trainings aim at, and what that makes of a plan; and the text they read."""
+
+import shutil
+from dataclasses import replace
 
 import pytest
 
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.evaluation import lookup
 from adaptive_bench.method import DEFAULT_TARGET
-from adaptive_bench.runs import plan, run
+from adaptive_bench.runs import plan, run, training_text
 from adaptive_bench.runs import training_work as pricing
+from adaptive_bench.runs.conditions import run_name
 from adaptive_bench.runs.training_targets import auto_level
+from adaptive_bench.task import Example
+from adaptive_bench.training import tracking
 
 GATESKIP, MOD, STATIC = "gateskip", "mod[every=1]", "static_depth[trained=true]"
 
@@ -76,9 +84,7 @@ def test_with_one_target_there_is_one_training_that_is_judged_at_all_levels(conf
     at_levels = plan(config_of(GATESKIP, levels=(0.05, 0.1)))
     assert at_levels.trainings[1].folder == whole.trainings[1].folder  # equal targets, whoever asks for them
     assert all(one.has_single_target for one in whole.trainings)
-
-
-def test_without_a_level_that_saves_there_is_a_target_all_the_same(config_of):
+    # Without a level that saves there is a target all the same.
     (sweep,) = plan(config_of(GATESKIP, levels=(0.0,))).sweeps
     assert (sweep.training.target, sweep.levels) == (DEFAULT_TARGET, (0.0,))
 
@@ -111,3 +117,106 @@ def test_the_base_is_evaluated_as_it_is(config_of):
     trained, base = plan(config).trainings
     assert trained.steps == 3 and base.steps == 0
     assert (base.folder / "train.jsonl").read_text() == ""
+
+
+@pytest.fixture
+def small_task(monkeypatch):
+    """`small_task(training)`: `nano_qa_ll` with other training text."""
+    find = lookup.find_task
+
+    def put(training):
+        changed = replace(find("nano_qa_ll"), training=training)
+        monkeypatch.setattr(training_text, "find_task", lambda name: changed if name == changed.name else find(name))
+
+    return put
+
+
+def test_tasks_have_equal_shares_and_a_small_one_repeats_aloud(config_of, small_task, lines):
+    small = [Example(f"p{number}", "c") for number in range(3)]
+    small_task(lambda request: small)
+    config = config_of(tasks=("nano_math", "nano_qa_ll"), train={"steps": 5, "batch_size": 2})
+    text = training_text.draw_training(config, 1, lines)
+    assert len(text) == 10 and sum(example in small for example in text) == 5
+    assert lines.lines == ["nano_qa_ll has 3 training examples, 5 are wanted: they repeat."]
+
+
+def test_calibration_text_is_not_training_text(config_of, lines):
+    config = config_of(train={"steps": 50, "batch_size": 4}, evaluation={"calibration_examples": 20})
+    seen = {example.prompt for example in training_text.draw_training(config, 1, lines)}
+    held_out = training_text.draw_calibration(config, 1)
+    assert len(held_out) == 20 and not seen & {example.prompt for example in held_out}
+
+
+def test_train_on_names_other_tasks_than_those_evaluated_and_one_without_text_is_an_error(config_of, small_task, lines):
+    tasks = training_text.training_tasks(config_of(train_on=("nano_math",)))
+    assert [task.name for task in tasks] == ["nano_math"]
+    small_task(lambda request: [])
+    with pytest.raises(EnvironmentProblem, match="no train text"):
+        training_text.draw_training(config_of(), 1, lines)
+    small_task(None)
+    with pytest.raises(UsageError, match="--train-on"):
+        training_text.training_tasks(config_of())
+
+
+# Training curves for others: only when asked for, and without any effect on what is computed.
+
+
+class Kept:
+    """A tracker that remembers."""
+
+    def __init__(self):
+        self.values, self.said, self.events = {}, {}, []
+
+    def start(self):
+        self.events.append("start")
+
+    def store_init_configuration(self, values):
+        self.said |= values
+
+    def log(self, values, step):
+        self.values[step] = values
+
+    def finish(self):
+        self.events.append("finish")
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    tracker = Kept()
+    monkeypatch.setattr(tracking, "find_spec", lambda name: name)
+    monkeypatch.setattr(tracking.Tracking, "_tracker", lambda self, name, done: tracker)
+    return tracker
+
+
+def test_every_step_is_tracked_where_it_is_asked_for_which_is_in_no_key(config_of, kept):
+    config = config_of("gateskip")
+    assert run(config).exit_code == 0 and kept.events == []
+    tracked = config_of("gateskip", track="wandb")
+    assert run_name(tracked) == run_name(config)
+    (training,) = plan(tracked).trainings
+    assert training.finished
+    shutil.rmtree(training.folder)
+    assert run(tracked).exit_code == 0
+    assert sorted(kept.values) == [1, 2, 3] and kept.events == ["start", "finish"]
+    assert {"loss", "lr", "gradient_norm", "tokens"} < set(kept.values[1])
+    assert kept.said["record"] == training.folder.name
+
+
+def test_a_tracker_that_is_not_installed_is_refused_before_anything_is_done(config_of, monkeypatch):
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
+    config = config_of("dense", track="trackio")
+    with pytest.raises(UsageError, match=r"adaptive-bench\[trackio\]"):
+        run(config)
+    assert not (config.out / "records").exists()
+
+
+def test_tensorboard_shows_the_curve_of_a_resumed_training_once(config_of):
+    pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = config_of("dense", track="tensorboard")
+    assert run(config).exit_code == 0
+    (folder,) = (path for path in (config.out / "tracking" / "tensorboard").iterdir())
+    found = EventAccumulator(str(folder))
+    found.Reload()
+    assert [event.step for event in found.Scalars("loss")] == [1, 2, 3]
