@@ -16,7 +16,8 @@ from adaptive_bench.docs import methods as docs
 from adaptive_bench.method import MethodConfig
 from adaptive_bench.methods.dense import Dense
 
-FOLDER = Path(__file__).parent.parent / "docs" / "methods"
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "docs" / "methods"
 PAGES = docs.pages()
 
 
@@ -25,13 +26,9 @@ def test_pages_are_up_to_date(file):
     assert (FOLDER / file).read_text(encoding="utf-8") == PAGES[file], "run: python -m adaptive_bench.docs docs"
 
 
-def test_there_are_no_other_pages():
+def test_there_are_no_other_pages_and_the_index_leads_to_each():
     assert {path.name for path in FOLDER.iterdir()} == set(PAGES), "run: python -m adaptive_bench.docs docs"
-
-
-def test_links_of_the_index_lead_somewhere():
-    for page in PAGES:
-        assert f"]({page})" in PAGES["README.md"] or page == "README.md"
+    assert all(f"]({page})" in PAGES["README.md"] for page in PAGES if page != "README.md")
 
 
 class Config(MethodConfig):
@@ -72,8 +69,8 @@ def test_writing_removes_pages_of_methods_that_are_gone(tmp_path, monkeypatch):
 
 
 def test_the_trials_of_the_backbone_are_those_of_their_record():
-    record = json.loads((FOLDER.parents[1] / "docs/records/nano_backbone.json").read_text(encoding="utf-8"))
-    text = (FOLDER.parents[1] / "docs/protocol.md").read_text(encoding="utf-8")
+    record = json.loads((ROOT / "docs/records/nano_backbone.json").read_text(encoding="utf-8"))
+    text = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
     shown = [row for row in record["rows"] if f"| {row['name']} |" in text]
     assert [row["name"] for row in shown] == [record["rows"][0]["name"], record["rows"][-1]["name"]]
     for row in shown:
@@ -82,14 +79,13 @@ def test_the_trials_of_the_backbone_are_those_of_their_record():
             scores = row[name]
             columns.append("n/a" if scores is None else " / ".join(f"{100 * one:.1f}" for one in scores.values()))
         assert f"| {row['name']} | {' | '.join(columns)} |" in text
-    recipe = json.loads((FOLDER.parents[1] / "tasks/nano/weights/recipe.json").read_text(encoding="utf-8"))
+    recipe = json.loads((ROOT / "tasks/nano/weights/recipe.json").read_text(encoding="utf-8"))
     assert record["rows"][-1]["divergences"] == recipe["sensitivities"]
 
 
 def test_figures_of_the_protocol_are_those_of_their_records():
-    root = FOLDER.parents[1]
-    page = re.sub(r"\s+", " ", (root / "docs/protocol.md").read_text(encoding="utf-8"))
-    record = json.loads((root / "docs/records/nano_three_seeds.json").read_text(encoding="utf-8"))
+    page = re.sub(r"\s+", " ", (ROOT / "docs/protocol.md").read_text(encoding="utf-8"))
+    record = json.loads((ROOT / "docs/records/nano_three_seeds.json").read_text(encoding="utf-8"))
     saved = [100 * one["saved_net"] for one in record["points"] if one["layers"] == one["trained_for"] == 1]
     assert "one layer of six saved {:.1f}, {:.1f} and {:.1f} % of net FLOPs".format(*saved) in page
     both = {
@@ -101,30 +97,48 @@ def test_figures_of_the_protocol_are_those_of_their_records():
     }
     assert "MoD had {} % on nano_math where it saved 15 % of net FLOPs, and {} with".format(*both["mod"]) in page
     assert "went from {} to {}".format(*both["position_skip[trained=true]"]) in page
-    rows = json.loads((root / "docs/records/nano_calibration.json").read_text(encoding="utf-8"))["rows"]
+    rows = json.loads((ROOT / "docs/records/nano_calibration.json").read_text(encoding="utf-8"))["rows"]
     off = [100 * abs(row["realised"] - row["asked"]) for row in rows]
     assert f"off by {statistics.median(off):.2f} points in the median and by {max(off):.2f} at worst" in page
     assert f"{len(rows)} cells" in page
 
 
 def test_what_is_cited_is_what_is_here():
-    root = FOLDER.parents[1]
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    cited = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (cited["version"], cited["license"]) == (project["version"], project["license"])
     assert [one["name"] for one in cited["authors"]] == [one["name"] for one in project["authors"]]
-    bibtex = (root / "docs/cite.md").read_text(encoding="utf-8").partition("```bibtex\n")[2].partition("```")[0]
+    bibtex = (ROOT / "docs/cite.md").read_text(encoding="utf-8").partition("```bibtex\n")[2].partition("```")[0]
     fields = dict(re.findall(r"^  (\w+) += \{+(.*?)\}+,?$", bibtex, re.MULTILINE))
     assert fields["title"] == cited["title"] and fields["author"] == cited["authors"][0]["name"]
     assert (fields["version"], fields["license"]) == (cited["version"], cited["license"])
 
 
 def test_the_gate_analysis_is_that_of_its_record():
-    record = json.loads((FOLDER.parents[1] / "docs/records/nano_gates.json").read_text(encoding="utf-8"))
-    page = (FOLDER.parents[1] / "docs/inspect.md").read_text(encoding="utf-8")
+    record = json.loads((ROOT / "docs/records/nano_gates.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs/inspect.md").read_text(encoding="utf-8")
     marks = {True: "✓", False: "✗", None: "~"}
     one, other = (method["statements"] for method in record["methods"])
     for each in one:
         assert f"| {each['place']}: {each['paper']} | {marks[each['agrees']]} {each['ours']} |" in page
     assert f"On the nano model, {record['texts']} texts" in page
     assert sum(each["agrees"] is False for each in (*one, *other)) > 11  # "most of it differs"
+
+
+def test_the_headroom_of_the_nano_model_is_that_of_its_record():
+    record = json.loads((ROOT / "docs/records/nano_headroom.json").read_text(encoding="utf-8"))
+    expected = []
+    for task in record["tasks"]:
+        if task["unit"] != "share":
+            continue  # texts are asked once, so that nothing can be crossed
+        found = [
+            (f"{100 * one['level']:.0f} %", one["static"], one["cross_fitted"], one["headroom"])
+            for one in task["levels"]
+        ]
+        online = task["exit_oracle"]["online"]
+        found.append((f"{100 * online['saved']:.1f} % (exits)", online["static"], online["score"], online["headroom"]))
+        for saved, static, oracle, over in found:
+            ends = f"{100 * over['difference']:+.1f} [{100 * over['low']:+.1f}, {100 * over['high']:+.1f}]"
+            expected.append(f"| {task['task']} | {saved} | {100 * static:.1f} | {100 * oracle:.1f} | {ends} |")
+    text = (ROOT / "docs/headroom.md").read_text(encoding="utf-8")
+    assert [line for line in text.splitlines() if line.startswith("| nano_")] == expected

@@ -1,14 +1,22 @@
-"""The figures of the documentation: drawn from records, readable, and on the pages of their concepts."""
+"""The figures of the documentation, drawn from records, readable, and on the pages of their concepts; and the paper's
+tables.
+"""
 
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
+import pandas as pd
 import pytest
 
+from adaptive_bench.cli.leaderboard import PaperForm, paper_text
 from adaptive_bench.docs import figures
+from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.leaderboard.paper import beside_board, paper_tables
 from adaptive_bench.method import KVPolicy
 
 pytestmark = pytest.mark.slow
@@ -82,3 +90,100 @@ def test_schemes_say_what_holds():
     assert set(get_args(KVPolicy)) <= set(_words(THERE["branch.svg"]))
     counts = {x: [one.text for one in _texts(THERE["shuffled.svg"]) if one.attrib["x"] == x] for x in ("208", "406")}
     assert counts["208"] == counts["406"] and len(counts["208"]) == 5
+
+
+# The page of the paper's tables shows what the runs whose records lie beside it say of them.
+PAPER = DOCS / "records/nano_paper"  # an entry for each experiment of the paper
+TASKS = ("nano_math", "nano_qa")
+TABLES = (DOCS / "paper_tables.md").read_text(encoding="utf-8")
+# Table -> the runs that it is made of.
+RUNS = {
+    **dict.fromkeys((1, 2, 5, 13), ("methods",)),
+    4: ("out_of_domain",),
+    6: ("methods", "qwen3"),
+    9: ("pruning", "pruned"),
+    10: ("latency",),
+    11: ("text",),
+}
+
+
+@cache  # it takes seconds to read
+def _board(*runs):
+    return read_board([PAPER / run / "table.json" for run in runs])
+
+
+@pytest.mark.parametrize("number", RUNS)
+def test_each_table_is_that_of_its_runs(number):
+    (found,) = beside_board(_board(*RUNS[number]), number)
+    expected = paper_text(found, PaperForm.markdown)
+    assert f"\n{expected}\n" in TABLES, f"docs/paper_tables.md is to have:\n{expected}"
+
+
+def test_the_page_begins_with_how_many_orders_are_those_of_the_paper():
+    """Counted from rows and the paper's texts: pairs apart by their deviations there and by their intervals here,
+    where both are measured within a point of the level."""
+    (table,) = [one for one in paper_tables() if one["table"] == 1]
+    tasks = {"written": TASKS, "likelihood": ("nano_qa_ll",)}
+    rows = [row for row in _board("methods").rows if row.status == "ok"]
+    frame = pd.DataFrame(
+        [
+            (row.label, row.task, row.level, row.low, row.high)
+            for row in rows
+            if row.metric.startswith(("exact", "acc,"))
+        ],
+        columns=["label", "task", "level", "low", "high"],
+    ).drop_duplicates(["label", "task", "level"])
+    counts = {"written": [0, 0], "likelihood": [0, 0]}
+    for column, (kind, level) in enumerate(table["asks"]):
+        here = frame[(frame.level == level) & frame.task.isin(tasks[kind])].dropna()
+        ends = here.groupby("label")[["low", "high"]].agg(["mean", "size"])
+        ends = ends[ends["low", "size"] == len(tasks[kind])]
+        known = []
+        for row in table["rows"]:
+            mean, _, deviation = row["values"][column].partition(" ± ")
+            for label in (row["method"], f"{row['method']}@paper"):
+                if mean and label in ends.index:
+                    low, high = ends.loc[label, "low"]["mean"], ends.loc[label, "high"]["mean"]
+                    known.append((label, float(mean), float(deviation or 0), low, high))
+        for one, other in itertools.combinations(known, 2):
+            variants = [label.partition("@")[0].partition("[")[0] for label in (one[0], other[0])]
+            if variants[0] == variants[1] and ("@" in one[0]) != ("@" in other[0]):
+                continue  # one row of the paper, in two semantics
+            apart = abs(one[1] - other[1]) > one[2] + other[2], one[3] > other[4] or one[4] < other[3]
+            if all(apart):
+                counts[kind][int((one[1] > other[1]) != (one[3] > other[4]))] += 1
+    first = re.sub(r"\s+", " ", TABLES.partition("\n\n")[2].partition("\n\n")[0])
+    assert first == (
+        "Of the pairs of values in the paper's Table 1 that both sides decide, here measured within a point of the "
+        "level, on the generative tasks {} are in the "
+        "same order here and {} in the inverse one, on the log-likelihood tasks {} and {}."
+    ).format(*counts["written"], *counts["likelihood"])
+
+
+def test_defaults_stand_beside_ablations_in_the_same_semantics():
+    (found,) = beside_board(_board("methods"), 5)
+    labels = [row["label"] for row in found["rows"] if row["label"] is not None]
+    assert "gateskip@paper" in labels and all(label.endswith("@paper") for label in labels)
+
+
+def _costs():
+    """What 15 % saved tokens come to in net FLOPs, of the nano model and of a model of the paper's shape with the same
+    decisions; the dearest method first.
+    """
+    rows = [row for row in _board("methods").rows if (row.status, row.level) == ("ok", 0.15)]
+    found = {}
+    for row in rows:
+        if row.score is not None and row.task in TASKS and row.metric.endswith("strict-match"):
+            found.setdefault(row.label, {})[row.task] = row
+    whole = {label: [by_task[task] for task in TASKS] for label, by_task in found.items() if len(by_task) == len(TASKS)}
+    lines = []
+    for label, both in sorted(whole.items(), key=lambda one: sum(row.saved_net for row in one[1])):
+        assert {row.projected_shape for row in both} == {"llama-3.2-1b"}
+        shares = [row.saved_net for row in both] + [row.projected_net for row in both]
+        lines.append(f"| `{label}` | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |")
+    head = [*TASKS, *(f"{task}, Llama 3.2 1B's shape" for task in TASKS)]
+    return "\n".join([f"| method | {' | '.join(head)} |", "|---" * 5 + "|", *lines])
+
+
+def test_what_saved_tokens_cost_is_that_of_its_run():
+    assert f"\n\n{_costs()}\n\n" in TABLES, f"docs/paper_tables.md is to have:\n{_costs()}"

@@ -36,13 +36,6 @@ def point_to(monkeypatch):
 
 
 @contextmanager
-def silent_server():
-    """Takes connections and never says a word."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
-
-
-@contextmanager
 def server_of(status):
     """Answers with a status, and notes what it was asked."""
     asked: list[str] = []
@@ -57,15 +50,12 @@ def server_of(status):
 
         def log_message(self, *_): ...
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server.server_port, asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_port, asked
+        finally:
+            server.shutdown()
 
 
 def _closed_port():
@@ -74,8 +64,8 @@ def _closed_port():
 
 
 def test_a_hub_that_never_answers_is_given_up_within_three_seconds(point_to):
-    with silent_server() as port:
-        endpoint, start_s = point_to(port), time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as server:  # it takes connections and never says a word
+        endpoint, start_s = point_to(server.getsockname()[1]), time.monotonic()
         found = ask()
         with pytest.raises(OutOfReach, match=r"'owner/silent'.*Name a folder"):
             find_backbone("owner/silent")
@@ -83,10 +73,7 @@ def test_a_hub_that_never_answers_is_given_up_within_three_seconds(point_to):
             read_rows(Source("baber/piqa"), "test")
         assert time.monotonic() - start_s < 4.0  # one wait for all three
     assert not found.answers and not found.is_off and found.endpoint == endpoint
-
-
-def test_a_hub_that_refuses_is_told_with_its_address(point_to):
-    endpoint, start_s = point_to(_closed_port()), time.monotonic()
+    endpoint, start_s = point_to(_closed_port()), time.monotonic()  # one that refuses is told with its address
     with pytest.raises(OutOfReach, match=endpoint) as raised:
         find_backbone("owner/refused")
     assert time.monotonic() - start_s < 2.0
@@ -101,16 +88,13 @@ def test_any_answer_counts_but_that_of_a_proxy_with_nobody_behind_it(point_to, s
     assert len(asked) == 1  # the mirror was asked, and once
 
 
-def test_where_the_hub_answers_its_own_word_counts(point_to):
+def test_where_the_hub_answers_its_own_word_counts_and_switched_off_nothing_is_asked(point_to, monkeypatch):
     with server_of(404) as (port, asked):
         point_to(port)
         with pytest.raises(EnvironmentProblem, match=r"'owner/absent'") as raised:
             find_backbone("owner/absent")
     assert asked[-1] == "/owner/absent/resolve/main/config.json"
     assert not isinstance(raised.value, OutOfReach)
-
-
-def test_switched_off_nothing_is_asked(point_to, monkeypatch):
     with server_of(200) as (port, asked):
         point_to(port)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

@@ -1,13 +1,15 @@
 """Every preset of the paper: valid, described in its first lines, and a plan offline with local stand-ins."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.config_file import load_config
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.config import RunConfig
+from adaptive_bench.config_file import default_presets, load_config, preset_naming
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.run_plan import plan
@@ -24,7 +26,9 @@ paper_presets = pytest.mark.parametrize("name", PRESETS)
 
 
 @paper_presets
-def test_names_of_methods_and_tasks_exist(name):
+def test_names_of_methods_and_tasks_exist_and_the_header_says_how_to_run_it_and_what_to_expect(name):
+    header = Path(registry.get("configs", name)).read_text(encoding="utf-8").partition("methods:")[0]
+    assert all(wanted in header for wanted in (f"--config {name}", "Needs", "Hardware", "Expected"))
     config = load_config(name)
     for text in config.methods:
         spec = MethodSpec.parse(text)
@@ -34,13 +38,6 @@ def test_names_of_methods_and_tasks_exist(name):
     assert all(find_task(task).training for task in config.train_on)
     assert config.train.batch_size == 1 and config.train.max_length == 4096 and config.seeds[0] == 1
     assert config.levels and config.train.target is not None, "papers train once and judge at all levels"
-
-
-@paper_presets
-def test_the_header_says_how_to_run_it_and_what_to_expect(name):
-    header = Path(registry.get("configs", name)).read_text(encoding="utf-8").partition("methods:")[0]
-    for wanted in (f"--config {name}", "Needs", "Hardware", "Expected"):
-        assert wanted in header
 
 
 @paper_presets
@@ -94,8 +91,79 @@ def test_smollm2_is_a_preset_for_its_size_that_is_only_taken_by_name():
     assert load_config("real_text").train.precision == load_config("nano_all").train.precision == "fp32"
 
 
-def test_without_the_hub_it_says_what_is_needed():
-    with pytest.raises(EnvironmentProblem, match=r"meta-llama/Llama-3.2-1B.*a folder in Hugging Face layout.*HF_TOKEN"):
-        plan(
-            load_config("paper_generative", {"train": {"steps": 0}, "tasks": ["nano_math"], "train_on": ["nano_math"]})
-        )
+# What a config is made of: presets, files, options and the environment.
+
+
+@pytest.mark.parametrize("name", registry.names("configs"))
+def test_every_preset_is_valid_and_survives_json(name):
+    config = load_config(name)
+    assert config.methods and RunConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_presets_that_are_taken_unasked_say_for_which_models():
+    default = load_config()
+    assert (default.model, default.tasks) == ("nano", ("nano_math", "nano_qa"))
+    assert preset_naming(None) == preset_naming("nano") == "nano"
+    assert preset_naming("meta-llama/Llama-3.2-1B") == "pretrained_large"
+    assert preset_naming("some/folder") is None
+    sizes = sorted(models.parameters for models in default_presets().values() if models.parameters)
+    assert all(before[1] == after[0] for before, after in pairwise(sizes))  # no size has two, none in between has none
+
+
+def test_a_file_gives_what_it_has_and_defaults_fill_the_rest(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("methods: gateskip[b=2,a=1],mod\ntasks: [gsm8k]\nseeds: 3\ntrain: {learning_rate: 1e-4}\n")
+    config = load_config(file)
+    assert config.methods == ("gateskip[a=1,b=2]", "mod")
+    assert config.seeds == (1, 2, 3)
+    assert config.train.learning_rate == 1e-4
+    assert config.levels is None
+
+
+def test_levels_are_found_by_the_plan_unless_they_are_given():
+    assert load_config("nano", {"levels": "auto"}).levels is load_config("nano").levels is None
+    assert load_config("nano", {"levels": "0.25, 0,0.15"}).levels == (0.0, 0.15, 0.25)
+    assert load_config("smoke", {"evaluation": {"stop_strings": "a, b"}}).evaluation.stop_strings == ("a, b",)
+
+
+def test_a_config_of_an_earlier_version_can_be_read(tmp_path):
+    """It has a grid of dial values, several targets, and maybe no closeness."""
+    (tmp_path / "old.yaml").write_text(
+        "extends: nano\nlevels: null\ntrain: {target: [0.1, 0.2]}\nevaluation: {grid: [0, 0.3], closeness: null}\n"
+    )
+    old, now = load_config(tmp_path / "old.yaml"), load_config("nano")
+    assert (old.train, old.evaluation, old.levels) == (now.train, now.evaluation, None)
+    assert load_config("nano", {"train": {"target": [0.2]}}).train.target == 0.2
+
+
+def test_data_folder_comes_from_the_environment_unless_it_is_given(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    monkeypatch.setenv("ADAPTIVE_BENCH_DATA", str(tmp_path / "a"))
+    assert load_config("nano").data_dir == tmp_path / "a"
+    assert load_config("nano", {"data_dir": tmp_path / "b"}).data_dir == tmp_path / "b"
+
+
+def test_a_config_extends_one_preset_by_its_name_and_none_that_extends_itself(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text("extends: mine.yaml\n")
+    with pytest.raises(UsageError, match=r"mine\.yaml.*extends one preset.*nano"):
+        load_config(tmp_path / "mine.yaml")
+    (tmp_path / "mine.yaml").write_text("extends: mine\n")
+    monkeypatch.setitem(registry._registered, ("configs", "mine"), (tmp_path / "mine.yaml", "this test"))
+    with pytest.raises(UsageError, match="mine -> mine"):
+        load_config("mine")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"match_on": "bytes", "match_phase": "decode"}, "match_on 'bytes'"),
+        ({"match_on": "time", "evaluation": {"quantize": "int8"}}, r"match_on 'time' with --quantize int8"),
+        ({"evaluation": {"quantize": "int3"}}, "quantize"),
+        ({"evaluation": {"temperature": 0}}, "temperature"),
+        ({"evaluation": {"enable_thinking": True}}, "Add --chat-template"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(changes, said):
+    with pytest.raises(UsageError, match=said):
+        load_config("smoke", changes)

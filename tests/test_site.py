@@ -75,12 +75,15 @@ def test_the_reference_has_every_public_name():
                 assert f"{thing.__module__}.{thing.__qualname__}" in listed
 
 
-def test_equations_become_mathml(site):
-    html = site.rendered(
-        r'<p>if <span class="arithmatex">\(a &lt; b\)</span></p><div class="arithmatex">\[\frac12\]</div>'
-    )
+def test_equations_become_mathml_and_the_notebook_a_page(site):
+    inline, block = r'<p>if <span class="arithmatex">\(a &lt; b\)</span></p>', r"\[\frac12\]"
+    html = site.rendered(f'{inline}<div class="arithmatex">{block}</div>')
     assert html.startswith("<p>if <math") and "<mo>&#x0003C;</mo>" in html
     assert 'display="block"' in html and "<mfrac>" in html and "arithmatex" not in html
+    cells = [("markdown", ["# Title\n", "\n", "Text."]), ("code", ["a = 1\n", "a"])]
+    text = site.page_of({"cells": [{"cell_type": kind, "source": source} for kind, source in cells]})
+    assert text.startswith("# Title\n\nText.\n\n[") and text.endswith("```python\na = 1\na\n```\n")
+    assert "(first_steps.ipynb)" in text
 
 
 def test_a_figure_in_a_page_has_the_words_and_the_colours_of_the_page(site):
@@ -92,10 +95,3 @@ def test_a_figure_in_a_page_has_the_words_and_the_colours_of_the_page(site):
     for scheme in ("default", "slate"):
         (sheet,) = (line for line in site.style().splitlines() if f'"{scheme}"' in line)
         assert used <= set(re.findall(r"(--drawing-\w+):", sheet))
-
-
-def test_the_notebook_is_a_page(site):
-    cells = [("markdown", ["# Title\n", "\n", "Text."]), ("code", ["a = 1\n", "a"])]
-    text = site.page_of({"cells": [{"cell_type": kind, "source": source} for kind, source in cells]})
-    assert text.startswith("# Title\n\nText.\n\n[") and text.endswith("```python\na = 1\na\n```\n")
-    assert "(first_steps.ipynb)" in text

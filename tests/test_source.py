@@ -169,9 +169,8 @@ def test_of_a_package_every_file_counts_and_of_a_file_alone_what_it_names(tmp_pa
 
 
 def test_code_of_ours_is_no_plugin_s(tmp_path):
-    named = write(
-        tmp_path / "registers.py", f"from adaptive_bench import task\nPLACES = {[task.__file__, '/proc/self/ns/pid']}"
-    )
+    places = [task.__file__, "/proc/self/ns/pid"]
+    named = write(tmp_path / "registers.py", f"from adaptive_bench import task\nPLACES = {places}")
     assert source.plugin_digest([Path(task.__file__)]) == source.plugin_digest([])
     assert source._files(named) == {named.resolve()}
 
