@@ -27,12 +27,14 @@ ARGUMENTS = [
     # Numbers out of their range, and what is no number.
     ("run --seeds 1001", USAGE, "--seeds is wrong: a run has from 1 to 1000 seeds, got 1001"),
     ("run --seeds one", USAGE, "--seeds takes a number n for the seeds 1 to n, or a list"),
+    ("run --limit 0", USAGE, "--limit is wrong"),
     ("run --levels 5", USAGE, "Write 0.05 for 5 %"),
     ("run --train-steps 999999999999", USAGE, "Lower --train-steps"),
     ("time --batch 0", USAGE, "--batch takes whole numbers from 1"),
     # Words that are none of those there are.
     ("run --methods gateskp", USAGE, "Did you mean 'gateskip'?"),
     ("run --methods gateskip@papr", USAGE, "Semantics must be one of"),
+    ("run --methods gateskip[shap=scalar]", USAGE, "Did you mean 'shape'?"),
     ("run --methods gateskip[shape=round]", USAGE, "shape is wrong"),
     ("run --methods gateskip[sparsity_weight=nan]", USAGE, "finite"),
     ("run --tasks gsm8", USAGE, "Did you mean 'gsm8k'?"),
@@ -44,6 +46,7 @@ ARGUMENTS = [
     ("new-method gateskip", USAGE, "exists already"),
     ("run --resources nowhere", USAGE, "Add --launcher slurm"),
     # Places.
+    ("run --config absent.yaml", ENVIRONMENT, "absent.yaml"),
     ("run --data-dir absent", ENVIRONMENT, "data folder must exist"),
     ("show nowhere", USAGE, "no such run"),
     ("status --out nowhere", ENVIRONMENT, "'nowhere' does not exist"),

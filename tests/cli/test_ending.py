@@ -59,6 +59,15 @@ def test_a_list_that_nobody_reads_to_the_end_ends_quietly(arguments):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
+def test_a_run_is_done_though_nobody_reads(tmp_path):
+    command = f"{PROGRAM} run --config smoke --methods dense --out {shlex.quote(str(tmp_path / 'out'))}"
+    script = f"{command} 2>&1 | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert len(list((tmp_path / "out" / "runs").glob("*/table.json"))) == 1
+
+
 def test_ctrl_c_in_a_command_is_one_line_and_exit_code_130(command, monkeypatch):
     monkeypatch.setattr(
         "adaptive_bench.cli.check._findings", lambda *given: os.kill(os.getpid(), signal.SIGINT) or iter(())

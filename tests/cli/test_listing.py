@@ -113,7 +113,12 @@ def test_the_last_name_of_a_list_is_completed():
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("run --tasks nano_ma", "nano_math"), ("run --config smok", "smoke"), ("list methods gates", "gateskip")],
+    [
+        ("run --methods gates", "gateskip"),
+        ("run --tasks nano_ma", "nano_math"),
+        ("run --config smok", "smoke"),
+        ("list methods gates", "gateskip"),
+    ],
 )
 def test_the_shell_asks_for_methods_tasks_and_configs(words, expected):
     given = {"COMP_WORDS": f"adaptive-bench {words}", "COMP_CWORD": str(words.count(" ") + 1)}

@@ -143,9 +143,10 @@ def test_the_name_of_a_file_may_be_a_dash(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == TEXT
     with pytest.raises(UsageError, match="Name a folder"):
         output.folder("-")
-    monkeypatch.setattr("sys.stdout", None)
-    with pytest.raises(EnvironmentProblem, match=r"which is closed\. Name a file with -o"):
-        output.write_text(output.STDOUT, "text")
+    with monkeypatch.context() as patched:  # undone before `capsys` ends
+        patched.setattr("sys.stdout", None)
+        with pytest.raises(EnvironmentProblem, match=r"which is closed\. Name a file with -o"):
+            output.write_text(output.STDOUT, "text")
 
 
 def test_what_can_hold_no_file_is_refused_and_stays(tmp_path):

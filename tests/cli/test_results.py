@@ -151,6 +151,14 @@ def test_retry_makes_again_what_is_damaged(command, folders):
     assert command("retry", str(folders[0])).exit_code == 0
     assert Record(file.parent).read("points")["0"]["docs"] == 4 and file.with_name("record.json.damaged").is_file()
 
+    def written():
+        files = (file for file in folders[0].parent.rglob("*") if file.is_file())
+        return {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
+
+    before = written()
+    assert command("retry", str(folders[0])).exit_code == 0 and folders[0] / "command.json" in before
+    assert written() == before  # of what is done nothing is written again
+
 
 def test_a_curve_is_a_line_of_bars():
     assert [curve(values) for values in ([], [1.0], [0.0, 1.0], [2.0, 2.0])] == ["", "▁", "▁█", "▁▁"]

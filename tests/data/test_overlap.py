@@ -40,6 +40,13 @@ def test_documents_of_thirteen_words_and_more_are_those_that_lm_eval_counts(seed
     assert found(questions, texts) == expected and 20 <= expected < 300
 
 
+def test_a_run_ends_with_its_text():
+    words = [f"w{k}" for k in range(RUN)]
+    question, *halves = map(" ".join, (words, words[: RUN // 2], words[RUN // 2 :]))
+    assert found([question], []) == found([question], halves) == 0
+    assert found([question], [question]) == 1
+
+
 def test_shorter_documents_stand_there_as_a_whole():
     nine, four = "why do cats like to sleep in the sun", "3 + 1?"
     assert FEWEST <= len(nine.split()) < RUN

@@ -47,6 +47,7 @@ def test_every_cell_is_done_once_or_marked_with_its_reason(eventful, cluster, tm
     outcome = run(eventful, launcher="slurm", resources=resources)
     assert "Submitted 6 cells" in outcome.elsewhere
     ((array, names),) = json.loads((outcome.folder / "slurm" / "jobs.json").read_text()).items()
+    assert array in slurm._numbers().values()  # where a command looks that was killed before it noted the number
     trainings = {str(training.spec).partition("=")[2].rstrip("]"): training for training in plan(eventful).trainings}
     index = {event: f"{array}_{names.index(training.folder.name)}" for event, training in trainings.items()}
     wait = cluster.wait_until

@@ -112,9 +112,11 @@ def test_limits_belong_to_no_key_and_are_not_for_processes_that_work_together(co
 
 
 def test_trainings_that_never_end_are_ended_alone(eventful_config, lines, monkeypatch):
-    """Whether they can be interrupted from within or not; the same command goes on with them."""
+    """Whether they can be interrupted from within or not; the same command goes on with them. One whose process is
+    killed is continued by another process at once.
+    """
     monkeypatch.setattr(watchdog, "_GRACE_S", 1.0)
-    events = ("loops", "holds", "quiet")
+    events = ("loops", "holds", "killed", "quiet")
     config = eventful_config(events, step=8, train={"steps": 10, "checkpoint_every": 5}, cell_timeout=0.25)
     outcome = run(config, lines, jobs=2)
     assert sorted(failure.work for failure in outcome.failures) == [
@@ -123,15 +125,16 @@ def test_trainings_that_never_end_are_ended_alone(eventful_config, lines, monkey
     ]
     for failure in outcome.failures:
         assert failure.kind == "Time limit" and "took more than 0:15, the --cell-timeout" in failure.reason
-    assert {row["method"] for row in outcome.rows} == {"eventful[event=quiet]"}
-    *endless, quiet = plan(config).trainings
+    assert {row["method"] for row in outcome.rows} == {"eventful[event=killed]", "eventful[event=quiet]"}
+    assert ["event=killed" in line for line in lines.lines if "another one continues it" in line] == [True]
+    *endless, killed, quiet = plan(config).trainings
     for training in endless:
         assert training.record.state == "failed" and "CellTimeout" in training.record.reason
         assert (training.folder / "resume").is_dir()
-    assert quiet.record.state == "done"
+    assert killed.record.state == quiet.record.state == "done"
     monkeypatch.setenv("EVENTS_STEP", "1000")  # as if the methods had been corrected
     again = run(config, lines, jobs=2)
-    assert again.failures == [] and [training.record.state for training in plan(config).trainings] == ["done"] * 3
+    assert again.failures == [] and [training.record.state for training in plan(config).trainings] == ["done"] * 4
     assert len({(training.folder / "train.jsonl").read_bytes() for training in plan(config).trainings}) == 1
 
 

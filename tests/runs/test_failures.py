@@ -5,6 +5,7 @@ import json
 import pytest
 
 from adaptive_bench.errors import UsageError
+from adaptive_bench.progress import TaskAdvanced, TaskStarted
 from adaptive_bench.runs import evaluation_work as evaluation
 from adaptive_bench.runs import run
 
@@ -13,8 +14,8 @@ TASKS = ("nano_qa_ll", "nano_text", "nano_math", "nano_qa")
 
 @pytest.mark.parametrize("error", [UsageError("a continuation has 0 tokens."), SystemError("boom")])
 def test_a_task_that_fails_does_not_stop_the_others(error, config_of, monkeypatch, lines):
-    """Two of four fail: both are named, with the log of each; the other two are in the table."""
-    evaluate = evaluation.evaluate
+    """Two of four fail: both are named, with the log of each; the rest is in the table, and the bar ends."""
+    evaluate, tell, events = evaluation.evaluate, lines.emit, []
 
     def refuse(model, tokenizer, task, **settings):
         if task in TASKS[1:3]:
@@ -22,6 +23,7 @@ def test_a_task_that_fails_does_not_stop_the_others(error, config_of, monkeypatc
         return evaluate(model, tokenizer, task, **settings)
 
     monkeypatch.setattr(evaluation, "evaluate", refuse)
+    monkeypatch.setattr(lines, "emit", lambda event: (tell(event), events.append(event)))
     config = config_of("dense", tasks=TASKS)
     outcome = run(config, lines, jobs=1)
     works = [f"evaluate dense on {name}, seed 1" for name in TASKS[1:3]]
@@ -33,5 +35,8 @@ def test_a_task_that_fails_does_not_stop_the_others(error, config_of, monkeypatc
     told = [line for line in lines.lines if line.startswith("Failed: ")]
     assert told == [f"Failed: {failure}" for failure in outcome.failures]
     assert json.loads((outcome.folder / "run.json").read_text())["failures"] == list(map(str, outcome.failures))
+    bar = {event.task: event.total for event in events if isinstance(event, TaskStarted) and event.label == "run"}
+    done = [event.units for event in events if isinstance(event, TaskAdvanced) and event.task in bar]
+    assert bar and sum(done) == pytest.approx(sum(bar.values()))
     again = run(config, jobs=1, table_only=True)
     assert {failure.work for failure in again.failures} == {failure.work for failure in outcome.failures}

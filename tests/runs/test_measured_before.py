@@ -191,12 +191,12 @@ def test_a_row_says_that_the_first_token_skips_nothing(config_of, lopsided):
 
 
 def test_each_task_has_text_of_its_own_unless_it_is_pooled(config_of):
-    def calibrations(how):
-        config = config_of("gateskip", tasks=("nano_math", "nano_qa_ll"), evaluation={"calibration": how})
+    def calibrations(**how):
+        config = config_of("gateskip", tasks=("nano_math", "nano_qa_ll"), evaluation=how)
         assert run(config).exit_code == 0
         return {sweep.task: sweep.record.read("calibration") for sweep in plan(config).sweeps}
 
-    found, pooled = calibrations("task"), calibrations("pooled")
+    found, pooled = calibrations(), calibrations(calibration="pooled")
     assert {about["examples"] for about in found.values()} == {4}
     assert found["nano_math"]["tokens"] != found["nano_qa_ll"]["tokens"]
     assert all(about["per"] == "task" and about["text"] == "gold" for about in found.values())

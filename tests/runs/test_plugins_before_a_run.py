@@ -58,7 +58,7 @@ def test_an_error_in_the_code_of_a_task_names_its_line(tmp_path, monkeypatch):
         exec(compile("import nothing_there", installed, "exec"))
 
 
-@pytest.mark.parametrize("right", [-1, [], "c", 0, "b", [0, 1]])
+@pytest.mark.parametrize("right", [-1, 2, [], "c", 0, "b", [0, 1]])
 def test_a_right_answer_is_a_number_a_text_or_several_of_the_choices(right):
     harness, where = copy(load_task(find_task("nano_qa_ll"), None, None)), "document 1 of 1 of 'nano_qa_ll'"
     harness.doc_to_choice, harness.doc_to_target = lambda doc: ["a", "b"], lambda doc: right

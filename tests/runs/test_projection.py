@@ -7,6 +7,7 @@ import torch
 
 from adaptive_bench import registry
 from adaptive_bench.methods.gateskip import GateSkip
+from adaptive_bench.runs.budget import empty_model
 from adaptive_bench.runs.projection import Projection, priced, projected
 from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.spec import MethodSpec
@@ -52,16 +53,18 @@ def test_projected_onto_the_measured_model_it_is_the_measured_saving(spec, famil
 
 
 @pytest.mark.parametrize(
-    ("name", "layer", "head"),
+    ("name", "layer", "head", "billions"),
     [
-        ("llama-3.2-1b", 60.82, 262.7),
-        ("llama-3.2-3b", 100.66, 394.0),
-        ("llama-3.1-8b", 218.10, 525.3),
-        ("gemma-2-2b", 77.86, 589.8),
+        ("llama-3.2-1b", 60.82, 262.7, 1.24),
+        ("llama-3.2-3b", 100.66, 394.0, 3.21),
+        ("llama-3.1-8b", 218.10, 525.3, 8.03),
+        ("gemma-2-2b", 77.86, 589.8, 2.61),
     ],
 )
-def test_a_shape_has_the_costs_of_its_model(name, layer, head):
+def test_a_shape_has_the_costs_and_the_size_of_its_model(name, layer, head, billions):
     """Methods.md 2.1, in millions of MACs."""
+    parameters = empty_model(f"owner/{name.title()}-Instruct").parameters()
+    assert sum(each.numel() for each in parameters) / 1e9 == pytest.approx(billions, abs=0.006)
     backbone = onto(MethodSpec("dense"), 2, find_shape(name)).backbone
     costs = backbone.costs
     assert (costs.attn_q_o + costs.attn_kv + costs.mlp)[0] / 1e6 == pytest.approx(layer, abs=0.005)

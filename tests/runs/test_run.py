@@ -107,6 +107,15 @@ def test_the_second_run_computes_nothing_whatever_it_is_matched_on(config_of, no
     assert "saved in prefill" in (outcome.folder / "leaderboard.md").read_text()
 
 
+def test_a_task_that_writes_nothing_has_no_table_by_decode(config_of):
+    tasks = ("nano_qa_ll", "nano_math")
+    outcome = run(config_of("random_skip", tasks=tasks, train_on=tasks[:1], match_phase="decode"))
+    said = "nano_qa_ll: the saving on the axis tokens in decode is not known"
+    assert outcome.exit_code == 0 and any(text.startswith(said) for text in outcome.warnings)
+    assert {row["phase"] for row in outcome.rows} == {"decode"}
+    assert {row["task"] for row in outcome.rows if row["score"] is not None} == {"nano_math"}
+
+
 @pytest.mark.parametrize(
     ("changes", "meant"),
     [({"project_onto": "llama-3.2-1"}, r"llama-3\.2-1b"), ({"train": {"method_learning_rates": {"mox": 0.1}}}, "mod")],

@@ -169,7 +169,10 @@ def test_a_recipe_for_others_unless_nothing_is_trained_and_a_phase_in_which_noth
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        ({"tasks": ("nano_qa_ll", "nano_math"), "evaluation": {"temperature": 0.7}}, "A temperature does nothing on n"),
+        (
+            {"tasks": ("nano_qa_ll", "nano_math"), "evaluation": {"temperature": 0.7}},
+            "A temperature does nothing on nano_qa_ll:",
+        ),
         ({"tasks": ("nano_text",), "evaluation": {"num_fewshot": 2}}, "--num-fewshot 2 does nothing on nano_text"),
         (
             {"tasks": ("nano_qa_ll", "nano_math"), "match_phase": "decode"},

@@ -104,7 +104,7 @@ def test_a_run_is_matched_on_its_timing_and_its_checkpoints_can_be_timed(config_
 
 
 def test_a_timing_of_other_code_weights_or_versions_is_not_used_and_that_is_said(config_of, lines):
-    config = config_of("random_skip", levels=(0.0,), train={"steps": 0})
+    config = config_of("random_skip", levels=(0.0,), train={"steps": 0}, eligible="all")
     right = {
         "method": "random_skip",
         "model_fingerprint": find_backbone(config.model).fingerprint,

@@ -52,10 +52,21 @@ def test_two_processes_never_train_the_same_cell_at_once(config_of, lines):
     assert training.finished and training.record.state == "done"
 
 
-def test_what_was_finished_is_done_although_its_process_was_killed_before_its_last_word(config_of):
-    config = config_of("dense")
-    run(config)
+def test_what_was_finished_is_done_although_its_process_was_killed_before_its_last_word(config_of, monkeypatch):
+    """The same run says so of its workers, and the next one of all."""
+    config, run_groups = config_of("dense"), launching.run_groups
+
+    def killed_at_the_end(*arguments):
+        failures = run_groups(*arguments)
+        for sweep in plan(config).sweeps:
+            change(sweep.folder, "status", state="running")
+        return failures
+
+    with monkeypatch.context() as patched:
+        patched.setattr(launching, "run_groups", killed_at_the_end)
+        run(config)
     whole = plan(config)
+    assert [sweep.record.state for sweep in whole.sweeps] == ["done"]
     for piece in (*whole.trainings, *whole.sweeps):
         change(piece.folder, "status", state="running")
     steps = whole.trainings[0].folder / "resume"
