@@ -67,11 +67,13 @@ def is_real(standing: Standing) -> str:
     best = next(iter(standing.ranked), None)
     if best is None or _keeps_nothing(best):
         return ""
-    known = [(name, value) for name, value in savings_of(best) if value is not None]
-    told = ", ".join(f"{name} {100 * value:.0f} %" for name, value in known)
-    values = [value for _, value in known]
+    shape = next((one.projected_shape for one in best.rows if one and one.projected_shape), "a larger model")
+    # Net FLOPs as executed, those of the same decisions at a larger shape, and time.
+    of = {"of net FLOPs": best.net, f"if priced at {shape}'s size": best.projected, "of the time": best.time}
+    values = [value for value in of.values() if value is not None]
+    told = ", ".join(f"{100 * value:.0f} % {what}" for what, value in of.items() if value is not None)
     signs = {value > _NOTHING for value in values}
-    timed = any(name == "time" for name, _ in known)
+    timed = best.time is not None
     verdict = "Its saving holds by every measure:" if timed else "It saves"
     if signs == {False}:
         verdict = "It saves nothing by any measure:"
@@ -79,12 +81,6 @@ def is_real(standing: Standing) -> str:
         verdict = "The measures of its saving disagree:"
     untimed = "" if timed else "; whether it is faster was not measured (--time)"
     return f"{verdict} {told}{untimed}." if told else ""
-
-
-def savings_of(line: Line) -> list[tuple[str, float | None]]:
-    """The three savings: net FLOPs as executed, net FLOPs of the same decisions at a larger shape, and time."""
-    shape = next((row.projected_shape for row in line.rows if row is not None and row.projected_shape), "larger shape")
-    return [("net FLOPs", line.net), (f"at {shape}", line.projected), ("time", line.time)]
 
 
 def _keeps_nothing(line: Line) -> bool:

@@ -22,8 +22,8 @@ from .row import Row, first_metrics
 
 PREFERRED = 0.15  # the level nearest to this saving is shown first
 RULE = (
-    "Score: 0 is a guess (for perplexity, or if none is known, the model before training), 100 the dense model; mean "
-    "over tasks. 95 % intervals over seeds and documents. Ranks are those that tests of all pairs leave open (Holm)."
+    "Score: mean over tasks; 100 is dense, 0 a guess (of bits and perplexity: base, the model before training). "
+    "Intervals are 95 %, over seeds and documents. A rank of 2-4 spans the places that paired tests leave open (Holm)."
 )
 SAVES_NOTHING = ("dense", "base")
 _DECLARATION = re.compile(r"^    (adapts|once_per_prompt) = (True|False)$", re.MULTILINE)  # class attributes in a file

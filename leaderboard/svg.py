@@ -12,7 +12,8 @@ from .groups import groups_of
 from .headline import AXES
 from .standing import Line, Standing, standings
 
-_COLOURS = ("#0b62b0", "#b84a00", "#00765a", "#9c2a78", "#6b5300", "#5b3fb8", "#b01e3c", "#0d6e80")
+_COLOURS = ("#0b62b0", "#b84a00", "#00765a", "#c04fa0", "#8a6d00", "#5b3fb8", "#d02040", "#0e93a8", "#7a9a01",
+            "#e09000", "#4aa3df", "#8c5a3c", "#9a8cff", "#5a6b7a", "#ff7f6a", "#2fbf71")  # fmt: skip
 _WIDTH, _HEIGHT = 440, 260  # of the area of the curves
 _LEFT, _TOP, _BELOW = 48, 16, 44  # margins around it
 _LINE, _LETTER, _LONGEST = 16, 7, 60  # of the names beside it: height of a line, width of a letter, most letters
@@ -83,6 +84,7 @@ def chart(found: Sequence[Standing]) -> str:
         f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="#888"/>',
         f'<text x="{(_LEFT + right) / 2}" y="{bottom + 34}" text-anchor="middle" fill="currentColor">measured saving, '
         f"% {axis}</text>",
+        f'<text x="{_LEFT - 6}" y="{_TOP - 4}" text-anchor="end" fill="currentColor">score</text>',
     ]
     parts += [
         f'<text x="{_LEFT - 6}" y="{up(at) + 4:.1f}" text-anchor="end" fill="currentColor">{100 * at:.0f}</text>'

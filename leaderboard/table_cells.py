@@ -80,7 +80,7 @@ def notes_of(standing: Standing) -> list[str]:
     if standing.seeds == 1:
         notes.append("One seed: intervals do not cover another training run.")
     if others := [line.label for line in standing.lines if line.score is not None and _misses_level(line)]:
-        notes.append(f"Without a rank, as not measured within a point of the level: {_some(others)}.")
+        notes.append(f"Without a rank, as not within a point of the level on every task: {_some(others)}.")
     rows = [row for line in standing.lines for row in line.rows if row is not None]
     if partial := sorted({row.label for row in rows if row.status == "partial"}):
         notes.append(f"Some seeds are missing of: {_some(partial)}.")

@@ -80,13 +80,13 @@ def test_a_difference_that_no_test_corrected_for_beats_nothing():
 def test_a_saving_is_real_where_the_measures_agree_in_sign_and_within_a_factor_of_two(net, projected, time, verdict):
     best = line_of("mod", net=net, projected=projected, times={"batch 8": time + 0.3, "batch 1": time})
     said = is_real(standing_of(best, CHANCE))
-    assert verdict in said and f"net FLOPs {100 * net:.0f} %" in said and f"time {100 * time:.0f} %" in said
+    assert verdict in said and f"{100 * net:.0f} % of net FLOPs" in said and f"{100 * time:.0f} % of the time" in said
 
 
 def test_that_time_was_not_measured_is_said():
-    for measured, told in (({}, ""), ({"projected": 0.16}, ", at larger shape 16 %")):
+    for measured, told in (({}, ""), ({"projected": 0.16}, ", 16 % if priced at a larger model's size")):
         said = is_real(standing_of(line_of("mod", net=0.15, **measured)))
-        assert said == f"It saves net FLOPs 15 %{told}; whether it is faster was not measured (--time)."
+        assert said == f"It saves 15 % of net FLOPs{told}; whether it is faster was not measured (--time)."
 
 
 @given(standings())

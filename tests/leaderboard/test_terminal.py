@@ -90,7 +90,7 @@ def test_what_a_reader_has_to_know_stands_under_the_list():
     notes = " ".join(notes_of(standing_of(*lines, left_out=("nano_qa",))))
     for said in (
         "vs static: difference to static_depth",
-        "Without a rank, as not measured within a point of the level: free.",
+        "Without a rank, as not within a point of the level on every task: free.",
         "Some seeds are missing of: gateskip.",
         "Without a rank, as the dial moves nothing: skiplayer.",
         "Trained towards 25 % and judged at this level.",
