@@ -79,7 +79,7 @@ def is_real(standing: Standing) -> str:
         verdict = "It saves nothing by any measure:"
     elif len(signs) > 1 or (signs and max(values) > _FACTOR * min(values)):
         verdict = "The measures of its saving disagree:"
-    untimed = "" if timed else "; whether it is faster was not measured (--time)"
+    untimed = "" if timed else "; time was not measured (--time)"
     return f"{verdict} {told}{untimed}." if told else ""
 
 

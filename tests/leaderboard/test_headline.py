@@ -86,7 +86,7 @@ def test_a_saving_is_real_where_the_measures_agree_in_sign_and_within_a_factor_o
 def test_that_time_was_not_measured_is_said():
     for measured, told in (({}, ""), ({"projected": 0.16}, ", 16 % if priced at a larger model's size")):
         said = is_real(standing_of(line_of("mod", net=0.15, **measured)))
-        assert said == f"It saves 15 % of net FLOPs{told}; whether it is faster was not measured (--time)."
+        assert said == f"It saves 15 % of net FLOPs{told}; time was not measured (--time)."
 
 
 @given(standings())
