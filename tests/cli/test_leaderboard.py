@@ -126,9 +126,9 @@ def test_a_table_of_the_paper_alone_and_beside_a_run(board):
     assert "paper_ablations" in board("paper").stdout.replace("\n", "")
     alone = board("paper 12").stdout
     assert "0.57" in alone and "not measured here" in alone and "here: " not in alone
-    entry = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano-qwen3"
+    entry = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano"
     beside = board(f"paper 1 {entry}").stdout
-    assert "3.96 ± 1.67" in beside and "by saved tokens: nano_qwen3" in beside
+    assert "3.96 ± 1.67" in beside and "by saved tokens: nano" in beside
     assert "| here: `mod`" in board(f"paper 1 {entry} --format markdown").stdout
     plain = json.loads(board(f"paper 1 {entry} --format json").stdout)
     assert "mod" in [one["label"] for one in plain[0]["rows"]]
