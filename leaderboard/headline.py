@@ -73,13 +73,12 @@ def is_real(standing: Standing) -> str:
     values = [value for value in of.values() if value is not None]
     told = ", ".join(f"{100 * value:.0f} % {what}" for what, value in of.items() if value is not None)
     signs = {value > _NOTHING for value in values}
-    timed = best.time is not None
-    verdict = "Its saving holds by every measure:" if timed else "It saves"
+    verdict = "It saves" if best.time is None else "Its saving holds by every measure:"
     if signs == {False}:
         verdict = "It saves nothing by any measure:"
     elif len(signs) > 1 or (signs and max(values) > _FACTOR * min(values)):
         verdict = "The measures of its saving disagree:"
-    untimed = "" if timed else "; time was not measured (--time)"
+    untimed = "; time was not measured (--time)" if best.time is None else ""
     return f"{verdict} {told}{untimed}." if told else ""
 
 
