@@ -247,15 +247,19 @@ def remove_results(whole: Plan, shard: Shard) -> None:
     """Remove everything that a run, or a shard of it, would compute. Evaluations of other runs stay.
 
     Raises:
-        EnvironmentProblem: A process is working on a record; nothing of that record is removed.
+        EnvironmentProblem: A process is working on a record; nothing is removed.
     """
     trainings = shard.of(whole)
     folders = {training.folder for training in trainings}
-    for sweep in whole.sweeps:
-        if sweep.training.folder in folders:
-            _remove(sweep, keep=())
-    for training in trainings:
-        _remove(training, keep=("eval",))
+    removed = [*(sweep for sweep in whole.sweeps if sweep.training.folder in folders), *trainings]
+    for work in removed:
+        if lock.is_held(work.folder):
+            raise EnvironmentProblem(
+                f"`--overwrite always` removes results that nobody is working at, but {work.record.owner} is running "
+                f"`{work}` ({work.folder}). Wait for it, or end it."
+            )
+    for work in removed:
+        _remove(work, keep=("eval",) if isinstance(work, TrainingRun) else ())
 
 
 def allowed(groups: Sequence[RunJobGroup], overwrite: Overwrite) -> tuple[list[RunJobGroup], list[Failure]]:
@@ -282,11 +286,6 @@ def _refusal(work: str) -> Failure:
 def _remove(work: TrainingRun | DialEvaluation, keep: Sequence[str]) -> None:
     if not work.folder.is_dir():
         return
-    if lock.is_held(work.folder):
-        raise EnvironmentProblem(
-            f"`--overwrite always` removes results that nobody is working at, but {work.record.owner} is running "
-            f"`{work}` ({work.folder}). Wait for it, or end it."
-        )
     with lock.exclusive(work.folder, str(work), SilentReporter()):
         # The record file goes first, so that a removal that is interrupted leaves work that counts as not begun.
         for path in sorted(work.folder.iterdir(), key=lambda path: path.name != FILE):

@@ -42,11 +42,11 @@ def test_always_computes_again_what_the_run_names_and_nothing_else(config_of):
     again = run(config, overwrite="always")
     assert untimed(again.rows) == untimed(first.rows) and again.exit_code == 0
     assert measured.keys() == Record(mine).read("points").keys() and measured != Record(mine).read("points")
-    assert kept.items() <= points(config).items()
+    assert kept.items() <= (after := points(config)).items()
     held = lock.exclusive(plan(config).trainings[0].folder, "another one", SilentReporter())
     with held, pytest.raises(EnvironmentProblem, match="is running `train dense"):
         run(config, overwrite="always")
-    assert plan(config).trainings[0].finished
+    assert plan(config).trainings[0].finished and points(config) == after
 
 
 def test_never_leaves_what_was_begun(config_of, monkeypatch):
