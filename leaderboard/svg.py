@@ -84,7 +84,7 @@ def chart(found: Sequence[Standing]) -> str:
         f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="#888"/>',
         f'<text x="{(_LEFT + right) / 2}" y="{bottom + 34}" text-anchor="middle" fill="currentColor">measured saving, '
         f"% {axis}</text>",
-        f'<text x="{_LEFT - 6}" y="{_TOP - 4}" text-anchor="end" fill="currentColor">score</text>',
+        f'<text x="4" y="{_TOP - 5}" fill="currentColor">score</text>',
     ]
     parts += [
         f'<text x="{_LEFT - 6}" y="{up(at) + 4:.1f}" text-anchor="end" fill="currentColor">{100 * at:.0f}</text>'
