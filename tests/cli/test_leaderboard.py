@@ -129,9 +129,9 @@ def test_a_table_of_the_paper_alone_and_beside_a_run(board):
     entry = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano"
     beside = board(f"paper 1 {entry}").stdout
     assert "3.96 ± 1.67" in beside and "by saved tokens: nano" in beside
-    assert "| here: `mod`" in board(f"paper 1 {entry} --format markdown").stdout
+    assert "| here: `layerskip`" in board(f"paper 1 {entry} --format markdown").stdout
     plain = json.loads(board(f"paper 1 {entry} --format json").stdout)
-    assert "mod" in [one["label"] for one in plain[0]["rows"]]
+    assert "layerskip" in [one["label"] for one in plain[0]["rows"]]
     wrong = board("paper 77")
     assert wrong.exit_code == 2 and "got 77" in wrong.stderr
 
