@@ -251,7 +251,8 @@ def remove_results(whole: Plan, shard: Shard) -> None:
     """
     trainings = shard.of(whole)
     folders = {training.folder for training in trainings}
-    removed = [*(sweep for sweep in whole.sweeps if sweep.training.folder in folders), *trainings]
+    sweeps = [sweep for sweep in whole.sweeps if sweep.training.folder in folders]
+    removed: list[TrainingRun | DialEvaluation] = [*sweeps, *trainings]
     for work in removed:
         if lock.is_held(work.folder):
             raise EnvironmentProblem(
