@@ -69,9 +69,9 @@ def is_real(standing: Standing) -> str:
         return ""
     shape = next((one.projected_shape for one in best.rows if one and one.projected_shape), "a larger model")
     # Net FLOPs as executed, those of the same decisions at a larger shape, and time.
-    of = {"of net FLOPs": best.net, f"if priced at {shape}'s size": best.projected, "of the time": best.time}
-    values = [value for value in of.values() if value is not None]
-    told = ", ".join(f"{100 * value:.0f} % {what}" for what, value in of.items() if value is not None)
+    savings = {"of net FLOPs": best.net, f"if priced at {shape}'s size": best.projected, "of the time": best.time}
+    values = [value for value in savings.values() if value is not None]
+    told = ", ".join(f"{100 * value:.0f} % {what}" for what, value in savings.items() if value is not None)
     signs = {value > _NOTHING for value in values}
     verdict = "It saves" if best.time is None else "Its saving holds by every measure:"
     if signs == {False}:

@@ -27,7 +27,7 @@ from adaptive_bench.validation import rule_of
 from .plain import plain
 
 Score = TypeVar("Score", float, Floats)
-LEAST_ROOM = 0.15  # between 0 and 100, as a share of the dense score: a smaller scale would blow up chance differences
+_LEAST_ROOM = 0.15  # between 0 and 100, as a share of the dense score: a smaller scale would blow up chance differences
 _LONGEST_TEXT = 1000
 _LONGEST_REASON = 2000
 _MARKUP = re.compile(r'[<>`|\\{}"$]|\]\(|//|www\.')  # markup, of which names have none
@@ -70,7 +70,7 @@ class Row(rows.Row):
     @property
     def spec(self) -> str:
         """The method with its semantics, unless that is the default `bench` or part of the method already."""
-        return spec_of({"method": self.method, "semantics": self.semantics})
+        return rows.with_semantics(self.method, self.semantics)
 
     @property
     def label(self) -> str:
@@ -101,7 +101,7 @@ class Row(rows.Row):
         if self.dense is None or self.floor is None:
             return False
         room = (self.dense - self.floor) * (-1 if metric_of(self.metric).better == "lower" else 1)
-        return room > LEAST_ROOM * abs(self.dense)
+        return room > _LEAST_ROOM * abs(self.dense)
 
     def scaled(self, scores: Score) -> Score:
         """Scores of the row's metric on a linear scale with 0 at `floor` and 1 at the dense model.
@@ -158,8 +158,7 @@ def first_metrics(found: Iterable[Row]) -> dict[str, str]:
 
 def spec_of(row: Mapping[str, Any]) -> str:
     """The method of a row with its semantics, written as in `methods.json`."""
-    method, semantics = str(row["method"]), row.get("semantics", "bench")
-    return method if semantics == "bench" or method.endswith(f"@{semantics}") else f"{method}@{semantics}"
+    return rows.with_semantics(str(row["method"]), row.get("semantics", "bench"))
 
 
 def read_json(path: Path) -> Any:

@@ -66,7 +66,7 @@ def long(standing: Standing) -> tuple[list[str], list[list[str]]]:
 
 COLUMNS = (
     "chooses: whether a method decides for every token, once per prompt, by chance, or never. saved: on the axis of "
-    "the level; skipped: token-branches; net: net FLOPs; projected: the same decisions at the larger model's shape; "
+    "the level; net: net FLOPs; projected: the same decisions at the larger model's shape; "
     "all in % of the dense model. shuffled: what the score changes by with the decisions of other tokens. time: time "
     "saved beside plain Hugging Face."
 )

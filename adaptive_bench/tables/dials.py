@@ -16,8 +16,8 @@ import numpy as np
 from adaptive_bench.store.evaluation import MATCH_PHASES, Axis, MatchPhase, saving_name
 from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.matching import FLAW_TOLERANCE
+from adaptive_bench.tables.rows import with_semantics
 
-NO_DIAL = 2  # number of values that a dial needs to be judged
 _AXES: tuple[Axis, ...] = ("tokens", "core", "net")  # `layers` is left out: it moves with `net`
 
 
@@ -108,14 +108,9 @@ def dial_tables(sweeps: Iterable[Mapping[str, Any]]) -> list[DialTable]:
     found: dict[tuple[str, str, float | None], dict[int, list[DialPoint]]] = {}
     for sweep in sweeps:
         if all("dial" in point for point in sweep["points"]):
-            place = (spec_of(sweep["method"], sweep["semantics"]), sweep["task"], sweep["target"])
+            place = (with_semantics(sweep["method"], sweep["semantics"]), sweep["task"], sweep["target"])
             found.setdefault(place, {})[sweep["seed"]] = list(map(DialPoint.of, sweep["points"]))
     return [DialTable(*place, seeds) for place, seeds in found.items()]
-
-
-def spec_of(method: str, semantics: str) -> str:
-    """Return a method with its semantics, unless that is the default `bench`."""
-    return method if semantics == "bench" else f"{method}@{semantics}"
 
 
 def immovable(tables: Sequence[DialTable], metric: str) -> list[str]:
@@ -128,7 +123,7 @@ def immovable(tables: Sequence[DialTable], metric: str) -> list[str]:
     still: dict[str, list[str]] = {}
     same: list[tuple[str, list[DialPoint]]] = []
     for table in tables:
-        sweeps = [points for points in table.seeds.values() if len({point.dial for point in points}) >= NO_DIAL]
+        sweeps = [points for points in table.seeds.values() if len({point.dial for point in points}) > 1]
         if not sweeps or len(sweeps) < len(table.seeds):
             continue  # one dial value is no dial
         known = [phase for phase in MATCH_PHASES if _is_known(sweeps, phase)]

@@ -131,3 +131,8 @@ class Row:
     def to_json(self) -> dict[str, Any]:
         """Return the row as plain values, with keys in the order of the fields."""
         return dict(vars(self))
+
+
+def with_semantics(method: str, semantics: str) -> str:
+    """Return a row's method with its semantics, unless that is the default `bench` or part of the method already."""
+    return method if semantics == "bench" or method.endswith(f"@{semantics}") else f"{method}@{semantics}"
