@@ -4,9 +4,8 @@ It needs the PyTorch and transformers of the machine and nothing else: no instal
 ends within its time, and the record names the parts for which no time was left. It writes `benchmarks/gpu.json` after
 each part, and from it `docs/benchmarks.md` if `python benchmarks page` can run.
 
-Parts: `conformance` of all methods in fp32 and bf16 (and of recorded steps), `decode`, `recorded_decode` (CUDA graphs)
-and `prefill` in bf16, `training` steps, `static_decode` (Hugging Face's compiled decoding), and the conformance `suite`
-in the remaining time.
+Parts: `conformance` of all methods in fp32 and bf16, `decode` and `prefill` in bf16, `training` steps, `static_decode`
+(Hugging Face's compiled decoding), and the conformance `suite` in the remaining time.
 """
 
 from __future__ import annotations
@@ -184,12 +183,6 @@ def measure(session: Session, sizes: Sizes, device: Any) -> None:
         with session.part(f"decode at batch {batch}", least_s=15) as has_time:
             if has_time:
                 session.add("decode", gpu_speed.decode(plain, driven, batch, sizes.prompt, sizes.steps, peaks))
-    for batch in sizes.batches:
-        with session.part(f"recorded decode at batch {batch}", least_s=15) as has_time:
-            if has_time:
-                vocabulary = plain.config.vocab_size
-                found = gpu_speed.recorded_decode(driven, batch, sizes.prompt, sizes.steps, vocabulary)
-                session.add("recorded_decode", found)
     for batch, length in sizes.prefills:
         with session.part(f"prefill of {batch} x {length}", least_s=5 + 1e-4 * batch * length) as has_time:
             if has_time:

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.static_decode import StaticSteps, why_not_static
 from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import Text
-from adaptive_bench.testing.instruments import NEW_TOKENS, TOLERANCE, generated_tokens
+from adaptive_bench.testing.instruments import TOLERANCE, generated_tokens
 from adaptive_bench.testing.subject import Subject
 from adaptive_bench.testing.suite import Suite
 
@@ -80,8 +79,7 @@ def compare(spec: str, family: str, device: torch.device, change: Callable[[Adap
 
     Returns:
         `fp32` and `bf16`, the distances of the device from the CPU; `yardstick`, the CPU's distance from bf16 to fp32;
-        `recorded`, the number of CUDA graphs that decoding recorded, or why there are none; and `wrong`, the broken
-        rules, empty if all hold.
+        and `wrong`, the broken rules, empty if all hold.
     """
     subject = Subject(MethodSpec.parse(spec), family)
     model, dials = subject.model(), subject.all_dials
@@ -96,31 +94,14 @@ def compare(spec: str, family: str, device: torch.device, change: Callable[[Adap
     moved = tuple(text.to(device) for text in texts)
     fp32 = Distance.of(here, _observe(there, dials, *moved))
     bf16 = Distance.of(rounded, _observe(there_bf16, dials, *moved))
-    recorded, unlike = _recorded(there, dials, moved[1])
     return {
         "spec": spec,
         "family": family,
-        "recorded": recorded,
         "fp32": vars(fp32),
         "bf16": vars(bf16),
         "yardstick": vars(yardstick),
-        "wrong": [*_wrong_fp32(fp32), *_wrong_bf16(bf16, yardstick), *unlike],
+        "wrong": [*_wrong_fp32(fp32), *_wrong_bf16(bf16, yardstick)],
     }
-
-
-def _recorded(model: AdaptiveModel, dials: Iterable[float], prompts: Text) -> tuple[int | str, list[str]]:
-    """The number of graphs recorded at all dial values, or why there are none; and the dial values at which recorded
-    steps write something else.
-    """
-    if reason := why_not_static(model):
-        return reason, []
-    rows, longest = prompts.input_ids.shape
-    steps = StaticSteps(model, rows=rows, capacity=longest + NEW_TOKENS, least_reach=8)
-    unlike = []
-    for model.dial in dials:
-        if generated_tokens(model, prompts, steps=steps) != generated_tokens(model, prompts):
-            unlike.append(f"fp32: recorded steps write other texts at {model.method.dial.name} {model.dial:g}")
-    return len(steps.recorded) or steps.not_recorded or "no step came twice", unlike
 
 
 def _wrong_fp32(found: Distance) -> list[str]:

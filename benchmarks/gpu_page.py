@@ -22,7 +22,6 @@ which these peaks allow what the ledger counts (FLOPs of everything executed; by
 and values too) over the time taken: 1 means that nothing could be faster without computing less.""",
         _speeds("Prefill", record.get("prefill", []), ("batch", "length")),
         _speeds("Decode", record.get("decode", []), ("batch", "prompt")),
-        _recorded(record),
         _static(record),
         _training(record.get("training", [])),
         _conformance(record),
@@ -43,27 +42,6 @@ def _speeds(title: str, rows: Sequence[Record], at: tuple[str, str]) -> str:
         for row in sorted(rows, key=lambda row: [row[name] for name in at])
     ]
     return f"### {title} on a GPU\n\n{_table(table)}"
-
-
-def _recorded(record: Record) -> str:
-    rows = record.get("recorded_decode", [])
-    if not rows:
-        return ""
-    ours = {(row["batch"], row["variant"]): row["seconds"] for row in record.get("decode", [])}
-    table = [
-        {"batch": str(row["batch"]), "variant": _variant(row["variant"]), "ms": f"{1e3 * row['seconds']:.2f}"}
-        | {"speed-up": f"{ours[at] / row['seconds']:.2f}" if (at := (row["batch"], row["variant"])) in ours else ""}
-        | {"graphs": str(row["graphs"]), "wasted": f"{row['wasted']:.1%}"}
-        for row in rows
-    ]
-    reasons = dict.fromkeys(row["not_recorded"] for row in rows if row["not_recorded"])
-    note = f" Not recorded: {'; '.join(reasons)}." if reasons else ""
-    return f"""### Recorded steps
-
-The steps of *Decode* as CUDA graphs, and the speed-up over themselves without; *wasted* is the share of the executed
-multiply-accumulates that padded slots and rows that skip cost.{note}
-
-{_table(table)}"""
 
 
 def _static(record: Record) -> str:

@@ -11,7 +11,6 @@ from measure import drives, ratio, tokens
 from roofline import Counted, Peaks, counted
 from transformers import LlamaForCausalLM, StaticCache
 
-from adaptive_bench.engine.ledger import BUCKETS
 from adaptive_bench.model.efficiency import Drive, decode_in_turns, in_turns, prefill_in_turns
 
 # Key of a variant: method spec and share of saved tokens.
@@ -112,34 +111,6 @@ def static_decode(plain: LlamaForCausalLM, batch: int, prompt: int, steps: int, 
         (long_s - short_s) / steps for short_s, long_s in zip(taken["short"], taken["long"], strict=True)
     )
     return {"batch": batch, "prompt": prompt, "seconds": step_s, "compiled": plain.device.type == "cuda"}
-
-
-@torch.no_grad()
-def recorded_decode(driven: Mapping[str, Drive], batch: int, prompt: int, steps: int, vocabulary: int) -> list[Row]:
-    """A row for each variant: the steps of `decode`, recorded once and repeated (CUDA graphs).
-
-    `graphs` is the number of recorded graphs; if it is 0, `not_recorded` says why, and the steps ran one by one.
-    `wasted` is the share of the executed MACs spent on padding and on rows that skip.
-    """
-    rows, calls, made = [], {}, {}
-    for name, drive in driven.items():
-        if drive.steps is None or drive.ledger is None:
-            continue
-        drive.ledger.reset()
-        made[name] = drive.steps(batch, prompt + steps)
-        ids = tokens(batch, prompt + steps, vocabulary).to(made[name].cache.device)
-        cache = drive.new_cache(batch, prompt)
-        drive.forward(ids[:, :prompt], cache)
-        made[name].join(cache)
-        places = iter(range(prompt, prompt + steps))
-        calls[name] = lambda name=name, ids=ids, places=places: made[name].step(ids[:, next(places)])
-    times = in_turns(calls, steps, warm_up=0, device=ids.device)
-    for name, one in made.items():
-        macs = dict(zip(BUCKETS, driven[name].ledger.macs("decode").sum(axis=0).tolist(), strict=True))
-        row = {"batch": batch, "prompt": prompt, "variant": name, "seconds": statistics.median(times[name])}
-        row |= {"graphs": len(one.recorded), "not_recorded": one.not_recorded}
-        rows.append(row | {"wasted": macs["waste.dense"] / sum(macs.values())})
-    return rows
 
 
 def _reset(driven: Mapping[str, Drive]) -> None:

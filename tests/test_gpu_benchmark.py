@@ -80,15 +80,14 @@ def tiny_run(bare_machine, tmp_path_factory):
 
 
 def test_it_runs_to_its_end_with_pytorch_and_transformers_alone_and_records_every_variant(tiny_run, benchmark):
-    """Each with its share of the roofline; of what can be recorded and repeated, what was and why not."""
+    """Each with its share of the roofline."""
     done, record = tiny_run
     assert "adaptive-bench is not installed" in done.stdout and "pydantic is not installed" in done.stdout
     assert record["failed"] == record["left_out"] == [] and record["elapsed_s"] < 60
     assert {"peaks", "conformance", "prefill", "static_decode", "training", "suite"} <= set(record)
     variants, batches = set(benchmark("gpu_speed").VARIANTS), benchmark("gpu").TINY.batches
-    recorded, waiting = record["recorded_decode"], benchmark("gpu_conformance").compare
-    for rows, names in ((record["decode"], {"plain", *variants}), (recorded, variants)):
-        assert {(row["batch"], row["variant"]) for row in rows} == {(b, v) for b in batches for v in names}
+    found = {(row["batch"], row["variant"]) for row in record["decode"]}
+    assert found == {(batch, name) for batch in batches for name in {"plain", *variants}}
     for row in [*record["decode"], *record["prefill"]]:
         assert min(row["seconds"], row["flops"], row["read_bytes"]) > 0 and row["bound"] in ("products", "memory")
         floor_s = max(row["flops"] / record["peaks"]["flops_per_s"], row["read_bytes"] / record["peaks"]["bytes_per_s"])
@@ -96,11 +95,6 @@ def test_it_runs_to_its_end_with_pytorch_and_transformers_alone_and_records_ever
     prefill = {row["variant"]: row for row in record["prefill"]}
     assert prefill["70"]["flops"] < prefill["25"]["flops"] < prefill["plain"]["flops"]
     assert [one["method"] for one in record["training"]] == ["gateskip", "dense"]
-    for row in recorded:
-        assert row["graphs"] == 0 and "the model is on cpu" in row["not_recorded"]
-        assert row["seconds"] > 0 and 0 < row["wasted"] < 1
-    assert {row["recorded"] for row in record["conformance"]} == {recorded[0]["not_recorded"]}
-    assert "no step that can be repeated" in waiting("free@paper", "llama", torch.device("cpu"))["recorded"]
 
 
 def test_the_section_is_made_of_the_record(tiny_run, benchmark):

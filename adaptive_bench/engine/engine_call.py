@@ -127,14 +127,9 @@ class EngineCall(ForwardCall):
 
         All rows then run every branch whose decision depends on hidden states, and the outputs of skipping rows are
         discarded. This costs little, since single steps are bound by reading weights, which one row needs as much as
-        all. With `between`, tokens are counted, so the host waits. A static step has fixed shapes on every device.
+        all. With `between`, tokens are counted, so the host waits.
         """
-        return self.decodes and self.between is None and (self.valid.device.type != "cpu" or self.static)
-
-    @property
-    def static(self) -> bool:
-        """Whether the call may be recorded and replayed (`model.static_decode`); it then reads no value at all."""
-        return self.cache is not None and self.cache.static
+        return self.decodes and self.between is None and self.valid.device.type != "cpu"
 
     def reads(self, keep: Tensor | None) -> bool:
         """Whether the host would have to wait for a mask [B, S] to know which tokens execute."""
@@ -149,7 +144,7 @@ class EngineCall(ForwardCall):
         for one in ahead or ():
             if one.keep is not None and one.nobody:
                 self._host_masks[id(one.keep)] = one.keep, np.zeros_like(self.host_valid)
-        if masks and not self.static:
+        if masks:
             read = torch.stack(list(masks.values())).cpu().numpy()
             self._host_masks |= {key: (mask, read[place]) for place, (key, mask) in enumerate(masks.items())}
 

@@ -248,16 +248,10 @@ class Tally:
         """Book all notes. Tensors on the device are read at once, or later for many decode steps together."""
         pending = self.pending()
         waits = bool(pending) and pending[0].device.type != "cpu" and self.valid.shape[1] == 1
-        if waits or self.ledger.collects:
+        if waits:
             self.ledger.defer(self)
         else:
             self.take(read_together(pending))
-
-    def again(self, ledger: Ledger, positions: np.ndarray) -> Tally:
-        """The same notes for a later step with tokens at other positions [B, 1], for another ledger."""
-        other = Tally(ledger, self.backbone, self.phase, self.valid, positions, self.requests, packed=self.packed)
-        other._branches, other._runs, other._probed = list(self._branches), list(self._runs), self._probed
-        return other
 
     def pending(self) -> list[Tensor]:
         """The tensors that the host must know before booking, in the order that `take` expects."""

@@ -54,8 +54,6 @@ class AdaptiveCache(Cache):
         capacity: Slots to allocate at once, if the final length is known.
     """
 
-    static = False  # whether decode steps write to buffers that never move (`static_cache`)
-
     def __init__(self, batch: int, device: torch.device, policy: KVPolicy, *, ragged: bool, capacity: int = 0) -> None:
         super().__init__(layers=[])
         self.batch = batch

@@ -96,8 +96,6 @@ class Ledger:
         costs: Costs of the L decoder layers; MACs have one more row for the language-model head.
     """
 
-    collects = False  # whether notes of calls are only collected and never booked
-
     def __init__(self, costs: LayerCosts) -> None:
         self.costs = costs
         self.num_layers = len(costs.mlp)
@@ -145,14 +143,6 @@ class Ledger:
     def book(self, phase: Phase, layer: int, bucket: str, macs: float) -> None:
         """Add MACs to one bucket; `layer == num_layers` is the head."""
         self._macs[phase][layer, BUCKETS.index(bucket)] += macs
-
-    def book_again(self, phase: Phase, other: Ledger) -> None:
-        """Add what another ledger booked directly as MACs, bytes and runs; its counts of `Work` are left out."""
-        self._macs[phase] += other._macs[phase]
-        self._dense_macs[phase] += other._dense_macs[phase]
-        self.read_weights(phase, other._weight_bytes[phase], other._dense_weight_bytes[phase])
-        for name, tokens in other.runs[phase].items():
-            self.count(phase, name, tokens)
 
     def book_dense_head(self, phase: Phase, macs: float) -> None:
         """Add what the dense model's head needs for the same tokens."""

@@ -170,16 +170,6 @@ class Method(Sparing):
         return "recompute"
 
     @property
-    def repeatable(self) -> bool:
-        """Whether a decode step can be recorded once and replayed on the device without calling the method again.
-
-        It can if `decide` and `decide_ahead` read no value on the host, and everything that changes between steps is in
-        tensors of a fixed shape: those of the call and of `call.session.state`. It cannot with `defer`, because the
-        number of waiting tokens varies.
-        """
-        return self.kv_policy != "defer"
-
-    @property
     def max_saved_tokens(self) -> float:
         """Largest share of token-branches that the dial can skip; by default all at the eligible sites."""
         return len(self.eligible_sites) / (2 * self.backbone_size[0])

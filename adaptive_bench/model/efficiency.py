@@ -25,7 +25,6 @@ from transformers import DynamicCache, PreTrainedModel
 from adaptive_bench.engine.ledger import BUCKETS, Ledger
 from adaptive_bench.model.adaptive_model import AdaptiveModel
 from adaptive_bench.model.hardware import memory_meaning, peak_memory
-from adaptive_bench.model.static_decode import StaticSteps
 
 _WARM_UP_STEPS = 3  # decode steps that are not counted
 _MEMORY_STEPS = 8  # new tokens in the pass that measures memory
@@ -94,14 +93,11 @@ class Drive:
         new_cache: Makes an empty cache for `batch` rows of `tokens` tokens: `new_cache(batch, tokens)`.
         forward: Runs token ids [B, S] after the tokens in the cache.
         ledger: The variant's own ledger; `None` for the plain model.
-        steps: Makes static steps for `batch` rows of `tokens` tokens, with the variant's dial and ledger:
-            `steps(batch, tokens)`; `None` for the plain model.
     """
 
     new_cache: Callable[[int, int], Any]
     forward: Callable[[Tensor, Any], object]
     ledger: Ledger | None = None
-    steps: Callable[[int, int], StaticSteps] | None = None
 
 
 def drive_plain(model: PreTrainedModel) -> Drive:
@@ -121,11 +117,7 @@ def drive_adaptive(model: AdaptiveModel, dial: float) -> Drive:
         model.method.value, model.ledger = dial, ledger
         return model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
 
-    def steps(batch: int, tokens: int) -> StaticSteps:
-        model.method.value, model.ledger = dial, ledger
-        return StaticSteps(model, rows=batch, capacity=tokens)
-
-    return Drive(model.new_cache, forward, ledger, steps)
+    return Drive(model.new_cache, forward, ledger)
 
 
 @torch.no_grad()

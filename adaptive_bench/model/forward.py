@@ -18,7 +18,6 @@ from adaptive_bench.engine.flop_counter import DecisionMeter, Tally
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.engine.layer_loop import run_layers, run_prescribed
 from adaptive_bench.engine.ledger import Ledger, Report
-from adaptive_bench.engine.static_cache import StaticCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Method, Phase, Session
 from adaptive_bench.method.decisions import Spread
@@ -299,8 +298,7 @@ class ForwardModel(nn.Module):
             host_positions = session.host_lengths[:, None] + host_steps
             behind = None if requests is None else np.asarray(requests)
             packed = executor == "packed"
-            ledger = cache.ledger if isinstance(cache, StaticCache) else self.ledger
-            tally = Tally(ledger, self.backbone, phase, host_valid, host_positions, behind, packed=packed)
+            tally = Tally(self.ledger, self.backbone, phase, host_valid, host_positions, behind, packed=packed)
         only_follows = continues and phase == "decode" and continuation_mask is None
         if continuation_mask is None:
             continuation_mask = torch.full_like(valid, phase == "decode")

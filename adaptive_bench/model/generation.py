@@ -15,7 +15,6 @@ from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.arguments import check_ids, check_mask
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.static_decode import StaticSteps
 
 Choose = Callable[[Tensor], Tensor]
 
@@ -109,7 +108,6 @@ def generate_queue(
     choose: Choose = likeliest,
     ended: Callable[[int], None] | None = None,
     documents: Sequence[int] | None = None,
-    steps: StaticSteps | None = None,
     processors: LogitsProcessorList | None = None,
 ) -> list[list[int]]:
     """Continue any number of prompts; as texts end, the next prompts join the batch.
@@ -126,7 +124,6 @@ def generate_queue(
         choose: Next token [B] from logits [B, V].
         ended: Called with the number of texts that have just ended.
         documents: Key of each prompt's document, for random draws; see `ForwardModel.forward`.
-        steps: Decodes in recorded and replayed steps; made for this model and at least `rows` rows.
         processors: Change the logits before a token is chosen; see `tokenization.logits_processors`.
 
     Returns:
@@ -139,7 +136,7 @@ def generate_queue(
         _Text(list(prompt), min(max_new_tokens, context - len(prompt)), key)
         for prompt, key in zip(prompts, keys, strict=True)
     ]
-    batch = _Batch(model, choose, frozenset(eos_token_ids), stop, steps, processors)
+    batch = _Batch(model, choose, frozenset(eos_token_ids), stop, processors)
     waiting = [text for text in texts if text.room > 0]
     while waiting or batch.texts:
         free = rows - len(batch.texts)
@@ -176,10 +173,9 @@ class _Batch:
         choose: Choose,
         ends: frozenset[int],
         stop: Callable[[Sequence[int]], bool] | None,
-        steps: StaticSteps | None,
         processors: LogitsProcessorList | None,
     ) -> None:
-        self._model, self._choose, self._ends, self._stop, self._steps = model, choose, ends, stop, steps
+        self._model, self._choose, self._ends, self._stop = model, choose, ends, stop
         self._device, self._processors = next(model.parameters()).device, processors
         self.texts: list[_Text] = []
         self._cache: AdaptiveCache | None = None
@@ -191,14 +187,10 @@ class _Batch:
         documents = torch.tensor([text.document for text in texts], device=self._device)
         output = self._model(input_ids, attention_mask, use_cache=True, logits_to_keep=1, documents=documents)
         remaining, cache, newest = self._write(texts, output.past_key_values, output.logits)
-        if self._steps is not None and remaining:
-            self._steps.join(cache, anew=not self.texts)
-            cache = self._steps.cache
         if self._cache is None or self._newest is None or not self.texts:
             self._cache, self._newest = cache, newest
         elif remaining:
-            if self._steps is None:
-                self._cache.join(cache)
+            self._cache.join(cache)
             self._newest = torch.cat([self._newest, newest])
         self.texts = self.texts + remaining
         return len(texts) - len(remaining)
@@ -207,12 +199,8 @@ class _Batch:
         """Generate one more token of every text; returns how many ended with it."""
         assert self._newest is not None, "there is a text to go on with"
         before = len(self.texts)
-        if self._steps is not None:
-            logits, cache = self._steps.step(self._newest), self._steps.cache
-        else:
-            output = self._model(self._newest[:, None], past_key_values=self._cache, use_cache=True, logits_to_keep=1)
-            logits, cache = output.logits, output.past_key_values
-        self.texts, self._cache, self._newest = self._write(self.texts, cache, logits)
+        output = self._model(self._newest[:, None], past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+        self.texts, self._cache, self._newest = self._write(self.texts, output.past_key_values, output.logits)
         return before - len(self.texts)
 
     def _write(

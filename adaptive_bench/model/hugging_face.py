@@ -26,8 +26,7 @@ from adaptive_bench.model.hugging_face_generation import generate
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["adaptive_bench"] = "AdaptiveModel"
 
 _NOT_COMPILED = (
-    "torch.compile leaves an adaptive model as it is: which tokens run, and so every shape, differs from call to call. "
-    "On a CUDA device `StaticSteps` records decode steps instead."
+    "torch.compile leaves an adaptive model as it is: which tokens run, and so every shape, differs from call to call."
 )
 
 

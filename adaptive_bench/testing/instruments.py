@@ -17,7 +17,6 @@ from adaptive_bench.backbone import Family, Site, find_family
 from adaptive_bench.method import Decision
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.model.static_decode import StaticSteps
 from adaptive_bench.testing.backbones import Text
 from adaptive_bench.testing.check import Violation
 
@@ -131,15 +130,9 @@ def logits_of(model: AdaptiveModel, text: Text) -> Tensor:
     return model(**text.arguments).logits[text.valid]
 
 
-def generated_tokens(model: AdaptiveModel, text: Text, steps: StaticSteps | None = None) -> list[list[int]]:
-    """The tokens that the model writes after the prompts; some rows finish before others.
-
-    Args:
-        model: The model.
-        text: The prompts.
-        steps: Recorded decode steps to write with, if any.
-    """
-    how: dict[str, Any] = {"stop": lambda new: new[-1] % 7 == 0, "steps": steps}
+def generated_tokens(model: AdaptiveModel, text: Text) -> list[list[int]]:
+    """The tokens that the model writes after the prompts; some rows finish before others."""
+    how: dict[str, Any] = {"stop": lambda new: new[-1] % 7 == 0}
     return new_tokens(model, text.input_ids, text.attention_mask, max_new_tokens=NEW_TOKENS, **how)
 
 

@@ -7,10 +7,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_tape import Tape
 
 from adaptive_bench.engine.engine_call import EngineCall
-from adaptive_bench.model.static_decode import StaticSteps
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "granite", "olmo2", "phi3", "smollm3")
 TIMES = int(os.environ.get("ADAPTIVE_BENCH_RANDOM_SHAPES", 1))  # so many times as many shapes: 4 in `make test-all`
@@ -122,38 +120,6 @@ def test_steps_of_a_fixed_shape_follow_the_definitions(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@drawn(3)
-@given(data=st.data())
-def test_repeated_steps_follow_the_definitions(
-    family, data, shared_backbone, make_pattern, run_pattern, reference, random_text
-):
-    """Steps on buffers of a fixed length, recorded and repeated, behind ragged prompts; rows leave in between."""
-    backbone, layers = shared_backbone(family), shared_backbone(family).config.num_hidden_layers
-    prompt = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4), label="prompts")
-    batch = len(prompt)
-    stays = sorted(data.draw(st.sets(st.integers(0, batch - 1), min_size=1), label="rows that stay"))
-    kv = data.draw(st.sampled_from(["recompute", "copy_below", "evict"]), label="kv")
-    unit = data.draw(st.sampled_from(["branch", "layer"]), label="unit")
-    pattern = make_pattern(batch, LENGTH, layers, kv=kv, unit=unit, seed=data.draw(st.integers(0, 9), label="seed"))
-    text, model = random_text(batch, LENGTH), run_pattern(backbone, pattern)
-    ids, mask = torch.zeros(batch, max(prompt), dtype=torch.long), torch.zeros(batch, max(prompt), dtype=torch.long)
-    for row, count in enumerate(prompt):
-        ids[row, -count:], mask[row, -count:] = text[row, :count], 1
-    steps = StaticSteps(model, rows=batch, capacity=LENGTH, recorder=Tape(), least_reach=4)
-    with torch.no_grad():
-        steps.join(model(ids, mask, use_cache=True).past_key_values)
-    place, wanted = torch.tensor(prompt), [reference(backbone, text[row], pattern, row) for row in range(batch)]
-    rows = list(range(batch))
-    for number in range(7):
-        if number == 3:
-            steps.cache.select_rows(torch.tensor([rows.index(row) for row in stays]))
-            rows = stays
-        found = steps.step(text[rows, place[rows]])
-        expected = torch.stack([wanted[row][place[row]] for row in rows])
-        torch.testing.assert_close(found[:, 0], expected, atol=1e-4, rtol=0)
-        place += 1
-
-
 @pytest.mark.parametrize("kv", ["recompute", "copy_below", "evict"])
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_nothing_and_everything_kept(share, kv, shared_backbone, make_pattern, run_pattern, reference, random_text):
