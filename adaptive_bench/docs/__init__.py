@@ -1,1 +1,1 @@
-"""Generates parts of the documentation: the methods' pages, the figures, and the site around them."""
+"""Generates parts of the documentation: the methods' pages and the site around them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,17 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.nav import Link, Navigation
 
 from adaptive_bench import __version__
-from adaptive_bench.docs.figures import CLASS, DARK, LIGHT, colours
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.pages import Page
 
+# Palettes of the figures, the SVG files of `docs/figures`. Every colour that text is written in has a contrast to
+# `paper` of at least 4.5 (WCAG 1.4.3).
+_NAMES = ("paper", "ink", "faint", "rule", "accent", "second", "soft", "warm")
+_LIGHT = ("#ffffff", "#1f2937", "#5b6472", "#c4cad4", "#3949ab", "#a14a05", "#dfe3f6", "#fbe5cc")
+_DARK = ("#1e2129", "#e5e7eb", "#a8b0be", "#4b5365", "#a5b0ff", "#f3b25f", "#343c68", "#57411f")
+LIGHT, DARK = dict(zip(_NAMES, _LIGHT, strict=True)), dict(zip(_NAMES, _DARK, strict=True))
 NOTEBOOK = "first_steps.ipynb"
 STYLE = "figures.css"
 REPOSITORY = "ADAPTIVE_BENCH_REPOSITORY"  # environment variable with the source's address, for the foot of each page
@@ -76,7 +82,7 @@ def inlined(svg: str, words: str) -> str:
     """A figure as part of a page.
 
     Args:
-        svg: As `figures.Drawing.svg` gives it.
+        svg: A file of `docs/figures`.
         words: The alternative text, already escaped.
     """
     svg = re.sub(r"<title>.*?</title>\n|<style>.*?</style>\n|<rect class=\"paper\".*?/>\n", "", svg)
@@ -88,9 +94,14 @@ def style() -> str:
     sheets = []
     for scheme, palette in (("default", LIGHT), ("slate", DARK)):
         on_page = {**palette, "paper": "var(--md-default-bg-color)"}
-        sheets.append(f'[data-md-color-scheme="{scheme}"] .{CLASS} {{{colours(on_page)}}}')
-    sheets += [".figure {display: block}", f".{CLASS} {{width: 100%; max-width: 30rem}}"]
+        sheets.append(f'[data-md-color-scheme="{scheme}"] .drawing {{{colours(on_page)}}}')
+    sheets += [".figure {display: block}", ".drawing {width: 100%; max-width: 30rem}"]
     return "\n".join(sheets) + "\n"
+
+
+def colours(palette: Mapping[str, str]) -> str:
+    """A palette as CSS declarations."""
+    return "".join(f"--drawing-{name}:{value};" for name, value in palette.items())
 
 
 def page_of(notebook: dict[str, Any]) -> str:
