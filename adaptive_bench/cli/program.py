@@ -77,7 +77,6 @@ COMMANDS = {
     "tune": Source("tune:tune", _CHOOSE, "tune:TuneCommand"),
     "status": Source("runs:status", _LOOK),
     "show": Source("show:show", _LOOK),
-    "diff": Source("samples:diff", _LOOK),
     "samples": Source("samples:samples", _LOOK),
     "inspect": Source("inspect:inspect", _LOOK),
     "export": Source("runs:export", _LOOK),
@@ -93,7 +92,11 @@ COMMANDS = {
     "new-method": Source("check:new_method", _FIND),
 }
 # Commands of earlier versions, with what to type instead.
-_GONE = {"rates": "adaptive-bench tune --preset rates", "steps": "adaptive-bench tune --preset steps"}
+_GONE = {
+    "rates": "adaptive-bench tune --preset rates",
+    "steps": "adaptive-bench tune --preset steps",
+    "diff": "adaptive-bench export RUN RUN -o runs.csv",
+}
 
 
 @cache

@@ -19,9 +19,8 @@ from adaptive_bench import output, registry
 from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Run, find_run, run_names
 from adaptive_bench.cli.terminal_text import fits, fitting, paragraph, terminal_width, wrapped
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store import atomic
 from adaptive_bench.store.formats import as_csv, as_json, as_parquet
-from adaptive_bench.store.results import finished_runs, read_run, tidy_rows, why_empty
+from adaptive_bench.store.results import read_run, tidy_rows
 from adaptive_bench.store.runs import check_output, run_folders, run_name
 
 if TYPE_CHECKING:
@@ -227,7 +226,6 @@ class Form(StrEnum):
     csv = "csv"
     parquet = "parquet"
     json = "json"
-    lm_eval = "lm-eval"
 
 
 def export(
@@ -241,10 +239,7 @@ def export(
     ] = None,
     form: Annotated[
         Form | None,
-        typer.Option(
-            "--format",
-            help="csv, parquet or json; default: by the file's ending, else csv. lm-eval: its results, in a folder.",
-        ),
+        typer.Option("--format", help="csv, parquet or json; default: by the file's ending, else csv."),
     ] = None,
     to: Annotated[
         Path, typer.Option("--output", "-o", parser=output.file, help="File to write; default: -, standard output.")
@@ -258,14 +253,11 @@ def export(
         raise UsageError(
             f"A file ends as its format, .csv, .json or .parquet, got {str(to)!r}. Rename it, or give --format."
         )
-    if form not in (None, Form.lm_eval) and named_so not in (None, form):
+    if form is not None and named_so not in (None, form):
         raise UsageError(f"A file ends as its format, got --format {form} and -o {str(to)!r}. Leave --format out.")
     form = form or named_so or Form.csv
     if form is Form.parquet and output.is_stdout(to) and sys.stdout.isatty():
         raise UsageError("Parquet is no text that a terminal could show. Name a file with -o.")
-    if form is Form.lm_eval:
-        _export_lm_eval(finished_runs(*(runs or []), out=out), to)
-        return
     rows = tidy_rows(*(runs or []), out=out, tell=_tell)
     if form is Form.parquet:
         output.write_bytes(to, as_parquet(rows))
@@ -273,28 +265,6 @@ def export(
         output.write_text(to, as_csv(rows) if form is Form.csv else as_json(rows))
     about = f"{len(rows)} rows of {len({row['run'] for row in rows})} run(s) written to {output.named(to)}"
     typer.echo(about, err=output.is_stdout(to))
-
-
-def _export_lm_eval(runs: list[Path], to: Path) -> None:
-    """Write a results file for each model (method, training, saving) of each run, in folders as lm-eval writes them."""
-    from adaptive_bench.store.formats import lm_eval_files
-
-    if output.is_stdout(to):
-        raise UsageError("Results files of lm-eval are written into a folder, got standard output. Name one with -o.")
-    folder = output.new_folder(to)
-    if folder.exists():
-        raise UsageError(f"Results are written into a new folder, got {str(to)!r}, which exists. Name another one.")
-    count = 0
-    with atomic.new_folder(folder) as temporary:
-        for run in runs:
-            files = list(lm_eval_files(run))
-            for file, contents in files:
-                (temporary / file).parent.mkdir(parents=True, exist_ok=True)
-                atomic.write_json(temporary / file, contents)
-            if not files:
-                _tell(why_empty(run))
-            count += len(files)
-    typer.echo(f"{count} results files of {len(runs)} run(s) written to {to}")
 
 
 def _tell(text: str) -> None:

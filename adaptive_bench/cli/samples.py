@@ -1,10 +1,10 @@
-"""`adaptive-bench samples` and `diff`: show what models wrote for each document, and compare the scores of two runs."""
+"""`adaptive-bench samples`: show what models wrote for each document."""
 
 from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, Run, find_run, manifest_of
-from adaptive_bench.cli.terminal_text import fitting, paragraph
+from adaptive_bench.cli.terminal_text import paragraph
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store.evaluation import COUNTED, saving_name
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 _WIDTH, _INDENT = 80, 10
 _UNITS = {"layers": "FLOPs of the layers", "tokens": "tokens", "core": "core FLOPs", "net": "net FLOPs"}
 _SHOWN = 400  # characters of a text, unless everything is wanted
-_MOST_CHANGED = 8  # documents listed in one row
-# Entries that differ between runs without a difference in what they compute.
-_IGNORED = {"out", "device", "track", "preset", "finished", "took_s", "records", "warnings", "notes", "failures"}
-_IGNORED |= {"cell_timeout", "stall_warning", "state", "began", "directory", "command", "run_key", "schema"}
 
 
 @dataclass(frozen=True)
@@ -226,121 +222,3 @@ def _document_text(document: Document, unit: str, full: bool) -> str:
         verdict = {None: "", 1.0: ", right", 0.0: ", wrong"}.get(answer.correct, f", {answer.correct}")
         lines += [f"{answer.method}, saves {100 * answer.saved:.1f} % of {unit}{verdict}", *block("", answer.output)]
     return "\n".join(lines)
-
-
-def diff(first: Run, second: Run, out: Out = DEFAULT_OUT) -> None:
-    """Compare the configurations of two runs, and the scores of methods that both measured at the same saving.
-
-    The difference is second less first, with a 95 % interval over the documents (and seeds) that both have.
-    """
-    folders = find_run(first, out), find_run(second, out)
-    manifests = [manifest_of(folder) for folder in folders]  # refused before anything is printed
-    flat = []
-    for folder in folders:
-        about = read_run(folder / "config.yaml")
-        if problem := about.get("problem"):
-            raise EnvironmentProblem(str(problem))
-        flat.append(dict(_flat({key: value for key, value in about.items() if key not in _IGNORED})))
-    one, other = flat
-    changed = [
-        {"setting": key, "first": str(one.get(key)), "second": str(other.get(key))}
-        for key in dict.fromkeys([*one, *other])
-        if one.get(key) != other.get(key)
-    ]
-    typer.echo(fitting(changed) if changed else "The configurations are equal.")
-    scores = [_scores(known) for known in manifests]
-    rows = list(_score_rows(*scores))
-    moved = sum(row["changed"] != "none" for row in rows)
-    if rows and not moved and not changed:
-        typer.echo(f"Equal: every document has the same score at {len(rows)} point(s) that both measured.")
-    else:
-        typer.echo("\n" + (fitting(rows) if rows else "Nothing was measured in both."))
-    if rows and (moved or changed):
-        typer.echo(f"\nScores of documents differ at {moved} of {len(rows)} point(s) that both measured.")
-    for text in _alone(*scores):
-        typer.echo("\n" + paragraph(text))
-    for folder, known in zip(folders, manifests, strict=True):
-        for text in known.unfinished([one for one in known.evaluations if one.split == "test"]):
-            typer.echo("\n" + paragraph(f"Not finished in {run_name(folder)}: {text}"))
-
-
-def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", ", ".join(map(str, value)) if isinstance(value, list) else value
-
-
-_Scores = dict[tuple[str, str, str, float], dict[int, dict[int, float]]]
-
-
-def _scores(known: Manifest) -> _Scores:
-    """The score of each document of each seed, by method, task, metric and requested saving."""
-    from adaptive_bench.store.manifest import target_text
-    from adaptive_bench.tables.document_values import document_values
-
-    found: _Scores = {}
-    for one in known.evaluations:
-        if one.split == "test":
-            record, training = known.record_of(one), known.training_of(one)
-            variant = f", {one.variant}" if one.variant else ""
-            method = f"{one.method}{target_text(training.target, training.only_target)}{variant}"
-            for saving in record.savings():
-                scores = document_values(one.metric, record.samples(saving))
-                found.setdefault((method, one.task, one.metric, saving), {})[training.seed] = scores
-    return found
-
-
-def compared(first: Path, second: Path) -> Iterator[dict[str, str]]:
-    """One row for each method, task and requested saving that both runs have measured."""
-    return _score_rows(_scores(manifest_of(first)), _scores(manifest_of(second)))
-
-
-def _score_rows(first: _Scores, second: _Scores) -> Iterator[dict[str, str]]:
-    from adaptive_bench.metric import metric_of
-    from adaptive_bench.tables.comparison import paired_difference
-    from adaptive_bench.tables.document_scores import DocumentScores
-    from adaptive_bench.tables.document_values import is_pooled
-    from adaptive_bench.tables.intervals import UNBOUNDED
-
-    for key in first:
-        if key not in second:
-            continue
-        method, task, metric, saving = key
-        try:
-            one, other = DocumentScores.of(first[key]).shared(DocumentScores.of(second[key]))
-        except UsageError:  # the runs have no seed or no document in common
-            continue
-        pooled = is_pooled(metric)
-        bounds = UNBOUNDED if pooled else (metric_of(metric).low, metric_of(metric).high)
-        found = paired_difference(other.values, one.values, bounds)
-        means = zip(one.documents, one.values.mean(axis=0), other.values.mean(axis=0), strict=True)
-        moved = [str(document) for document, before, after in means if before != after]
-        more = " ..." if len(moved) > _MOST_CHANGED else ""
-        interval = "" if found.low is None or found.high is None else f"[{found.low:+.3f}, {found.high:+.3f}]"
-        # With a pooled metric, one document changes what every document contributes.
-        listed = "some" if pooled else f"{len(moved)}: {' '.join(moved[:_MOST_CHANGED])}{more}"
-        yield {
-            "method": method,
-            "task": task,
-            "asked": f"{saving:.1%}",
-            "first": f"{one.values.mean():.4f}",
-            "second": f"{other.values.mean():.4f}",
-            "difference": f"{found.difference:+.4f} {interval}".rstrip(),
-            "documents": f"{found.documents}",
-            "changed": listed if moved else "none",
-        }
-
-
-def _alone(first: _Scores, second: _Scores) -> Iterator[str]:
-    """Sentences about what the table leaves out: points and seeds that only one of the runs has measured."""
-    for which, own, other in (("first", first, second), ("second", second, first)):
-        if alone := [key for key in own if key not in other]:
-            method, task, _, saving = alone[0]
-            yield f"Only the {which} measured {len(alone)} point(s): {method} on {task} at {saving:.1%}, ..."
-    for key in first:
-        if key in second and (seeds := first[key].keys() ^ second[key].keys()):
-            which = ", ".join(map(str, sorted(seeds)))
-            yield f"Only seeds that both have are compared; one of the two alone has measured {key[0]} with {which}."
-            return

@@ -101,7 +101,7 @@ finally:
 """
 
 
-@pytest.mark.parametrize("command", ["", "run ", "list ", "check ", "samples ", "diff ", "export "])
+@pytest.mark.parametrize("command", ["", "run ", "list ", "check ", "samples ", "export "])
 def test_help_imports_nothing_heavy_and_suits_a_terminal_that_knows_ascii_alone(command):
     known = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     program = [sys.executable, "-c", HEAVY, *f"{command}--help".split()]
@@ -177,7 +177,7 @@ MEANT = {("train.clip_norm", "9" * 30), ("train.method_learning_rates", "{a: 1}"
 
 
 def test_there_is_something_to_try():
-    assert {"diff", "export", "generate", "leaderboard show", "retry", "rm", "samples", "show"} <= {*TAKERS}
+    assert {"export", "generate", "leaderboard show", "retry", "rm", "samples", "show"} <= {*TAKERS}
     assert len(OPTIONS) > 150 and {"run", "check", "leaderboard build", "time", "list"} <= ALL.keys()
     assert {"train.steps", "train.target", "seeds", "levels", "evaluation.closeness", "cell_timeout"} <= set(NUMBERS)
 
@@ -261,7 +261,7 @@ TAKERS = sorted({"time --run" if name == "time" else name for name in _TAKERS})
 
 
 def _given(name, run):
-    runs = [str(run)] * 2 if name == "diff" else ["1", str(run)] if name == "leaderboard paper" else [str(run)]
+    runs = ["1", str(run)] if name == "leaderboard paper" else [str(run)]
     return (*name.split(), *runs, *_MORE.get(name, "").split())
 
 

@@ -69,12 +69,11 @@ def test_a_table_that_is_gone_is_missed(command, folders):
         ("answers.json", "show --dials"),
         ("methods.json", "leaderboard submit --authors A --licence MIT"),
         ("manifest.json", "samples"),
-        ("manifest.json", "diff"),
     ],
 )
 def test_a_file_that_is_not_json_is_named_with_the_command_that_writes_it_again(command, folders, name, arguments):
     (folders[0] / name).write_text('{"half')
-    result = command(arguments, folders[0], *(folders[1:] if arguments == "diff" else ()))
+    result = command(arguments, folders[0])
     assert result.exit_code == 1 and f"{name}' cannot be read" in result.said
     repaired = REPAIRED if name != "manifest.json" else "/mine.py`"
     assert f"/config.yaml --plugin {folders[0].parents[2]}{repaired}" in result.said
@@ -94,11 +93,10 @@ def test_a_damaged_config_is_named_with_what_puts_it_back(command, folders):
     Manifest(out, (trained,), (EvaluationEntry("a/eval/b", "mod", "gsm8k", "test", "m", (0.1,)),)).write(folders[0])
     (out / "records").mkdir()
     (folders[0] / "config.yaml").write_text("a: [\n")
-    for arguments in (("samples", name), ("diff", name, name)):
-        result = command(*arguments)
-        assert result.exit_code == 1 and not result.stdout
-        assert "config.yaml of a run is damaged" in result.said and "config.yaml' is not valid YAML" in result.said
-        assert "Put the run's own file back; or give `adaptive-bench run` the options" in result.said
+    result = command("samples", name)
+    assert result.exit_code == 1 and not result.stdout
+    assert "config.yaml of a run is damaged" in result.said and "config.yaml' is not valid YAML" in result.said
+    assert "Put the run's own file back; or give `adaptive-bench run` the options" in result.said
 
 
 def test_an_unknown_method_of_a_run_is_told_with_its_plugin(command, folders):

@@ -1,19 +1,16 @@
-"""The commands that look at what a run has left: status, show, diff, export, retry."""
+"""The commands that look at what a run has left: status, show, export, retry."""
 
 import json
 import shutil
 
 import pandas
 import pytest
-from lm_eval.api.metrics import mean_stderr
-from lm_eval.utils import get_results_filenames, make_table
 
 from adaptive_bench import load_results
 from adaptive_bench.cli.show import curve
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs import run
-from adaptive_bench.store import manifest
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.results import write_run
 
@@ -73,17 +70,6 @@ def test_show_has_the_dial_values_of_a_run(command, folders):
     assert "finished run" in command("show", str(folders[0]), "--dials").stderr
 
 
-def test_diff_names_settings_and_scores(command, folders):
-    said = command("diff", *map(str, folders)).stdout
-    assert "train.steps" in said and "gateskip" in said
-    same = command("diff", str(folders[0]), str(folders[0])).stdout
-    assert same.splitlines() == [
-        "The configurations are equal.",
-        f"Equal: every document has the same score at {same.split('at ')[1].split()[0]} point(s) that both measured.",
-    ]
-    assert "Equal" not in said and "Scores of documents differ at " in said
-
-
 def test_an_export_is_what_python_loads_and_has_the_ending_of_its_format(command, folders, tmp_path):
     for form, read in (("csv", pandas.read_csv), ("parquet", pandas.read_parquet), ("json", pandas.read_json)):
         assert command("export", str(folders[0]), "-o", f"rows.{form}").exit_code == 0
@@ -104,44 +90,14 @@ def test_an_export_is_what_python_loads_and_has_the_ending_of_its_format(command
     assert command("export", folders[0], "--format", "json", "-o", "rows.text").exit_code == 0
 
 
-def test_a_run_in_which_everything_failed_says_so_where_its_rows_are_read(command, folders, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.store.formats.lm_eval_files", lambda run: [])
+def test_a_run_in_which_everything_failed_says_so_where_its_rows_are_read(command, folders):
     (folders[0] / "table.json").write_text("[]")
     about = json.loads((folders[0] / "run.json").read_bytes())
     write_run(folders[0], about | {"failures": ["train dense, seed 1: Memory ran out."]})
     with pytest.warns(UserWarning, match=r"has no results: 1 piece.* with train dense, seed 1: Memory ran out\. `adap"):
         assert load_results(folders[0]).empty
-    for form in (["-o", "rows.csv"], ["--format", "lm-eval", "-o", "files"]):
-        result = command("export", str(folders[0]), *form)
-        assert result.exit_code == 0 and "retry" in result.stderr and "Memory ran out" in result.stderr
-
-
-def test_an_export_in_the_layout_of_lm_eval(command, folders, tmp_path):
-    """Every measured point, scores and errors as lm-eval computes them; its own tools read the files."""
-    result = command("export", str(folders[0]), "--format", "lm-eval", "-o", "results")
-    assert result.exit_code == 0, result.stderr
-    read = [json.loads(file.read_text()) for file in (tmp_path / "results").glob("*/results_*.json")]
-    listed = manifest.read(folders[0])
-    points = {
-        (entry.method, saving): (record.point(saving), record.samples(saving))
-        for entry in listed.evaluations
-        if entry.split == "test" and not entry.variant
-        for record in [listed.record_of(entry)]
-        for saving in record.savings()
-    }
-    assert len(read) == len(points) > 2 and get_results_filenames([str(p) for p in (tmp_path / "results").rglob("*")])
-    for contents in read:
-        arguments = contents["config"]["model_args"]
-        point, samples = points[arguments["spec"], arguments["saving"]]
-        found = contents["results"]["nano_qa_ll"]
-        assert {key: found[key] for key in point.scores} == point.scores
-        error = mean_stderr([sample.scores["acc,none"] for sample in samples])
-        assert found["acc_stderr,none"] == pytest.approx(error)
-        assert contents["adaptive_bench"]["nano_qa_ll"]["saved"] == point.savings
-        cells = [cell.strip() for cell in make_table(contents).splitlines()[-1].split("|")]
-        assert cells[1] == "nano_qa_ll" and float(cells[7]) == pytest.approx(found["acc,none"], abs=1e-4)
-    assert command("export", str(folders[0]), "--format", "lm-eval", "-o", "results").exit_code == 2
-    assert command("export", str(folders[0]), "--format", "lm-eval").exit_code == 2  # a folder is no standard output
+    result = command("export", str(folders[0]), "-o", "rows.csv")
+    assert result.exit_code == 0 and "retry" in result.stderr and "Memory ran out" in result.stderr
 
 
 def test_retry_makes_again_what_is_damaged(command, folders):

@@ -8,12 +8,12 @@ import shutil
 import pytest
 import torch
 import yaml
-from finished_run import change, read, table_only, without_point
+from finished_run import change, read, scores_of, table_only, without_point
 from small_runs import untimed
 
 from adaptive_bench import source
 from adaptive_bench.cli.runs import Wanted, runs_in
-from adaptive_bench.cli.samples import compared, diff, documents
+from adaptive_bench.cli.samples import documents
 from adaptive_bench.cli.show import run_text as shown
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
@@ -91,27 +91,16 @@ def test_a_file_of_a_run_that_is_no_json_is_written_again_by_the_command_of_the_
     assert json.loads((folder / "run.json").read_text())["state"] == "done"
 
 
-def test_what_one_run_alone_measured_is_said_beside_the_difference(finished, config_of, capsys):
-    _, folder, sweep = finished
-    other = run(config_of("dense"), jobs=1).folder
-    diff(folder, other)
-    assert "Only the first measured" in capsys.readouterr().out
-    (sweep / "documents.jsonl").unlink()
-    diff(folder, other)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Not finished in" in said and "lacks 2 of its 2 measured points" in said
-
-
 def test_runs_that_share_records_are_shown_and_made_again_each_for_itself(finished, config_of):
     """Another run goes on with the sweeps, for points of its own."""
     config, folder, sweep = finished
-    before = read(folder), list(compared(folder, folder)), (folder / manifest.FILE).read_bytes()
+    before = read(folder), scores_of(folder), (folder / manifest.FILE).read_bytes()
     rows, other = rows_of(folder), config_of("gateskip,dense", levels=(0.0, 0.2, 0.3), train={"target": 0.3})
     others = run(other, jobs=1)
     assert others.exit_code == 0 and "0.2" in Record(sweep).read("points")
     for _ in range(2):
         known = manifest.read(folder)
-        assert (read(folder), list(compared(folder, folder)), (folder / manifest.FILE).read_bytes()) == before
+        assert (read(folder), scores_of(folder), (folder / manifest.FILE).read_bytes()) == before
         assert read(folder) == documents(known, known.evaluations, 0.2) and table_only(config).rows
     (sweep / "record.json").write_text("")
     assert untimed(run(config, jobs=1).rows) == untimed(rows)
@@ -163,7 +152,6 @@ def test_readers_need_neither_model_nor_the_code_that_measured(config_of, model_
     assert [str(training) for training in found.trainings] == [str(training) for training in whole.trainings]
     assert [(str(sweep), sweep.folder) for sweep in found.sweeps] == [(str(one), one.folder) for one in whole.sweeps]
     assert read(outcome.folder) == written and any(one.answers for one in written)
-    assert {row["changed"] for row in compared(outcome.folder, outcome.folder)} == {"none"}
     assert find_checkpoint(outcome.folder, "gateskip").is_dir()
     again = run(config, table_only=True)
     assert again.rows == outcome.rows and again.exit_code == 0

@@ -39,7 +39,6 @@ COMMANDS = {
     "show": ("show", "{run}"),
     "show a record": ("show", "{record}"),
     "samples": ("samples", "{run}", "--task", "perplexity:letters"),
-    "diff": ("diff", "{run}", "{run}"),
     "export as CSV": ("export", "{run}", "-o", "{out}/rows.csv"),
     "export as JSON": ("export", "--out", "{out}", "-o", "{out}/rows.json"),
     "export as Parquet": ("export", "{run}", "-o", "{out}/rows.parquet"),

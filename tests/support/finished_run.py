@@ -15,6 +15,13 @@ def read(folder):
     return documents(known, known.evaluations, 0.3)
 
 
+def scores_of(folder):
+    """The samples of every point that a run has measured."""
+    known = manifest.read(folder)
+    records = {one.record: known.record_of(one) for one in known.evaluations}
+    return {(name, at): record.samples(at) for name, record in records.items() for at in record.savings()}
+
+
 def table_only(config):
     return run(config, table_only=True)
 
