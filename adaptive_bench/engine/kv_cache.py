@@ -96,10 +96,6 @@ class AdaptiveCache(Cache):
         for store in self.stores.values():
             store.select_rows(rows)
 
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        """`select_rows` under the name that Hugging Face's beam search calls."""
-        self.select_rows(beam_idx)
-
     def fork(self, rows: Tensor) -> AdaptiveCache:
         """A separate cache for the given batch rows [R], which may repeat, so that several requests can continue a
         shared prompt. This cache stays unchanged.
@@ -178,7 +174,7 @@ class AdaptiveCache(Cache):
             "select_rows, or start a new cache."
         )
 
-    crop = reset = batch_repeat_interleave = batch_select_indices = _refuse
+    crop = reset = reorder_cache = batch_repeat_interleave = batch_select_indices = _refuse
 
     def expect(self, layer: int, write: Write) -> Tensor:
         """Announce the tokens of a layer's next `update`; returns the key positions [R, T] to attend to."""

@@ -6,7 +6,7 @@ Gumbel-Softmax", https://arxiv.org/abs/1611.01144).
 
 A decision per prompt is made once from the pooled states of the prompt, and holds for every generated token. The prompt
 itself executes everything, so the decision depends on earlier text alone (class C0) and on no other row. It is kept in
-the session, where later calls, beams, reordered rows and drafts find it. When a text is scored, its context is the
+the session, where later calls, reordered rows and drafts find it. When a text is scored, its context is the
 prompt; the scored tokens do not enter the decision.
 """
 

@@ -127,7 +127,7 @@ _REFUSED: dict[str, Any] = {
     **dict.fromkeys(("prompt_lookup_num_tokens", *_DRAFTS[:3])),
     **dict.fromkeys(("output_attentions", "output_hidden_states", "synced_gpus", "token_healing"), False),
     **dict.fromkeys(("trust_remote_code", "use_mtp", "is_assistant"), False),
-    **dict.fromkeys(("guidance_scale", "num_beam_groups"), 1),
+    **dict.fromkeys(("guidance_scale", "num_beams", "num_beam_groups"), 1),
 }
 
 

@@ -1,9 +1,7 @@
 """`generate` with Hugging Face's arguments: their library interprets the arguments, and our loop generates.
 
 Their library turns arguments into logits processors and stopping criteria, and hands these to our loop instead of
-running its own. Arguments that our loop does not support are refused by name. Beam search uses their loop around an
-adaptive model. Their loop says which beam continues which, and the cache's rows are reordered accordingly, so that each
-beam gets the decisions that the method would have made if the text had been generated alone.
+running its own. Arguments that our loop does not support are refused by name.
 """
 
 from __future__ import annotations
@@ -15,13 +13,12 @@ from typing import Any, cast
 import torch
 from torch import LongTensor, Tensor
 from torch.nn import functional
-from transformers import GenerationConfig, GenerationMixin, PretrainedConfig, StoppingCriteriaList
+from transformers import GenerationConfig, StoppingCriteriaList
 from transformers.generation.configuration_utils import GenerationMode
 from transformers.generation.stopping_criteria import StopStringCriteria
-from transformers.generation.utils import GenerateBeamDecoderOnlyOutput, GenerateDecoderOnlyOutput
+from transformers.generation.utils import GenerateDecoderOnlyOutput
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.arguments import check_arguments
 from adaptive_bench.model.forward import ForwardModel
@@ -29,7 +26,6 @@ from adaptive_bench.model.generation import check_prompts
 
 ENDS_WITH_CONTEXT = "A text ends with the model's context"  # the beginning of a warning
 _WRITES = {GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE}
-_BEAMS = {GenerationMode.BEAM_SEARCH, GenerationMode.BEAM_SAMPLE}
 
 
 @torch.no_grad()
@@ -41,16 +37,15 @@ def generate(
     streamer: Any = None,
     generator: torch.Generator | None = None,
     **kwargs: Any,
-) -> Tensor | GenerateDecoderOnlyOutput | GenerateBeamDecoderOnlyOutput:
-    """Continue prompts greedily, by sampling or with beams, with the arguments of Hugging Face's `generate`.
+) -> Tensor | GenerateDecoderOnlyOutput:
+    """Continue prompts greedily or by sampling, with the arguments of Hugging Face's `generate`.
 
     These arguments have the same meaning as in Hugging Face: lengths, end tokens, everything that works on logits
     (temperature, top_k, top_p, penalties, your own processors), stopping criteria, stop strings (with `tokenizer`),
     streamers, `num_return_sequences`, and `return_dict_in_generate` with scores and logits. A row ends with the context
     at the latest. A finished row leaves the batch: nothing more is computed or booked for it, and it is filled up with
     the pad token (without one, the end token, else 0). Without an end token, rows ended by other criteria continue
-    until all have ended, as in Hugging Face. The beams of a text stay until all texts have ended. `use_cache=False`
-    runs the whole text for each token.
+    until all have ended, as in Hugging Face. `use_cache=False` runs the whole text for each token.
 
     Args:
         inputs: [B, S] prompts, padded on the left; also as `input_ids`.
@@ -75,13 +70,9 @@ def generate(
             f"Without a cache a text is read anew for each token, and what {model.spec} decided for a token before "
             f"may change as the text goes on, got use_cache=False. Leave use_cache out, or take the bench semantics."
         )
-    if (mode := config.get_generation_mode()) in _BEAMS:
-        if generator is not None:
-            raise UsageError("Beams draw from torch's global generator, got generator. Call torch.manual_seed instead.")
-        return search_beams(model, config, inputs, generation_config=generation_config, **kwargs)
-    if mode not in _WRITES:
+    if (mode := config.get_generation_mode()) not in _WRITES:
         raise UsageError(
-            f"generate() writes greedily, by sampling or with beams, got {mode.value} from the model's "
+            f"generate() writes greedily or by sampling, got {mode.value} from the model's "
             "generation_config. Set model.generation_config = GenerationConfig()."
         )
     writer = _Writer(model, generator=generator, streamer=streamer, **call)
@@ -223,88 +214,3 @@ class _Writer:
         end = ends[0] if isinstance(ends, list) and ends else ends
         found = end if self.config.pad_token_id is None else self.config.pad_token_id
         return int(found) if isinstance(found, int) else 0
-
-
-def search_beams(
-    model: ForwardModel, config: GenerationConfig, inputs: Tensor | None, **arguments: Any
-) -> Tensor | GenerateBeamDecoderOnlyOutput:
-    """The best sequences [B * num_return_sequences, S + N], or Hugging Face's output with their scores."""
-    if model.method.semantics == "paper" and model.method.paper_class == "C2":
-        raise UsageError(
-            f"The beams of a text are rows of one batch, but the decisions of {model.spec} depend on the other "
-            f"sequences of a batch, got num_beams={config.num_beams}. Leave num_beams out, or take the bench semantics."
-        )
-    under: Any = _UnderBeams(model, config)  # statically, only a complete Hugging Face model can generate
-    found: Tensor | GenerateBeamDecoderOnlyOutput = under.generate(inputs, **arguments)
-    return found
-
-
-class _UnderBeams(GenerationMixin):
-    """The model as Hugging Face's beam search sees it: every row is a beam."""
-
-    main_input_name = "input_ids"
-    _is_stateful = False
-
-    def __init__(self, model: ForwardModel, config: GenerationConfig) -> None:
-        self._model, self._beams, self._max_length = model, config.num_beams, config.max_length
-        self._prompt: int | None = None  # length of the prompt, known once it was read
-        self.config: PretrainedConfig = model.backbone_model.config
-        self.generation_config = model.backbone_model.generation_config
-        self.device = model.backbone_model.device
-        self.dtype = model.backbone_model.dtype
-
-    def __call__(self, **arguments: Any) -> CausalLMOutputWithPast:
-        """One step of all beams."""
-        return self.forward(**arguments)
-
-    def prepare_inputs_for_generation(  # type: ignore[override] # the rest of theirs is in the keywords
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        past_key_values: Any = None,
-        use_cache: bool = True,
-        **_: Any,
-    ) -> dict[str, Any]:
-        """Arguments of the next step: whole texts, or only the newest tokens if our cache holds the others."""
-        newest = input_ids[:, -1:] if isinstance(past_key_values, AdaptiveCache) else input_ids
-        given = {"attention_mask": attention_mask, "past_key_values": past_key_values, "use_cache": use_cache}
-        return {"input_ids": newest, **given}
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        past_key_values: Any = None,
-        use_cache: bool = True,
-        **_: Any,
-    ) -> CausalLMOutputWithPast:
-        """Logits [B * beams, 1, V] after whole texts, or after one more token of each if the cache is ours."""
-        output: Any
-        if isinstance(past_key_values, AdaptiveCache):
-            output = self._model(input_ids, past_key_values=past_key_values, use_cache=True, logits_to_keep=1)
-            return output
-        if self._prompt is None:
-            self._check(input_ids, attention_mask)
-            self._prompt = input_ids.shape[1]
-        if not use_cache:
-            written = torch.arange(input_ids.shape[1], device=input_ids.device) >= self._prompt
-            written = written.expand_as(input_ids)
-            output = self._model(input_ids, attention_mask, continuation_mask=written, logits_to_keep=1)
-            return output
-        once = None if attention_mask is None else attention_mask[:: self._beams]
-        output = self._model(input_ids[:: self._beams], once, use_cache=True, logits_to_keep=1)
-        rows = torch.arange(len(input_ids), device=input_ids.device) // self._beams
-        output.past_key_values.select_rows(rows)
-        output.logits = output.logits[rows]
-        return output
-
-    def _check(self, input_ids: Tensor, attention_mask: Tensor | None) -> None:
-        """Refuse prompts [B * beams, S] that cannot be continued to the wanted length."""
-        check_prompts(self._model, input_ids, attention_mask)
-        longest = input_ids.shape[1] if attention_mask is None else int(attention_mask.sum(dim=1).max())
-        needed, context = longest + self._max_length - input_ids.shape[1], self._model.backbone.context_length
-        if needed > context:
-            raise UsageError(
-                f"With beams, prompt and new tokens must fit into the context of {context} tokens, got {needed}. Set a "
-                f"smaller max_new_tokens."
-            )

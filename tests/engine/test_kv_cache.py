@@ -89,7 +89,7 @@ def test_rows_can_leave(kv, executor, shared_backbone, make_pattern, run_pattern
     assert rows.tolist() == [3]
 
 
-@pytest.mark.parametrize("name", ["crop", "reset", "batch_repeat_interleave", "batch_select_indices"])
+@pytest.mark.parametrize("name", ["crop", "reset", "reorder_cache", "batch_repeat_interleave", "batch_select_indices"])
 def test_what_would_silently_do_nothing_is_refused(name):
     assert hasattr(Cache, name)
     cache = AdaptiveCache(2, torch.device("cpu"), "recompute", ragged=False)

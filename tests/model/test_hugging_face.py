@@ -159,7 +159,7 @@ def test_the_context_ends_a_row(shared_model, random_text):
         {"no_such_argument": 1},
         {"stop_strings": ["x"]},
         {"num_return_sequences": 2},
-        {"generator": torch.Generator(), "num_beams": 2},
+        {"num_beams": 2},
     ],
     ids=lambda argument: next(iter(argument)),
 )
