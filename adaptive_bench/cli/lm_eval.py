@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
-import math
 import re
 import sys
 from collections.abc import Mapping
@@ -13,7 +11,7 @@ from typing import Any
 
 import typer
 
-from adaptive_bench.errors import UsageError, one_line
+from adaptive_bench.errors import UsageError
 from adaptive_bench.progress import say
 
 
@@ -43,13 +41,10 @@ def lm_eval(context: typer.Context) -> None:
 
 
 def _complete(arguments: argparse.Namespace) -> None:
-    """Check and complete arguments that lm-eval would check late or get wrong.
-
-    These are the names of tasks, the number of documents, the arguments that a model needs, and the device if none is
-    given.
+    """Complete arguments: the names of tasks, and the device if none is given.
 
     Raises:
-        UsageError: A task, model or device is unknown, documents are chosen wrongly, or a model lacks an argument.
+        UsageError: A task or device is unknown, or the model is not given, for which lm-eval would take another one.
     """
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
@@ -61,10 +56,6 @@ def _complete(arguments: argparse.Namespace) -> None:
         value = getattr(arguments, name, None)
         return in_file.get(name) if value in (None, "") else value
 
-    if (limit := given("limit")) is not None and not (isinstance(limit, int | float) and 0 < limit < math.inf):
-        raise UsageError(f"--limit is a number of documents from 1, or a share of them below 1, got {limit!r}.")
-    if limit is not None and given("samples"):
-        raise UsageError("Documents are chosen by --limit or by --samples, got both. Leave one of them out.")
     included, named = given("include_path"), given("tasks") or []
     names = [name for part in ([named] if isinstance(named, str) else named) for name in str(part).split(",") if name]
     if not names:
@@ -84,35 +75,16 @@ def _complete(arguments: argparse.Namespace) -> None:
             say(f"{name} stands for {', '.join(found)} here.", sys.stderr)
         elif name in stock_tasks() and _is_ours(name):
             say(f"{name} is the task of adaptive-bench, not lm-eval's of the same name.", sys.stderr)
-    for_model = given("model_args")
-    for_model = for_model if isinstance(for_model, Mapping) else {}
-    if (model := given("model")) != NAME:
-        _check_model(str(model or EvaluatorConfig().model), for_model)
+    if (model := given("model")) is None:
+        raise UsageError(f"lm-eval's own default is another model, got no --model. Give --model {NAME}.")
+    if model != NAME:
         return
-    device = arguments.device or for_model.get("device") or in_file.get("device")
+    for_model = given("model_args")
+    own = for_model.get("device") if isinstance(for_model, Mapping) else None
+    device = arguments.device or own or in_file.get("device")
     arguments.device = str(find_device(str(device or "auto")))
     if device is None:
         say(f"No --device is given: the model runs on {arguments.device}.", sys.stderr)
-
-
-def _check_model(name: str, given: Mapping[str, Any]) -> None:
-    """Refuse a model that lm-eval does not know, or that needs an argument that is not given.
-
-    This catches a forgotten `--model adaptive`, because lm-eval's default is `hf`.
-    """
-    from lm_eval.api.registry import get_model
-
-    try:
-        parameters = inspect.signature(get_model(name).__init__).parameters.values()
-    except ValueError as error:
-        raise UsageError(f"--model is one that lm-eval knows: {one_line(str(error), 600)}.") from error
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    needed = [one.name for one in parameters if one.kind in kinds and one.default is one.empty and one.name != "self"]
-    if missing := [one for one in needed if one not in given]:
-        raise UsageError(
-            f"The model {name!r} of lm-eval needs {', '.join(needed)} in --model_args, got no {', no '.join(missing)}. "
-            f"Give --model_args {','.join(f'{one}={one.upper()}' for one in missing)}."
-        )
 
 
 def _is_ours(name: str) -> bool:
