@@ -4,9 +4,8 @@ Model: Llama of 4 layers, H 768, 12 heads with 4 key/value heads, MLP 2048, voca
 Prompt of 128 tokens, one thread. All variants take their steps in turn and read the same given tokens.
 
 Keys, for batches B of 1, 8 and 32: `decode_bB_V`, median over steps of plain time over the variant's time, where V is
-`dense`, `25` or `50` (percent of token-branches skipped at random), `gateskip_scalar_50`, or with weights packed once
-`packed_dense` or `packed_50`; `decode_bB_V_net`, net FLOPs saved over prompt and new tokens; `decode_bB_plain_ms`, time
-of a step of the plain model.
+`dense`, `25` or `50` (percent of token-branches skipped at random), `gateskip_scalar_50`;
+`decode_bB_V_net`, net FLOPs saved over prompt and new tokens; `decode_bB_plain_ms`, time of a step of the plain model.
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ VARIANTS = {
     "50": ("random_skip", 0.5),
     "gateskip_scalar_50": ("gateskip[shape=scalar]", 0.5),
 }
-# Variants with weights in the CPU library's own layout; compare them with `packed_dense`.
-PACKED = {"packed_dense": ("dense", 0.0), "packed_50": ("random_skip", 0.5)}
 
 
 def measure(steps: int) -> dict[str, float]:
@@ -38,10 +35,8 @@ def measure(steps: int) -> dict[str, float]:
     values: dict[str, float] = {}
     for batch in BATCHES:
         variants = drives(plain, VARIANTS, calibrate_on=(16, PROMPT + steps))
-        copies = drives(plain, PACKED, packed=True)
-        variants |= {key: copies[key] for key in PACKED}
         times = decode_in_turns(variants, tokens(batch, PROMPT + steps, MODEL["vocabulary"]), PROMPT)
-        for key in VARIANTS | PACKED:
+        for key in VARIANTS:
             values[f"decode_b{batch}_{key}"] = ratio(times["plain"], times[key])
             values[f"decode_b{batch}_{key}_net"] = saved_net(variants[key])
         values[f"decode_b{batch}_plain_ms"] = 1e3 * statistics.median(times["plain"])

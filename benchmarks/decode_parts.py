@@ -96,8 +96,6 @@ def measure(steps: int) -> list[dict[str, Any]]:
     rows = []
     for batch in decode.BATCHES:
         variants = drives(plain, decode.VARIANTS, calibrate_on=(16, decode.PROMPT + steps))
-        copies = drives(plain, decode.PACKED, packed=True)
-        variants |= {key: copies[key] for key in decode.PACKED}
         text = tokens(batch, decode.PROMPT + steps, decode.MODEL["vocabulary"])
         for name, (whole, inside, count) in parts(variants, text, decode.PROMPT).items():
             medians = {

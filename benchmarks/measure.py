@@ -76,7 +76,6 @@ def drives(
     variants: Mapping[str, tuple[str, float]],
     *,
     calibrate_on: tuple[int, int] = (16, 128),
-    packed: bool = False,
 ) -> dict[str, Drive]:
     """The plain model, and some methods on it.
 
@@ -85,7 +84,6 @@ def drives(
         variants: For each key, a method spec and the share of saved tokens for which its dial is set.
         calibrate_on: Number of random sequences and tokens of each, for methods that need calibration. The second half
             of each sequence counts as continuation.
-        packed: Copy the methods' weights (never the plain model's) into the CPU library's own layout.
     """
     found = {"plain": drive_plain(plain)}
     for key, (spec, saving) in variants.items():
@@ -95,8 +93,6 @@ def drives(
             later = (torch.arange(ids.shape[1], device=ids.device) >= ids.shape[1] // 2).expand_as(ids)
             batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "continuation_mask": later}
             model.calibrate([batch], [saving])
-        if packed:
-            model.pack_weights()
         found[key] = drive_adaptive(model, model.method.dial_for(saving) if saving else model.method.dial.skip_nothing)
     return found
 

@@ -26,8 +26,6 @@ _VARIANTS = {
     "25": "25 % skipped at random",
     "50": "50 % skipped at random",
     "gateskip_scalar_50": "GateSkip, scalar gates, 50 %",
-    "packed_dense": "dense, packed weights",
-    "packed_50": "50 %, packed weights",
 }
 _AXES = {
     "layers": "layers",

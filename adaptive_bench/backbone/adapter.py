@@ -137,7 +137,6 @@ class Backbone:
         """
         self.check_quantizable(how)
         quantize_layers(self.decoder.layers, how)
-        self.step.unpack()
         self.quantized, self._weighed = how, None
 
     def check_quantizable(self, how: Quantization) -> None:
@@ -158,7 +157,6 @@ class Backbone:
         Raises:
             UsageError: The decoder's number of layers changed, or a layer lacks a part.
         """
-        self.step.drop_stale(look=look)
         if look and (modules := sum(1 for _ in self.decoder.layers.modules())) != self._modules:
             _check_parts(self.decoder.layers, self.family)
             self._modules, self._weighed = modules, None  # adapters came or went

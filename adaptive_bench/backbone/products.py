@@ -1,10 +1,9 @@
 """Chooses the fastest form of each linear map for few rows on this processor, by measuring it once.
 
 Libraries differ: at 8 rows W x^T takes a fifth less time than x W^T on one make of processor, and half as much again
-on another; a copy of the weights in oneDNN's layout gains at some shapes and loses at others. So there is no fixed
-list. At the first use of a shape the forms are timed in turn, in a fraction of a second, and the result is kept in a
-file in the user's cache folder, by processor, threads and version of torch. A form other than torch's own is taken only
-if it gains more than noise.
+on another. So there is no fixed list. At the first use of a shape both forms are timed in turn, in a fraction of a
+second, and the result is kept in a file in the user's cache folder, by processor, threads and version of torch. The
+form other than torch's own is taken only if it gains more than noise.
 
 Forms differ in rounding, so results may differ between machines by rounding; on one machine they stay the same once a
 shape was measured. Training measures nothing: it always computes x W^T.
@@ -31,9 +30,9 @@ from torch.nn import functional
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic
 
-Form = Literal["plain", "transposed", "packed"]
-FORMS: tuple[Form, ...] = ("plain", "transposed", "packed")
-VARIABLE = "ADAPTIVE_BENCH_PRODUCTS"  # `fixed`: nothing is measured, and packed weights are used wherever they exist
+Form = Literal["plain", "transposed"]
+FORMS: tuple[Form, ...] = ("plain", "transposed")
+VARIABLE = "ADAPTIVE_BENCH_PRODUCTS"  # `fixed`: nothing is measured, and every map is computed in the plain form
 
 # With more rows, arithmetic takes longer than reading the weights, and the order of the factors no longer matters.
 _FEW_ROWS = 64
@@ -45,15 +44,8 @@ _READ_BYTES = 1 << 26  # more than one core's share of the caches
 _SCHEMA = 2  # in schema 1 every form was timed while its own code was not in the caches
 
 
-def compute(form: Form, states: Tensor, weight: Tensor, bias: Tensor | None, packed: Tensor | None) -> Tensor:
-    """The linear map [O, I] of states [M, I] in one of its forms.
-
-    Args:
-        packed: The weight in oneDNN's layout; needed for the form `packed`.
-    """
-    if form == "packed":
-        output: Tensor = torch.ops.mkldnn._linear_pointwise(states, packed, bias, "none", [], "")
-        return output
+def compute(form: Form, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The linear map [O, I] of states [M, I] in one of its forms."""
     if form == "plain":
         return functional.linear(states, weight, bias)
     output = (weight @ states.t()).t()
@@ -73,34 +65,29 @@ class Products:
         self._weights = weights
         self._chosen: dict[tuple[object, ...], Form] = {}
 
-    def fastest(self, states: Tensor, weight: Tensor, packed: Tensor | None, *more: Tensor) -> Form:
-        """The fastest form for mapping states [M, I] with a weight [O, I]; both are on a CPU and have one dtype.
-
-        Args:
-            more: Weights [., I] of further maps of the same states, if `packed` holds all of them stacked.
-        """
+    def fastest(self, states: Tensor, weight: Tensor) -> Form:
+        """The fastest form for mapping states [M, I] with a weight [O, I]; both are on a CPU and have one dtype."""
         rows = states.shape[0]
         if rows > _FEW_ROWS:
-            return "plain" if packed is None else "packed"
-        key = (rows, weight.shape, weight.dtype, packed is None, torch.get_num_threads(), len(more))
+            return "plain"
+        key = (rows, weight.shape, weight.dtype, torch.get_num_threads())
         form = self._chosen.get(key)
         if form is None:
-            whole = torch.cat([weight, *more]) if more else weight
-            form = self._chosen[key] = self._find(states, whole, packed)
+            form = self._chosen[key] = self._find(states, weight)
         return form
 
-    def _find(self, states: Tensor, weight: Tensor, packed: Tensor | None) -> Form:
+    def _find(self, states: Tensor, weight: Tensor) -> Form:
         how = os.environ.get(VARIABLE) or "measured"
         if how not in ("measured", "fixed"):
             raise UsageError(f"{VARIABLE} is measured or fixed, got {how!r}. Unset it, or set one of these.")
         if how == "fixed":
-            return "plain" if packed is None else "packed"
+            return "plain"
         neighbours = _first_bytes(self._weights())
-        name = _name(states, weight, packed, neighbours)
+        name = _name(states, weight, neighbours)
         file = cache_file()
         known = _read(file)
         if name not in known:
-            form = _measure(states, weight, packed, neighbours)
+            form = _measure(states, weight, neighbours)
             if form is None:
                 return "plain"
             known = _read(file)  # another process may have finished first: then all processes use its result
@@ -146,14 +133,13 @@ def _read(file: Path) -> dict[str, Form]:
     return {}
 
 
-def _name(states: Tensor, weight: Tensor, packed: Tensor | None, neighbours: list[Tensor]) -> str:
+def _name(states: Tensor, weight: Tensor, neighbours: list[Tensor]) -> str:
     """The readable key of a result: rows, shape, dtype, and how much is read between two uses of a weight."""
     read_mib = min(sum(tensor.nbytes for tensor in neighbours), _READ_BYTES) >> 20
     between = 1 << (read_mib - 1).bit_length() if read_mib else 0  # rounded up to a power of two
     shape = f"{states.shape[0]} x {weight.shape[1]} -> {weight.shape[0]}"
     kind = str(weight.dtype).removeprefix("torch.")
-    copies = ", packed" if packed is not None else ""
-    return f"{shape}, {kind}, {between} MiB read between{copies}"
+    return f"{shape}, {kind}, {between} MiB read between"
 
 
 def _first_bytes(weights: Iterable[Tensor]) -> list[Tensor]:
@@ -168,45 +154,34 @@ def _first_bytes(weights: Iterable[Tensor]) -> list[Tensor]:
     return [weight.detach() for weight in takewhile(fits, weights)]
 
 
-def _twins(weight: Tensor, packed: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """Copies of a weight in both layouts; none of a large weight, whose time does not depend on cached code."""
-    if weight.nbytes > _READ_BYTES // 4:
-        return None, None
-    twin = weight.detach().clone()
-    return twin, None if packed is None else torch.ops.mkldnn._reorder_linear_weight(twin)
-
-
 @torch.no_grad()
-def _measure(states: Tensor, weight: Tensor, packed: Tensor | None, neighbours: list[Tensor]) -> Form | None:
-    """The fastest form: `plain` unless another form gains more than noise; `None` if the choice does not matter."""
-    forms = FORMS if packed is not None else FORMS[:2]
+def _measure(states: Tensor, weight: Tensor, neighbours: list[Tensor]) -> Form | None:
+    """The fastest form: `plain` unless the other gains more than noise; `None` if the choice does not matter."""
     # In a decode step the form has just served another map, so its code is in the caches although the weight is not.
-    twin, packed_twin = _twins(weight, packed)
+    # The time of a large weight does not depend on that.
+    twin = weight.detach().clone() if weight.nbytes <= _READ_BYTES // 4 else None
     # The thread's clock does not count time when others have the core, but misses the work of further threads.
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
 
     def timed(form: Form) -> float:
         start_s = clock()
-        compute(form, states, weight, None, packed)
+        compute(form, states, weight, None)
         return clock() - start_s
 
-    if max(timed(form) for form in (*forms, *forms)) < _TRIFLE_S:
+    if max(timed(form) for form in (*FORMS, *FORMS)) < _TRIFLE_S:
         return None
-    times: Mapping[Form, list[float]] = {form: [] for form in forms}
-    losses = dict.fromkeys(forms[1:], 0)
+    times: Mapping[Form, list[float]] = {form: [] for form in FORMS}
+    lost = 0
     begun = time.perf_counter()
     for number in range(_ROUNDS):
-        for form in forms:
+        for form in FORMS:
             for other in neighbours:
                 other.sum()
             if twin is not None:
-                compute(form, states, twin, None, packed_twin)
+                compute(form, states, twin, None)
             times[form].append(timed(form))
-        for form in losses:
-            losses[form] += times[form][-1] >= times["plain"][-1]
-        if min(losses.values()) > 1 or (number > 1 and time.perf_counter() - begun > _LIMIT_S):
+        lost += times["transposed"][-1] >= times["plain"][-1]
+        if lost > 1 or (number > 1 and time.perf_counter() - begun > _LIMIT_S):
             break
-    medians = {form: statistics.median(found) for form, found in times.items()}
-    good = [form for form, lost in losses.items() if lost <= 1 and medians[form] <= _GAIN * medians["plain"]]
-    best: Form = min(good, key=lambda form: medians[form], default="plain")
-    return best
+    gains = statistics.median(times["transposed"]) <= _GAIN * statistics.median(times["plain"])
+    return "transposed" if lost <= 1 and gains else "plain"

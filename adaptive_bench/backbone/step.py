@@ -7,7 +7,6 @@ not bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
@@ -17,7 +16,6 @@ from transformers import PreTrainedModel
 
 from adaptive_bench.backbone.products import Products, compute
 from adaptive_bench.backbone.weights import Snapshot, is_plain, plain_parts
-from adaptive_bench.errors import UsageError
 
 
 class Turn(NamedTuple):
@@ -49,18 +47,6 @@ class Turn(NamedTuple):
         return torch.addcmul(heads * self.cos, heads.roll(heads.shape[-1] // 2, -1), self.sin)
 
 
-class _Packed(NamedTuple):
-    """A copy of weights in oneDNN's own layout, and a snapshot of their source. It holds one linear map, or two stacked
-    maps that read the same states.
-    """
-
-    values: Tensor
-    source: Snapshot
-
-
-_READ_TOGETHER = (("gate_proj", "up_proj"), ("k_proj", "v_proj"))  # by their names in one module
-
-
 class StepArithmetic:
     """Runs one token per row through the branches of a decoder.
 
@@ -73,7 +59,6 @@ class StepArithmetic:
         self._config: Any = model.config
         self._adds_one = adds_one
         self._epsilons: Tensor | None = None
-        self._packed: dict[tuple[nn.Linear, ...], _Packed] = {}  # by the maps that a copy holds
         linears = lambda: (part for part in model.modules() if isinstance(part, nn.Linear))  # noqa: E731
         self._products = Products(lambda: (weight for part in linears() for weight in plain_parts(part.weight)))
 
@@ -94,68 +79,15 @@ class StepArithmetic:
             self._epsilons = torch.tensor(self._config.rms_norm_eps, device=device)
         return self._epsilons
 
-    def pack(self, modules: Iterable[nn.Module]) -> None:
-        """Copy the weights of linear maps into oneDNN's own layout, until `drop_stale` finds them changed."""
-        parents = list(modules)
-        linears = [module for module in parents if _is_plain(module)]
-        kinds = sorted({f"{module.weight.dtype} on {module.weight.device.type}" for module in linears})
-        if kinds not in [[f"torch.{name} on cpu"] for name in _packable()]:
-            raise UsageError(
-                f"Weights can be packed if they are all torch.{' or all torch.'.join(_packable())} on cpu and torch "
-                f"was built with oneDNN, got {' and '.join(kinds) or 'no linear map'}. Leave them unpacked."
-            )
-        pairs = [found for parent in parents for found in _read_together(parent)]
-        paired = {module for pair in pairs for module in pair}
-        self._packed = {}
-        for group in [*pairs, *((module,) for module in linears if module not in paired)]:
-            weights = [module.weight for module in group]
-            whole = torch.cat([weight.detach() for weight in weights]) if len(weights) > 1 else weights[0].detach()
-            self._packed[group] = _Packed(torch.ops.mkldnn._reorder_linear_weight(whole), Snapshot(weights))
-
-    def drop_stale(self, *, look: bool) -> None:
-        """Drop copies of weights whose values, device or dtype have changed.
-
-        Args:
-            look: See `Snapshot.holds`.
-        """
-        if self._packed:
-            self._packed = {
-                group: copy
-                for group, copy in self._packed.items()
-                if copy.source.holds([module.weight for module in group], look=look) and not copy.source.moved
-            }
-
-    def unpack(self) -> None:
-        """Drop the copies."""
-        self._packed = {}
-
     def linear(self, module: nn.Module, states: Tensor) -> Tensor:
         """A linear map of states [M, inputs]. Anything but a plain `nn.Linear` is called as a module."""
         if not _is_plain(module):
             return module(states)
         weight, bias = module.weight, module.bias
-        # With gradients the form is fixed, so that training does not depend on the machine; the packed kernel has none.
+        # With gradients the form is fixed, so that training does not depend on the machine.
         if not states.is_cpu or states.dtype != weight.dtype or torch.is_grad_enabled():
             return functional.linear(states, weight, bias)
-        copy = self._packed.get((module,)) if self._packed else None
-        packed = None if copy is None else copy.values
-        form = self._products.fastest(states, weight, packed)
-        return compute(form, states, weight, bias, packed)
-
-    def both(self, first: nn.Module, second: nn.Module, states: Tensor) -> Sequence[Tensor]:
-        """Two linear maps of the same states [M, inputs], as one product if their weights are packed together."""
-        if not self._packed or torch.is_grad_enabled() or not (_is_plain(first) and _is_plain(second)):
-            return self.linear(first, states), self.linear(second, states)
-        copy = self._packed.get((first, second))
-        if copy is None or states.dtype != copy.values.dtype:
-            return self.linear(first, states), self.linear(second, states)
-        weight, below = first.weight, second.weight
-        form = self._products.fastest(states, weight, copy.values, below)
-        if form != "packed":
-            return compute(form, states, weight, first.bias, None), compute(form, states, below, second.bias, None)
-        bias = None if first.bias is None else torch.cat([first.bias, second.bias])
-        both = compute(form, states, weight, bias, copy.values)
-        return both.split([weight.shape[0], below.shape[0]], dim=1)
+        return compute(self._products.fastest(states, weight), states, weight, bias)
 
     def project(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [M, heads, head size] and K,V [M, kv heads, head size] from normalised states [M, H]."""
@@ -163,7 +95,7 @@ class StepArithmetic:
             return self.queries(attention, states, turn), *self.keys_and_values(attention, states, turn)
         if (fused := attention._modules.get("qkv_proj")) is None:
             queries = self.linear(attention.q_proj, states)
-            keys, values = self.both(attention.k_proj, attention.v_proj, states)
+            keys, values = self.linear(attention.k_proj, states), self.linear(attention.v_proj, states)
         else:
             width = query_width(attention)
             queries, keys, values = self.linear(fused, states).tensor_split(
@@ -185,7 +117,7 @@ class StepArithmetic:
     def keys_and_values(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor]:
         """K,V [M, kv heads, head size] from normalised states [M, H]."""
         if (fused := attention._modules.get("qkv_proj")) is None:
-            keys, values = self.both(attention.k_proj, attention.v_proj, states)
+            keys, values = self.linear(attention.k_proj, states), self.linear(attention.v_proj, states)
         else:
             keys, values = _outputs(fused, states, slice(query_width(attention), None)).chunk(2, dim=1)
         keys = self._heads(attention, "k_norm", keys, turn)
@@ -252,7 +184,7 @@ class StepArithmetic:
     def mlp(self, module: Any, states: Tensor) -> Tensor:
         """Gated MLP of normalised states [M, H]."""
         if (fused := module._modules.get("gate_up_proj")) is None:
-            gate, up = self.both(module.gate_proj, module.up_proj, states)
+            gate, up = self.linear(module.gate_proj, states), self.linear(module.up_proj, states)
             return self.linear(module.down_proj, _gated(module.act_fn(gate), up))
         gate, up = self.linear(fused, states).chunk(2, dim=-1)
         return self.linear(module.down_proj, _gated(module.activation_fn(gate), up))
@@ -261,21 +193,6 @@ class StepArithmetic:
 def _gated(activated: Tensor, up: Tensor) -> Tensor:
     """The product; in place without gradients, since allocating memory costs more than multiplying."""
     return activated * up if torch.is_grad_enabled() else activated.mul_(up)
-
-
-def _packable() -> list[str]:
-    """Weight dtypes that oneDNN's layout supports on this processor: bf16 only if it has instructions for it."""
-    if not torch.backends.mkldnn.is_available():
-        return []
-    return ["float32", *(["bfloat16"] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else [])]
-
-
-def _read_together(parent: nn.Module) -> Iterator[tuple[nn.Linear, nn.Linear]]:
-    """Pairs of a module's maps that read the same states and either both have a bias or both have none."""
-    for names in _READ_TOGETHER:
-        first, second = (getattr(parent, name, None) for name in names)
-        if _is_plain(first) and _is_plain(second) and (first.bias is None) == (second.bias is None):
-            yield first, second
 
 
 def query_width(attention: Any) -> int:

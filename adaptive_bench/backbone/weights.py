@@ -41,8 +41,7 @@ class Snapshot:
 
     Weights count as unchanged if they are the same tensors, nothing wrote into them (torch counts writes), and a sample
     of their values is the same. The sample detects writes that torch does not count: those to `parameter.data`, by
-    which peft merges adapters, and those of fused optimizers. A new dtype or device does not count as a change; see
-    `moved`.
+    which peft merges adapters, and those of fused optimizers. A new dtype or device does not count as a change.
 
     Args:
         tensors: The weights, in an order that does not change.
@@ -51,7 +50,6 @@ class Snapshot:
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         self._tensors: tuple[Tensor, ...] | None = tuple(tensors)
         self._writes = [_writes(tensor) for tensor in self._tensors]
-        self._places = [(tensor.dtype, tensor.device) for tensor in self._tensors]
         self._sample = _sample(self._tensors)
 
     def holds(self, tensors: Iterable[Tensor], *, look: bool = True) -> bool:
@@ -67,12 +65,6 @@ class Snapshot:
         if [_writes(tensor) for tensor in now] != self._writes:
             return False
         return not look or self._looks_the_same(now)
-
-    @property
-    def moved(self) -> bool:
-        """Whether the dtype or device of a tensor has changed."""
-        now = [(tensor.dtype, tensor.device) for tensor in self._tensors or ()]
-        return now != self._places
 
     def _looks_the_same(self, tensors: Sequence[Tensor]) -> bool:
         if not self._sample:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -90,20 +90,6 @@ class ForwardModel(nn.Module):
             )
         self.method.value = self.method.dial.check(value)
         self.ledger.reset()  # a report covers one dial value only
-
-    def pack_weights(self) -> None:
-        """Copy the backbone's weights into the CPU library's own layout; decoding uses it wherever it is faster.
-
-        The copy takes as much memory as the weights. Dense and adaptive models gain alike, so compare packed models
-        with packed models. If a weight changes or moves, its copy is dropped; training drops all copies.
-        """
-        self.backbone.step.pack(self.backbone_model.modules())
-
-    def train(self, mode: bool = True) -> Self:
-        """Switch the mode. Training changes weights, so it drops their packed copies."""
-        if mode:
-            self.backbone.step.unpack()
-        return super().train(mode)
 
     def _drop_stale(self, *, begins: bool) -> None:
         """Before a call in `eval()` mode, drop everything derived from weights that have changed since."""

@@ -26,12 +26,8 @@ def measured(monkeypatch, tmp_path):
     return cache_file()
 
 
-def packed(weight):
-    return torch.ops.mkldnn._reorder_linear_weight(weight)
-
-
-def fastest(weight, rows=4, copy=None):
-    return Products(lambda: [weight]).fastest(torch.ones(rows, weight.shape[1]), weight, copy)
+def fastest(weight, rows=4):
+    return Products(lambda: [weight]).fastest(torch.ones(rows, weight.shape[1]), weight)
 
 
 def clocked(monkeypatch, costs_s):
@@ -55,7 +51,7 @@ def clocked(monkeypatch, costs_s):
 @pytest.mark.parametrize("form", FORMS)
 def test_all_forms_are_the_same_map(form, bias, rows, weight):
     states = torch.randn(rows, 16, generator=torch.Generator().manual_seed(1))
-    found = compute(form, states, weight, bias, packed(weight))
+    found = compute(form, states, weight, bias)
     torch.testing.assert_close(found, functional.linear(states, weight, bias), atol=1e-5, rtol=1e-5)
 
 
@@ -116,21 +112,20 @@ def test_all_processes_go_by_the_first_answer(weight, measured, monkeypatch):
     assert fastest(weight) == "transposed"
 
 
-def test_each_shape_and_each_copy_has_an_answer_of_its_own(weight, measured):
+def test_each_shape_has_an_answer_of_its_own(weight, measured):
     for rows in (1, 2):
         fastest(weight, rows)
-        fastest(weight, rows, packed(weight))
-    assert len(json.loads(measured.read_text())["fastest"]) == 4
+    assert len(json.loads(measured.read_text())["fastest"]) == 2
 
 
 def test_many_rows_are_not_measured(weight, measured):
-    assert fastest(weight, 65) == "plain" and fastest(weight, 65, packed(weight)) == "packed"
+    assert fastest(weight, 65) == "plain"
     assert not measured.exists()
 
 
 def test_the_choice_can_be_fixed(weight, measured, monkeypatch):
     monkeypatch.setenv(VARIABLE, "fixed")
-    assert fastest(weight) == "plain" and fastest(weight, copy=packed(weight)) == "packed"
+    assert fastest(weight) == "plain"
     assert not measured.exists()
 
 
@@ -149,53 +144,3 @@ def test_where_a_gradient_is_taken_nobody_asks(make_backbone, monkeypatch):
     linear = nn.Linear(16, 24)
     states = torch.ones(8, 16)
     assert torch.equal(backbone.step.linear(linear, states), linear(states))
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
-def test_maps_that_read_the_same_states_are_one_product_where_they_are_packed(family, rows, make_backbone, monkeypatch):
-    """Gate and up, keys and values; with biases too. Each weight has one copy, alone or together with another."""
-    from adaptive_bench.backbone import Backbone, step
-
-    backbone = Backbone(make_backbone(family))
-    layer = backbone.layers[0]
-    pairs = [(layer.mlp.gate_proj, layer.mlp.up_proj), (layer.self_attn.k_proj, layer.self_attn.v_proj)]
-    states = torch.randn(rows, backbone.hidden_size, generator=torch.Generator().manual_seed(1))
-    wanted = [[one(states) for one in pair] for pair in pairs]
-    backbone.step.pack(backbone.model.modules())
-    calls = []
-    monkeypatch.setattr(step, "compute", lambda *given: calls.append(given[0]) or compute(*given))
-    for pair, outputs in zip(pairs, wanted, strict=True):
-        calls.clear()
-        torch.testing.assert_close(list(backbone.step.both(*pair, states)), outputs, atol=1e-5, rtol=1e-5)
-        assert calls == ["packed"]
-    held = sum(copy.values.numel() for copy in backbone.step._packed.values())
-    assert held == sum(one.weight.numel() for one in backbone.model.modules() if isinstance(one, nn.Linear))
-    pairs[0][1].register_forward_hook(lambda *_: None)  # whoever listens to a map is called
-    backbone.step.both(*pairs[0], states)
-    assert len(calls) == 2 and "packed" not in calls[1:]
-
-
-@torch.no_grad()
-@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="the processor has no bf16")
-def test_packed_bf16_is_the_same_map(make_backbone, random_text):
-    from adaptive_bench.model import AdaptiveModel
-
-    model, ids = AdaptiveModel.build(make_backbone("llama"), "dense").eval().to(torch.bfloat16), random_text(3, 9)
-    caches = [model(ids, use_cache=True).past_key_values for _ in range(2)]
-    plain = model(ids[:, :1], past_key_values=caches[0]).logits
-    model.pack_weights()
-    found = model(ids[:, :1], past_key_values=caches[1]).logits
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found, plain, atol=0.05, rtol=0.05)
-
-
-def test_what_cannot_be_packed_is_refused(make_backbone):
-    from adaptive_bench.backbone import Backbone
-
-    backbone = Backbone(make_backbone("llama").half())
-    with pytest.raises(
-        products.UsageError, match=r"can be packed if they are all torch\.float32.*got torch\.float16 on"
-    ):
-        backbone.step.pack(backbone.model.modules())
