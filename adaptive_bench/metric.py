@@ -1,6 +1,6 @@
 """Knows the properties of metrics: which way is better, whether it is a share, and what its bounds are.
 
-This is the only place with these facts; tables, intervals and retention use it. A metric that is not listed is a number
+This is the only place with these facts; tables and intervals use it. A metric that is not listed is a number
 of unknown direction without bounds.
 """
 
@@ -28,17 +28,7 @@ class Metric:
     high: float = math.inf
     is_mean: bool = False
 
-    def retention(self, score: float, dense: float) -> float | None:
-        """Return the share of the dense model's score that is kept: 1 for all of it, below 1 for worse.
 
-        If lower is better, it is dense / score. `None` if the direction is not known or a ratio says nothing: the
-        divisor is 0 up to rounding, or scores may be negative.
-        """
-        part, whole = (score, dense) if self.better == "higher" else (dense, score)
-        return part / whole if self.better != "unknown" and self.low >= 0 and whole > _ZERO else None
-
-
-_ZERO = 1e-12  # far below one document in a million, and a ratio with it as divisor is still finite
 _SHARE = Metric("higher", "share", 0.0, 1.0)
 _MEAN = Metric("higher", "share", 0.0, 1.0, is_mean=True)
 _PERCENT = Metric("higher", "number", 0.0, 100.0)
