@@ -186,7 +186,7 @@ most 4 % of the boards tell any two methods apart.
 
 | part | rule |
 |---|---|
-| pairing | by document; by seed too where a method is compared with itself (`diff`, shuffled decisions, more steps) |
+| pairing | by document; by seed too where a method is compared with itself (shuffled decisions, more steps) |
 | interval of a difference | MOVER (Newcombe, 1998; Zou and Donner, 2008), from the two Wilson intervals |
 | degrees of freedom | Welch and Satterthwaite |
 | few documents | bounded metrics get two more documents, which favour each side by a half (Agresti and Min, 2005) |

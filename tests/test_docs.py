@@ -61,7 +61,6 @@ def test_signs_of_a_docstring_mean_themselves_and_equations_stay():
 
 def test_writing_removes_pages_of_methods_that_are_gone(tmp_path, monkeypatch):
     monkeypatch.setattr(main, "pages", lambda: {"a.md": "text\n"})
-    monkeypatch.setattr(main, "figures", lambda records: {})
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "gone.md").touch()
     main.write(tmp_path)

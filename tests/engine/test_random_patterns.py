@@ -119,7 +119,6 @@ def test_steps_of_a_fixed_shape_follow_the_definitions(
         torch.testing.assert_close(logits, wanted, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kv", ["recompute", "copy_below", "evict"])
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_nothing_and_everything_kept(share, kv, shared_backbone, make_pattern, run_pattern, reference, random_text):
