@@ -78,7 +78,7 @@ class Pretrained:
             ) from error
 
 
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 
 
 def is_hub_id(name: str) -> bool:

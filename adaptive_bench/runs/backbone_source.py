@@ -15,6 +15,7 @@ from adaptive_bench.error_origin import explained, place
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, message_of, one_line
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.hardware import find_device as find_device
+from adaptive_bench.model.hub_models import is_hub_id
 from adaptive_bench.runs.model_files import (
     SUFFIX,
     alone,
@@ -197,12 +198,6 @@ def _changed(source: BackboneSource, fingerprint: str) -> EnvironmentProblem:
 
 def _fingerprint(place: Path) -> str:
     return files_fingerprint(files_of(place) if place.is_dir() else [place])
-
-
-def is_hub_id(name: str) -> bool:
-    """Whether a name can only be a hub id: it reads like owner/name, and no model or folder here has it."""
-    found = name in registry.names("models") or Path(name).expanduser().is_dir()
-    return not found and "/" in name.strip("/") and not name.startswith(("/", ".", "~")) and name.count("/") == 1
 
 
 def _registered(name: str) -> Path:

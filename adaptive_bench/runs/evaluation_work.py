@@ -147,11 +147,7 @@ class Calibrated:
         with reporter.task(f"calibrate {self.spec}", total=len(missing)) as task:
             for saving in missing:
                 self._dials[saving], self._batch_size = find_batch_size(
-                    partial(self._calibrate, saving),
-                    self._batch_size,
-                    lambda size: reporter.line(
-                        f"calibrate {self.spec}: out of memory; now {size} sequence(s) at a time"
-                    ),
+                    f"calibrate {self.spec}", partial(self._calibrate, saving), self._batch_size, reporter
                 )
                 reporter.emit(DialCalibrated(str(self._sweep.folder)))
                 task.advance(1)
@@ -182,11 +178,7 @@ class Calibrated:
             batches = calibration_batches(self._text, padding_id(self.tokenizer), batch_size, self.device)
             return collect_decisions(self.model, batches)
 
-        bank, self._batch_size = find_batch_size(
-            at,
-            self._batch_size,
-            lambda size: reporter.line(f"shuffle {self.spec}: out of memory; now {size} sequence(s) at a time"),
-        )
+        bank, self._batch_size = find_batch_size(f"shuffle {self.spec}", at, self._batch_size, reporter)
         return bank
 
     def store(self, saving: float) -> None:

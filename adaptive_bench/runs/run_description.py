@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from adaptive_bench.config import RunConfig
+from adaptive_bench.model.hub_models import is_hub_id
 from adaptive_bench.progress import duration
-from adaptive_bench.runs.backbone_source import is_hub_id
 from adaptive_bench.runs.budget import Budget, Workload, budget, count_work, empty_model
 from adaptive_bench.runs.estimate import steps_left, total
 from adaptive_bench.runs.model_checks import size

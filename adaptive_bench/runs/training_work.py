@@ -143,11 +143,7 @@ def set_target(
         batches = calibration_batches(text, padding_id(tokenizer), batch_size, model.backbone_model.device)
         return price(model, batches, saving, axis)
 
-    target, _ = find_batch_size(
-        at,
-        _PRICING_BATCH,
-        lambda size: reporter.line(f"price {training.spec}: out of memory; now {size} sequence(s) at a time"),
-    )
+    target, _ = find_batch_size(f"price {training.spec}", at, _PRICING_BATCH, reporter)
     model.method.target = target.tokens
     training.record.write("target", target.to_json())
 

@@ -8,16 +8,21 @@ from typing import TypeVar
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 
+from adaptive_bench.progress import Reporter
+
 Result = TypeVar("Result")
 
 
-def find_batch_size(work: Callable[[int], Result], batch_size: int, say: Callable[[int], None]) -> tuple[Result, int]:
+def find_batch_size(
+    what: str, work: Callable[[int], Result], batch_size: int, reporter: Reporter
+) -> tuple[Result, int]:
     """The result of some work at the largest batch size that fits, and that size.
 
     Args:
+        what: Name of the work, for the user.
         work: Called with a batch size; it starts from the beginning each time.
         batch_size: The first size. It is halved whenever memory runs out; at 1 the error is passed on.
-        say: Called with every smaller size.
+        reporter: Says every smaller size.
     """
     while True:
         try:
@@ -28,7 +33,7 @@ def find_batch_size(work: Callable[[int], Result], batch_size: int, say: Callabl
         # Outside the handler, because its traceback would keep the tensors of the failed batch alive.
         batch_size //= 2
         clear_device_cache(garbage_collection=True)
-        say(batch_size)
+        reporter.line(f"{what}: out of memory; now {batch_size} sequence(s) at a time")
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
