@@ -10,12 +10,10 @@ from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 
 from adaptive_bench.progress import Reporter
 
-Result = TypeVar("Result")
+R = TypeVar("R")
 
 
-def find_batch_size(
-    what: str, work: Callable[[int], Result], batch_size: int, reporter: Reporter
-) -> tuple[Result, int]:
+def find_batch_size(what: str, work: Callable[[int], R], batch_size: int, reporter: Reporter) -> tuple[R, int]:
     """The result of some work at the largest batch size that fits, and that size.
 
     Args:
@@ -38,6 +36,5 @@ def find_batch_size(
 
 def ran_out_of_memory(error: BaseException) -> bool:
     """Whether an error means that the device (or the machine) has no memory left."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, Exception) and should_reduce_batch_size(error)
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or (isinstance(error, Exception) and should_reduce_batch_size(error))
