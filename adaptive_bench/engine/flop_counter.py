@@ -247,8 +247,7 @@ class Tally:
     def settle(self) -> None:
         """Book all notes. Tensors on the device are read at once, or later for many decode steps together."""
         pending = self.pending()
-        waits = bool(pending) and pending[0].device.type != "cpu" and self.valid.shape[1] == 1
-        if waits:
+        if pending and pending[0].device.type != "cpu" and self.valid.shape[1] == 1:
             self.ledger.defer(self)
         else:
             self.take(read_together(pending))

@@ -132,8 +132,8 @@ def logits_of(model: AdaptiveModel, text: Text) -> Tensor:
 
 def generated_tokens(model: AdaptiveModel, text: Text) -> list[list[int]]:
     """The tokens that the model writes after the prompts; some rows finish before others."""
-    how: dict[str, Any] = {"stop": lambda new: new[-1] % 7 == 0}
-    return new_tokens(model, text.input_ids, text.attention_mask, max_new_tokens=NEW_TOKENS, **how)
+    ends = lambda new: new[-1] % 7 == 0  # noqa: E731
+    return new_tokens(model, text.input_ids, text.attention_mask, max_new_tokens=NEW_TOKENS, stop=ends)
 
 
 def demand(condition: bool, message: str) -> None:
