@@ -241,7 +241,7 @@ def write_table(
         "warnings": warnings,
         "failures": [str(failure) for failure in failures],
     }
-    atomic.update_text(folder / "table.json", atomic.rows_text(plain))
+    atomic.update_text(folder / "table.json", atomic.json_text(plain))
     manifest_of(whole).write(folder)
     atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
     atomic.update_text(folder / "answers.json", canonical(found.answers) + "\n")
