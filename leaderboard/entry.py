@@ -1,7 +1,7 @@
 """Entries of a board: folders of raw measurements, from which the board computes everything that it shows.
 
 config.yaml: The run's configuration. about.yaml: Who made the entry and with what, and its status, which a maintainer
-sets. methods.json: What the run knows of its methods. *.parquet: What was measured, see `adaptive_bench.store.entry`.
+sets. methods.json: What the run knows of its methods. *.parquet: What was measured, see `store.entry_files`.
 headroom.json: What `adaptive-bench headroom` found, if it was run. SHA256SUMS: Digests of all other files except
 about.yaml, as sha256sum writes them.
 """
@@ -21,19 +21,18 @@ from adaptive_bench import registry
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
 from adaptive_bench.probed import stored_matrix
 from adaptive_bench.spec import method_name
-from adaptive_bench.store import entry
+from adaptive_bench.store import entry_files
 from adaptive_bench.store.keys import file_digest
 from adaptive_bench.store.measured import MeasuredSweep
 from adaptive_bench.store.runs import is_entry
 from adaptive_bench.strict_yaml import read_mapping
-from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
 from adaptive_bench.tables.rows import Row as TableRow
-from adaptive_bench.tables.unparsable import unparsable_notes
+from adaptive_bench.tables.task_notes import floor_ceiling_notes, unparsable_notes
 from adaptive_bench.task import Task
 from adaptive_bench.validation import rule_of
 
-from .headroom import read_headroom
+from .headroom_notes import read_headroom
 from .plain import plain
 from .row import Rejected, checked, read_json, spec_of
 
@@ -120,7 +119,7 @@ class Entry:
     folder: Path
     about: About
     config: Mapping[str, Any]
-    measured: entry.Measurements
+    measured: entry_files.Measurements
     rows: Sequence[Mapping[str, Any]]
     accepted_rows: Sequence[dict[str, Any]]
     answers: Mapping[str, Any]
@@ -158,7 +157,7 @@ def read_entry(folder: Path) -> Entry:
     check_sums(folder)
     try:
         about, config = About.of(read_mapping(folder / ABOUT)), read_mapping(folder / CONFIG)
-        measured = entry.read(folder)
+        measured = entry_files.read(folder)
         rows, warnings = table_of(measured.sweeps, config)
         answers = answers_file([answers_of(one) for one in measured.sweeps if one.split == "test" and not one.variant])
     except AdaptiveBenchError as error:
@@ -174,7 +173,7 @@ def read_entry(folder: Path) -> Entry:
             accepted_rows.append(checked(row))
         except Rejected as why:
             where = ", ".join(str(row[name]) for name in ("method", "task", "metric"))
-            raise Rejected(f"{entry.POINTS}, {plain(where, 200)}: {why}") from why
+            raise Rejected(f"{entry_files.POINTS}, {plain(where, 200)}: {why}") from why
     methods = read_json(folder / METHODS)
     if not isinstance(methods, dict) or not isinstance(methods.get("methods"), dict):
         raise Rejected(f"{METHODS} does not hold what a run writes")
@@ -191,7 +190,7 @@ def open_entry(folder: Path) -> Entry:
     """
     if not is_entry(folder):
         raise UsageError(
-            f"An entry has a {entry.POINTS}, but {str(folder)!r} has none. Name a folder that `adaptive-bench "
+            f"An entry has a {entry_files.POINTS}, but {str(folder)!r} has none. Name a folder that `adaptive-bench "
             f"leaderboard submit` wrote."
         )
     try:

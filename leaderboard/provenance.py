@@ -20,11 +20,10 @@ from .plain import block, plain
 from .row import Rejected, read_json
 
 _KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
-BUDGET_BYTES = 300_000  # for all runs on a page together
 _LARGEST_TEXT_BYTES = 1_000_000
 _POINTS = 40  # about as many points are kept of a training curve
 _MOST_ITEMS = 50
-_MOST_RECORDS = 1000  # of a run; more never fit into the budget
+_MOST_RECORDS = 1000  # of a run; of a run with more, none is shown
 
 
 def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> list[dict[str, Any]]:
@@ -38,16 +37,6 @@ def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None
     return [_of_entry(known[folder]) if folder in known else _run(folder) for folder in folders]
 
 
-def fitting(runs: Sequence[Mapping[str, Any]], budget_bytes: int = BUDGET_BYTES) -> list[dict[str, Any]]:
-    """The runs, cut until they fit into a page: first configurations and records are dropped, then facts, then all."""
-    smaller: Sequence[dict[str, Any]] = [dict(run) for run in runs]
-    for keys in ((), ("config", "records"), ("facts", "environments", "warnings")):
-        smaller = [run | {key: type(run[key])() for key in keys} | ({"cut": True} if keys else {}) for run in smaller]
-        if len(json.dumps(smaller)) <= budget_bytes:
-            return list(smaller)
-    return []
-
-
 def records_of(folder: Path) -> Iterator[Path]:
     """The record folders that a run names. A name that is not a key is ignored, so it cannot lead to another path."""
     named = _object(folder / "run.json").get("records")
@@ -58,38 +47,20 @@ def records_of(folder: Path) -> Iterator[Path]:
     return (place for place in places if place.is_dir() and not place.is_symlink())
 
 
-# Key of `methods.json` -> what the page calls it.
-METHOD_FACTS = {
-    "causality": "causality class",
-    "kv_policy": "KV policy",
-    "executor": "executor",
-    "settings_tried": "settings tried",
-    "code": "code",
-}
-OTHER_CODE = "another version"  # not the version that makes the board
-NOT_HERE = "a plugin, which is not here"
-
-
-def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
-    """For each spec, what runs know of the method; if two runs disagree, the first one's word counts."""
-    found: dict[str, dict[str, str]] = {}
-    for spec, facts in _methods(folders):
-        known = {key: plain(facts[key], 40) for key in METHOD_FACTS if facts.get(key) not in (None, "")}
-        if "code" in known:
-            here = code_of(method_name(spec))
-            # Without the plugin it is unknown whether its code has changed since.
-            known["code"] = NOT_HERE if here is None else "this version" if known["code"] == here else OTHER_CODE
-        found.setdefault(plain(spec, 200), known)
-    return found
-
-
 def measured_earlier(folders: Sequence[Path]) -> str:
-    """A sentence that names the methods measured by other code than the present one; empty if there are none."""
-    known = method_facts_of(folders)
-    old = [f"`{spec}`" for spec, facts in known.items() if facts.get("code") == OTHER_CODE]
+    """A sentence that names the methods measured by other code than the present one; empty if there are none.
+
+    Without a plugin it is unknown whether its code has changed since. If two runs disagree, the first one's word
+    counts.
+    """
+    is_old: dict[str, bool] = {}
+    for spec, facts in _methods(folders):
+        here = code_of(method_name(spec))
+        is_old.setdefault(plain(spec, 200), bool(here and facts.get("code")) and facts["code"] != here)
+    old = [f"`{spec}`" for spec in is_old if is_old[spec]]
     if not old:
         return ""
-    named = "every method" if len(old) == len(known) else ", ".join(old)
+    named = "every method" if len(old) == len(is_old) else ", ".join(old)
     return f"Measured by an earlier version of the method, or of what executes it: {named}."
 
 
@@ -128,7 +99,6 @@ def _run(folder: Path) -> dict[str, Any]:
         "warnings": _texts(about.get("warnings")),
         "failures": _texts(about.get("failures")),
         "records": [_record(record) for record in records] if len(records) <= _MOST_RECORDS else [],
-        **({"cut": True} if len(records) > _MOST_RECORDS else {}),
     }
 
 

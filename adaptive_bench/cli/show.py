@@ -127,9 +127,9 @@ def _lost(folder: Path) -> list[str]:
 
 
 def _dials(folder: Path) -> str:
-    """A table of dial values for each task, and notes about what a dial cannot change."""
+    """A table of dial values for each task."""
     from adaptive_bench.store.results import read_table
-    from adaptive_bench.tables.dials import dial_tables, immovable
+    from adaptive_bench.tables.dials import dial_tables
 
     answers = folder / "answers.json"
     if not answers.is_file():
@@ -143,8 +143,10 @@ def _dials(folder: Path) -> str:
     for row in read_table(folder / "table.json"):
         metrics.setdefault(row["task"], row["metric"])
     for task, metric in metrics.items():
-        some, rows = [table for table in tables if table.task == task], []
-        for name, line in ((table.name, line) for table in some for line in table.lines(metric)):
+        rows = []
+        for name, line in (
+            (table.name, line) for table in tables if table.task == task for line in table.lines(metric)
+        ):
             low, high = (f"{end:.4g}" for end in line.dial)
             row = {"method": name, "asked": "" if line.asked is None else f"{line.asked:.0%}"}
             row["dial"] = low if low == high else f"{low}..{high}"
@@ -154,7 +156,6 @@ def _dials(folder: Path) -> str:
             rows.append(row | {"score": "" if line.score is None else f"{line.score:.4f}"})
         if rows:
             parts += [f"{task} ({metric})", _filled(rows)]
-            parts += [paragraph(f"Note: {text}") for text in immovable(some, metric)]
     said = "asked: share of token-branches the dial was set to skip. Savings: measured, means of the seeds."
     return "\n\n".join([*parts, paragraph(said)])
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from adaptive_bench.leaderboard.frame import board_of
-from adaptive_bench.leaderboard.headroom import for_entry, headroom
+from adaptive_bench.leaderboard.headroom_notes import for_entry, headroom
 from adaptive_bench.leaderboard.page import files_of
 from adaptive_bench.leaderboard.row import Rejected, checked
 

@@ -15,9 +15,9 @@ from adaptive_bench.spec import method_name
 from ..frame import Board
 from ..links import Links
 from ..method_text import described
+from ..page_samples import samples_of
 from ..plain import plain
 from ..row import spec_of
-from ..samples import samples_of
 from ..table_cells import level_text, long
 
 FOLDER = "methods"
