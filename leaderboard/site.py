@@ -9,7 +9,7 @@ from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.metric import metric_of
-from adaptive_bench.store import atomic, formats
+from adaptive_bench.store import atomic, results
 from adaptive_bench.tables.intervals import bounds_of, interval
 
 from .frame import Board, read_board
@@ -80,7 +80,7 @@ def as_csv(board: Board) -> str:
 
 
 def _csv(lines: Sequence[Mapping[str, object]]) -> str:
-    return formats.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
+    return results.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
 
 
 def as_json(board: Board) -> str:
@@ -102,7 +102,7 @@ def downloads(board: Board) -> dict[str, bytes]:
         found |= {
             f"{name}.csv.gz": _compressed(as_csv(some)),
             f"{name}.json.gz": _compressed(as_json(some)),
-            f"{name}.parquet": formats.as_parquet(some.lines),
+            f"{name}.parquet": results.as_parquet(some.lines),
         }
         listed.append({"name": name, "model": group.name, "rows": len(some.rows)})
     index = {"schema": SCHEMA, "endings": [".csv.gz", ".json.gz", ".parquet"], "files": listed}

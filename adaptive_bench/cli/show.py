@@ -18,7 +18,6 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store.runs import (
     check_run,
     is_run,
-    out_option,
     plugins_in,
     read_json,
     retry_command,
@@ -59,10 +58,9 @@ def show(
     elif (folder / "record.json").is_file():
         typer.echo(_record_text(folder))
     else:
-        where = out_option(folder)
         raise UsageError(
             f"A run has a config.yaml and a record a record.json, but {str(folder)!r} has neither. "
-            f"`adaptive-bench list runs{where}` and `adaptive-bench status --all{where}` show the folders."
+            f"`adaptive-bench list runs` and `adaptive-bench status --all` show the folders."
         )
 
 
