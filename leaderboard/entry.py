@@ -8,6 +8,7 @@ about.yaml, as sha256sum writes them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,12 @@ from packaging.licenses import canonicalize_license_expression
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from adaptive_bench import registry
+from adaptive_bench.cli.headroom import verdict
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
 from adaptive_bench.probed import stored_matrix
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import entry_files
+from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.keys import file_digest
 from adaptive_bench.store.measured import MeasuredSweep
 from adaptive_bench.store.runs import is_entry
@@ -32,11 +35,12 @@ from adaptive_bench.tables.task_notes import floor_ceiling_notes, unparsable_not
 from adaptive_bench.task import Task
 from adaptive_bench.validation import rule_of
 
-from .headroom_notes import read_headroom
 from .plain import plain
 from .row import Rejected, checked, read_json, spec_of
 
 CONFIG, ABOUT, METHODS, SUMS = "config.yaml", "about.yaml", "methods.json", "SHA256SUMS"
+HEADROOM = "headroom.json"  # in the folder of a run or an entry, as `headroom --output` writes it
+_HEADROOM_KEYS = ("kind", "version", "tasks")
 LARGEST_BYTES = 10_000_000  # all files of an entry together
 SELF_REPORTED, REPRODUCED = "self-reported", "reproduced"
 STATES = (SELF_REPORTED, REPRODUCED)  # from weak to strong
@@ -240,3 +244,29 @@ def check_sums(folder: Path) -> None:
         if known.get(name) != found.get(name):
             how = "is not in it" if name not in known else "is missing" if name not in found else "has another digest"
             raise Rejected(f"{SUMS} lists every file except {ABOUT} with its digest, but {plain(name, 60)} {how}")
+
+
+def headroom_for_entry(path: Path) -> bytes:
+    """The content of a record without the paths of model and data on this machine.
+
+    Raises:
+        Rejected: The file is not such a record.
+    """
+    read_headroom(path.parent)
+    record = json.loads(path.read_bytes())
+    return json_text({key: record[key] for key in _HEADROOM_KEYS if key in record}).encode()
+
+
+def read_headroom(folder: Path) -> list[tuple[str, str]]:
+    """Pairs of a task and a sentence from the record in a folder; empty if there is no record.
+
+    Raises:
+        Rejected: The file is not such a record.
+    """
+    path = folder / HEADROOM
+    if not path.is_file():
+        return []
+    try:
+        return [(str(task["task"]), verdict(task)) for task in json.loads(path.read_bytes())["tasks"]]
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, OSError) as error:
+        raise Rejected(f"{HEADROOM} is not what `headroom --output` writes ({type(error).__name__})") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from adaptive_bench.spec import method_name
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.runs import output_of
 
-from .entry import VERSIONS, Entry
+from .entry import HEADROOM, VERSIONS, Entry, read_headroom
 from .plain import block, plain
 from .row import Rejected, read_json
 
@@ -218,3 +218,20 @@ def _section(record: Path, name: str) -> Mapping[str, Any]:
         return Record(record).read(name) or {}
     except EnvironmentProblem:
         return {}
+
+
+def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of a task's name and one sentence, or of a record's file name and why it cannot be read.
+
+    The texts come from outside and may hold anything.
+
+    Args:
+        folders: Folders of runs and entries.
+        tasks: The tasks to report.
+    """
+    for folder in folders:
+        try:
+            found = [(task, text) for task, text in read_headroom(folder) if task in tasks]
+        except Rejected as why:
+            found = [(f"{folder.name}/{HEADROOM}", f"Left out: {why}.")]
+        yield from found

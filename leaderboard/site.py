@@ -14,9 +14,9 @@ from adaptive_bench.tables.intervals import bounds_of, interval
 
 from .frame import Board, read_board
 from .groups import groups_of
-from .links import links_of
 from .markdown import written
 from .page import ROWS, files_of
+from .page.method_pages import links_of
 from .plain import cell
 from .publish import INDEX, check_place
 

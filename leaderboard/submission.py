@@ -20,9 +20,7 @@ from adaptive_bench.store.results import ending_of
 from adaptive_bench.store.runs import is_run, plugins_in, read_json, refuse_entry
 from adaptive_bench.strict_yaml import read_mapping
 
-from .entry import ABOUT, CONFIG, METHODS, SELF_REPORTED, SUMS, About, read_entry, sums_of
-from .headroom_notes import FILE_NAME as HEADROOM
-from .headroom_notes import for_entry
+from .entry import ABOUT, CONFIG, HEADROOM, METHODS, SELF_REPORTED, SUMS, About, headroom_for_entry, read_entry, sums_of
 from .provenance import versions_of
 from .row import Rejected
 
@@ -77,7 +75,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             (folder / CONFIG).write_text(yaml.safe_dump(_without_machine(config), sort_keys=False), encoding="utf-8")
             (folder / METHODS).write_text(json.dumps({"methods": methods}, indent=2) + "\n", encoding="utf-8")
             if (run / HEADROOM).is_file():
-                (folder / HEADROOM).write_bytes(for_entry(run / HEADROOM))
+                (folder / HEADROOM).write_bytes(headroom_for_entry(run / HEADROOM))
             (folder / SUMS).write_text(sums_of(folder), encoding="utf-8")
             read_entry(folder)
     except Rejected as why:

@@ -19,16 +19,21 @@ from ..frame import Board
 from ..groups import RULE as FEATURED
 from ..groups import Group, groups_of
 from ..headline import headline, is_real
-from ..headroom_notes import headroom
-from ..links import Links, bibtex, links_of
 from ..paper import beside_board, paper_tables
-from ..provenance import measured_earlier, runs_of
+from ..provenance import headroom, measured_earlier, runs_of
 from ..standing import Standing, preferred, standings
 from ..svg import chart
 from ..table_cells import COLUMNS, by_task, first_lines, level_text, long, notes_of, short
-from .method_pages import method_pages, page_of
+from .method_pages import Links, links_of, method_pages, page_of
 
 ROWS = "rows"  # folder beside the page with the same rows as data files
+BIBTEX = """@software{{adaptive_bench,
+  author  = {{{{adaptive-bench authors}}}},
+  title   = {{adaptive-bench: benchmark suite for adaptive compute in language models}},
+  version = {{{version}}},
+  year    = {{2026}},
+  license = {{MIT}}
+}}"""
 
 
 @dataclass(frozen=True)
@@ -146,3 +151,8 @@ def source(name: str) -> str:
 def digest(text: str) -> str:
     """The SHA-256 digest by which a page's security policy allows a style or script."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def bibtex() -> str:
+    """The citation of `CITATION.cff` as a BibTeX entry."""
+    return BIBTEX.format(version=version("adaptive-bench"))
