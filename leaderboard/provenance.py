@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,8 @@ from .entry import HEADROOM, VERSIONS, Entry, read_headroom
 from .plain import block, plain
 from .row import Rejected, read_json
 
-_KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
-_LARGEST_TEXT_BYTES = 1_000_000
 _POINTS = 40  # about as many points are kept of a training curve
 _MOST_ITEMS = 50
-_MOST_RECORDS = 1000  # of a run; of a run with more, none is shown
 
 
 def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> list[dict[str, Any]]:
@@ -38,13 +33,10 @@ def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None
 
 
 def records_of(folder: Path) -> Iterator[Path]:
-    """The record folders that a run names. A name that is not a key is ignored, so it cannot lead to another path."""
-    named = _object(folder / "run.json").get("records")
-    keys = [key for key in named if isinstance(key, str) and _KEY.fullmatch(key)] if isinstance(named, list) else []
-    if not keys:
-        return iter(())
-    places = (output_of(folder) / "records" / key for key in keys)  # of a copied run, the place where it was made
-    return (place for place in places if place.is_dir() and not place.is_symlink())
+    """The record folders that a run names; of a copied run, those where it was made."""
+    if keys := _object(folder / "run.json").get("records"):
+        home = output_of(folder) / "records"
+        yield from (home / key for key in keys if (home / key).is_dir())
 
 
 def measured_earlier(folders: Sequence[Path]) -> str:
@@ -91,14 +83,13 @@ def versions_of(folder: Path) -> list[dict[str, str]]:
 
 def _run(folder: Path) -> dict[str, Any]:
     about = _object(folder / "run.json")
-    records = list(islice(records_of(folder), _MOST_RECORDS + 1))
     return {
         **_began(folder, _texts(_object(folder / "command.json").get("plugins"))),
         "facts": _facts(about, ("state", "model", "match_on", "match_phase", "finished")),
         "environments": [],  # each record shows its own
         "warnings": _texts(about.get("warnings")),
         "failures": _texts(about.get("failures")),
-        "records": [_record(record) for record in records] if len(records) <= _MOST_RECORDS else [],
+        "records": [_record(record) for record in records_of(folder)],
     }
 
 
@@ -106,7 +97,6 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
     made_by = {
         key: "; ".join(value) if isinstance(value, list) else value for key, value in entry.about.shown().items()
     }
-    trainings = entry.measured.trainings
     methods: dict[str, dict[str, None]] = {}
     for sweep in entry.measured.sweeps:
         methods.setdefault(sweep.training.key, {})[sweep.method] = None
@@ -129,7 +119,7 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
                 "facts": _facts({"method": one.method, "seed": one.seed, **(one.cost or {}), **one.facts}),
                 "losses": _thinned([[step, loss] for step, loss in zip(one.steps, one.losses, strict=False)]),
             }
-            for one in (trainings if len(trainings) <= _MOST_RECORDS else ())
+            for one in entry.measured.trainings
         ],
     }
 
@@ -165,18 +155,13 @@ def sweeps_of(record: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Folders and configs of a record's sweeps."""
     for folder in sorted((record / "eval").glob("*-*")):
         config = _section(folder, "config")
-        if config and not folder.is_symlink():
+        if config:
             yield folder, config
 
 
 def read_text(path: Path) -> str:
-    """The text of a small file; empty if the file is missing, too large or a link."""
-    try:
-        if path.is_symlink() or path.stat().st_size > _LARGEST_TEXT_BYTES:
-            return ""
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    """The text of a file; empty if the file is missing."""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _losses(path: Path) -> list[list[float]]:
@@ -207,7 +192,7 @@ def _texts(values: object) -> list[str]:
 
 def _object(path: Path) -> Mapping[str, Any]:
     try:
-        value = {} if path.is_symlink() else read_json(path)
+        value = read_json(path)
     except Rejected:
         return {}
     return value if isinstance(value, dict) else {}

@@ -10,8 +10,7 @@ from adaptive_bench.config_file import load_config
 from adaptive_bench.leaderboard.frame import Board
 from adaptive_bench.leaderboard.paper import STAND_INS, beside, contents, paper_beside, paper_tables
 from adaptive_bench.leaderboard.row import Row
-from adaptive_bench.leaderboard.swept_answers import Answers, SweptAnswers
-from adaptive_bench.tables.dials import DialPoint
+from adaptive_bench.leaderboard.swept_answers import Answers, DialPoint, SweptAnswers
 
 EXACT = "exact_match,strict-match"
 SOURCE = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "seed/gateskip.tex"

@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.row import Row, checked
 from adaptive_bench.leaderboard.standing import Line, Standing, chooses
-from adaptive_bench.leaderboard.swept_answers import Answers, SweptAnswers
+from adaptive_bench.leaderboard.swept_answers import Answers, DialPoint, SweptAnswers
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.tables.comparison import Difference
-from adaptive_bench.tables.dials import DialPoint
 
 METRIC = "exact_match,strict-match"
 BITS = "bits_per_byte,none"
