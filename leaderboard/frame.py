@@ -18,7 +18,6 @@ from .row import Rejected, Row, beside_dense, checked, read_of_run
 from .swept_answers import Answers, answers_of, read_answers
 
 Measured = Mapping[str, Collection[tuple[str, Conditions]]]  # by run: its tasks, each with its conditions
-_MOST_PROBLEMS = 50
 
 
 @dataclass(frozen=True)
@@ -122,6 +121,4 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             rows.append(checked(value) | {"evidence": SELF_REPORTED})
         except Rejected as why:
             problems.append(f"Row {number} of {name} is left out: {why}.")
-    if len(problems) > _MOST_PROBLEMS:
-        problems = [*problems[:_MOST_PROBLEMS], f"{len(problems) - _MOST_PROBLEMS} more rows of {name} are left out."]
     return rows, problems

@@ -16,7 +16,6 @@ from .table_cells import COLUMNS, level_text, long, notes_of, rank, short
 
 _LONGEST = 4000  # characters of a sentence
 MARKER = "<!-- adaptive-bench ranks -->"  # first line of the comment, so that the next one can replace it
-_MOST_REFUSED = 20
 
 
 def render(tables: Sequence[Path], failures: Sequence[str] = ()) -> str:
@@ -84,7 +83,7 @@ def _place(group: Group) -> tuple[str | None, str | None]:
 def _refused(board: Board) -> Iterator[str]:
     if board.refused:
         yield f"**Refused: {len(board.refused)}.** The build fails until they are corrected or removed."
-        yield "\n".join(f"- {markdown(text, _LONGEST)}" for text in board.refused[:_MOST_REFUSED])
+        yield "\n".join(f"- {markdown(text, _LONGEST)}" for text in board.refused)
 
 
 def _table(group: Group, now: Standing, then: Standing | None, *, compare: bool) -> list[str]:

@@ -18,7 +18,6 @@ from .provenance import records_of, sweeps_of
 
 DOCUMENTS = 6
 _LONGEST = 240  # characters of an answer
-_MOST_LAYERS = 200
 
 
 def samples_of(folder: Path, entry: Entry | None = None) -> dict[str, Any]:
@@ -87,7 +86,7 @@ def _points(record: DialEvaluationRecord, targets: dict[str, str]) -> Iterator[l
 def _sites(values: Sequence[Mapping[str, Any]]) -> list[list[float]]:
     """For each layer, the shares of tokens that executed its attention and its MLP."""
     found: dict[int, list[float]] = {}
-    for one in values[: 2 * _MOST_LAYERS]:
+    for one in values:
         layer, branch = int(one["layer"]), ("attention", "mlp").index(one["branch"])
         found.setdefault(layer, [1.0, 1.0])[branch] = round(one["executed"], 4)
     return [found[layer] for layer in sorted(found)]

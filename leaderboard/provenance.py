@@ -18,7 +18,6 @@ from .plain import block, plain
 from .row import Rejected, read_json
 
 _POINTS = 40  # about as many points are kept of a training curve
-_MOST_ITEMS = 50
 
 
 def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> list[dict[str, Any]]:
@@ -107,8 +106,7 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
             **_facts({"submitted": entry.about.submitted, **made_by, "status": entry.about.status}),
         },
         "environments": [
-            {plain(key, 40): plain(text, 200) for key, text in one.items()}
-            for one in entry.about.versions[:_MOST_ITEMS]
+            {plain(key, 40): plain(text, 200) for key, text in one.items()} for one in entry.about.versions
         ],
         "warnings": _texts(list(entry.warnings)),
         "failures": [],
@@ -187,7 +185,7 @@ def _facts(values: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict
 
 
 def _texts(values: object) -> list[str]:
-    return [plain(value) for value in values[:_MOST_ITEMS]] if isinstance(values, list) else []
+    return [plain(value) for value in values] if isinstance(values, list) else []
 
 
 def _object(path: Path) -> Mapping[str, Any]:

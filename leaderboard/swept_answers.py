@@ -27,7 +27,6 @@ class DialPoint:
 
     Attributes:
         dial: Dial value in the method's own unit.
-        asked: Share of token-branches that it was asked to skip; `None` if the run does not say.
         saved: Savings by name (see `saving_name`).
         times: Share of time saved, by setting.
         scores: By metric, one value per document, [D].
@@ -35,7 +34,6 @@ class DialPoint:
     """
 
     dial: float
-    asked: float | None
     saved: Mapping[str, float]
     times: Mapping[str, float]
     scores: Mapping[str, Floats]
@@ -46,7 +44,7 @@ class DialPoint:
         """Make a point from its plain values in an `answers.json`."""
         # The scores are a text of 0 and 1, or a list of numbers.
         scores = {metric: np.array([float(one) for one in found]) for metric, found in values["scores"].items()}
-        about = (float(values["dial"]), values.get("asked"), values["saved"], values.get("times", {}))
+        about = (float(values["dial"]), values["saved"], values.get("times", {}))
         return cls(*about, scores, values.get("seconds"))
 
 

@@ -17,18 +17,6 @@ from typing import Any
 from adaptive_bench.source import TABLES
 from adaptive_bench.store.results import ending_of
 
-FACTS = ("adaptive-bench", "torch", "transformers", "lm-eval", "device", "device_name")
-_NOT_RECORDED = "unknown"
-_SEPARATOR = "; "
-_STRANGE = re.compile(r"[^A-Za-z0-9_ .,+@()\-:]+")  # characters of a device name that boards do not accept
-Row = dict[str, Any]
-_MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
-QUICK_NOTE = "Quick: not to be quoted"  # how the warning of a quick run begins
-# Runs dispute over the first 3 parts of a row's meaning (conditions, method, semantics), so that either all rows of a
-# method name their run or none does.
-_DISPUTED = 3
-# Columns that may differ whenever something is measured again, or passed on as an entry.
-_OF_MEASURING = ("seconds", "made_with", "evidence", "checked", "external")
 _UNKNOWN = "of an earlier version"
 # What these settings are in a recipe that does not name them.
 _USUAL = {
@@ -40,6 +28,17 @@ _USUAL = {
     "enable_thinking": "thinking as the template says",
     "skip_overlong": "all documents",
 }
+FACTS = ("adaptive-bench", "torch", "transformers", "lm-eval", "device", "device_name")
+_SEPARATOR = "; "
+_STRANGE = re.compile(r"[^A-Za-z0-9_ .,+@()\-:]+")  # characters of a device name that boards do not accept
+QUICK_NOTE = "Quick: not to be quoted"  # how the warning of a quick run begins
+Row = dict[str, Any]
+_MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
+# Runs dispute over the first 3 parts of a row's meaning (conditions, method, semantics), so that either all rows of a
+# method name their run or none does.
+_DISPUTED = 3
+# Columns that may differ whenever something is measured again, or passed on as an entry.
+_OF_MEASURING = ("seconds", "made_with", "evidence", "checked", "external")
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def _text(facts: Mapping[str, str], names: Iterable[str]) -> str:
 
 def made_with(about: Iterable[Mapping[str, Any]]) -> str:
     """Return a row's column `made_with` from the environments of its records, each combination once."""
-    texts = (", ".join(f"{name} {one.get(name, _NOT_RECORDED)}" for name in FACTS) for one in about)
+    texts = (", ".join(f"{name} {one.get(name, 'unknown')}" for name in FACTS) for one in about)
     return _SEPARATOR.join(sorted({_STRANGE.sub(" ", text) for text in texts}))
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from adaptive_bench.metric import metric_of
 from adaptive_bench.task import Task
 
-_METRIC = "unparsable,strict-match"
-_MANY = 0.1  # a larger share of unparsable documents gives a note
+_UNPARSABLE = "unparsable,strict-match"
+_MANY_UNPARSABLE = 0.1  # a larger share of unparsable documents gives a note
 
 
 def floor_ceiling_notes(rows: Iterable[Mapping[str, Any]], tasks: Iterable[Task]) -> list[str]:
@@ -63,14 +63,14 @@ def unparsable_notes(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """
     by_task: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        if row["metric"] == _METRIC and row["score"] is not None:
+        if row["metric"] == _UNPARSABLE and row["score"] is not None:
             by_task.setdefault(row["task"], []).append(row)
     notes = []
     for task, every in by_task.items():
         # An untrained base model in the same table was taught no form of answer, and is not judged by it.
         found = [row for row in every if row.get("train_tokens")] or every
         worst = max(found, key=lambda row: float(row["score"]))
-        if worst["score"] > _MANY:
+        if worst["score"] > _MANY_UNPARSABLE:
             dense = next((row for row in found if row["method"] == "dense"), None)
             beside = "" if dense is None else f", of dense {dense['score']:.0%}"
             notes.append(

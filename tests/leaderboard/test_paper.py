@@ -31,8 +31,7 @@ def rows_of(make_row, method, scores, task="nano_math", metric=EXACT, **changes)
     }
     row = Row.of(make_row(**about | changes | {"level": level, "score": score}))
     points = tuple(
-        DialPoint(0.5, saved, {"tokens": saved}, {}, {metric: np.array([one, one])}, seconds)
-        for saved, one in scores.items()
+        DialPoint(0.5, {"tokens": saved}, {}, {metric: np.array([one, one])}, seconds) for saved, one in scores.items()
     )
     return [(row, Answers({(method, "bench", task): [SweptAnswers(1, None, (0, 1), points)]}))]
 

@@ -51,7 +51,7 @@ def board_with(make_row, scores, level=0.15, axis="net", **rows):
             values = np.atleast_2d(np.asarray(values, dtype=float))
             changes = rows.get(method, {})
             saved = changes.get("saved", 0.0 if method in ("dense", "base") else level)
-            point = DialPoint(0.5, saved, {axis: saved}, changes.get("times", {}), {}, 2.0)
+            point = DialPoint(0.5, {axis: saved}, changes.get("times", {}), {}, 2.0)
             answers.sweeps[method, "bench", task] = [
                 SweptAnswers(
                     seed,
