@@ -22,9 +22,8 @@ from simulated import WORLDS, Floats, World, logits, offset
 from tabulate import tabulate
 
 from adaptive_bench.store import atomic
-from adaptive_bench.tables.crossed import Crossed
 from adaptive_bench.tables.document_values import linearised
-from adaptive_bench.tables.intervals import SHARE, UNBOUNDED, Bounds, limits
+from adaptive_bench.tables.intervals import SHARE, UNBOUNDED, Bounds, Crossed, limits
 
 PAGE = Path(__file__).parent.parent / "docs" / "statistics.md"
 

@@ -8,11 +8,9 @@ from itertools import product
 import numpy as np
 from simulated import COLLAPSED, Floats, scores
 
-from adaptive_bench.tables.crossed import Crossed
-from adaptive_bench.tables.intervals import SHARE, limits
+from adaptive_bench.tables.intervals import SHARE, Crossed, limits
 from adaptive_bench.tables.pairs import Pairs
-from adaptive_bench.tables.seed_variance import Prior
-from adaptive_bench.tables.spread import Spread
+from adaptive_bench.tables.seed_variance import Prior, Spread
 
 SEEDS = (1, 2, 3, 5, 10)
 DOCUMENTS = (30, 100, 500)

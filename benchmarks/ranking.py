@@ -14,12 +14,10 @@ from scipy.special import stdtr, stdtrit
 from simulated import Floats, scores
 
 from adaptive_bench.tables.comparison import Column, holm
-from adaptive_bench.tables.crossed import Crossed
 from adaptive_bench.tables.document_scores import DocumentScores
-from adaptive_bench.tables.intervals import SHARE
+from adaptive_bench.tables.intervals import SHARE, Crossed
 from adaptive_bench.tables.pairs import Pairs
-from adaptive_bench.tables.seed_variance import Prior
-from adaptive_bench.tables.spread import Spread
+from adaptive_bench.tables.seed_variance import Prior, Spread
 
 DOCUMENTS = 100
 SEEDS = (2, 3, 5)

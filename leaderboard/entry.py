@@ -1,13 +1,14 @@
 """Entries of a board: folders of raw measurements, from which the board computes everything that it shows.
 
 config.yaml: The run's configuration. about.yaml: Who made the entry and with what, and its status, which a maintainer
-sets. methods.json: What the run knows of its methods. *.parquet: What was measured, see `adaptive_bench.store.entry`.
+sets. methods.json: What the run knows of its methods. *.parquet: What was measured, see `store.entry_files`.
 headroom.json: What `adaptive-bench headroom` found, if it was run. SHA256SUMS: Digests of all other files except
 about.yaml, as sha256sum writes them.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,26 +19,28 @@ from packaging.licenses import canonicalize_license_expression
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from adaptive_bench import registry
+from adaptive_bench.cli.headroom import verdict
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
 from adaptive_bench.probed import stored_matrix
 from adaptive_bench.spec import method_name
-from adaptive_bench.store import entry
+from adaptive_bench.store import entry_files
+from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.keys import file_digest
 from adaptive_bench.store.measured import MeasuredSweep
 from adaptive_bench.store.runs import is_entry
 from adaptive_bench.strict_yaml import read_mapping
-from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
 from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
 from adaptive_bench.tables.rows import Row as TableRow
-from adaptive_bench.tables.unparsable import unparsable_notes
+from adaptive_bench.tables.task_notes import floor_ceiling_notes, unparsable_notes
 from adaptive_bench.task import Task
 from adaptive_bench.validation import rule_of
 
-from .headroom import read_headroom
 from .plain import plain
 from .row import Rejected, checked, read_json, spec_of
 
 CONFIG, ABOUT, METHODS, SUMS = "config.yaml", "about.yaml", "methods.json", "SHA256SUMS"
+HEADROOM = "headroom.json"  # in the folder of a run or an entry, as `headroom --output` writes it
+_HEADROOM_KEYS = ("kind", "version", "tasks")
 LARGEST_BYTES = 10_000_000  # all files of an entry together
 SELF_REPORTED, REPRODUCED = "self-reported", "reproduced"
 STATES = (SELF_REPORTED, REPRODUCED)  # from weak to strong
@@ -120,7 +123,7 @@ class Entry:
     folder: Path
     about: About
     config: Mapping[str, Any]
-    measured: entry.Measurements
+    measured: entry_files.Measurements
     rows: Sequence[Mapping[str, Any]]
     accepted_rows: Sequence[dict[str, Any]]
     answers: Mapping[str, Any]
@@ -158,7 +161,7 @@ def read_entry(folder: Path) -> Entry:
     check_sums(folder)
     try:
         about, config = About.of(read_mapping(folder / ABOUT)), read_mapping(folder / CONFIG)
-        measured = entry.read(folder)
+        measured = entry_files.read(folder)
         rows, warnings = table_of(measured.sweeps, config)
         answers = answers_file([answers_of(one) for one in measured.sweeps if one.split == "test" and not one.variant])
     except AdaptiveBenchError as error:
@@ -174,7 +177,7 @@ def read_entry(folder: Path) -> Entry:
             accepted_rows.append(checked(row))
         except Rejected as why:
             where = ", ".join(str(row[name]) for name in ("method", "task", "metric"))
-            raise Rejected(f"{entry.POINTS}, {plain(where, 200)}: {why}") from why
+            raise Rejected(f"{entry_files.POINTS}, {plain(where, 200)}: {why}") from why
     methods = read_json(folder / METHODS)
     if not isinstance(methods, dict) or not isinstance(methods.get("methods"), dict):
         raise Rejected(f"{METHODS} does not hold what a run writes")
@@ -191,7 +194,7 @@ def open_entry(folder: Path) -> Entry:
     """
     if not is_entry(folder):
         raise UsageError(
-            f"An entry has a {entry.POINTS}, but {str(folder)!r} has none. Name a folder that `adaptive-bench "
+            f"An entry has a {entry_files.POINTS}, but {str(folder)!r} has none. Name a folder that `adaptive-bench "
             f"leaderboard submit` wrote."
         )
     try:
@@ -241,3 +244,29 @@ def check_sums(folder: Path) -> None:
         if known.get(name) != found.get(name):
             how = "is not in it" if name not in known else "is missing" if name not in found else "has another digest"
             raise Rejected(f"{SUMS} lists every file except {ABOUT} with its digest, but {plain(name, 60)} {how}")
+
+
+def headroom_for_entry(path: Path) -> bytes:
+    """The content of a record without the paths of model and data on this machine.
+
+    Raises:
+        Rejected: The file is not such a record.
+    """
+    read_headroom(path.parent)
+    record = json.loads(path.read_bytes())
+    return json_text({key: record[key] for key in _HEADROOM_KEYS if key in record}).encode()
+
+
+def read_headroom(folder: Path) -> list[tuple[str, str]]:
+    """Pairs of a task and a sentence from the record in a folder; empty if there is no record.
+
+    Raises:
+        Rejected: The file is not such a record.
+    """
+    path = folder / HEADROOM
+    if not path.is_file():
+        return []
+    try:
+        return [(str(task["task"]), verdict(task)) for task in json.loads(path.read_bytes())["tasks"]]
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, OSError) as error:
+        raise Rejected(f"{HEADROOM} is not what `headroom --output` writes ({type(error).__name__})") from error

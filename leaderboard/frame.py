@@ -1,4 +1,4 @@
-"""Reads run folders into one board: the list of rows behind the page, Markdown, CSV, JSON, Parquet and figures."""
+"""Reads run folders into one board: the list of rows behind the page, Markdown, CSV, JSON and Parquet."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.store.runs import is_entry
-from adaptive_bench.tables.comparable import Conditions, conditions_of
+from adaptive_bench.tables.comparability import Conditions, conditions_of, joined, made_by_other_rules, short_names
 from adaptive_bench.tables.document_scores import DocumentScores
-from adaptive_bench.tables.finished import joined, made_by_other_rules, short_names
 
-from .answers import Answers, answers_of, read_answers
 from .entry import SELF_REPORTED, Entry, read_entry
 from .plain import plain
 from .row import Rejected, Row, beside_dense, checked, read_of_run
+from .swept_answers import Answers, answers_of, read_answers
 
 Measured = Mapping[str, Collection[tuple[str, Conditions]]]  # by run: its tasks, each with its conditions
-_MOST_PROBLEMS = 50
 
 
 @dataclass(frozen=True)
@@ -123,6 +121,4 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             rows.append(checked(value) | {"evidence": SELF_REPORTED})
         except Rejected as why:
             problems.append(f"Row {number} of {name} is left out: {why}.")
-    if len(problems) > _MOST_PROBLEMS:
-        problems = [*problems[:_MOST_PROBLEMS], f"{len(problems) - _MOST_PROBLEMS} more rows of {name} are left out."]
     return rows, problems

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from adaptive_bench.tables.comparable import Conditions, differences
+from adaptive_bench.tables.comparability import Conditions, differences
 
 from .frame import Board
 from .row import Row

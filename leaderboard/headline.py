@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from .standing import Line, Standing
 
-MOST_WORDS = 25
 AXES = {
     "layers": "of the layers' FLOPs saved",
     "net": "net FLOPs saved",

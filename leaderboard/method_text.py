@@ -18,7 +18,6 @@ _LINK = re.compile(r"https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}/[A-Za-z0-9._~%/\-]*[A
 _ARXIV = re.compile(r"arXiv[: ](\d{4}\.\d{4,5})")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _SENTENCES, _LONGEST = 3, 3000
-_LARGEST_BYTES = 200_000
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,6 @@ def described(name: str) -> Described:
 
 def _docstring(file: Path) -> str:
     try:
-        if file.stat().st_size > _LARGEST_BYTES:
-            return ""
         return ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     except (OSError, ValueError, SyntaxError, RecursionError):  # the page works without a description
         return ""

@@ -18,10 +18,9 @@ from typing import Any
 from adaptive_bench.errors import UsageError
 
 from .frame import Board, read_board
-from .numbers import number
 from .provenance import variants_of
 from .row import Row, first_metrics
-from .table_cells import NONE
+from .table_cells import NONE, number
 
 AXIS = "tokens"
 # Generated tasks that stand in for the paper's own tasks if those were not evaluated.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
 from typing import Any
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -29,11 +28,8 @@ def block(text: object, longest: int = 4000) -> str:
 
 def cell(value: Any) -> Any:
     """A value for a spreadsheet: text that would run as a formula gets an apostrophe in front."""
-    return _cell(value) if isinstance(value, str) else value
-
-
-@lru_cache(maxsize=10_000)  # a board of thousands of rows has few texts
-def _cell(value: str) -> str:
+    if not isinstance(value, str):
+        return value
     text = plain(value)
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 

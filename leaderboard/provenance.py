@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +13,11 @@ from adaptive_bench.spec import method_name
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.runs import output_of
 
-from .entry import VERSIONS, Entry
+from .entry import HEADROOM, VERSIONS, Entry, read_headroom
 from .plain import block, plain
 from .row import Rejected, read_json
 
-_KEY = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
-BUDGET_BYTES = 300_000  # for all runs on a page together
-_LARGEST_TEXT_BYTES = 1_000_000
 _POINTS = 40  # about as many points are kept of a training curve
-_MOST_ITEMS = 50
-_MOST_RECORDS = 1000  # of a run; more never fit into the budget
 
 
 def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> list[dict[str, Any]]:
@@ -38,58 +31,27 @@ def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None
     return [_of_entry(known[folder]) if folder in known else _run(folder) for folder in folders]
 
 
-def fitting(runs: Sequence[Mapping[str, Any]], budget_bytes: int = BUDGET_BYTES) -> list[dict[str, Any]]:
-    """The runs, cut until they fit into a page: first configurations and records are dropped, then facts, then all."""
-    smaller: Sequence[dict[str, Any]] = [dict(run) for run in runs]
-    for keys in ((), ("config", "records"), ("facts", "environments", "warnings")):
-        smaller = [run | {key: type(run[key])() for key in keys} | ({"cut": True} if keys else {}) for run in smaller]
-        if len(json.dumps(smaller)) <= budget_bytes:
-            return list(smaller)
-    return []
-
-
 def records_of(folder: Path) -> Iterator[Path]:
-    """The record folders that a run names. A name that is not a key is ignored, so it cannot lead to another path."""
-    named = _object(folder / "run.json").get("records")
-    keys = [key for key in named if isinstance(key, str) and _KEY.fullmatch(key)] if isinstance(named, list) else []
-    if not keys:
-        return iter(())
-    places = (output_of(folder) / "records" / key for key in keys)  # of a copied run, the place where it was made
-    return (place for place in places if place.is_dir() and not place.is_symlink())
-
-
-# Key of `methods.json` -> what the page calls it.
-METHOD_FACTS = {
-    "causality": "causality class",
-    "kv_policy": "KV policy",
-    "executor": "executor",
-    "settings_tried": "settings tried",
-    "code": "code",
-}
-OTHER_CODE = "another version"  # not the version that makes the board
-NOT_HERE = "a plugin, which is not here"
-
-
-def method_facts_of(folders: Sequence[Path]) -> dict[str, dict[str, str]]:
-    """For each spec, what runs know of the method; if two runs disagree, the first one's word counts."""
-    found: dict[str, dict[str, str]] = {}
-    for spec, facts in _methods(folders):
-        known = {key: plain(facts[key], 40) for key in METHOD_FACTS if facts.get(key) not in (None, "")}
-        if "code" in known:
-            here = code_of(method_name(spec))
-            # Without the plugin it is unknown whether its code has changed since.
-            known["code"] = NOT_HERE if here is None else "this version" if known["code"] == here else OTHER_CODE
-        found.setdefault(plain(spec, 200), known)
-    return found
+    """The record folders that a run names; of a copied run, those where it was made."""
+    if keys := _object(folder / "run.json").get("records"):
+        home = output_of(folder) / "records"
+        yield from (home / key for key in keys if (home / key).is_dir())
 
 
 def measured_earlier(folders: Sequence[Path]) -> str:
-    """A sentence that names the methods measured by other code than the present one; empty if there are none."""
-    known = method_facts_of(folders)
-    old = [f"`{spec}`" for spec, facts in known.items() if facts.get("code") == OTHER_CODE]
+    """A sentence that names the methods measured by other code than the present one; empty if there are none.
+
+    Without a plugin it is unknown whether its code has changed since. If two runs disagree, the first one's word
+    counts.
+    """
+    is_old: dict[str, bool] = {}
+    for spec, facts in _methods(folders):
+        here = code_of(method_name(spec))
+        is_old.setdefault(plain(spec, 200), bool(here and facts.get("code")) and facts["code"] != here)
+    old = [f"`{spec}`" for spec in is_old if is_old[spec]]
     if not old:
         return ""
-    named = "every method" if len(old) == len(known) else ", ".join(old)
+    named = "every method" if len(old) == len(is_old) else ", ".join(old)
     return f"Measured by an earlier version of the method, or of what executes it: {named}."
 
 
@@ -120,15 +82,13 @@ def versions_of(folder: Path) -> list[dict[str, str]]:
 
 def _run(folder: Path) -> dict[str, Any]:
     about = _object(folder / "run.json")
-    records = list(islice(records_of(folder), _MOST_RECORDS + 1))
     return {
         **_began(folder, _texts(_object(folder / "command.json").get("plugins"))),
         "facts": _facts(about, ("state", "model", "match_on", "match_phase", "finished")),
         "environments": [],  # each record shows its own
         "warnings": _texts(about.get("warnings")),
         "failures": _texts(about.get("failures")),
-        "records": [_record(record) for record in records] if len(records) <= _MOST_RECORDS else [],
-        **({"cut": True} if len(records) > _MOST_RECORDS else {}),
+        "records": [_record(record) for record in records_of(folder)],
     }
 
 
@@ -136,7 +96,6 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
     made_by = {
         key: "; ".join(value) if isinstance(value, list) else value for key, value in entry.about.shown().items()
     }
-    trainings = entry.measured.trainings
     methods: dict[str, dict[str, None]] = {}
     for sweep in entry.measured.sweeps:
         methods.setdefault(sweep.training.key, {})[sweep.method] = None
@@ -147,8 +106,7 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
             **_facts({"submitted": entry.about.submitted, **made_by, "status": entry.about.status}),
         },
         "environments": [
-            {plain(key, 40): plain(text, 200) for key, text in one.items()}
-            for one in entry.about.versions[:_MOST_ITEMS]
+            {plain(key, 40): plain(text, 200) for key, text in one.items()} for one in entry.about.versions
         ],
         "warnings": _texts(list(entry.warnings)),
         "failures": [],
@@ -159,7 +117,7 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
                 "facts": _facts({"method": one.method, "seed": one.seed, **(one.cost or {}), **one.facts}),
                 "losses": _thinned([[step, loss] for step, loss in zip(one.steps, one.losses, strict=False)]),
             }
-            for one in (trainings if len(trainings) <= _MOST_RECORDS else ())
+            for one in entry.measured.trainings
         ],
     }
 
@@ -195,18 +153,13 @@ def sweeps_of(record: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Folders and configs of a record's sweeps."""
     for folder in sorted((record / "eval").glob("*-*")):
         config = _section(folder, "config")
-        if config and not folder.is_symlink():
+        if config:
             yield folder, config
 
 
 def read_text(path: Path) -> str:
-    """The text of a small file; empty if the file is missing, too large or a link."""
-    try:
-        if path.is_symlink() or path.stat().st_size > _LARGEST_TEXT_BYTES:
-            return ""
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    """The text of a file; empty if the file is missing."""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _losses(path: Path) -> list[list[float]]:
@@ -232,12 +185,12 @@ def _facts(values: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict
 
 
 def _texts(values: object) -> list[str]:
-    return [plain(value) for value in values[:_MOST_ITEMS]] if isinstance(values, list) else []
+    return [plain(value) for value in values] if isinstance(values, list) else []
 
 
 def _object(path: Path) -> Mapping[str, Any]:
     try:
-        value = {} if path.is_symlink() else read_json(path)
+        value = read_json(path)
     except Rejected:
         return {}
     return value if isinstance(value, dict) else {}
@@ -248,3 +201,20 @@ def _section(record: Path, name: str) -> Mapping[str, Any]:
         return Record(record).read(name) or {}
     except EnvironmentProblem:
         return {}
+
+
+def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of a task's name and one sentence, or of a record's file name and why it cannot be read.
+
+    The texts come from outside and may hold anything.
+
+    Args:
+        folders: Folders of runs and entries.
+        tasks: The tasks to report.
+    """
+    for folder in folders:
+        try:
+            found = [(task, text) for task, text in read_headroom(folder) if task in tasks]
+        except Rejected as why:
+            found = [(f"{folder.name}/{HEADROOM}", f"Left out: {why}.")]
+        yield from found

@@ -1,4 +1,4 @@
-"""Publishes a site on a branch of a git remote or in a folder, without touching a work tree."""
+"""Publishes a site on a branch of a git remote or in a folder, without touching a work tree or foreign files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic
 
-from .place import BOARD, check_place
-
+INDEX = "board.json"  # lists the data files; a folder that has it is a board's
+BOARD = "board"  # the board's folder inside a site of documentation
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/\-]*", re.ASCII)
 _DEFAULT = "gh-pages"
 _REMOTE = re.compile(r"[\w.\-]+", re.ASCII)  # name of a remote
@@ -147,3 +147,27 @@ def _git(
             f"to it, or publish to a folder."
         ) from error
     return found.stdout.strip()
+
+
+def check_place(folder: Path, option: str) -> None:
+    """Refuse a folder in which a board would lie among foreign files.
+
+    A new or empty folder is accepted, and one that holds an earlier board, alone or with its documentation. Hidden
+    files are ignored: git and desktops leave them.
+
+    Args:
+        folder: The folder to write to.
+        option: The option that named the folder, for the message.
+
+    Raises:
+        UsageError: The folder holds something else, or is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{option} is a folder for the board, but {str(folder)!r} is a file. Name another place.")
+    if not folder.is_dir() or any((folder / inner / INDEX).is_file() for inner in ("", BOARD)):
+        return
+    if foreign := sorted(one.name for one in folder.iterdir() if not one.name.startswith(".")):
+        raise UsageError(
+            f"{option} is a new or empty folder, or one with an earlier board, but {str(folder)!r} holds something "
+            f"else: {', '.join(foreign[:3])}{', ...' if len(foreign) > 3 else ''}. Name another folder with {option}."
+        )

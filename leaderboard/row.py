@@ -17,10 +17,10 @@ from adaptive_bench import registry
 from adaptive_bench.errors import AdaptiveBenchError, message_of
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.measured import Floats
 from adaptive_bench.store.runs import read_json as read_run_file
 from adaptive_bench.tables import rows
-from adaptive_bench.tables.comparable import Conditions, conditions_of
-from adaptive_bench.tables.crossed import Floats
+from adaptive_bench.tables.comparability import Conditions, conditions_of
 from adaptive_bench.task import Task
 from adaptive_bench.validation import rule_of
 
@@ -45,7 +45,7 @@ class Row(rows.Row):
 
     Attributes:
         evidence, checked, external: What supports the row, see `entry.Entry.of_row`; `None` in a run that is no entry.
-        run: End of the run's name, if runs disagree on the method's scores, see `tables.finished.joined`.
+        run: End of the run's name, if runs disagree on the method's scores, see `tables.comparability.joined`.
         beside: For a row without `run`, the run it comes from, if runs disagree on the dense model; the row is compared
             with the dense model of that run.
         dense, base: Scores of the dense model and of the model before training on the task; not columns.

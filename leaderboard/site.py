@@ -1,4 +1,4 @@
-"""Writes a board as files: the page, Markdown, CSV, JSON, Parquet and figures, all from the same rows."""
+"""Writes a board as files: the page, Markdown, CSV, JSON and Parquet, all from the same rows."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.metric import metric_of
-from adaptive_bench.store import atomic, formats
+from adaptive_bench.store import atomic, results
 from adaptive_bench.tables.intervals import bounds_of, interval
 
-from .figures import write_figures
 from .frame import Board, read_board
 from .groups import groups_of
-from .links import links_of
 from .markdown import written
 from .page import ROWS, files_of
-from .place import INDEX, check_place
+from .page.method_pages import links_of
 from .plain import cell
+from .publish import INDEX, check_place
 
 SCHEMA = 3
 POINTS = "points.csv.gz"
@@ -31,7 +30,6 @@ def build(
     tables: Sequence[Path],
     out: Path,
     *,
-    figures: bool = False,
     strict: bool = False,
     one_file: bool = False,
     manual: str = "",
@@ -41,7 +39,6 @@ def build(
     Args:
         tables: `table.json` files of runs. What is wrong in them is left out of the board and reported.
         out: The folder to write to.
-        figures: Also draw figures, which takes longer than everything else.
         strict: Raise an error if something was refused, after the rest of the board is written.
         one_file: Write no pages of methods, so that `index.html` can be passed on alone.
         manual: Address of the documentation, absolute or relative to the page; without it the page has no link to it.
@@ -51,7 +48,7 @@ def build(
 
     Raises:
         UsageError: An address is not valid, or the folder holds something other than a board.
-        EnvironmentProblem: Figures are wanted, but matplotlib is not installed; or a strict build refused something.
+        EnvironmentProblem: A strict build refused something.
     """
     check_place(out, "-o")
     links = links_of(manual)
@@ -59,8 +56,7 @@ def build(
     said = list(board.problems)
     for name, content in downloads(board).items():
         atomic.write_bytes(out / name, content)
-    drawn = write_figures(board, out / "figures") if figures else []
-    pages = files_of(board, drawn, one_file=one_file, links=links)
+    pages = files_of(board, one_file=one_file, links=links)
     for name, text in pages.items():
         if (size := len(text.encode())) > LARGEST_PAGE_BYTES:
             said.append(
@@ -84,7 +80,7 @@ def as_csv(board: Board) -> str:
 
 
 def _csv(lines: Sequence[Mapping[str, object]]) -> str:
-    return formats.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
+    return results.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
 
 
 def as_json(board: Board) -> str:
@@ -106,7 +102,7 @@ def downloads(board: Board) -> dict[str, bytes]:
         found |= {
             f"{name}.csv.gz": _compressed(as_csv(some)),
             f"{name}.json.gz": _compressed(as_json(some)),
-            f"{name}.parquet": formats.as_parquet(some.lines),
+            f"{name}.parquet": results.as_parquet(some.lines),
         }
         listed.append({"name": name, "model": group.name, "rows": len(some.rows)})
     index = {"schema": SCHEMA, "endings": [".csv.gz", ".json.gz", ".parquet"], "files": listed}

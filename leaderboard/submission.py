@@ -15,14 +15,12 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs.run_table import measured_run
 from adaptive_bench.runs.trained import work_of
 from adaptive_bench.spec import method_name
-from adaptive_bench.store import atomic, entry
+from adaptive_bench.store import atomic, entry_files
 from adaptive_bench.store.results import ending_of
 from adaptive_bench.store.runs import is_run, plugins_in, read_json, refuse_entry
 from adaptive_bench.strict_yaml import read_mapping
 
-from .entry import ABOUT, CONFIG, METHODS, SELF_REPORTED, SUMS, About, read_entry, sums_of
-from .headroom import FILE_NAME as HEADROOM
-from .headroom import for_entry
+from .entry import ABOUT, CONFIG, HEADROOM, METHODS, SELF_REPORTED, SUMS, About, headroom_for_entry, read_entry, sums_of
 from .provenance import versions_of
 from .row import Rejected
 
@@ -72,12 +70,12 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
     }
     try:
         with atomic.new_folder(target) as folder:
-            entry.write(folder, measured_run(work_of(run)))
+            entry_files.write(folder, measured_run(work_of(run)))
             (folder / ABOUT).write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
             (folder / CONFIG).write_text(yaml.safe_dump(_without_machine(config), sort_keys=False), encoding="utf-8")
             (folder / METHODS).write_text(json.dumps({"methods": methods}, indent=2) + "\n", encoding="utf-8")
             if (run / HEADROOM).is_file():
-                (folder / HEADROOM).write_bytes(for_entry(run / HEADROOM))
+                (folder / HEADROOM).write_bytes(headroom_for_entry(run / HEADROOM))
             (folder / SUMS).write_text(sums_of(folder), encoding="utf-8")
             read_entry(folder)
     except Rejected as why:

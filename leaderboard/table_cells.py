@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from adaptive_bench.metric import metric_of
+
 from .headline import AXES
-from .numbers import number, percent
 from .row import Row
 from .standing import RULE, Line, Standing
 
 NONE = "–"
 _MOST_NAMED = 4
 MOST_LINES = 12  # lines of a list, unless all are asked for
+_LONGEST = 1e7  # numbers from here on are written with an exponent
 
 
 def level_text(standing: Standing) -> str:
@@ -162,3 +164,15 @@ def cell(row: Row) -> str:
     if row.low is None or row.high is None:
         return told
     return f"{told} [{number(row.metric, row.low)}, {number(row.metric, row.high)}]"
+
+
+def number(metric: str, score: float) -> str:
+    """A score as text: a share in percent with one decimal; another number with four digits, or all integer digits."""
+    if metric_of(metric).unit == "share":
+        return f"{100 * score:.1f}"
+    return f"{score:.0f}" if 1000 <= abs(score) < _LONGEST else f"{score:#.4g}".rstrip(".")
+
+
+def percent(share: float) -> str:
+    """A share in percent with one decimal; a value that rounds to 0 has no sign."""
+    return f"{100 * share:.1f}".replace("-0.0", "0.0") if abs(share) < 0.0005 else f"{100 * share:.1f}"

@@ -17,7 +17,7 @@ from adaptive_bench.live_display import open_reporter
 from adaptive_bench.progress import let_go, say
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.store.runs import quoted_name, run_command
-from adaptive_bench.tables.finished import QUICK_NOTE
+from adaptive_bench.tables.comparability import QUICK_NOTE
 
 if TYPE_CHECKING:
     from adaptive_bench.jobs.job import Failure

@@ -21,7 +21,7 @@ from adaptive_bench.cli.terminal_text import READING_TABLES, in_parts, listed, p
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store.results import read_table
 from adaptive_bench.store.runs import is_entry, tables, tables_below
-from adaptive_bench.tables.finished import not_to_be_quoted
+from adaptive_bench.tables.comparability import not_to_be_quoted
 
 
 class _ShowByDefault(TyperGroup):
@@ -70,9 +70,6 @@ def show(
 def build(
     runs: Runs = None,
     to: Annotated[Path, typer.Option("--output", "-o", parser=output.folder, help="Folder to write.")] = Path("site"),
-    figures: Annotated[
-        bool, typer.Option("--figures", help="Draw figures for papers as well (SVG and PDF, by matplotlib).")
-    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if an entry or a row is refused; the rest is written first.")
     ] = False,
@@ -94,7 +91,7 @@ def build(
     registry.load_plugins(plugin)
     site = registry.get("sites", "board")
     with waiting(READING_TABLES):
-        said = list(site(chosen, to, figures=figures, strict=strict, one_file=one_file, manual=manual))
+        said = list(site(chosen, to, strict=strict, one_file=one_file, manual=manual))
     for text in said:
         typer.echo(paragraph(text), err=True)
     page = to / "index.html"

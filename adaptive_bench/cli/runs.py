@@ -19,8 +19,7 @@ from adaptive_bench import output, registry
 from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Run, find_run, run_names
 from adaptive_bench.cli.terminal_text import fits, fitting, paragraph, terminal_width, wrapped
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.formats import as_csv, as_json, as_parquet
-from adaptive_bench.store.results import read_run, tidy_rows
+from adaptive_bench.store.results import as_csv, as_json, as_parquet, read_run, tidy_rows
 from adaptive_bench.store.runs import check_output, run_folders, run_name
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Look again every five seconds until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what runs, what stopped, what failed and why, and what is damaged or missing.
+    """Show what runs, what stopped, what failed and why, and what is damaged.
 
     `stopped` is work whose process is gone, and `partial` is work that was interrupted: the command of their run
     continues both.

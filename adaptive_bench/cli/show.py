@@ -16,12 +16,8 @@ from adaptive_bench.cli.options import DEFAULT_OUT, Out, find_run, run_names
 from adaptive_bench.cli.terminal_text import fitting, paragraph, pasteable, terminal_width, wrapped
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store.runs import (
-    check_run,
     is_run,
-    out_option,
     plugins_in,
-    read_json,
-    retry_command,
     run_command,
     run_name,
 )
@@ -29,7 +25,6 @@ from adaptive_bench.store.runs import (
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # characters of a curve
 _SHOWN = 3  # most evaluations with lost points that are named
-_DIAL_SAVINGS = {one: one for one in ("tokens", "layers", "net")} | {"prefill": "prefill_net", "decode": "decode_net"}
 _SETTINGS = ("model", "methods", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "data_dir")
 
 
@@ -42,9 +37,6 @@ def show(
             help="Name or folder of a run, `last`, or folder of a record (as `status` lists them).",
         ),
     ],
-    dials: Annotated[
-        bool, typer.Option("--dials", help="For a run: which dial value gave which saving, by method, task and phase.")
-    ] = False,
     out: Out = DEFAULT_OUT,
 ) -> None:
     """Show configuration, command, environment, and how the training went.
@@ -52,17 +44,14 @@ def show(
     `adaptive-bench samples RUN` shows what the models were asked and wrote.
     """
     folder = find_run(run, out)
-    if dials:
-        typer.echo(_dials(folder))
-    elif is_run(folder):
+    if is_run(folder):
         typer.echo(run_text(folder))
     elif (folder / "record.json").is_file():
         typer.echo(_record_text(folder))
     else:
-        where = out_option(folder)
         raise UsageError(
             f"A run has a config.yaml and a record a record.json, but {str(folder)!r} has neither. "
-            f"`adaptive-bench list runs{where}` and `adaptive-bench status --all{where}` show the folders."
+            f"`adaptive-bench list runs` and `adaptive-bench status --all` show the folders."
         )
 
 
@@ -124,39 +113,6 @@ def _lost(folder: Path) -> list[str]:
     except EnvironmentProblem as error:
         return [message_of(error)]
     return lost if len(lost) <= _SHOWN else [*lost[:_SHOWN], f"{len(lost) - _SHOWN} more evaluations lack points."]
-
-
-def _dials(folder: Path) -> str:
-    """A table of dial values for each task, and notes about what a dial cannot change."""
-    from adaptive_bench.store.results import read_table
-    from adaptive_bench.tables.dials import dial_tables, immovable
-
-    answers = folder / "answers.json"
-    if not answers.is_file():
-        check_run(folder)
-        raise EnvironmentProblem(
-            f"Dial values are read from a finished run's answers.json, but there is none in {str(folder)!r}. "
-            f"`{retry_command(folder)}` finishes the run."
-        )
-    parts, tables = list[str](), dial_tables(read_json(answers)["sweeps"])
-    metrics: dict[str, str] = {}
-    for row in read_table(folder / "table.json"):
-        metrics.setdefault(row["task"], row["metric"])
-    for task, metric in metrics.items():
-        some, rows = [table for table in tables if table.task == task], []
-        for name, line in ((table.name, line) for table in some for line in table.lines(metric)):
-            low, high = (f"{end:.4g}" for end in line.dial)
-            row = {"method": name, "asked": "" if line.asked is None else f"{line.asked:.0%}"}
-            row["dial"] = low if low == high else f"{low}..{high}"
-            for title, key in _DIAL_SAVINGS.items():
-                saved = line.saved.get(key)
-                row[title] = "" if saved is None else f"{saved:.1%}".replace("-0.0", "0.0")
-            rows.append(row | {"score": "" if line.score is None else f"{line.score:.4f}"})
-        if rows:
-            parts += [f"{task} ({metric})", _filled(rows)]
-            parts += [paragraph(f"Note: {text}") for text in immovable(some, metric)]
-    said = "asked: share of token-branches the dial was set to skip. Savings: measured, means of the seeds."
-    return "\n\n".join([*parts, paragraph(said)])
 
 
 def _filled(rows: Sequence[Mapping[str, str]]) -> str:

@@ -26,7 +26,7 @@ from adaptive_bench.store.evaluation import Evaluation
 from adaptive_bench.store.keys import USUAL, key_of, run_key
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.store.runs import KEY_DIGITS, run_command
-from adaptive_bench.tables.comparable import Conditions
+from adaptive_bench.tables.comparability import Conditions
 
 # Left out of the recipe's text: these do not apply to every method, do not change a result, or are added separately.
 _NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel", "gradient_checkpointing"}

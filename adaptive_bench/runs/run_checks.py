@@ -40,7 +40,6 @@ from adaptive_bench.runs.training_targets import has_control
 from adaptive_bench.runs.training_text import read_calibration, training_tasks
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.store.runs import check_home
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.training.micro_batches import VALUE_BYTES, rough_footprint, trained_bytes
 
@@ -191,8 +190,6 @@ def preflight(
     config, reporter = without_groups(config), reporter or SilentReporter()
     findings = Findings()
     facts, whole = None, None
-    with findings.checking():
-        check_home(config.out)
     with findings.checking():
         find_device(config.device)
     with findings.checking():

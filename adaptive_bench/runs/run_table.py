@@ -18,11 +18,11 @@ from adaptive_bench.runs.run_plan import Plan
 from adaptive_bench.runs.training_targets import without_control
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.entry import Measurements, Text
+from adaptive_bench.store.entry_files import Measurements, Text
 from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.records import FILE
-from adaptive_bench.tables.made_with import made_with
+from adaptive_bench.tables.comparability import made_with
 from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
 from adaptive_bench.tables.rows import Row
 

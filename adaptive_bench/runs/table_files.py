@@ -31,9 +31,8 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import canonical, run_key
 from adaptive_bench.store.records import SCHEMA, Record
 from adaptive_bench.store.results import write_run
-from adaptive_bench.tables.finished import QUICK_NOTE
-from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
-from adaptive_bench.tables.unparsable import unparsable_notes
+from adaptive_bench.tables.comparability import QUICK_NOTE
+from adaptive_bench.tables.task_notes import floor_ceiling_notes, unparsable_notes
 
 _SPREAD = ("min", "median", "p95", "max")
 _LAYERS = 8  # layers of the model without values on which a method's KV policy is looked up
@@ -241,7 +240,7 @@ def write_table(
         "warnings": warnings,
         "failures": [str(failure) for failure in failures],
     }
-    atomic.update_text(folder / "table.json", atomic.rows_text(plain))
+    atomic.update_text(folder / "table.json", atomic.json_text(plain))
     manifest_of(whole).write(folder)
     atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
     atomic.update_text(folder / "answers.json", canonical(found.answers) + "\n")

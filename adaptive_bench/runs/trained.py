@@ -83,7 +83,7 @@ def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -
     if not is_run(folder):
         nested = folder / CHECKPOINT
         return nested if nested.is_dir() else folder
-    return checkpoint_of(manifest.of_run(folder), method, folder, asked)[0]
+    return checkpoint_of(folder, method, asked)[0]
 
 
 def find_sparing(folder: Path, method: str | None) -> dict[str, Any]:
@@ -91,4 +91,4 @@ def find_sparing(folder: Path, method: str | None) -> dict[str, Any]:
 
     There are none for a saved model, which stores them itself.
     """
-    return {} if method is None or not is_run(folder) else sparing_of(manifest.of_run(folder), method)
+    return {} if method is None or not is_run(folder) else sparing_of(folder, method)

@@ -26,7 +26,7 @@ from adaptive_bench.source import check_code, commit
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.manifest import sparing
 from adaptive_bench.store.records import Record
-from adaptive_bench.tables.made_with import FACTS
+from adaptive_bench.tables.comparability import FACTS
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
 from adaptive_bench.training.loop import RESUME_FOLDER

@@ -19,7 +19,7 @@ from adaptive_bench.store.evaluation import Evaluation, Point, saving_name
 from adaptive_bench.store.manifest import Variant, target_text
 from adaptive_bench.store.records import CHECKPOINT, DialEvaluationRecord, Record
 from adaptive_bench.store.timings import TimeCurve, TimeCurves
-from adaptive_bench.tables.points import point_of
+from adaptive_bench.tables.matching import point_of
 from adaptive_bench.task import DocumentSplit
 
 _VERSIONS = ("torch", "transformers", "python")  # this package is left out, because `code` says what matters of it

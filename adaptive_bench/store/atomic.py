@@ -1,22 +1,20 @@
 """Files and folders that are either complete or absent, whatever happens while they are written.
 
-Each is first written beside its place, under a temporary name that identifies the writing process, so that leftovers of
-a killed process can be recognised: `.<name>.<host>-<process>-<start>-<number>.tmp`. A failed write raises an
-`EnvironmentProblem` that says why and what to change.
+Each is first written beside its place, as `.<name>.<random>.tmp`. A failed write raises an `EnvironmentProblem` that
+says why and what to change.
 """
 
 from __future__ import annotations
 
 import errno
 import glob
-import hashlib
-import itertools
 import json
 import os
-import platform
 import re
+import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -27,12 +25,9 @@ from safetensors import SafetensorError
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
 
 TEMPORARY = ".tmp"  # ends the name of a file or folder that is still being written
-_HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
-_START = os.urandom(4).hex()  # process numbers are reused; in a container every start may get the same one
-_WRITER = re.compile(rf"\.{_HOST}-(\d+)-([0-9a-f]{{8}})-\d+\.tmp$")
 _LONGEST = 100  # characters of the final name that the temporary name repeats
+_ABANDONED_S = 86_400.0  # nobody writes one file for longer; a process that was killed leaves its temporary files
 _OF_THE_SYSTEM = re.compile(r"\(os error \d+\)")  # how libraries written in Rust end the message of a system error
-_numbers = itertools.count()
 _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None)
 
 
@@ -58,24 +53,10 @@ def _temporary(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     start = f".{path.name[:_LONGEST]}."
     for other in path.parent.glob(f"{glob.escape(start)}*{TEMPORARY}"):
-        if _is_abandoned(other):
-            discard(other)
-    return path.with_name(f"{start}{_HOST}-{os.getpid()}-{_START}-{next(_numbers)}{TEMPORARY}")
-
-
-def _is_abandoned(path: Path) -> bool:
-    """Whether a temporary file was written by a process of this machine that has ended."""
-    if (writer := _WRITER.search(path.name)) is None:
-        return False
-    if int(writer[1]) == os.getpid():
-        return writer[2] != _START
-    try:
-        os.kill(int(writer[1]), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:  # the process belongs to another user, and is alive
-        pass
-    return False
+        with suppress(OSError):
+            if time.time() - other.stat().st_mtime > _ABANDONED_S:
+                discard(other)
+    return path.with_name(f"{start}{secrets.token_hex(8)}{TEMPORARY}")
 
 
 def discard(path: Path) -> None:
@@ -165,15 +146,6 @@ def write_json(path: Path, value: Any) -> None:
 def json_text(value: Any) -> str:
     """Return a value as indented JSON, in the form of all our files."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def rows_text(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return what `json_text` makes of a list of flat objects, faster. Python's C encoder takes a tenth of the time and
-    of the memory, but it cannot indent; here the separator between two values holds the line break and the indent.
-    """
-    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",\n    ", ": ")).encode
-    lines = [f"  {{\n    {encode(row)[1:-1]}\n  }}" for row in rows]
-    return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
 
 
 @contextmanager

@@ -115,15 +115,7 @@ class Evaluation:
             found = self.token_bytes if phase == "all" else None
             return None if found is None else 1 - found.read / found.dense
         saved: Mapping[str, float | None] = self.savings if phase == "all" else self.report.get(phase, {})
-        if axis == "layers" and axis not in saved:  # a record of an earlier version
-            return self._saved_of_layers(saved.get("net"), phase)
         return saved.get(axis)
-
-    def _saved_of_layers(self, net: float | None, phase: MatchPhase) -> float | None:
-        if net is None or (parts := self._counts(phase)) is None:
-            return None
-        layers = sum(sum(part["dense_macs"][:-1]) for part in parts)  # the last row is the head
-        return net * sum(sum(part["dense_macs"]) for part in parts) / layers if layers else None
 
     def _counts(self, phase: MatchPhase) -> list[Mapping[str, Any]] | None:
         counts = self.report.get("counts")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
 from adaptive_bench.store import atomic, lock, manifest
 from adaptive_bench.store.records import FILE, DialEvaluationRecord, Record
-from adaptive_bench.store.runs import check_run, is_run, run_folders, run_name
+from adaptive_bench.store.runs import check_run, is_run, run_name
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class RecordStatus:
         method: The method's spec.
         seed: Seed of the training.
         state: The state of the record; `stopped` if the record says `running` but no process holds it, `damaged` if the
-            record cannot be read or is missing.
+            record cannot be read.
         since: When the record entered this state.
         progress: How much is done: steps logged, or points measured.
         reason: Why the work failed, or what is damaged.
@@ -61,26 +60,13 @@ class Removable:
 
 
 def pieces(out: Path) -> Iterator[RecordStatus]:
-    """List every training and sweep in an output folder, each training before its sweeps; then the records that a
-    finished run lists but that are missing. This needs no plan of a run.
-    """
+    """List every training and sweep in an output folder, each training before its sweeps."""
     home = out / "records"
     for training, sweeps in _records(out):
         about = _piece(home / training, None)
         yield about
         for sweep in sweeps:
             yield _piece(home / sweep, about)
-    finished: dict[str, str] = {}  # record of a finished evaluation, or of its training -> name of a run that lists it
-    for folder in run_folders(out / "runs"):
-        with suppress(AdaptiveBenchError):  # `show` reports a damaged manifest
-            listed = manifest.read(folder)
-            for one in () if listed is None else listed.evaluations:
-                finished |= dict.fromkeys((one.training, one.record) if one.asked else (), folder.name)
-    for record, run in finished.items():
-        training_of, _, sweep = record.partition("/")
-        if not (home / record).is_dir() and (not sweep or (home / training_of).is_dir()):
-            reason = f"The record is missing, although {run} ended with it; the command of that run makes it again."
-            yield RecordStatus("?" if sweep else "train", "?", None, "damaged", "", "", reason, home / record)
 
 
 def _piece(folder: Path, training: RecordStatus | None) -> RecordStatus:

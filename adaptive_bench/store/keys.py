@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from adaptive_bench.task import Example
 
@@ -98,31 +98,11 @@ def folder_digest(folder: Path) -> str:
 
 def file_digest(file: Path) -> str:
     """Return the sha256 of a file. The file is read again only if its size, times or inode changed since last time."""
-    before = _stamp(file)
-    known = _known.get(file)
-    if known is not None and known[0] == before:
-        return known[1]
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    # A file that changes again within one tick of the file system's clock keeps its times, so a digest of a file that
-    # was changed just now is not remembered.
-    if _stamp(file) == before and abs(time.time() - before.changed_s) > _TICK_S:
-        _known[file] = before, digest
-    return digest
-
-
-class _Stamp(NamedTuple):
-    size: int
-    written_ns: int
-    changed_s: float
-    inode: int
-    device: int
-
-
-_known: dict[Path, tuple[_Stamp, str]] = {}
-_TICK_S = 2.0
-
-
-def _stamp(file: Path) -> _Stamp:
     found = file.stat()
-    return _Stamp(found.st_size, found.st_mtime_ns, found.st_ctime, found.st_ino, found.st_dev)
+    return _digest(file, (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
+
+
+@cache
+def _digest(file: Path, stamp: tuple[int, ...]) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -97,6 +97,11 @@ class Manifest:
         """Return the training that an evaluation evaluates."""
         return next(one for one in self.trainings if one.record == evaluation.training)
 
+    def first_of(self, method: str) -> EvaluationEntry | None:
+        """Return the first evaluation of a method spec, written in any way; `None` if the run does not have it."""
+        spec = str(MethodSpec.parse(method))
+        return next((one for one in self.evaluations if one.method == spec), None)
+
     def record_of(self, evaluation: EvaluationEntry) -> DialEvaluationRecord:
         """Return the record of an evaluation; once it is finished, with only the points that the run asked for.
 
@@ -206,31 +211,25 @@ def make_again(folder: Path) -> str:
     )
 
 
-def checkpoint_of(
-    listed: Manifest, method: str | None, run: Path, asked: str = "--method"
-) -> tuple[Path, float | None]:
+def checkpoint_of(run: Path, method: str | None, asked: str = "--method") -> tuple[Path, float | None]:
     """Return the checkpoint folder of a method of a run (that of its first evaluation), and the saving that it was
     trained towards, if any.
 
     Args:
-        listed: The run's manifest.
-        run: The run's folder, for messages.
         asked: The option or argument that names the method, for messages.
 
     Raises:
         UsageError: No method is named, or the run does not have it.
         EnvironmentProblem: The method is not trained yet.
     """
+    listed = of_run(run)
     known = list(dict.fromkeys(one.method for one in listed.evaluations))
     methods = ", ".join(known)
     if method is None:
         raise UsageError(f"A run has several methods ({methods}), got {str(run)!r} and no {asked}. Name one.")
-    spec = str(MethodSpec.parse(method))
-    found = next((one for one in listed.evaluations if one.method == spec), None)
-    if found is None:
-        raise UsageError(
-            f"The run has the methods {methods}, got {asked} {method!r}. {registry.did_you_mean(spec, known)}"
-        )
+    if (found := listed.first_of(method)) is None:
+        hint = registry.did_you_mean(str(MethodSpec.parse(method)), known)
+        raise UsageError(f"The run has the methods {methods}, got {asked} {method!r}. {hint}")
     training = listed.training_of(found)
     listed.check_home()
     record = Record(listed.out / "records" / training.record)
@@ -248,14 +247,14 @@ def sparing(content: Mapping[str, Any]) -> dict[str, Any]:
     return {"spared": [tuple(site) for site in said["spared"]], "keep_first": bool(said["keep_first"])}
 
 
-def sparing_of(listed: Manifest, method: str) -> dict[str, Any]:
+def sparing_of(run: Path, method: str) -> dict[str, Any]:
     """Return which sites a method of a run spares. This is read from the method's own record: the saved model of an
     untrained control is that of another method, which does not say.
     """
-    spec = str(MethodSpec.parse(method))
-    found = next((one for one in listed.evaluations if one.method == spec), None)
-    record = None if found is None else Record(listed.out / "records" / found.record)
-    return sparing((record and record.read("config")) or {})
+    listed = of_run(run)
+    found = listed.first_of(method)
+    content = None if found is None else Record(listed.out / "records" / found.record).read("config")
+    return sparing(content or {})
 
 
 def find_trained(
@@ -271,5 +270,4 @@ def find_trained(
         EnvironmentProblem: The method is not trained yet.
     """
     folder = find_run(run, Path(out))
-    listed = of_run(folder)
-    return *checkpoint_of(listed, method, folder, asked="the method"), sparing_of(listed, method)
+    return *checkpoint_of(folder, method, asked="the method"), sparing_of(folder, method)

@@ -145,7 +145,7 @@ class MeasuredSweep:
         split: `test`, or `validation` for documents that targets are chosen on.
         variant: `shuffled` for the control of shuffled decisions, else empty.
         levels: Savings to match at.
-        conditions: Conditions under which it is comparable, see `tables.comparable.Conditions`.
+        conditions: Conditions under which it is comparable, see `tables.comparability.Conditions`.
         made_with: Versions and devices that it was made with.
         eligible: Where tokens may skip, in words.
         documents_sha256: Digest of the documents and their right answers.

@@ -1,15 +1,17 @@
-"""Reads the result files of runs. They may be damaged, half written or foreign, so every error names the file."""
+"""Reads the result files of runs, and writes rows as CSV, JSON and Parquet for other programs."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
 from adaptive_bench.store import atomic
 from adaptive_bench.store.runs import (
     check_run,
@@ -27,9 +29,7 @@ from adaptive_bench.store.runs import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Keys that every row of a table must have; newer rows have more.
-_ROW = ("method", "semantics", "task", "metric", "axis", "level", "score", "low", "high", "status")
-_KEYS_OF_A_RUN = ("methods", "tasks", "model", "seeds")
+Rows = Sequence[Mapping[str, Any]]
 RUN = "run.json"
 
 
@@ -44,9 +44,6 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     rows = read_json(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise unusable(path, "must hold a list of rows")
-    for number, row in enumerate(rows, 1):
-        if missing := [key for key in _ROW if key not in row]:
-            raise unusable(path, f"must hold rows with {', '.join(_ROW)}, but row {number} has no {missing[0]}")
     return rows
 
 
@@ -88,8 +85,6 @@ def read_run(config: Path) -> dict[str, Any]:
         if (command := config.with_name("command.json")).is_file():
             about |= read_json(command)
         about |= ending_of(config.parent)
-        if missing := [key for key in _KEYS_OF_A_RUN if key not in about]:
-            raise unusable(config, f"must hold a run's {', '.join(_KEYS_OF_A_RUN)}, but has no {', '.join(missing)}")
         if "state" in about and not (table := config.with_name("table.json")).is_file():
             raise unusable(table, "is missing, though the run has ended")
     except AdaptiveBenchError as error:
@@ -116,11 +111,9 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
 
 
 def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
-    """Return the folders of some runs, or of all finished runs in `out`; see `load_results`."""
-    chosen = [find_run(folder, Path(out)) for folder in folders] or [file.parent for file in tables_below(Path(out))]
-    places = [folder.resolve() for folder in chosen]
-    if twice := next((folder for folder, place in zip(chosen, places, strict=True) if places.count(place) > 1), None):
-        raise UsageError(f"Each run is read once, got {str(twice)!r} more than once. Leave the others out.")
+    """Return the folders of some runs, each once, or of all finished runs in `out`; see `load_results`."""
+    named = [find_run(folder, Path(out)) for folder in folders] or [file.parent for file in tables_below(Path(out))]
+    chosen = list({folder.resolve(): folder for folder in named}.values())
     if not chosen:
         raise EnvironmentProblem(
             f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
@@ -169,3 +162,39 @@ def why_empty(folder: Path) -> str:
         f"The run {run_name(folder)!r} has no results{what.rstrip('.')}. `{retry_command(folder)}` does again what "
         f"failed."
     )
+
+
+def columns(rows: Rows) -> dict[str, list[Any]]:
+    """Return the values of all rows by key; `None` if a row lacks the key."""
+    names: dict[str, None] = {}
+    for row in rows:
+        if not row.keys() <= names.keys():  # nearly all of thousands of rows have the keys of the first
+            names |= dict.fromkeys(row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def as_csv(rows: Rows) -> str:
+    """Return CSV: a header and a line for each row; `None` becomes an empty cell."""
+    found = columns(rows)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(found)
+    writer.writerows(zip(*found.values(), strict=True))
+    return text.getvalue()
+
+
+def as_json(rows: Rows) -> str:
+    """Return a JSON list of objects that all have the same keys."""
+    found = columns(rows)
+    lines = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+    return json.dumps(lines, ensure_ascii=False) + "\n"
+
+
+def as_parquet(rows: Rows) -> bytes:
+    """Return a Parquet file. It is made without pandas, whose import takes longer than building a board."""
+    import pyarrow
+    from pyarrow import parquet
+
+    written = pyarrow.BufferOutputStream()
+    parquet.write_table(pyarrow.table(columns(rows)), written)
+    return bytes(written.getvalue())

@@ -43,27 +43,6 @@ def is_output(folder: Path) -> bool:
     return has_both(folder) and not has_both(folder / "runs")
 
 
-def check_home(out: Path) -> None:
-    """Refuse an output folder that no run can be written to or found in.
-
-    Raises:
-        UsageError: The folder lies inside another output folder.
-        EnvironmentProblem: Its `runs` or `records` is not a folder.
-    """
-    for place in (out.absolute(), *out.absolute().parents):
-        if place.name in ("runs", "records") and is_output(place.parent):
-            raise UsageError(
-                f"An output folder is no part of another one, got {str(out)!r}, which lies in {place.name!r} of "
-                f"{str(place.parent)!r}. Give --out {place.parent}."
-            )
-    for folder in (out / "runs", out / "records"):
-        if folder.exists() and not folder.is_dir():
-            raise EnvironmentProblem(
-                f"Runs and records lie in folders, but {str(folder)!r} is a file. Move it away, or name another folder "
-                f"with --out."
-            )
-
-
 def check_output(out: Path) -> None:
     """Refuse an output folder that was named but does not exist. The default folder may be missing, as it is before the
     first run.
@@ -71,20 +50,11 @@ def check_output(out: Path) -> None:
     Raises:
         EnvironmentProblem: The folder is missing, or is not a folder.
     """
-    check_home(out)
     if not out.is_dir() and (out.exists() or out != DEFAULT_OUT):
         what = "is no folder" if out.exists() else "does not exist"
         raise EnvironmentProblem(
             f"Runs are looked for in the folder that they were written to, but {str(out)!r} {what}. Correct --out."
         )
-
-
-def out_option(folder: Path) -> str:
-    """Return the `--out` option for the output folder that a folder is or lies in; empty if that is the default, or if
-    there is none.
-    """
-    place = next((one for one in (folder.absolute(), *folder.absolute().parents) if is_output(one)), None)
-    return "" if place in (None, DEFAULT_OUT.absolute()) else f" --out {shlex.quote(str(place))}"
 
 
 def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
@@ -264,7 +234,7 @@ def check_run(folder: Path) -> None:
     if not is_run(folder):
         raise UsageError(
             f"A run is a folder with a config.yaml, its manifest.json and, once it has ended, its run.json, but "
-            f"{str(folder)!r} has none of them. `adaptive-bench list runs{out_option(folder)}` shows the runs."
+            f"{str(folder)!r} has none of them. `adaptive-bench list runs` shows the runs."
         )
 
 

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.tables.crossed import Floats
+from adaptive_bench.store.measured import Floats
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.intervals import CONFIDENCE, SHARE, Bounds, Levels, checked, levels_of
 from adaptive_bench.tables.pairs import Pairs
-from adaptive_bench.tables.seed_variance import Prior, SeedVariances
-from adaptive_bench.tables.spread import Spread
+from adaptive_bench.tables.seed_variance import Prior, SeedVariances, Spread
 
 Pair = tuple[str, str]
 

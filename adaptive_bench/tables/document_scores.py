@@ -9,8 +9,7 @@ import numpy as np
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store.evaluation import Sample
-from adaptive_bench.store.measured import Documents, Measurement
-from adaptive_bench.tables.crossed import Floats
+from adaptive_bench.store.measured import Documents, Floats, Measurement
 from adaptive_bench.tables.document_values import document_values
 
 _SAME = 1e-6  # largest difference between a metric and the mean of its documents that counts as none

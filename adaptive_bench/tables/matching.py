@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 
 from adaptive_bench.store.evaluation import Point
-from adaptive_bench.tables.crossed import Floats
+from adaptive_bench.store.measured import KNOWN, NAMES, Floats, Measurement
+from adaptive_bench.store.timings import TimeCurve
 
 # `missing`: no point knows the saving. `partial`: some seeds have no point.
 Status = Literal["ok", "nearest", "partial", "inert", "missing"]
@@ -23,6 +24,19 @@ CLOSE = 0.01  # one percentage point: a saving this near to a level meets it
 FLAW_TOLERANCE = 1e-3  # when a dial is judged, smaller differences of a saving count as noise of the measurement
 TIME_TOLERANCE = 0.02  # the same for saved time, whose measurement repeats less exactly
 _ROUNDING = 1e-9
+
+
+def point_of(evaluation: Measurement, metric: str, curve: TimeCurve | None = None) -> Point:
+    """Return one evaluation as a point; `curve` gives its saved time."""
+    saved = {name: evaluation.saved(*known) for name, known in zip(NAMES, KNOWN, strict=True)}
+    saved["time"] = saved_time(evaluation, curve)
+    return Point(evaluation.dial, evaluation.scores[metric], saved, evaluation.time_s)
+
+
+def saved_time(evaluation: Measurement, curve: TimeCurve | None) -> float | None:
+    """Return the saved time; `None` without a timing, or if the timing does not cover the saved tokens."""
+    tokens = evaluation.saved("tokens")
+    return None if curve is None or tokens is None else curve.at(tokens)
 
 
 def nearest(savings: Sequence[float | None], level: float) -> int | None:

@@ -12,17 +12,22 @@ import numpy as np
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import Axis, MatchPhase, saving_name
-from adaptive_bench.store.measured import KNOWN, NAMES, Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
+from adaptive_bench.store.measured import (
+    KNOWN,
+    NAMES,
+    Documents,
+    Floats,
+    MeasuredPoint,
+    MeasuredSweep,
+    MeasuredTraining,
+)
 from adaptive_bench.store.records import SCHEMA
-from adaptive_bench.tables.comparable import Conditions
+from adaptive_bench.tables.comparability import Conditions, both, environments
 from adaptive_bench.tables.comparison import paired_difference
-from adaptive_bench.tables.crossed import Floats
 from adaptive_bench.tables.document_scores import answers_by_seed
 from adaptive_bench.tables.document_values import is_pooled
 from adaptive_bench.tables.intervals import bounds_of, interval
-from adaptive_bench.tables.made_with import both, environments
-from adaptive_bench.tables.matching import Status, flaws, meets, nearest
-from adaptive_bench.tables.points import point_of, saved_time
+from adaptive_bench.tables.matching import Status, flaws, meets, nearest, point_of, saved_time
 from adaptive_bench.tables.rows import SAVINGS, Row
 
 CLAIM_TOLERANCE = 0.05  # a larger difference between claimed and measured skipping gives a warning

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from adaptive_bench.tables.crossed import Crossed, Floats
-from adaptive_bench.tables.intervals import Bounds, squared_error, wilson
-from adaptive_bench.tables.seed_variance import Prior
-from adaptive_bench.tables.spread import Spread
+from adaptive_bench.store.measured import Floats
+from adaptive_bench.tables.intervals import Bounds, Crossed, squared_error, wilson
+from adaptive_bench.tables.seed_variance import Prior, Spread
 
 # A bounded score gets two more documents, spread evenly over the four outcomes of a right-or-wrong pair, so that half a
 # document favours each side (Agresti and Min, Statistics in Medicine 24, 2005). Without them a few documents that all

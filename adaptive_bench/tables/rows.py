@@ -65,7 +65,7 @@ class Row:
             `None` if they are not known, and in older tables.
         made_with: Versions and devices that the records behind the row were made with.
         model, backbone, recipe, task_version, shots, asked, contents, definition: Together with `documents`, the
-            conditions under which rows are comparable: see `comparable.Conditions`.
+            conditions under which rows are comparable: see `comparability.Conditions`.
     """
 
     method: str

@@ -29,7 +29,7 @@ from adaptive_bench.runs.run_plan import Plan, plan
 from adaptive_bench.runs.training_targets import levels_of
 from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.store.evaluation import Point, saving_name
-from adaptive_bench.tables.points import point_of
+from adaptive_bench.tables.matching import point_of
 from adaptive_bench.tuning.objective import REACHED, Objective, nearest
 from adaptive_bench.tuning.result import EVALUATION, TRAINING, TrialResult
 from adaptive_bench.tuning.space import METHOD_RATE, Space, Values, recipe_values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
@@ -19,16 +19,21 @@ from ..frame import Board
 from ..groups import RULE as FEATURED
 from ..groups import Group, groups_of
 from ..headline import headline, is_real
-from ..headroom import headroom
-from ..links import Links, bibtex, links_of
 from ..paper import beside_board, paper_tables
-from ..provenance import fitting, measured_earlier, runs_of
+from ..provenance import headroom, measured_earlier, runs_of
 from ..standing import Standing, preferred, standings
 from ..svg import chart
 from ..table_cells import COLUMNS, by_task, first_lines, level_text, long, notes_of, short
-from .methods import method_pages, page_of
+from .method_pages import Links, links_of, method_pages, page_of
 
 ROWS = "rows"  # folder beside the page with the same rows as data files
+BIBTEX = """@software{{adaptive_bench,
+  author  = {{{{adaptive-bench authors}}}},
+  title   = {{adaptive-bench: benchmark suite for adaptive compute in language models}},
+  version = {{{version}}},
+  year    = {{2026}},
+  license = {{MIT}}
+}}"""
 
 
 @dataclass(frozen=True)
@@ -40,14 +45,11 @@ class Part:
     runs: list[dict[str, Any]]
 
 
-def files_of(
-    board: Board, figures: Sequence[str] = (), *, one_file: bool = False, links: Links | None = None
-) -> dict[str, str]:
+def files_of(board: Board, *, one_file: bool = False, links: Links | None = None) -> dict[str, str]:
     """The HTML of the page by file name: `index.html`, and a page for each method.
 
     Args:
         board: The board to show.
-        figures: Names of the files in `figures/` to link to.
         one_file: Leave out the methods' pages.
         links: Addresses of repository and documentation.
     """
@@ -66,7 +68,6 @@ def files_of(
         links=links,
         bibtex=bibtex(),
         paper=[one for table in paper_tables() for one in beside_board(board, table["table"]) if _is_measured(one)],
-        figures=figures,
         rows_folder=ROWS,
         version=version("adaptive-bench"),
     )
@@ -107,7 +108,7 @@ def _shown(part: Part, *, pages: bool) -> dict[str, Any]:
         "meta": _meta(part),
         "levels": levels,
         "chart": Markup(chart(sorted(part.standings, key=lambda one: one.level))),
-        "runs": fitting(part.runs),
+        "runs": part.runs,
         "earlier": measured_earlier(group.board.folders),
         "headroom": [text for _, text in headroom(group.board.folders, {row.task for row in group.board.rows})],
     }
@@ -150,3 +151,8 @@ def source(name: str) -> str:
 def digest(text: str) -> str:
     """The SHA-256 digest by which a page's security policy allows a style or script."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def bibtex() -> str:
+    """The citation of `CITATION.cff` as a BibTeX entry."""
+    return BIBTEX.format(version=version("adaptive-bench"))

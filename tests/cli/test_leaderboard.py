@@ -9,7 +9,7 @@ from adaptive_bench.leaderboard.entry import read_entry
 from adaptive_bench.runs import run
 from adaptive_bench.source import TABLES
 from adaptive_bench.store.results import write_run
-from adaptive_bench.tables.finished import QUICK_NOTE
+from adaptive_bench.tables.comparability import QUICK_NOTE
 
 ROW = {"method": "mod", "semantics": "bench", "task": "gsm8k", "metric": "exact_match,strict-match", "axis": "net"}
 ROW |= {"level": 0.1, "saved": 0.1, "score": 0.9, "low": None, "high": None, "seeds": 1, "status": "ok"}

@@ -55,9 +55,6 @@ def test_a_table_that_is_gone_is_missed(command, folders):
     assert [path.parent for path in tables(folders[0].parent)] == sorted(folders)
     said = command("leaderboard build runs").said
     assert f"{folders[0].name}/table.json is left out" in said and "cannot be read" in said
-    (folders[0] / "table.json").write_text("[{}]")
-    result = command(f"leaderboard {folders[0]}")
-    assert result.exit_code == 1 and "has no method" in result.said
 
 
 @pytest.mark.parametrize(
@@ -66,7 +63,6 @@ def test_a_table_that_is_gone_is_missed(command, folders):
         ("table.json", "leaderboard"),
         ("table.json", "export"),
         ("run.json", "leaderboard"),
-        ("answers.json", "show --dials"),
         ("methods.json", "leaderboard submit --authors A --licence MIT"),
         ("manifest.json", "samples"),
     ],

@@ -11,7 +11,7 @@ from adaptive_bench.jobs.job import Failure
 from adaptive_bench.runs.run_plan import Shard
 from adaptive_bench.runs.table_files import notes_on
 from adaptive_bench.store.results import write_run
-from adaptive_bench.tables.finished import QUICK_NOTE
+from adaptive_bench.tables.comparability import QUICK_NOTE
 
 ROW = {"method": "gateskip", "semantics": "bench", "task": "nano_math", "metric": "exact_match,strict-match"}
 ROW |= {"phase": "all", "level": 0.1, "score": 0.9, "low": None, "high": None, "seeds": 1, "status": "ok"}

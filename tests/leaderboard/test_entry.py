@@ -13,8 +13,8 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.leaderboard import entry as entries
 from adaptive_bench.leaderboard.entry import read_entry, sums_of
 from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.leaderboard.page_samples import samples_of
 from adaptive_bench.leaderboard.provenance import runs_of
-from adaptive_bench.leaderboard.samples import samples_of
 from adaptive_bench.leaderboard.submission import submit
 
 ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}

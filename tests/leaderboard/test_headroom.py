@@ -5,9 +5,10 @@ import json
 
 import pytest
 
+from adaptive_bench.leaderboard.entry import headroom_for_entry
 from adaptive_bench.leaderboard.frame import board_of
-from adaptive_bench.leaderboard.headroom import for_entry, headroom
 from adaptive_bench.leaderboard.page import files_of
+from adaptive_bench.leaderboard.provenance import headroom
 from adaptive_bench.leaderboard.row import Rejected, checked
 
 WITHOUT = {"holds_0": True}
@@ -78,8 +79,8 @@ def test_an_entry_takes_the_record_along_without_the_machine(said, tmp_path):
         "settings": {"data_dir": "/home/secret"},
     }
     path.write_text(json.dumps(record))
-    path.write_bytes(for_entry(path))
+    path.write_bytes(headroom_for_entry(path))
     assert "secret" not in path.read_text() and len(list(headroom([tmp_path], ["nano_math"]))) == 1
     path.write_text("{}")
     with pytest.raises(Rejected, match="is not what `headroom --output` writes"):
-        for_entry(path)
+        headroom_for_entry(path)

@@ -9,11 +9,11 @@ from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 from adaptive_bench.leaderboard.entry import read_entry
 from adaptive_bench.leaderboard.frame import board_of
-from adaptive_bench.leaderboard.links import links_of
 from adaptive_bench.leaderboard.method_text import _of_docstring, described
 from adaptive_bench.leaderboard.page import files_of
+from adaptive_bench.leaderboard.page.method_pages import links_of
+from adaptive_bench.leaderboard.page_samples import of_entry
 from adaptive_bench.leaderboard.row import checked
-from adaptive_bench.leaderboard.samples import of_entry
 from adaptive_bench.leaderboard.site import build
 from adaptive_bench.leaderboard.standing import standings
 from adaptive_bench.leaderboard.table_cells import long

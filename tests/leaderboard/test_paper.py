@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from adaptive_bench.config_file import load_config
-from adaptive_bench.leaderboard.answers import Answers, SweptAnswers
 from adaptive_bench.leaderboard.frame import Board
 from adaptive_bench.leaderboard.paper import STAND_INS, beside, contents, paper_beside, paper_tables
 from adaptive_bench.leaderboard.row import Row
-from adaptive_bench.tables.dials import DialPoint
+from adaptive_bench.leaderboard.swept_answers import Answers, DialPoint, SweptAnswers
 
 EXACT = "exact_match,strict-match"
 SOURCE = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "seed/gateskip.tex"
@@ -32,8 +31,7 @@ def rows_of(make_row, method, scores, task="nano_math", metric=EXACT, **changes)
     }
     row = Row.of(make_row(**about | changes | {"level": level, "score": score}))
     points = tuple(
-        DialPoint(0.5, saved, {"tokens": saved}, {}, {metric: np.array([one, one])}, seconds)
-        for saved, one in scores.items()
+        DialPoint(0.5, {"tokens": saved}, {}, {metric: np.array([one, one])}, seconds) for saved, one in scores.items()
     )
     return [(row, Answers({(method, "bench", task): [SweptAnswers(1, None, (0, 1), points)]}))]
 

@@ -75,7 +75,6 @@ def test_a_whole_record_that_is_gone_is_missed_by_name_and_made_again(finished):
     shutil.rmtree(sweep)
     with pytest.raises(EnvironmentProblem, match="no measured point"):
         read(folder)
-    assert [piece.folder for piece in pieces(config.out) if piece.state == "damaged"] == [sweep]
     assert "lacks 2 of its 2 measured points" in " ".join(shown(folder).split())
     assert run(config, jobs=1).exit_code == 0 and untimed(rows_of(folder)) == untimed(rows)
 

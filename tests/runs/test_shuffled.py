@@ -8,7 +8,7 @@ from finished_run import without_point
 from share_dial import ShareDial
 
 from adaptive_bench.cli.samples import documents
-from adaptive_bench.leaderboard.samples import samples_of
+from adaptive_bench.leaderboard.page_samples import samples_of
 from adaptive_bench.method import Decision
 from adaptive_bench.runs import evaluation_work as evaluation
 from adaptive_bench.runs import plan, run

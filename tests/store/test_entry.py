@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.store.entry import Measurements, Text, read, write
+from adaptive_bench.store.entry_files import Measurements, Text, read, write
 from adaptive_bench.store.evaluation import token_bytes
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.timings import TimeCurve

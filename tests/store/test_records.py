@@ -141,14 +141,6 @@ def test_a_failed_folder_leaves_nothing_and_one_that_is_there_already_stays(tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
-def test_rows_are_written_as_any_other_list():
-    rows = [{"a": 1, "b": None, "c": 'ä\n<"', "d": 1e-17, "e": True}, {"a": 0.1}]
-    assert atomic.rows_text(rows) == atomic.json_text(rows)
-    assert atomic.rows_text([]) == atomic.json_text([])
-    with pytest.raises(ValueError, match="JSON compliant"):
-        atomic.rows_text([{"a": float("nan")}])
-
-
 @pytest.mark.parametrize(
     ("number", "mend"), [(errno.EROFS, "Get permission"), (errno.EACCES, "Get permission"), (errno.ENOSPC, "Free some")]
 )

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.runs import check_output, find_run, is_output, output_of, run_folders, run_name
+from adaptive_bench.errors import UsageError
+from adaptive_bench.store.runs import find_run, is_output, output_of, run_folders, run_name
 
 NAMES = ("nano-gateskip-mod-seed1-3f9a2c1b", "nano-gateskip-mod-3seeds-77aa0c1b", "tiny-calm-seed1-00112233")
 
@@ -54,27 +54,10 @@ def test_what_does_not_name_one_run_is_refused(text, said):
         find_run(text)
 
 
-@pytest.mark.parametrize("part", ["runs", "records", f"runs/{NAMES[0]}"])
-def test_a_part_of_an_output_folder_is_none(runs, tmp_path, part):
-    (tmp_path / "other" / "records").mkdir()
-    check_output(Path("other"))
-    with pytest.raises(UsageError, match=rf"An output folder is no part .*, got 'other/{part}'.*Give --out .*other\."):
-        check_output(Path("other") / part)
-
-
 def test_records_of_somebody_beside_the_default_folder_make_no_output_folder(tmp_path):
     (tmp_path / "records").mkdir()
     (tmp_path / "runs" / "records").mkdir()
-    check_output(Path("runs"))
     assert is_output(tmp_path / "runs") and not is_output(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["runs", "records"])
-def test_a_file_where_runs_or_records_lie_is_told(tmp_path, name):
-    (tmp_path / "new").mkdir()
-    (tmp_path / "new" / name).touch()
-    with pytest.raises(EnvironmentProblem, match=f"'new/{name}' is a file"):
-        check_output(Path("new"))
 
 
 def test_a_run_without_its_records_is_of_the_folder_it_lies_in(runs, tmp_path):

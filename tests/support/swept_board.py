@@ -3,13 +3,12 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from adaptive_bench.leaderboard.answers import Answers, SweptAnswers
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.row import Row, checked
 from adaptive_bench.leaderboard.standing import Line, Standing, chooses
+from adaptive_bench.leaderboard.swept_answers import Answers, DialPoint, SweptAnswers
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.tables.comparison import Difference
-from adaptive_bench.tables.dials import DialPoint
 
 METRIC = "exact_match,strict-match"
 BITS = "bits_per_byte,none"
@@ -52,7 +51,7 @@ def board_with(make_row, scores, level=0.15, axis="net", **rows):
             values = np.atleast_2d(np.asarray(values, dtype=float))
             changes = rows.get(method, {})
             saved = changes.get("saved", 0.0 if method in ("dense", "base") else level)
-            point = DialPoint(0.5, saved, {axis: saved}, changes.get("times", {}), {}, 2.0)
+            point = DialPoint(0.5, {axis: saved}, changes.get("times", {}), {}, 2.0)
             answers.sweeps[method, "bench", task] = [
                 SweptAnswers(
                     seed,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student_t
 
-from adaptive_bench.tables.crossed import Crossed
+from adaptive_bench.tables.intervals import Crossed
 
 
 def test_parts_of_the_variance_are_unbiased():

@@ -11,8 +11,7 @@ from scipy.stats import binomtest
 from scipy.stats import t as student_t
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.tables.crossed import Crossed
-from adaptive_bench.tables.intervals import SHARE, UNBOUNDED, interval, limits
+from adaptive_bench.tables.intervals import SHARE, UNBOUNDED, Crossed, interval, limits
 
 TABLES = st.tuples(st.integers(1, 5), st.integers(1, 9)).flatmap(
     lambda shape: arrays(float, shape, elements=st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_bench.tables.comparable import Conditions, conditions_of, differences
+from adaptive_bench.tables.comparability import Conditions, conditions_of, differences
 
 ONE = Conditions("nano", "ab" * 8, "steps 320, batch_size 32, target 0.2 net", "1", 128, 0, "cd" * 8)
 

@@ -1,4 +1,4 @@
-"""Notes for tasks that cannot tell methods apart: every score is at the floor, the ceiling or the level of a guess."""
+"""Writes notes for tasks whose scores say little: all at floor, ceiling or a guess, or many answers not parsable."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 
 from adaptive_bench.metric import metric_of
 from adaptive_bench.task import Task
+
+_UNPARSABLE = "unparsable,strict-match"
+_MANY_UNPARSABLE = 0.1  # a larger share of unparsable documents gives a note
 
 
 def floor_ceiling_notes(rows: Iterable[Mapping[str, Any]], tasks: Iterable[Task]) -> list[str]:
@@ -49,3 +52,30 @@ def _includes(row: Mapping[str, Any], chance: float) -> bool:
     if low is None or high is None:
         return bool(row["score"] == chance)
     return bool(low <= chance <= high)
+
+
+def unparsable_notes(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each task of which many answers cannot be parsed at some level.
+
+    Args:
+        rows: Rows of a table on one axis and phase, with `method`, `task`, `metric`, `level`, `score`, and
+            `train_tokens` if it is known.
+    """
+    by_task: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["metric"] == _UNPARSABLE and row["score"] is not None:
+            by_task.setdefault(row["task"], []).append(row)
+    notes = []
+    for task, every in by_task.items():
+        # An untrained base model in the same table was taught no form of answer, and is not judged by it.
+        found = [row for row in every if row.get("train_tokens")] or every
+        worst = max(found, key=lambda row: float(row["score"]))
+        if worst["score"] > _MANY_UNPARSABLE:
+            dense = next((row for row in found if row["method"] == "dense"), None)
+            beside = "" if dense is None else f", of dense {dense['score']:.0%}"
+            notes.append(
+                f"{task}: up to {worst['score']:.0%} of what was written has no answer in the form that is asked for "
+                f"({worst['method']} with {100 * worst['level']:.4g}% saved{beside}); such documents count as wrong. "
+                f"The metric `flexible-extract` takes answers in any form."
+            )
+    return notes

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.store.entry import Measurements
+from adaptive_bench.store.entry_files import Measurements
 from adaptive_bench.store.records import DialEvaluationRecord
 
 from .entry import Entry
@@ -20,8 +18,6 @@ from .provenance import records_of, sweeps_of
 
 DOCUMENTS = 6
 _LONGEST = 240  # characters of an answer
-_MOST_LAYERS = 200
-BUDGET_BYTES = 350_000
 
 
 def samples_of(folder: Path, entry: Entry | None = None) -> dict[str, Any]:
@@ -39,9 +35,8 @@ def samples_of(folder: Path, entry: Entry | None = None) -> dict[str, Any]:
 
 
 def collected(records: Iterable[Path]) -> dict[str, Any]:
-    """As `samples_of`, from the records of one run; empty if even one document per point would exceed the budget."""
+    """As `samples_of`, from the records of one run."""
     found: dict[str, Any] = {}
-    size_bytes = 0
     for record in records:
         for sweep, config in sweeps_of(record):
             task, method = config.get("task"), config.get("method")
@@ -54,9 +49,6 @@ def collected(records: Iterable[Path]) -> dict[str, Any]:
             if method not in place["methods"]:
                 points = _points(DialEvaluationRecord(sweep), place["targets"])
                 place["methods"][method] = sorted(points, key=itemgetter(2))
-                size_bytes += len(json.dumps(_cut(place["methods"][method], 1)))
-                if size_bytes > BUDGET_BYTES:
-                    return {}
     return found
 
 
@@ -80,10 +72,6 @@ def of_entry(measured: Measurements) -> dict[str, Any]:
     return found
 
 
-def _cut(points: Sequence[Sequence[Any]], documents: int) -> list[list[Any]]:
-    return [[*saved, dict(islice(answers.items(), documents))] for *saved, answers, _ in points]
-
-
 def _points(record: DialEvaluationRecord, targets: dict[str, str]) -> Iterator[list[Any]]:
     """The points of a sweep; adds right answers to `targets`. Damaged points are left out: no score depends on them."""
     with suppress(EnvironmentProblem):
@@ -98,7 +86,7 @@ def _points(record: DialEvaluationRecord, targets: dict[str, str]) -> Iterator[l
 def _sites(values: Sequence[Mapping[str, Any]]) -> list[list[float]]:
     """For each layer, the shares of tokens that executed its attention and its MLP."""
     found: dict[int, list[float]] = {}
-    for one in values[: 2 * _MOST_LAYERS]:
+    for one in values:
         layer, branch = int(one["layer"]), ("attention", "mlp").index(one["branch"])
         found.setdefault(layer, [1.0, 1.0])[branch] = round(one["executed"], 4)
     return [found[layer] for layer in sorted(found)]

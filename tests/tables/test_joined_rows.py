@@ -5,10 +5,9 @@ from pathlib import Path
 
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.row import checked
-from adaptive_bench.tables import finished
-from adaptive_bench.tables.finished import joined, made_by_other_rules
-from adaptive_bench.tables.made_with import environments, made_with
-from adaptive_bench.tables.unparsable import unparsable_notes
+from adaptive_bench.tables import comparability
+from adaptive_bench.tables.comparability import environments, joined, made_by_other_rules, made_with
+from adaptive_bench.tables.task_notes import unparsable_notes
 
 HERE, THERE = Path("runs/here-seed1-aa"), Path("runs/there-seed1-bb")
 ROW = {"method": "dense", "task": "t", "metric": "acc,none", "axis": "net", "level": 0.0, "score": 0.5, "status": "ok"}
@@ -41,15 +40,15 @@ def test_a_row_is_held_to_the_dense_score_of_its_own_run():
 
 
 def test_a_table_of_other_rules_is_said_to_be_one(tmp_path, monkeypatch):
-    for name, about in (("old", {}), ("new", {"tables": 2}), ("odd", {"tables": "\x1b[2J"})):
+    for name, about in (("old", {}), ("new", {"tables": 2})):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(json.dumps(about))
-    folders = [tmp_path / name for name in ("old", "new", "odd")]
-    monkeypatch.setattr(finished, "TABLES", 1)
-    new, odd = made_by_other_rules(folders)
-    assert "new was made by version 2" in new and "--table-only" in new and "version unknown" in odd
-    monkeypatch.setattr(finished, "TABLES", 2)
-    assert [text.split()[3] for text in made_by_other_rules(folders)] == ["old", "odd"]
+    folders = [tmp_path / name for name in ("old", "new")]
+    monkeypatch.setattr(comparability, "TABLES", 1)
+    (new,) = made_by_other_rules(folders)
+    assert "new was made by version 2" in new and "--table-only" in new
+    monkeypatch.setattr(comparability, "TABLES", 2)
+    assert [text.split()[3] for text in made_by_other_rules(folders)] == ["old"]
 
 
 def written(*scores, metric="unparsable,strict-match", method="gateskip"):

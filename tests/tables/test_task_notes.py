@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.tables.floor_ceiling import floor_ceiling_notes
+from adaptive_bench.tables.task_notes import floor_ceiling_notes
 
 QA = find_task("nano_qa_ll")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from adaptive_bench.store.evaluation import saving_name
-from adaptive_bench.tables.dials import DialPoint
+from adaptive_bench.store.measured import Floats
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.matching import interpolated, nearest
 
@@ -19,6 +19,33 @@ from .row import Rejected, Row, read_of_run
 
 FILE_NAME = "answers.json"
 _SAME = 1e-6  # largest difference between a score and the mean of its documents
+
+
+@dataclass(frozen=True)
+class DialPoint:
+    """One dial value of one seed.
+
+    Attributes:
+        dial: Dial value in the method's own unit.
+        saved: Savings by name (see `saving_name`).
+        times: Share of time saved, by setting.
+        scores: By metric, one value per document, [D].
+        seconds: Seconds that the evaluation took, if known.
+    """
+
+    dial: float
+    saved: Mapping[str, float]
+    times: Mapping[str, float]
+    scores: Mapping[str, Floats]
+    seconds: float | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> DialPoint:
+        """Make a point from its plain values in an `answers.json`."""
+        # The scores are a text of 0 and 1, or a list of numbers.
+        scores = {metric: np.array([float(one) for one in found]) for metric, found in values["scores"].items()}
+        about = (float(values["dial"]), values["saved"], values.get("times", {}))
+        return cls(*about, scores, values.get("seconds"))
 
 
 @dataclass(frozen=True)
