@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,15 +29,6 @@ _ALONE = ("dense", "static_depth", "base")  # if these are the only methods, no 
 _QUICK_STEPS, _QUICK_LIMIT, _QUICK_EXAMPLES = 20, 16, 16
 
 
-class Overwriting(StrEnum):
-    """The names of `runs.work_jobs.Overwrite`, whose module is too heavy to be imported for `--help`."""
-
-    only_missing = "only-missing"
-    always = "always"
-    never = "never"
-    only_cache = "only-cache"
-
-
 def run(
     ctx: typer.Context,
     config: Annotated[
@@ -63,13 +53,6 @@ def run(
     plugin: Annotated[
         list[Path] | None, _where(help="Python file that registers methods, tasks or models; repeatable.")
     ] = None,
-    overwrite: Annotated[
-        Overwriting,
-        _where(
-            help="With results on disk: compute what is missing; compute all again; never touch a piece of work that "
-            "was begun; or compute nothing."
-        ),
-    ] = Overwriting.only_missing,
     jobs: Annotated[int | None, _where(min=1, help="Processes at once; default: as many as suit the machine.")] = None,
     shard: Annotated[str | None, _where(help="Do a part: `2/8` is the second of eight, on any machine.")] = None,
     cell: Annotated[str | None, _where(help="Do these cells alone, named like their records.")] = None,
@@ -162,7 +145,7 @@ def run(
             preset = preset_by_size(str(model))
         except OutOfReach as error:  # the recipe stays unknown, but missing data can be reported as well
             raise_all_missing(overrides.load(DEFAULT_PRESET), error)
-    only_reads = (table_only or overwrite is Overwriting.only_cache) and wait is None
+    only_reads = table_only and wait is None
     run_config = overrides.load(preset, reads_data=not only_reads)
     with naming_plugins(Path(preset).parent):  # the folder of a run if `--config` is its config.yaml
         for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
@@ -198,7 +181,7 @@ def run(
     if dry_run:
         print_plan(run_config, flops, part)
         return
-    how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources, "overwrite": overwrite}
+    how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources}
     how |= {"table_only": table_only, "shard": part, "wait_s": None if wait is None else 60 * wait}
     execute(run_config, how, wide=wide, open_page=open_page, debug=debug, timed=timed)
 

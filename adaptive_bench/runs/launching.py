@@ -22,7 +22,7 @@ from adaptive_bench.progress import Reporter, duration
 from adaptive_bench.runs.backbone_source import find_backbone, find_device
 from adaptive_bench.runs.estimate import Estimator
 from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard
-from adaptive_bench.runs.work_jobs import Overwrite, allowed, groups_left
+from adaptive_bench.runs.work_jobs import groups_left
 from adaptive_bench.runs.work_units import TrainingRun
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import lock
@@ -105,9 +105,8 @@ def carry_out(
     workers: int | None = None,
     estimator: Estimator | None = None,
     shard: Shard = WHOLE,
-    overwrite: Overwrite = Overwrite.only_missing,
 ) -> list[Failure]:
-    """Do all work of a plan, or of a shard, that is not on disk yet and that `overwrite` allows.
+    """Do all work of a plan, or of a shard, that is not on disk yet.
 
     Args:
         workers: Processes to use at once (`run_groups`); `None` decides by the size of the backbone and the number of
@@ -119,15 +118,15 @@ def carry_out(
     """
     limits = limits_of(plan.config)
     settle(plan)
-    groups, left_out = allowed(groups_left(plan, estimator or Estimator(plan.config.out), shard), overwrite)
+    groups = groups_left(plan, estimator or Estimator(plan.config.out), shard)
     if not groups:
-        return left_out
+        return []
     jobs = [job for group in groups for job in group.jobs]
     seconds = sum(job.estimate.seconds for job in jobs)
     workers = min(workers or useful_processes(plan.config, seconds), len(jobs))
     failures = run_groups(groups, reporter, workers, limits)
     settle(plan)  # a worker may have been killed right before it marked its work as done
-    return left_out + failures
+    return failures
 
 
 def launch_request(
@@ -137,7 +136,6 @@ def launch_request(
     workers: int | None = None,
     estimator: Estimator | None = None,
     shard: Shard = WHOLE,
-    overwrite: Overwrite = Overwrite.only_missing,
     resources: Path | None = None,
 ) -> LaunchRequest:
     """Wrap the arguments of `carry_out` for a launcher, which does the work here or hands it to other machines.
@@ -147,16 +145,15 @@ def launch_request(
         resources: YAML file for the launcher.
     """
     estimator = estimator or Estimator(plan.config.out)
-    pending = partial(cells_left, plan, estimator, shard, overwrite)
-    run_here = partial(carry_out, plan, reporter, workers, estimator, shard, overwrite)
+    pending = partial(cells_left, plan, estimator, shard)
+    run_here = partial(carry_out, plan, reporter, workers, estimator, shard)
     return LaunchRequest(folder, pending, run_here, resources)
 
 
-def cells_left(plan: Plan, estimator: Estimator, shard: Shard, overwrite: Overwrite) -> list[PendingJob]:
-    """The trainings of a shard with work left that may be done; each comes after the training that it starts from."""
+def cells_left(plan: Plan, estimator: Estimator, shard: Shard) -> list[PendingJob]:
+    """The trainings of a shard with work left; each comes after the training that it starts from."""
     wanted = {training.folder for training in shard.of(plan)}
-    groups, _ = allowed(groups_left(plan, estimator, shard), overwrite)
-    trainings = [group.jobs[0].training for group in groups]
+    trainings = [group.jobs[0].training for group in groups_left(plan, estimator, shard)]
     pending = [
         PendingJob(training.folder.name, _depth(training)) for training in trainings if training.folder in wanted
     ]

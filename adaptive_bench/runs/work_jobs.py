@@ -1,30 +1,28 @@
-"""Defines the two kinds of jobs of a plan, trainings and evaluations, and selects which of them may be done."""
+"""Defines the two kinds of jobs of a plan, trainings and evaluations, and finds those that are left."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench import processes, stopping
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded, UsageError
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
 from adaptive_bench.jobs.job import Failure, Job, JobEstimate, JobGroup, caught
-from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, SilentReporter, TrainingStep, UnitDone
+from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, TrainingStep, UnitDone
 from adaptive_bench.runs.estimate import Estimator, steps_left
 from adaptive_bench.runs.evaluation_work import EvaluationWorker, evaluate_sweeps
 from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard
 from adaptive_bench.runs.training_work import carry_out_training, train_as_worker
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store import atomic, lock
 from adaptive_bench.store.lock import exclusive
-from adaptive_bench.store.records import FILE, Record
+from adaptive_bench.store.records import Record
 
 
 @dataclass(frozen=True)
@@ -73,11 +71,6 @@ class TrainingJob(Job):
     @property
     def is_ready(self) -> bool:
         return self.training.base is None or self.training.base.finished
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether any part of the training is on disk."""
-        return self.training.record.state != "planned"
 
     def do(self, reporter: Reporter) -> list[Failure]:
         failures: list[Failure] = []
@@ -138,11 +131,6 @@ class EvaluationJob(Job):
     @property
     def is_ready(self) -> bool:
         return self.training.finished
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether any part of the sweeps is on disk."""
-        return any(sweep.record.state != "planned" for sweep in self.sweeps)
 
     def do(self, reporter: Reporter) -> list[Failure]:
         """See `Job`: one sweep that fails does not stop the others."""
@@ -228,70 +216,6 @@ def _evaluation(sweeps: tuple[DialEvaluation, ...], estimator: Estimator) -> Eva
         unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep).seconds
         unit_s[PointMeasured(str(sweep.folder))] = estimator.point(sweep).seconds
     return EvaluationJob(sweeps, sum(estimator.sweep(sweep).seconds for sweep in sweeps), unit_s)
-
-
-class Overwrite(StrEnum):
-    """What a run does with results that are on disk.
-
-    `only-missing` computes what is missing. `always` computes everything anew. `never` computes only what was never
-    begun and leaves unfinished work as it is. `only-cache` computes nothing and writes the table of what is on disk.
-    """
-
-    only_missing = "only-missing"
-    always = "always"
-    never = "never"
-    only_cache = "only-cache"
-
-
-def remove_results(whole: Plan, shard: Shard) -> None:
-    """Remove everything that a run, or a shard of it, would compute. Evaluations of other runs stay.
-
-    Raises:
-        EnvironmentProblem: A process is working on a record; nothing is removed.
-    """
-    trainings = shard.of(whole)
-    folders = {training.folder for training in trainings}
-    sweeps = [sweep for sweep in whole.sweeps if sweep.training.folder in folders]
-    removed: list[TrainingRun | DialEvaluation] = [*sweeps, *trainings]
-    for work in removed:
-        if lock.is_held(work.folder):
-            raise EnvironmentProblem(
-                f"`--overwrite always` removes results that nobody is working at, but {work.record.owner} is running "
-                f"`{work}` ({work.folder}). Wait for it, or end it."
-            )
-    for work in removed:
-        _remove(work, keep=("eval",) if isinstance(work, TrainingRun) else ())
-
-
-def allowed(groups: Sequence[RunJobGroup], overwrite: Overwrite) -> tuple[list[RunJobGroup], list[Failure]]:
-    """The remaining work that a run may do, and failures for the work that it leaves undone."""
-    if overwrite is not Overwrite.never:
-        return list(groups), []
-    done: list[RunJobGroup] = []
-    refused: list[Failure] = []
-    for group in groups:
-        if group.first is not None and group.first.is_begun:
-            refused += [_refusal(str(job)) for job in group.jobs]
-            continue
-        kept = tuple(job for job in group.others if not job.is_begun)
-        refused += [_refusal(str(job)) for job in group.others if job.is_begun]
-        if group.first is not None or kept:
-            done.append(replace(group, others=kept))
-    return done, refused
-
-
-def _refusal(work: str) -> Failure:
-    return Failure(work, "its results on disk are incomplete, and --overwrite never keeps them so.", UsageError.kind)
-
-
-def _remove(work: TrainingRun | DialEvaluation, keep: Sequence[str]) -> None:
-    if not work.folder.is_dir():
-        return
-    with lock.exclusive(work.folder, str(work), SilentReporter()):
-        # The record file goes first, so that a removal that is interrupted leaves work that counts as not begun.
-        for path in sorted(work.folder.iterdir(), key=lambda path: path.name != FILE):
-            if path.name not in (*lock.FILES, *keep):
-                atomic.remove(path)
 
 
 def work_as_worker() -> None:
