@@ -27,46 +27,24 @@ from adaptive_bench.store.records import Record
 
 @dataclass(frozen=True)
 class TrainingJob(Job):
-    """A job that carries out one training.
-
-    Attributes:
-        seconds, step_s: Expected time of the whole training, and of one step.
-    """
+    """A job that carries out one training."""
 
     training: TrainingRun
     config: RunConfig
-    seconds: float
-    step_s: float
 
-    def __str__(self) -> str:
-        return str(self.training)
-
-    @property
-    def folder(self) -> Path:
-        return self.training.folder
-
-    @property
-    def estimate(self) -> JobEstimate:
-        after = None if self.training.base is None else str(self.training.base.folder)
-        return JobEstimate(
-            str(self.folder), self.seconds, "train", {TrainingStep(str(self.folder)): self.step_s}, after
-        )
-
-    @property
-    def method(self) -> str:
-        return self.training.spec.name
-
-    @property
-    def methods(self) -> frozenset[str]:
-        return frozenset(one.spec.name for one in self.training.chain)
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        return tuple(self.config.tasks)
+    @classmethod
+    def of(cls, training: TrainingRun, config: RunConfig, estimator: Estimator) -> TrainingJob:
+        """The job of a training, with an estimate of what is left of it."""
+        seconds, record = estimator.training(training).seconds, str(training.folder)
+        unit_s = {TrainingStep(record): seconds / max(1, steps_left(training))}
+        after = None if training.base is None else str(training.base.folder)
+        methods = frozenset(one.spec.name for one in training.chain)
+        estimate = JobEstimate(record, seconds, unit_s, after)
+        return cls(str(training), estimate, training.spec.name, methods, config.tasks, training, config)
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        return (str(self),)
+        return (self.label,)
 
     @property
     def is_ready(self) -> bool:
@@ -74,55 +52,38 @@ class TrainingJob(Job):
 
     def do(self, reporter: Reporter) -> list[Failure]:
         failures: list[Failure] = []
-        with caught(failures, str(self), self.method, self.tasks, partial(_log, self.training.record)):
+        with caught(failures, self.label, self.method, self.tasks, partial(_log, self.training.record)):
             carry_out_training(self.training, self.config, reporter)
         return failures
 
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
-        return _mark_failed(self.training.record, self.training.content, str(self), error, reporter)
+        return _mark_failed(self.training.record, self.training.content, self.label, error, reporter)
 
 
 @dataclass(frozen=True)
 class EvaluationJob(Job):
-    """A job that measures the unfinished sweeps of one method spec on one training.
-
-    Attributes:
-        seconds: Expected time of all sweeps.
-        unit_s: See `JobEstimate`.
-    """
+    """A job that measures the unfinished sweeps of one method spec on one training."""
 
     sweeps: tuple[DialEvaluation, ...]
-    seconds: float
-    unit_s: Mapping[UnitDone, float]
 
-    def __str__(self) -> str:
-        return f"evaluate {self.sweeps[0].spec}, seed {self.sweeps[0].training.seed}"
+    @classmethod
+    def of(cls, sweeps: tuple[DialEvaluation, ...], estimator: Estimator) -> EvaluationJob:
+        """The job of some sweeps, with an estimate of what is left of them."""
+        first = sweeps[0]
+        unit_s: dict[UnitDone, float] = {}
+        for sweep in sweeps:
+            unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep).seconds
+            unit_s[PointMeasured(str(sweep.folder))] = estimator.point(sweep).seconds
+        seconds = sum(estimator.sweep(sweep).seconds for sweep in sweeps)
+        estimate = JobEstimate(str(first.folder), seconds, unit_s, str(first.training.folder))
+        methods = frozenset({first.spec.name, *(one.spec.name for one in first.training.chain)})
+        label, tasks = f"evaluate {first.spec}, seed {first.training.seed}", tuple(sweep.task for sweep in sweeps)
+        return cls(label, estimate, first.spec.name, methods, tasks, sweeps)
 
     @property
     def training(self) -> TrainingRun:
         """The training whose model is evaluated."""
         return self.sweeps[0].training
-
-    @property
-    def folder(self) -> Path:
-        """See `Job`: the folder of the first sweep."""
-        return self.sweeps[0].folder
-
-    @property
-    def estimate(self) -> JobEstimate:
-        return JobEstimate(str(self.folder), self.seconds, "evaluate", self.unit_s, str(self.training.folder))
-
-    @property
-    def method(self) -> str:
-        return self.sweeps[0].spec.name
-
-    @property
-    def methods(self) -> frozenset[str]:
-        return frozenset({self.method, *(one.spec.name for one in self.training.chain)})
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        return tuple(sweep.task for sweep in self.sweeps)
 
     @property
     def unfinished(self) -> tuple[str, ...]:
@@ -144,7 +105,7 @@ class EvaluationJob(Job):
 
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
         sweep = next((sweep for sweep in self.sweeps if sweep.finished() is None), self.sweeps[-1])
-        return _mark_failed(sweep.record, sweep.content, str(self), error, reporter)
+        return _mark_failed(sweep.record, sweep.content, self.label, error, reporter)
 
 
 RunJob = TrainingJob | EvaluationJob
@@ -192,30 +153,17 @@ def groups_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[
             by_training[sweep.training.folder].append(sweep)
     for training in plan.trainings:
         if training.folder in bases and training.record.state != "failed":
-            groups.append(JobGroup(_training(training, plan.config, estimator)))
+            groups.append(JobGroup(TrainingJob.of(training, plan.config, estimator)))
         if training.folder not in mine:
             continue
         together: defaultdict[MethodSpec, list[DialEvaluation]] = defaultdict(list)
         for sweep in by_training[training.folder]:
             together[sweep.spec].append(sweep)
-        evaluations = tuple(_evaluation(tuple(sweeps), estimator) for sweeps in together.values())
-        job = _training(training, plan.config, estimator) if training.folder in untrained else None
+        evaluations = tuple(EvaluationJob.of(tuple(sweeps), estimator) for sweeps in together.values())
+        job = TrainingJob.of(training, plan.config, estimator) if training.folder in untrained else None
         if job or evaluations:
             groups.append(JobGroup(job, evaluations))
     return groups
-
-
-def _training(training: TrainingRun, config: RunConfig, estimator: Estimator) -> TrainingJob:
-    seconds = estimator.training(training).seconds
-    return TrainingJob(training, config, seconds, seconds / max(1, steps_left(training)))
-
-
-def _evaluation(sweeps: tuple[DialEvaluation, ...], estimator: Estimator) -> EvaluationJob:
-    unit_s: dict[UnitDone, float] = {}
-    for sweep in sweeps:
-        unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep).seconds
-        unit_s[PointMeasured(str(sweep.folder))] = estimator.point(sweep).seconds
-    return EvaluationJob(sweeps, sum(estimator.sweep(sweep).seconds for sweep in sweeps), unit_s)
 
 
 def work_as_worker() -> None:
