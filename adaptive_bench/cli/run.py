@@ -14,7 +14,6 @@ from adaptive_bench.cli.config_options import PANELS, Overrides
 from adaptive_bench.cli.options import DEFAULT_OUT, Debug, Out, Plugins, Run, find_run, names_of, naming_plugins
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.hub import OutOfReach
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.runs import plugins_in
 from adaptive_bench.strict_yaml import read_mapping
@@ -99,7 +98,7 @@ def run(
     nothing once everything is done.
     """
     from adaptive_bench.cli.execution import execute, print_plan
-    from adaptive_bench.config_file import DEFAULT_PRESET, preset_naming
+    from adaptive_bench.config_file import preset_naming
     from adaptive_bench.evaluation.stock_tasks import check_task_name
     from adaptive_bench.validation import check_device
 
@@ -139,12 +138,9 @@ def run(
     preset = config or preset_naming(model)
     if preset is None:  # the model's size decides, and finding it needs heavy libraries
         load_libraries()
-        from adaptive_bench.runs.run_checks import preset_by_size, raise_all_missing
+        from adaptive_bench.runs.run_checks import preset_by_size
 
-        try:
-            preset = preset_by_size(str(model))
-        except OutOfReach as error:  # the recipe stays unknown, but missing data can be reported as well
-            raise_all_missing(overrides.load(DEFAULT_PRESET), error)
+        preset = preset_by_size(str(model))
     only_reads = table_only and wait is None
     run_config = overrides.load(preset, reads_data=not only_reads)
     with naming_plugins(Path(preset).parent):  # the folder of a run if `--config` is its config.yaml

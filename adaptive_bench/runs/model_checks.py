@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _TINY = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+_TINY |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
 _TOKENS = 24
 
 
@@ -72,9 +73,6 @@ class Findings:
             AdaptiveBenchError: The only error, or several combined in one.
         """
         raise_together(self.errors)
-
-
-_TINY |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
 
 
 def try_method(spec: MethodSpec, family: str, layers: int) -> AdaptiveBenchError | None:
