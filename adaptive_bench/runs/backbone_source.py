@@ -27,7 +27,7 @@ from adaptive_bench.runs.model_files import (
     read_facts,
 )
 from adaptive_bench.store.keys import files_fingerprint
-from adaptive_bench.training.memory import ran_out_of_memory
+from adaptive_bench.training.micro_batches import ran_out_of_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

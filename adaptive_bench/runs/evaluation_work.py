@@ -36,7 +36,7 @@ from adaptive_bench.store.manifest import sparing
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
 from adaptive_bench.training.generated_text import generated_text
-from adaptive_bench.training.memory import find_batch_size
+from adaptive_bench.training.micro_batches import find_batch_size
 
 _TWIN_TEXTS = 8  # held-out examples on which the behaviour of specs is compared
 _PROBED_TOKENS = 4_000  # tokens of held-out text on which dial values are probed

@@ -30,7 +30,7 @@ from adaptive_bench.tables.made_with import FACTS
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
 from adaptive_bench.training.loop import RESUME_FOLDER
-from adaptive_bench.training.memory import find_batch_size
+from adaptive_bench.training.micro_batches import find_batch_size
 from adaptive_bench.training.tracking import Tracking
 
 _PRICING_BATCH = 16  # sequences
