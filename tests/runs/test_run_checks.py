@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from adaptive_bench.config_file import load_config
-from adaptive_bench.errors import EnvironmentProblem, PluginFault, SeveralProblems, UsageError
-from adaptive_bench.methods.dense import Dense
+from adaptive_bench.errors import EnvironmentProblem, SeveralProblems, UsageError
 from adaptive_bench.recipe import EvalRecipe, ForModels
 from adaptive_bench.runs import about, plan, preflight, run
 from adaptive_bench.runs import run_checks as memory
@@ -121,21 +120,6 @@ def test_everything_that_is_wrong_is_said_at_once(config_of, changed_model):
     kinds = [type(error) for error in caught.value.errors]
     assert kinds.count(UsageError) == 2 and kinds.count(EnvironmentProblem) == 1
     assert caught.value.exit_code == 2
-
-
-class Broken(Dense):
-    """Fails when it is asked to decide."""
-
-    def decide(self, view):
-        raise RuntimeError("on fire")
-
-
-def test_a_broken_method_is_a_note_beside_others_and_an_error_alone(config_of, registered):
-    registered("broken", Broken)
-    (note,) = preflight(config_of("broken,dense")).notes
-    assert note.startswith("Plugin fault") and "on fire" in note
-    with pytest.raises(PluginFault, match="on fire"):
-        preflight(config_of("broken"))
 
 
 def test_a_disk_that_is_too_small_is_an_error(config_of, monkeypatch):
