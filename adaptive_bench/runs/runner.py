@@ -15,12 +15,11 @@ from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.jobs.worker import StdoutForwarder
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.launching import launch_request, stoppable, unfinished_work, wait_for_others
+from adaptive_bench.runs.launching import launch_request, stoppable, unfinished_work, wait_for_others, work_as_worker
 from adaptive_bench.runs.run_checks import preflight
 from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard, manifest_of, plan, plan_of, without_groups
 from adaptive_bench.runs.table_files import write_table
 from adaptive_bench.runs.trained import run_folder, write_beginning
-from adaptive_bench.runs.work_jobs import work_as_worker
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.results import ending_of
 
