@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone
@@ -19,6 +18,7 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.method import method_class, method_of
 from adaptive_bench.probed import stored_matrix
+from adaptive_bench.runs.projection import priced
 from adaptive_bench.runs.run_plan import Plan, manifest_of
 from adaptive_bench.runs.run_table import outcome_of
 from adaptive_bench.runs.shapes import find_shape
@@ -48,7 +48,7 @@ def method_facts(whole: Plan) -> dict[str, Any]:
         setting of the run or of `tune` counts once, whatever its seeds.
     """
     tried = _settings(whole.trainings)
-    backbone = _empty_backbone(find_shape(whole.config.project_onto))
+    backbone, _ = priced(find_shape(whole.config.project_onto), _LAYERS)
     found = {}
     for text in whole.config.methods:
         spec = MethodSpec.parse(text)
@@ -96,12 +96,6 @@ def _settings(trainings: Sequence[TrainingRun]) -> dict[str, set[str]]:
             same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}
             found.setdefault(name, set()).add(canonical(same))
     return found
-
-
-def _empty_backbone(shape: PretrainedConfig) -> Backbone:
-    values = shape.to_dict() | {"num_hidden_layers": _LAYERS, "layer_types": None}
-    with torch.device("meta"):
-        return Backbone(AutoModelForCausalLM.from_config(type(shape).from_dict(values)))
 
 
 def _kv_policy(spec: MethodSpec, backbone: Backbone) -> str | None:

@@ -79,7 +79,7 @@ def train(
     Raises:
         TrainingDiverged: The loss or the gradient is not a finite number.
         EnvironmentProblem: Memory runs out with one sequence at a time, or the folder cannot be written.
-        UsageError: The tokenizer cannot end a sequence.
+        UsageError: `max_length` leaves no room for a prediction.
     """
     reporter = reporter or SilentReporter()
     max_length = min(recipe.max_length, model.backbone.context_length)
