@@ -104,11 +104,8 @@ class Calibrated:
         about = {"text": recipe.calibration_text, "per": recipe.calibration}
         size = {"examples": len(self._text), "tokens": sum(len(example.token_ids) - 1 for example in self._text)}
         dials = {saving: self._dials[saving] for saving in savings if saving in self._dials}
-        earlier = [] if before is None else [entry for entry in before["dials"] if "saving" in entry]
-        entries = [
-            *({"saving": saving, **dial} for saving, found in dials.items() for dial in found),
-            *(entry for entry in earlier if entry["saving"] not in dials),
-        ]
+        earlier = [] if before is None else [entry for entry in before["dials"] if entry["saving"] not in dials]
+        entries = [*({"saving": saving, **dial} for saving, found in dials.items() for dial in found), *earlier]
         return about | size | {"dials": sorted(entries, key=lambda entry: entry["saving"])}
 
     @property

@@ -120,7 +120,7 @@ class Preflight:
         disk_bytes: Most disk space that the remaining trainings will need.
         estimator: Estimates how long each part will take; `None` if nothing is left to do.
         jobs: Number of processes that will work at once.
-        work: The run's texts on its model, if they were read.
+        work: The run's texts on its model; `None` if nothing is left to do.
     """
 
     plan: Plan
