@@ -59,7 +59,7 @@ class Failure:
     @property
     def was_tried(self) -> bool:
         """Whether the work was begun and failed; otherwise it is still to be done."""
-        return self.kind not in ("Not finished", "Not listed")
+        return self.kind != "Not finished"
 
     @property
     def cause(self) -> str:
