@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,6 @@ from adaptive_bench.cli.config_options import PANELS, Overrides
 from adaptive_bench.cli.options import DEFAULT_OUT, Debug, Out, Plugins, Run, find_run, names_of, naming_plugins
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.hub import OutOfReach
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.runs import plugins_in
 from adaptive_bench.strict_yaml import read_mapping
@@ -28,15 +26,6 @@ _what, _how, _where = (partial(typer.Option, rich_help_panel=panel) for panel in
 _ALONE = ("dense", "static_depth", "base")  # if these are the only methods, no control is added
 # Most steps, documents and calibration examples of a quick run.
 _QUICK_STEPS, _QUICK_LIMIT, _QUICK_EXAMPLES = 20, 16, 16
-
-
-class Overwriting(StrEnum):
-    """The names of `runs.work_jobs.Overwrite`, whose module is too heavy to be imported for `--help`."""
-
-    only_missing = "only-missing"
-    always = "always"
-    never = "never"
-    only_cache = "only-cache"
 
 
 def run(
@@ -63,13 +52,6 @@ def run(
     plugin: Annotated[
         list[Path] | None, _where(help="Python file that registers methods, tasks or models; repeatable.")
     ] = None,
-    overwrite: Annotated[
-        Overwriting,
-        _where(
-            help="With results on disk: compute what is missing; compute all again; never touch a piece of work that "
-            "was begun; or compute nothing."
-        ),
-    ] = Overwriting.only_missing,
     jobs: Annotated[int | None, _where(min=1, help="Processes at once; default: as many as suit the machine.")] = None,
     shard: Annotated[str | None, _where(help="Do a part: `2/8` is the second of eight, on any machine.")] = None,
     cell: Annotated[str | None, _where(help="Do these cells alone, named like their records.")] = None,
@@ -116,7 +98,7 @@ def run(
     nothing once everything is done.
     """
     from adaptive_bench.cli.execution import execute, print_plan
-    from adaptive_bench.config_file import DEFAULT_PRESET, preset_naming
+    from adaptive_bench.config_file import preset_naming
     from adaptive_bench.evaluation.stock_tasks import check_task_name
     from adaptive_bench.validation import check_device
 
@@ -156,13 +138,10 @@ def run(
     preset = config or preset_naming(model)
     if preset is None:  # the model's size decides, and finding it needs heavy libraries
         load_libraries()
-        from adaptive_bench.runs.run_checks import preset_by_size, raise_all_missing
+        from adaptive_bench.runs.run_checks import preset_by_size
 
-        try:
-            preset = preset_by_size(str(model))
-        except OutOfReach as error:  # the recipe stays unknown, but missing data can be reported as well
-            raise_all_missing(overrides.load(DEFAULT_PRESET), error)
-    only_reads = (table_only or overwrite is Overwriting.only_cache) and wait is None
+        preset = preset_by_size(str(model))
+    only_reads = table_only and wait is None
     run_config = overrides.load(preset, reads_data=not only_reads)
     with naming_plugins(Path(preset).parent):  # the folder of a run if `--config` is its config.yaml
         for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
@@ -198,7 +177,7 @@ def run(
     if dry_run:
         print_plan(run_config, flops, part)
         return
-    how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources, "overwrite": overwrite}
+    how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources}
     how |= {"table_only": table_only, "shard": part, "wait_s": None if wait is None else 60 * wait}
     execute(run_config, how, wide=wide, open_page=open_page, debug=debug, timed=timed)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from adaptive_bench import processes, registry, stopping
 from adaptive_bench.error_origin import explained
@@ -58,7 +59,7 @@ class Failure:
     @property
     def was_tried(self) -> bool:
         """Whether the work was begun and failed; otherwise it is still to be done."""
-        return self.kind not in ("Not finished", "Not listed")
+        return self.kind != "Not finished"
 
     @property
     def cause(self) -> str:
@@ -97,52 +98,57 @@ class JobEstimate:
     Attributes:
         job: The folder of its record, which identifies the job in events.
         seconds: Expected seconds in all.
-        kind: Kind of job; estimates of one kind are assumed to be wrong by the same factor.
         unit_s: By event that reports a finished unit, the seconds expected for that unit.
         after: The job that must be done before, if it is not done yet.
     """
 
     job: str
     seconds: float
-    kind: str
     unit_s: Mapping[UnitDone, float] = field(default_factory=dict)
     after: str | None = None
 
 
-class Job(Protocol):
-    """A job. Its label is `str(job)`, it can be pickled, and it continues from what it has on disk."""
+@dataclass(frozen=True)
+class Job(ABC):
+    """A job, which can be pickled and continues from what it has on disk.
+
+    Attributes:
+        label: The job in words.
+        estimate: How long it is expected to take.
+        method: Name of the method that the job is about, which gets the blame for a failure.
+        methods: Names of all methods whose code it runs.
+        tasks: Names of the tasks whose code it runs.
+    """
+
+    label: str
+    estimate: JobEstimate
+    method: str
+    methods: frozenset[str]
+    tasks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.label
 
     @property
     def folder(self) -> Path:
         """Folder of its record."""
+        return Path(self.estimate.job)
 
     @property
-    def estimate(self) -> JobEstimate:
-        """How long it is expected to take."""
-
-    @property
-    def method(self) -> str:
-        """Name of the method that the job is about, which gets the blame for a failure."""
-
-    @property
-    def methods(self) -> frozenset[str]:
-        """Names of all methods whose code it runs."""
-
-    @property
-    def tasks(self) -> Collection[str]:
-        """Names of the tasks whose code it runs."""
-
-    @property
+    @abstractmethod
     def unfinished(self) -> tuple[str, ...]:
         """Labels of its parts that are not done."""
 
     @property
+    @abstractmethod
     def is_ready(self) -> bool:
         """Whether the work that the job builds on is done."""
 
+    @abstractmethod
     def do(self, reporter: Reporter) -> list[Failure]:
         """Do what is left of the job, and return what failed."""
 
+    @abstractmethod
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
         """Mark the record that the job was working on as failed, from another process; return its log, if any."""
 

@@ -84,22 +84,15 @@ class ProgressQueue(AbstractContextManager["ProgressQueue"]):
                 self._reporter.emit(TaskFinished(task))
 
 
-_MOST_LINES = 50
 _LONGEST = 300  # characters of a line
-_BUFFER = 10_000  # characters kept of a line whose end has not come
 
 
 class StdoutForwarder(io.TextIOBase):
-    """A stream for `print` whose lines go to a reporter, without control sequences of terminals.
-
-    Plugins may print anything: escape sequences that rewrite the screen, or megabytes. Long lines and many lines are
-    cut, and the user is told.
-    """
+    """A stream for `print` whose lines go to a reporter, cut and without control sequences of terminals."""
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
         self._begun = ""
-        self._lines = 0
 
     def writable(self) -> bool:
         """Whether the stream can be written: always."""
@@ -107,21 +100,11 @@ class StdoutForwarder(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Report whole lines, and keep the rest until its line ends."""
-        *whole, self._begun = (self._begun + text[: 4 * _BUFFER]).split("\n")
-        self._begun = self._begun[:_BUFFER]
+        *whole, self._begun = (self._begun + text).split("\n")
         for line in whole:
-            self._tell(line)
+            if shown := one_line(line, _LONGEST):
+                self.reporter.line(shown)
         return len(text)
-
-    def _tell(self, line: str) -> None:
-        shown = one_line(line, _LONGEST)
-        if not shown:
-            return
-        self._lines += 1
-        if self._lines <= _MOST_LINES:
-            self.reporter.line(shown)
-        elif self._lines == _MOST_LINES + 1:
-            self.reporter.line(f"More than {_MOST_LINES} lines were printed during the run; the others are left out.")
 
 
 GRACE_S = 10.0  # time that a stopped worker has to save its state

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from adaptive_bench import registry
-from adaptive_bench.error_origin import explained, place
+from adaptive_bench import error_origin, registry
+from adaptive_bench.error_origin import explained
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, message_of, one_line
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.hardware import find_device as find_device
@@ -27,7 +27,7 @@ from adaptive_bench.runs.model_files import (
     read_facts,
 )
 from adaptive_bench.store.keys import files_fingerprint
-from adaptive_bench.training.memory import ran_out_of_memory
+from adaptive_bench.training.micro_batches import ran_out_of_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -93,17 +93,15 @@ class BackboneSource:
             part: What is read, for messages.
 
         Raises:
-            EnvironmentProblem: The files cannot be reached, are damaged, or have changed since the model was located.
+            EnvironmentProblem: The files cannot be reached or are damaged.
         """
+        whole = {"pretrained_model_name_or_path": self.location, "revision": self.revision or "main"}
         try:
-            if self.forms is not None:
-                with alone(Path(self.location)) as place:
-                    found = loader.from_pretrained(**place, trust_remote_code=False, **options)
-            else:
-                with nullcontext() if self.is_local else hub_or_cache(Needed("model", self.name)):
-                    found = loader.from_pretrained(
-                        self.location, revision=self.revision or "main", trust_remote_code=False, **options
-                    )
+            with (
+                nullcontext() if self.is_local else hub_or_cache(Needed("model", self.name)),
+                nullcontext(whole) if self.forms is None else alone(Path(self.location)) as place,
+            ):
+                return loader.from_pretrained(**place, trust_remote_code=False, **options)
         except OutOfReach:
             raise
         except Exception as error:  # reading a user's files may raise anything
@@ -116,9 +114,6 @@ class BackboneSource:
                 f"The {part} in the model {where} {self.location!r} cannot be read: {type(error).__name__}: "
                 f"{message_of(error)[:300]}. Copy or save the model again, or name another folder."
             ) from error
-        if self.is_local and (now := _fingerprint(Path(self.location))) != self.fingerprint:
-            raise _changed(replace(self, fingerprint=now), self.fingerprint)
-        return found
 
 
 def find_backbone(name: str | Path) -> BackboneSource:
@@ -129,15 +124,13 @@ def find_backbone(name: str | Path) -> BackboneSource:
             reached or is in the cache.
     """
     name = str(name)  # kept as the user wrote it: `./nano` is a folder, `nano` a registered model
-    if name in registry.names("models"):
-        folder = _registered(name)
+    place = Path(name).expanduser()
+    if name in registry.names("models") or place.is_dir():
+        folder = _registered(name) if name in registry.names("models") else place.resolve()
         return _from_folder(name, folder, _fingerprint(folder))
-    if Path(name).expanduser().is_dir():
-        folder = Path(name).expanduser().resolve()
-        return _from_folder(name, folder, _fingerprint(folder))
-    if (file := Path(name).expanduser()).exists() and file.suffix.lower() == SUFFIX:
-        return _from_gguf(name, file.absolute(), _fingerprint(file))
-    if Path(name).expanduser().exists():
+    if place.exists() and place.suffix.lower() == SUFFIX:
+        return _from_gguf(name, place.absolute(), _fingerprint(place))
+    if place.exists():
         raise EnvironmentProblem(
             f"A model is a registered name, a folder in Hugging Face layout, a GGUF file, or a hub id, got the file "
             f"{name!r}. Name its folder: --model {Path(name).parent}."
@@ -164,7 +157,7 @@ def empty_model(source: BackboneSource) -> PreTrainedModel:
         with torch.device("meta"):
             model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     except Exception as error:  # transformers may raise anything for a user's config.json
-        if isinstance(error, MemoryError) or ran_out_of_memory(error) or place(error) is not None:
+        if isinstance(error, MemoryError) or ran_out_of_memory(error) or error_origin.place(error) is not None:
             raise explained(error) from error
         # A KeyError only holds the value that was not found; name the config entry that has this value.
         described = config.to_dict().items() if isinstance(error, KeyError) else ()
@@ -184,16 +177,12 @@ def planned_backbone(name: str, fingerprint: str) -> BackboneSource:
     """
     found = find_backbone(name)
     if found.fingerprint != fingerprint:
-        raise _changed(found, fingerprint)
+        raise EnvironmentProblem(
+            f"A run measures the weights and tokenizer it was planned with, but files in {found.location!r} have "
+            f"changed since (planned {fingerprint[-8:]}, now {found.fingerprint[-8:]}). Restore them, or give the same "
+            f"command again to plan with the present files."
+        )
     return found
-
-
-def _changed(source: BackboneSource, fingerprint: str) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        f"A run measures the weights and tokenizer it was planned with, but files in {source.location!r} have changed "
-        f"since (planned {fingerprint[-8:]}, now {source.fingerprint[-8:]}). Restore them, or give the same command "
-        f"again to plan with the present files."
-    )
 
 
 def _fingerprint(place: Path) -> str:

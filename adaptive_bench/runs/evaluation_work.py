@@ -21,7 +21,6 @@ from adaptive_bench.method import described
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.compression import quantize
 from adaptive_bench.model.interventions import collect_decisions, standing_between
-from adaptive_bench.model.saving import add_tokenizer
 from adaptive_bench.model.stored_calibration import POOLED
 from adaptive_bench.model.text_decisions import behaviour
 from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, SilentReporter
@@ -36,10 +35,20 @@ from adaptive_bench.store.manifest import sparing
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
 from adaptive_bench.training.generated_text import generated_text
-from adaptive_bench.training.memory import find_batch_size
+from adaptive_bench.training.micro_batches import find_batch_size
 
 _TWIN_TEXTS = 8  # held-out examples on which the behaviour of specs is compared
 _PROBED_TOKENS = 4_000  # tokens of held-out text on which dial values are probed
+
+
+def trained_model(sweep: DialEvaluation, **options: Any) -> AdaptiveModel:
+    """The model that a sweep evaluates, without the calibration stored beside its weights, which earlier sweeps made.
+
+    Args:
+        options: Further arguments of `AdaptiveModel.from_pretrained`.
+    """
+    options |= sparing(sweep.content)
+    return AdaptiveModel.from_pretrained(sweep.training.checkpoint, sweep.spec, calibration=None, **options)
 
 
 class Calibrated:
@@ -59,10 +68,7 @@ class Calibrated:
 
     @cached_property
     def model(self) -> AdaptiveModel:
-        # The calibration stored beside the weights depends on earlier sweeps, and a record must not.
-        how = sparing(self._sweep.content)
-        model = AdaptiveModel.from_pretrained(self.training.checkpoint, self.spec, calibration=None, **how)
-        return quantize(model.to(self.device), self.config.evaluation.quantize)
+        return quantize(trained_model(self._sweep).to(self.device), self.config.evaluation.quantize)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -98,17 +104,21 @@ class Calibrated:
         about = {"text": recipe.calibration_text, "per": recipe.calibration}
         size = {"examples": len(self._text), "tokens": sum(len(example.token_ids) - 1 for example in self._text)}
         dials = {saving: self._dials[saving] for saving in savings if saving in self._dials}
-        earlier = [] if before is None else [entry for entry in before["dials"] if "saving" in entry]
-        entries = [
-            *({"saving": saving, **dial} for saving, found in dials.items() for dial in found),
-            *(entry for entry in earlier if entry["saving"] not in dials),
-        ]
+        earlier = [] if before is None else [entry for entry in before["dials"] if entry["saving"] not in dials]
+        entries = [*({"saving": saving, **dial} for saving, found in dials.items() for dial in found), *earlier]
         return about | size | {"dials": sorted(entries, key=lambda entry: entry["saving"])}
 
     @property
     def has_text(self) -> bool:
         """Whether there is held-out training text; a run that trains nothing may have none."""
         return bool(self._text)
+
+    def _need_text(self, what: str) -> None:
+        if not self.has_text:
+            raise UsageError(
+                f"{what} held-out training text, but {', '.join(self.config.tasks)} has none. Name a task that has "
+                f"some with --train-on, for example --train-on nano_math."
+            )
 
     def behaviour(self, savings: Sequence[float]) -> str:
         """Digest of what the model does with some held-out text at some savings, which must be calibrated already."""
@@ -139,11 +149,7 @@ class Calibrated:
         missing = [saving for saving in savings if saving not in self._dials]
         if not missing:
             return
-        if not self.has_text:
-            raise UsageError(
-                f"Calibrating {self.spec} needs held-out training text, but {', '.join(self.config.tasks)} has none. "
-                f"Name a task that has some with --train-on, for example --train-on nano_math."
-            )
+        self._need_text(f"Calibrating {self.spec} needs")
         with reporter.task(f"calibrate {self.spec}", total=len(missing)) as task:
             for saving in missing:
                 self._dials[saving], self._batch_size = find_batch_size(
@@ -167,12 +173,7 @@ class Calibrated:
         Raises:
             UsageError: There is no calibration text.
         """
-        if not self.has_text:
-            raise UsageError(
-                f"Shuffled decisions are drawn from those of held-out training text, but "
-                f"{', '.join(self.config.tasks)} has none. Name a task that has some with --train-on, for example "
-                f"--train-on nano_math."
-            )
+        self._need_text("Shuffled decisions are drawn from")
 
         def at(batch_size: int) -> DecisionBank:
             batches = calibration_batches(self._text, padding_id(self.tokenizer), batch_size, self.device)
@@ -184,13 +185,11 @@ class Calibrated:
     def store(self, saving: float) -> None:
         """Make the checkpoint a model that skips as soon as `AdaptiveModel.from_pretrained` loads it.
 
-        It gets the calibration, the dial value for this saving, and the tokenizer.
+        It gets the calibration and the dial value for this saving, unless they are of quantized weights, which are not
+        those stored here.
         """
-        add_tokenizer(self.training.checkpoint, self.tokenizer)  # earlier versions trained without storing it
         recipe = self.config.evaluation
-        if (
-            self.model.needs_calibration and recipe.quantize == "none"
-        ):  # a calibration of quantized weights does not fit the weights stored here
+        if self.model.needs_calibration and recipe.quantize == "none":
             name = self._sweep.task if recipe.calibration == "task" else POOLED
             text = f"{recipe.calibration_text} {self._sweep.content['calibration_sha256']}"
             self.model.store_calibration(self.training.checkpoint, name, {saving: self.model.dial}, text)
@@ -291,7 +290,7 @@ class EvaluationWorker:
     """Takes part, in a worker process, in the evaluations that the main process begins."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Path, MethodSpec], Calibrated] = {}
+        self._known: dict[tuple[Path, MethodSpec], Calibrated] = {}  # one model at a time
 
     def __call__(
         self,
@@ -304,14 +303,13 @@ class EvaluationWorker:
         """Evaluate at one dial value, as calibrated by the main process."""
         key = sweep.training.folder, sweep.spec
         if key not in self._known:
-            self._known.clear()  # one model at a time
+            self._known.clear()
             self._known[key] = Calibrated(sweep)
         trained = self._known[key]
-        if thresholds:
-            assert trained.model.method.thresholds is not None
-            trained.model.method.thresholds.load(thresholds)
-        if fitted:
-            assert trained.model.method.fitted is not None
-            trained.model.method.fitted.load(fitted)
+        method = trained.model.method
+        for part, state in ((method.thresholds, thresholds), (method.fitted, fitted)):
+            if state:
+                assert part is not None
+                part.load(state)
         trained.model.dial = dial
         _evaluate_at(sweep, trained, bank, SilentReporter())

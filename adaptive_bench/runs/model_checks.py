@@ -7,19 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, weights
 from adaptive_bench.config import RunConfig
-from adaptive_bench.error_origin import explained, in_plugin
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, one_line
+from adaptive_bench.error_origin import explained
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, one_line
 from adaptive_bench.hub import raise_together
-from adaptive_bench.jobs.job import named_plugins
 from adaptive_bench.method import Method, config_of, method_of, training_spec
-from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import check_installed, check_targets
 from adaptive_bench.runs.backbone_source import BackboneSource, empty_model, find_backbone
 from adaptive_bench.runs.estimate import Trait
@@ -29,9 +26,6 @@ from adaptive_bench.training.tracking import check_trackers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-_TINY = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
-_TOKENS = 24
 
 
 class Findings:
@@ -72,55 +66,6 @@ class Findings:
             AdaptiveBenchError: The only error, or several combined in one.
         """
         raise_together(self.errors)
-
-
-_TINY |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
-
-
-def try_method(spec: MethodSpec, family: str, layers: int) -> AdaptiveBenchError | None:
-    """Try a method on a tiny random model: a training step, a pass with skipping and one more token.
-
-    Returns:
-        The error that was raised, if any.
-    """
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            tiny = AutoModelForCausalLM.from_config(
-                AutoConfig.for_model(family, num_hidden_layers=layers, **_TINY), dtype=torch.float32
-            )
-            _try(AdaptiveModel.build(tiny, spec))
-    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-        return explained(error, named_plugins([spec.name]))
-    return None
-
-
-def _try(model: AdaptiveModel) -> None:
-    method = model.method
-    model.train()
-    ids = torch.randint(1, _TINY["vocab_size"], (2, _TOKENS))
-    batch: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    later = torch.arange(_TOKENS).expand_as(ids) >= _TOKENS // 2
-    model.prepare_training([batch | {"continuation_mask": later}])
-    model.begin_step(1, 1)
-    loss = model(**batch, labels=ids).loss
-    if not torch.isfinite(loss.detach()):
-        terms = ", ".join(f"{name} {float(value):g}" for name, value in model.raw_loss_terms.items())
-        raise PluginFault(
-            f"The loss of a first step of training is finite, but {in_plugin(type(method))} makes it {loss.item():g} "
-            f"on a small random model ({terms}). Correct its losses and main_loss_weight."
-        )
-    if loss.requires_grad:
-        loss.backward()
-    model.eval()
-    saving = min(0.2, float(method.max_saving))
-    model.calibrate([batch | {"continuation_mask": later}], [saving])
-    model.dial = method.checked_dial(saving)
-    with torch.no_grad():
-        cache = model(**batch, continuation_mask=later, use_cache=True).past_key_values
-        model(input_ids=ids[:, :1], past_key_values=cache)
 
 
 @dataclass(frozen=True)
@@ -267,45 +212,27 @@ def load_tokenizer(facts: ModelFacts) -> PreTrainedTokenizerBase:
 
 
 def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> dict[str, Trait]:
-    """Check that each method can be put on this model; plugins' methods are also tried on a tiny one.
-
-    A method that fails there is noted; this is an error only if no method but controls would be left.
-
-    Returns:
-        What could be learned of each method, by spec.
-    """
-    broken: dict[str, AdaptiveBenchError] = {}
+    """Check that each method can be put on this model, and return what could be learned of it, by spec."""
     traits: dict[str, Trait] = {}
-    for text in config.methods:
-        spec = MethodSpec.parse(text)
+    for spec in map(MethodSpec.parse, config.methods):
         with findings.checking():
-            trait, fault = examine(spec, facts)
-            if trait is not None:
+            if (trait := examine(spec, facts)) is not None:
                 traits[str(spec)] = trait
-            if fault is not None:
-                broken[text] = fault
-    if broken and broken.keys() >= set(config.methods) - set(config.controls):
-        for fault in broken.values():
-            findings.stop(fault)
-    for fault in broken.values():
-        findings.note(f"{fault.kind}: {fault} The run goes on; only this method's part fails if that happens again.")
     return traits
 
 
-def examine(spec: MethodSpec, facts: ModelFacts) -> tuple[Trait | None, AdaptiveBenchError | None]:
-    """What can be learned of a method, and what goes wrong when a plugin's method is tried.
+def examine(spec: MethodSpec, facts: ModelFacts) -> Trait | None:
+    """What can be learned of a method without values.
 
     Raises:
         UsageError: The method cannot be put on this model with these parameters.
     """
-    trait = None
-    if (method := _put_on(facts, spec)) is not None:
-        calibrates = method.thresholds is not None or method.fitted is not None or method.solves_dial
-        trait = Trait(float(method.max_saved_tokens), calibrates)
+    method = _put_on(facts, spec)
     _put_on(facts, training_spec(spec))
-    if not registry.is_foreign("methods", spec.name):
-        return trait, None
-    return trait, try_method(spec, facts.family, int(facts.empty.config.num_hidden_layers))
+    if method is None:
+        return None
+    calibrates = method.thresholds is not None or method.fitted is not None or method.solves_dial
+    return Trait(float(method.max_saved_tokens), calibrates)
 
 
 def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:

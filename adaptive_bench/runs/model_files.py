@@ -47,9 +47,11 @@ def check_folder(folder: Path) -> None:
         EnvironmentProblem: The folder has no config.json, has one that is not suitable, or holds an adapter.
     """
     if not (folder / "config.json").is_file():
+        is_adaptive = (folder / "adaptive.json").is_file()
+        instead = "the plain model that this saved adaptive model was trained from" if is_adaptive else "another folder"
         raise EnvironmentProblem(
             f"A model folder holds config.json, *.safetensors and a tokenizer, but there is no config.json in "
-            f"{str(folder)!r}. {_instead_of(folder)}"
+            f"{str(folder)!r}. Name {instead}."
         )
     check_config(folder / "config.json", str(folder))
     if (folder / "adapter_config.json").is_file():  # transformers would freeze the model and load adapters onto it
@@ -58,25 +60,6 @@ def check_folder(folder: Path) -> None:
             f"adapter. Remove that file if the adapter is already merged into the weights, or merge it first and "
             f"name the merged model."
         )
-
-
-def _instead_of(folder: Path) -> str:
-    """What to name in place of a folder that has no config.json."""
-    if (folder / "adaptive.json").is_file():
-        return "It is a saved adaptive model; a run puts methods on a plain one: name the one that it was trained from."
-    # Folders that transformers.Trainer and the hub's cache write hold their models one or more levels further down.
-    places = (place for pattern in ("*", "snapshots/*", "models--*/snapshots/*") for place in folder.glob(pattern))
-    models = [place for place in places if (place / "config.json").is_file() and any(place.glob("*.safetensors"))]
-    if not models:
-        return "Name another folder."
-    others = f", the newest of {len(models)} below it" if len(models) > 1 else ""
-    return f"Name {str(max(models, key=_age))!r}{others}."
-
-
-def _age(model: Path) -> tuple[int, float]:
-    """Larger is newer: the step of a Trainer's checkpoint, which survives copying, then the folder's time."""
-    step = model.name.removeprefix("checkpoint-")
-    return int(step) if step.isdecimal() else -1, model.stat().st_mtime
 
 
 def check_config(file: Path, model: str) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
 from adaptive_bench.config_file import default_presets
-from adaptive_bench.data import MissingData
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.free_memory import free_on
-from adaptive_bench.hub import OutOfReach
 from adaptive_bench.jobs.job import needs_own_process
 from adaptive_bench.model.adapters import adapter_parameters
 from adaptive_bench.model.tokenization import check_chat_template
@@ -22,7 +20,7 @@ from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.backbone_source import find_device
 from adaptive_bench.runs.budget import Workload
-from adaptive_bench.runs.estimate import Estimator, Speed, Trait, forecast, total
+from adaptive_bench.runs.estimate import Estimator, Speed, forecast, total
 from adaptive_bench.runs.launching import useful_processes
 from adaptive_bench.runs.model_checks import (
     Findings,
@@ -35,12 +33,9 @@ from adaptive_bench.runs.model_checks import (
     size,
 )
 from adaptive_bench.runs.run_plan import Plan, plan, without_groups
-from adaptive_bench.runs.task_checks import check_overlap, check_task, check_training_text, note_idle
-from adaptive_bench.runs.training_targets import has_control
-from adaptive_bench.runs.training_text import read_calibration, training_tasks
+from adaptive_bench.runs.task_checks import check_overlap, check_task, note_idle
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.training.micro_batches import VALUE_BYTES, rough_footprint, trained_bytes
 
 if TYPE_CHECKING:
@@ -113,36 +108,6 @@ def _memory_advice(work: Workload, jobs: int) -> str:
     return f"{first[0].upper()}{first[1:]}, {second}, or {third}."
 
 
-def check_calibration_text(config: RunConfig, traits: Mapping[str, Trait]) -> None:
-    """Refuse methods that need training text for calibration if there is none.
-
-    Args:
-        traits: What is known of each method, by spec.
-
-    Raises:
-        EnvironmentProblem: Training text is missing; the error names the methods, the text and ways to do without.
-    """
-    calibrated = [text for text, trait in traits.items() if trait.calibrates]
-    shuffled = [text for text in config.methods if has_control(MethodSpec.parse(text), config)]
-    if config.train.steps or not (calibrated or shuffled):
-        return
-    for task in config.tasks:
-        try:
-            read_calibration(config, config.seeds[0], task)
-        except MissingData as error:
-            parts = [f"dials of {', '.join(calibrated)} are calibrated"] if calibrated else []
-            parts += ["decisions of --shuffled are drawn"] if shuffled else []
-            ways = ["leave these methods out of --methods"] * bool(calibrated)
-            ways += ["leave --shuffled out"] * bool(shuffled)
-            ways += [
-                "calibrate on another task's text, as with --train-on nano_math --set evaluation.calibration=pooled"
-            ]
-            raise EnvironmentProblem(
-                f"Without training steps {task!r} still needs training text, because {' and '.join(parts)} on it, and "
-                f"it is missing. {error} Or {', or '.join(ways)}."
-            ) from error
-
-
 @dataclass(frozen=True)
 class Preflight:
     """What is known before a run.
@@ -154,7 +119,7 @@ class Preflight:
         disk_bytes: Most disk space that the remaining trainings will need.
         estimator: Estimates how long each part will take; `None` if nothing is left to do.
         jobs: Number of processes that will work at once.
-        work: The run's texts on its model, if they were read.
+        work: The run's texts on its model; `None` if nothing is left to do.
     """
 
     plan: Plan
@@ -196,8 +161,6 @@ def preflight(
         facts = model_facts(config.model)
         note_weights(facts, findings)
         check_recipe(config, facts, findings)
-    if len(findings.errors) == 1 and isinstance(findings.errors[0], OutOfReach):
-        raise_all_missing(config, findings.errors[0])
     findings.raise_errors()  # the other checks take seconds and depend on these
     assert facts is not None
     with findings.checking():
@@ -215,17 +178,12 @@ def preflight(
         task.advance(1, of="tokenizer")
         note_idle(config, findings)
         traits = check_methods(config, facts, findings)
-        with findings.checking():
-            check_calibration_text(config, traits)
         task.advance(1, of="methods")
         for name in config.tasks:
             with findings.checking():
                 check_task(name, config, tokenizer, facts.context, findings)
             task.advance(1, of=name)
-        if tokenizer is not None and not findings.errors:
-            for trained_on in training_tasks(config):
-                with findings.checking():
-                    check_training_text(trained_on, config, tokenizer, facts.context, findings)
+        if not findings.errors:
             with findings.checking():
                 check_overlap(config, findings)
     needed = 0
@@ -263,28 +221,6 @@ def _forecast(work: Workload, whole: Plan, jobs: int, reporter: Reporter) -> Spe
     except Exception as error:  # noqa: BLE001 - a forecast must not prevent a run: its work reports what is wrong
         reporter.line(f"How long the run takes is not known: the forecast failed ({message_of(error)}).")
         return None
-
-
-def raise_all_missing(config: RunConfig, error: OutOfReach) -> NoReturn:
-    """Report a model that is out of reach together with the data that is, so that all can be fetched at once.
-
-    Raises:
-        OutOfReach: The model, and perhaps data, cannot be reached.
-        SeveralProblems: Data is wrong in other ways besides.
-    """
-    findings = Findings()
-    findings.stop(error)
-    for name in config.tasks:
-        with findings.checking():
-            check_task(name, config, None, 0, findings)
-    trained_on: list[Task] = []
-    with findings.checking():
-        trained_on = training_tasks(config) if config.train.steps else []
-    for task in trained_on:
-        with findings.checking():
-            task.examples(ExampleRequest("train", 1, config.seeds[0], config.data_dir))
-    findings.raise_errors()
-    raise error
 
 
 def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bool]) -> int:

@@ -35,15 +35,14 @@ def about(config: RunConfig, found: Preflight | None, flops_per_s: float | None 
         lines.append(f"eligible: {found.plan.sites.described()}")
     elif found.plan.sites_left:
         lines.append("eligible: measured when the run begins, with one pass for each site (about a minute at 135 M)")
-    if found.facts is None or found.estimator is None:
+    if found.work is None or found.estimator is None:
         return [*lines, "left    nothing: everything is on disk"]
     dial_values: Counter[str] = Counter()
     for sweep in found.plan.sweeps:
         dial_values[sweep.task] += found.estimator.points_left(sweep)
     steps = [(training.spec, steps_left(training)) for training in found.plan.untrained]
-    work = found.work or Workload(config, found.facts.empty, found.facts.source.load_tokenizer())
     lines.append(f"disk    up to {size(found.disk_bytes, 'G')}B in {config.out}")
-    lines += _costs(budget(work, steps, dial_values), flops_per_s)
+    lines += _costs(budget(found.work, steps, dial_values), flops_per_s)
     estimate = total(found.plan, found.estimator)
     how = f"{found.jobs} processes" if found.jobs > 1 else "one process"
     rough = ", roughly: no record and no measurement of this model" if estimate.rough else ""

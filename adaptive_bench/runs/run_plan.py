@@ -33,7 +33,7 @@ from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun, with_cur
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import examples_fingerprint, key_of
-from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry, read
+from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry
 from adaptive_bench.store.records import SCHEMA, Record
 from adaptive_bench.task import DocumentSplit, Task
 from adaptive_bench.validation import each_once, parts_of
@@ -178,22 +178,9 @@ class _Questions:
         return sweeps
 
 
-def checked_config(config: Any) -> RunConfig:
-    """The config with the precision that `auto` means here.
-
-    Raises:
-        UsageError: The value is not a `RunConfig`.
-    """
-    if not isinstance(config, RunConfig):
-        raise UsageError(
-            f"A run is described by a RunConfig, got {config!r}. Read one: load_config('nano', {{'seeds': 3}})."
-        )
-    return with_precision(config)
-
-
 def without_groups(config: RunConfig) -> RunConfig:
-    """The config with every group of tasks replaced by its tasks."""
-    config = checked_config(config)
+    """The config with the precision that `auto` means here, and with every group of tasks replaced by its tasks."""
+    config = with_precision(config)
     train_on = None if config.train_on is None else expand_tasks(config.train_on)
     return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})
 
@@ -324,12 +311,6 @@ def manifest_of(whole: Plan) -> Manifest:
         for sweep in whole.sweeps
     )
     return Manifest(whole.config.out, tuple(trainings), tuple(evaluations))
-
-
-def plan_on_disk(folder: Path, config: RunConfig, reporter: Reporter | None = None) -> Plan | None:
-    """The plan that a run's manifest describes; `None` if the run has no manifest."""
-    written = read(folder)
-    return None if written is None else plan_of(config, written, reporter)
 
 
 def _with_own(sweeps: Sequence[DialEvaluation]) -> list[DialEvaluation]:

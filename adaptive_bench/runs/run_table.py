@@ -5,57 +5,113 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.model.text_decisions import duplicate_warnings
-from adaptive_bench.runs.conditions import conditions
 from adaptive_bench.runs.projection import projected
 from adaptive_bench.runs.run_plan import Plan
-from adaptive_bench.runs.training_targets import without_control
+from adaptive_bench.runs.training_targets import target_axis, without_control
+from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.entry_files import Measurements, Text
 from adaptive_bench.store.evaluation import Evaluation, Sample
+from adaptive_bench.store.keys import USUAL, key_of
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.records import FILE
-from adaptive_bench.tables.comparability import made_with
+from adaptive_bench.tables.comparability import Conditions, made_with
 from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
 from adaptive_bench.tables.rows import Row
 
+# Left out of the recipe's text: these do not apply to every method, do not change a result, or are added separately.
+_NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel", "gradient_checkpointing"}
 _CONTENTS = {"documents_sha256": "documents", "gold_sha256": "right answers"}
 SHOWN_DOCUMENTS = 6  # documents of each point whose texts an entry shows
 LONGEST_TEXT = 1000  # characters
 Points = Mapping[float, Evaluation]  # by the saving that was asked for
 
 
-class SameDocuments:
-    """Checks the points of a table one by one, and refuses a point that was asked other documents than earlier ones."""
+def _check_same_documents(
+    sweep: DialEvaluation, evaluation: Evaluation, seen: dict[tuple[str, str, str], tuple[str, DialEvaluation]]
+) -> None:
+    """Compare the documents of a point with those of the first one of its task, which is added to `seen`.
 
-    def __init__(self) -> None:
-        self._first: dict[tuple[str, str, str], tuple[str, DialEvaluation]] = {}
+    Raises:
+        EnvironmentProblem: The documents, or their right answers, differ.
+    """
+    data: Mapping[str, Any] = evaluation.data or {}  # records of earlier versions have no digest of right answers
+    for key, what in _CONTENTS.items():
+        if (digest := data.get(key)) is None:
+            continue
+        known, first = seen.setdefault((sweep.task, sweep.split, key), (digest, sweep))
+        if known != digest:
+            raise EnvironmentProblem(
+                f"Methods are compared on the same documents, but the {what} of {sweep.task!r} in the record "
+                f"{str(sweep.folder)!r} ({sweep}) are not those in {str(first.folder)!r} ({first}): the data changed "
+                f"between the two. Remove the older folder and give the same command again: it is measured anew."
+            )
 
-    def check(self, sweep: DialEvaluation, evaluation: Evaluation) -> None:
-        """Compare the documents of a point with those of the first one of its task.
 
-        Raises:
-            EnvironmentProblem: The documents, or their right answers, differ.
-        """
-        data: Mapping[str, Any] = evaluation.data or {}  # records of earlier versions have no digest of right answers
-        for key, what in _CONTENTS.items():
-            if (digest := data.get(key)) is None:
-                continue
-            known, first = self._first.setdefault((sweep.task, sweep.split, key), (digest, sweep))
-            if known != digest:
-                raise EnvironmentProblem(
-                    f"Methods are compared on the same documents, but the {what} of {sweep.task!r} in the record "
-                    f"{str(sweep.folder)!r} ({sweep}) are not those in {str(first.folder)!r} ({first}): the data "
-                    f"changed between the two. Remove the older folder and give the same command again: it "
-                    f"is measured anew."
-                )
+def conditions(sweep: DialEvaluation, evaluation: Evaluation) -> Conditions:
+    """The conditions of a sweep's rows, by which tables tell them from rows of other runs.
+
+    Args:
+        evaluation: Any evaluation of the sweep.
+    """
+    data: Mapping[str, Any] = evaluation.data or {}
+    definition = sweep.content.get("task_code")  # the part of the sweep's key that `training_text.task_inputs` makes
+    version, prompts, contents = (data.get(key) for key in ("task_version", "prompts_sha256", "documents_sha256"))
+    return Conditions(
+        model=model_name(sweep.config.model),
+        backbone=sweep.training.content["backbone"],
+        recipe=recipe_text(sweep.config),
+        task_version=None if version is None else str(version),
+        documents=evaluation.docs,
+        shots=evaluation.num_fewshot,
+        asked=None if prompts is None else str(prompts)[:16],
+        contents=None if contents is None else str(contents)[:16],
+        definition=None if definition is None else key_of(definition),
+    )
+
+
+def model_name(model: str) -> str:
+    """The name of a model for readers: a hub id or registered name unchanged, or the last part of a folder's path."""
+    folder = Path(model).expanduser()
+    is_folder = (
+        folder.is_dir() or folder.is_absolute() or model.startswith((".", "~"))
+    )  # a path counts as a folder even if it no longer exists
+    return folder.resolve().name if is_folder else model
+
+
+def recipe_text(config: RunConfig) -> str:
+    """The settings by which every method of a run is trained and calibrated, separated by commas."""
+    train, measuring = config.train, config.evaluation
+    settings: dict[str, Any] = {"steps": train.steps}
+    if train.steps:
+        settings |= train.model_dump(mode="json", exclude=_NO_RECIPE)
+        settings |= {
+            "target": f"{'each level' if train.target is None else f'{train.target:g}'} {target_axis(config)}",
+            "trained_on": "+".join(task.name for task in training_tasks(config)),
+        }
+    settings |= {"chat_template": "yes"} if config.chat_template else {}
+    settings |= measuring.model_dump(mode="json", include={"calibration_examples", "calibration", "calibration_text"})
+    said = {name: value for name in USUAL if (value := getattr(measuring, name)) != USUAL[name]}
+    digests = {name: key_of(said[name])[:8] for name in ("stop_strings", "system_prompt") if name in said}
+    settings |= said | digests
+    return ", ".join(f"{name} {_plain(value)}" for name, value in settings.items() if value is not None)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return "/".join(map(_plain, value))
+    if isinstance(value, dict):
+        return "/".join(f"{name} {_plain(part)}" for name, part in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def training_of(work: TrainingRun) -> MeasuredTraining:
@@ -181,78 +237,56 @@ class Outcome:
 
 
 def outcome_of(whole: Plan) -> Outcome:
-    """Compute a run's table from its records, one group of sweeps after the other."""
-    return _TableBuilder(whole).outcome()
-
-
-@dataclass
-class _Group:
-    """What the sweeps of one method on one task contribute.
-
-    Attributes:
-        answers, behaviours: By the name of the sweep's record.
-    """
-
-    rows: list[Row] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    answers: dict[str, Any] = field(default_factory=dict)
-    behaviours: dict[str, str] = field(default_factory=dict)
-
-
-class _TableBuilder:
-    """Goes through the groups of a plan once, one after the other."""
-
-    def __init__(self, whole: Plan) -> None:
-        self.whole, self.same_documents = whole, SameDocuments()
-
-    def outcome(self) -> Outcome:
-        whole = self.whole
-        grouped: defaultdict[tuple[str, str], list[DialEvaluation]] = defaultdict(list)
-        for sweep in whole.sweeps:
-            grouped[str(sweep.spec), sweep.task].append(sweep)
-        names = [find_task(name).name for name in whole.config.tasks]
-        wanted = [(str(MethodSpec.parse(text)), name) for text in whole.config.methods for name in names]
-        groups = {place: self._group(grouped[place]) for place in wanted if grouped[place]}
-        rows = [row for place in wanted if place in groups for row in groups[place].rows]
-        warnings = [text for place in wanted if place in groups for text in groups[place].warnings]
-        if rows and not whole.config.train.steps:
-            warnings.append(
-                "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
-                "parameters a method adds."
-            )
-        warnings += without_control(whole.config) if rows else []
-        warnings += _damaged(whole)
-        behaviours = {name: digest for group in groups.values() for name, digest in group.behaviours.items()}
-        answers = {name: entry for group in groups.values() for name, entry in group.answers.items()}
-        return Outcome(
-            rows,
-            list(dict.fromkeys([*warnings, *version_warnings(rows), *_duplicate_warnings(whole, behaviours)])),
-            answers_file([answers[sweep.folder.name] for sweep in whole.sweeps if sweep.folder.name in answers]),
+    """Compute a run's table from its records, one method and task after the other."""
+    config = whole.config
+    grouped: defaultdict[tuple[str, str], list[DialEvaluation]] = defaultdict(list)
+    for sweep in whole.sweeps:
+        grouped[str(sweep.spec), sweep.task].append(sweep)
+    rows, warnings = list[Row](), list[str]()
+    answers, behaviours = dict[str, Any](), dict[str, str]()  # by the name of the sweep's record
+    seen: dict[tuple[str, str, str], tuple[str, DialEvaluation]] = {}
+    for spec in map(MethodSpec.parse, config.methods):
+        for name in config.tasks:
+            sweeps = grouped[str(spec), find_task(name).name]
+            if not sweeps:
+                continue
+            points, unprojected = with_projections(sweeps)
+            warnings += unprojected
+            measured = []
+            for sweep, found in zip(sweeps, points, strict=True):
+                warnings += _overlong_warnings(sweep, found)
+                for evaluation in found.values():
+                    _check_same_documents(sweep, evaluation, seen)
+                measured.append(sweep_of(sweep, found, [sweep.record.samples(asked) for asked in found]))
+            matched, said = rows_of(measured, config.match_on, config.match_phase)
+            rows += matched
+            warnings += said
+            for sweep, one in zip(sweeps, measured, strict=True):
+                if sweep.split == "test" and not sweep.variant and one.points:
+                    answers[sweep.folder.name] = answers_of(one)
+                    warnings += _calibration_warnings(sweep)
+                if (about := sweep.record.read("behaviour")) is not None:
+                    behaviours[sweep.folder.name] = about["sha256"]
+    if rows and not config.train.steps:
+        warnings.append(
+            "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
+            "parameters a method adds."
         )
+    warnings += without_control(config) if rows else []
+    warnings += [*_damaged(whole), *version_warnings(rows), *_duplicate_warnings(whole, behaviours)]
+    ordered = [answers[sweep.folder.name] for sweep in whole.sweeps if sweep.folder.name in answers]
+    return Outcome(rows, list(dict.fromkeys(warnings)), answers_file(ordered))
 
-    def _group(self, sweeps: Sequence[DialEvaluation]) -> _Group:
-        group = _Group()
-        points, group.warnings = with_projections(sweeps)
-        measured = []
-        for sweep, found in zip(sweeps, points, strict=True):
-            for evaluation in found.values():
-                if (left := (evaluation.data or {}).get("overlong")) and sweep.split == "test":
-                    group.warnings.append(
-                        f"{len(left)} of {len(left) + evaluation.docs} documents of {sweep.task} are too long for the "
-                        f"model's context and were left out, for every method alike (--skip-overlong)."
-                    )
-                self.same_documents.check(sweep, evaluation)
-            measured.append(sweep_of(sweep, found, [sweep.record.samples(asked) for asked in found]))
-        config = sweeps[0].config
-        group.rows, warnings = rows_of(measured, config.match_on, config.match_phase)
-        group.warnings += warnings
-        for sweep, one in zip(sweeps, measured, strict=True):
-            if sweep.split == "test" and not sweep.variant and one.points:
-                group.answers[sweep.folder.name] = answers_of(one)
-                group.warnings += _calibration_warnings(sweep)
-            if (about := sweep.record.read("behaviour")) is not None:
-                group.behaviours[sweep.folder.name] = about["sha256"]
-        return group
+
+def _overlong_warnings(sweep: DialEvaluation, points: Points) -> list[str]:
+    """Warnings about documents that were left out."""
+    left = [(len(found), one.docs) for one in points.values() if (found := (one.data or {}).get("overlong"))]
+    return [
+        f"{out} of {out + asked} documents of {sweep.task} are too long for the model's context and were left out, for "
+        f"every method alike (--skip-overlong)."
+        for out, asked in left
+        if sweep.split == "test"
+    ]
 
 
 def _damaged(whole: Plan) -> list[str]:

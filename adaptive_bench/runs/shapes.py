@@ -16,60 +16,18 @@ from transformers import AutoConfig, PretrainedConfig
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 
-_LLAMA_VOCABULARY = 128256
-_LLAMA_CONTEXT = 131072
 _TUNED = ("-instruct", "-it")  # name endings of tuned models, which have the shape of their base model
-
-SHAPES: Mapping[str, Mapping[str, Any]] = {
-    "llama-3.2-1b": {  # meta-llama/Llama-3.2-1B
-        "model_type": "llama",
-        "hidden_size": 2048,
-        "num_hidden_layers": 16,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 64,
-        "intermediate_size": 8192,
-        "vocab_size": _LLAMA_VOCABULARY,
-        "max_position_embeddings": _LLAMA_CONTEXT,
-        "tie_word_embeddings": True,
-    },
-    "llama-3.2-3b": {  # meta-llama/Llama-3.2-3B
-        "model_type": "llama",
-        "hidden_size": 3072,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 24,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "intermediate_size": 8192,
-        "vocab_size": _LLAMA_VOCABULARY,
-        "max_position_embeddings": _LLAMA_CONTEXT,
-        "tie_word_embeddings": True,
-    },
-    "llama-3.1-8b": {  # meta-llama/Llama-3.1-8B
-        "model_type": "llama",
-        "hidden_size": 4096,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "intermediate_size": 14336,
-        "vocab_size": _LLAMA_VOCABULARY,
-        "max_position_embeddings": _LLAMA_CONTEXT,
-        "tie_word_embeddings": False,
-    },
-    "gemma-2-2b": {  # google/gemma-2-2b
-        "model_type": "gemma2",
-        "hidden_size": 2304,
-        "num_hidden_layers": 26,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "intermediate_size": 9216,
-        "vocab_size": 256000,
-        "max_position_embeddings": 8192,
-        "tie_word_embeddings": True,
-    },
+_KEYS = (
+    *("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"),
+    *("intermediate_size", "vocab_size", "max_position_embeddings", "tie_word_embeddings"),
+)
+_SIZES = {
+    "llama-3.2-1b": ("llama", 2048, 16, 32, 8, 64, 8192, 128256, 131072, True),  # meta-llama/Llama-3.2-1B
+    "llama-3.2-3b": ("llama", 3072, 28, 24, 8, 128, 8192, 128256, 131072, True),  # meta-llama/Llama-3.2-3B
+    "llama-3.1-8b": ("llama", 4096, 32, 32, 8, 128, 14336, 128256, 131072, False),  # meta-llama/Llama-3.1-8B
+    "gemma-2-2b": ("gemma2", 2304, 26, 8, 4, 256, 9216, 256000, 8192, True),  # google/gemma-2-2b
 }
+SHAPES: Mapping[str, Mapping[str, Any]] = {name: dict(zip(_KEYS, row, strict=True)) for name, row in _SIZES.items()}
 
 
 @cache

@@ -6,19 +6,18 @@ that other runs can read it.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.method import method_class
 from adaptive_bench.model.interventions import SiteCosts, site_costs
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.backbone_source import BackboneSource, find_device
+from adaptive_bench.runs.precision import kept
 from adaptive_bench.runs.training_text import draw_site_text
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import examples_fingerprint, key_of
 from adaptive_bench.task import Example
 from adaptive_bench.training import calibration_batches, encode_examples
@@ -56,7 +55,7 @@ def measured_sites(
     Raises:
         SitesNotMeasured: The costs are not on disk and may not be measured.
         UsageError: `--eligible measured` was asked for, and there is no held-out training text.
-        EnvironmentProblem: The model, the data or the stored costs cannot be read.
+        EnvironmentProblem: The model or the data cannot be read.
     """
     if not any(spares(MethodSpec.parse(text), config) for text in config.methods):
         return None
@@ -73,20 +72,10 @@ def measured_sites(
     key = key_of(about)
     if key not in _measured:
         file = config.out / FOLDER / f"{key}.json"
-        try:
-            _measured[key] = SiteCosts.from_json(json.loads(file.read_text(encoding="utf-8")))
-        except (FileNotFoundError, NotADirectoryError):  # writing the file reports a path that is no directory
-            if not measures:
-                raise SitesNotMeasured from None
-            found = _measure(config, source, text, reporter)
-            reporter.line(f"eligible: {found.described()}")
-            atomic.write_json(file, about | found.to_json())
-            _measured[key] = found
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise EnvironmentProblem(
-                f"The costs of a model's sites are kept in a readable file, got {type(error).__name__} in "
-                f"{str(file)!r}: {error}. Remove it: it is measured again."
-            ) from error
+        if not measures and not file.is_file():
+            raise SitesNotMeasured
+        known = kept(file, lambda: about | _measure(config, source, text, reporter).to_json())
+        _measured[key] = SiteCosts.from_json(known)
     return _measured[key]
 
 
@@ -109,4 +98,6 @@ def _measure(config: RunConfig, source: BackboneSource, text: list[Example], rep
             tokens += len(example.token_ids)
     batches = calibration_batches(encoded, padding_id(tokenizer), len(encoded), model.device)
     with reporter.task("measure sites", total=2 * model.config.num_hidden_layers) as task:
-        return site_costs(model, batches, task=task)
+        found = site_costs(model, batches, task=task)
+    reporter.line(f"eligible: {found.described()}")
+    return found

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
-from tabulate import tabulate
-from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone
@@ -20,10 +18,10 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.method import method_class, method_of
 from adaptive_bench.probed import stored_matrix
+from adaptive_bench.runs.projection import priced
 from adaptive_bench.runs.run_plan import Plan, manifest_of
 from adaptive_bench.runs.run_table import outcome_of
 from adaptive_bench.runs.shapes import find_shape
-from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import TrainingRun
 from adaptive_bench.source import TABLES, code_digest, code_of
 from adaptive_bench.spec import MethodSpec, method_name
@@ -34,83 +32,7 @@ from adaptive_bench.store.results import write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE
 from adaptive_bench.tables.task_notes import floor_ceiling_notes, unparsable_notes
 
-_SPREAD = ("min", "median", "p95", "max")
 _LAYERS = 8  # layers of the model without values on which a method's KV policy is looked up
-
-
-def data_card(whole: Plan) -> str:
-    """The data card of a run, as a Markdown page."""
-    config = whole.config
-    where = "the Hugging Face hub" if config.data_dir is None else f"`{config.data_dir}`"
-    parts = [
-        "# Data card",
-        f"Model `{config.model}`; methods {', '.join(f'`{spec}`' for spec in config.methods)}. Data read from {where}.",
-        "## Trained and calibrated on",
-        _table(_training_sources(whole)) if config.train.steps else "Nothing was trained.",
-        *([_table(_sequences(whole))] if config.train.steps else []),
-        "## Tested on",
-        _table(_tested(whole)),
-        "Digests are of the documents and of the prompts made of them, worked examples included, in their order. "
-        "A data set gives no document to two of training, calibration and test. Where test documents stand in the "
-        "training text all the same, a note under the table says how many.",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _training_sources(whole: Plan) -> Iterator[dict[str, str]]:
-    for task in training_tasks(whole.config):
-        text = task.text_source or task.description
-        yield {"task": task.name, "text": text, "terms": task.licence or "see its source"}
-
-
-def _sequences(whole: Plan) -> Iterator[dict[str, Any]]:
-    """One row for each seed, because all methods of a seed are trained on the same sequences."""
-    seen: set[int] = set()
-    for training in whole.trainings:
-        about = training.record.read("data")
-        if about is None or training.seed in seen:
-            continue
-        seen.add(training.seed)
-        yield {
-            "seed": training.seed,
-            "sequences": about["sequences"],
-            "different": about["examples"],
-            "cut": about["truncated_examples"],
-            "tokens": about["tokens"],
-            "learned": about["loss_tokens"],
-            "prompt tokens": _spread(about.get("prompt_tokens")),
-            "completion tokens": _spread(about.get("completion_tokens")),
-            "order sha256": about["order_sha256"][:16],
-        }
-
-
-def _tested(whole: Plan) -> Iterator[dict[str, Any]]:
-    for name in whole.config.tasks:
-        task = find_task(name)
-        points = (
-            point for sweep in whole.sweeps if sweep.task == task.name for point in (sweep.finished() or {}).values()
-        )
-        about = next(points, None)
-        data = (about.data if about is not None else None) or {}
-        yield {
-            "task": task.name,
-            "source": task.source or "generated",
-            "terms": task.licence or "see its source",
-            "revision": data.get("revision") or "",
-            "documents": "" if about is None else about.docs,
-            "shots": "" if about is None else about.num_fewshot,
-            "documents sha256": str(data.get("documents_sha256", ""))[:16],
-            "prompts sha256": str(data.get("prompts_sha256", ""))[:16],
-            "scored by": ", ".join(f"{metric}: {text}" for metric, text in (data.get("signatures") or {}).items()),
-        }
-
-
-def _spread(lengths: dict[str, int] | None) -> str:
-    return "" if lengths is None else " / ".join(str(lengths[name]) for name in _SPREAD)
-
-
-def _table(rows: Iterator[dict[str, Any]]) -> str:
-    return tabulate(list(rows), headers="keys", tablefmt="pipe", disable_numparse=True)
 
 
 def method_facts(whole: Plan) -> dict[str, Any]:
@@ -125,7 +47,7 @@ def method_facts(whole: Plan) -> dict[str, Any]:
         setting of the run or of `tune` counts once, whatever its seeds.
     """
     tried = _settings(whole.trainings)
-    backbone = _empty_backbone(find_shape(whole.config.project_onto))
+    backbone, _ = priced(find_shape(whole.config.project_onto), _LAYERS)
     found = {}
     for text in whole.config.methods:
         spec = MethodSpec.parse(text)
@@ -165,23 +87,14 @@ def _settings(trainings: Sequence[TrainingRun]) -> dict[str, set[str]]:
     """The different settings of each method among all trainings in the folders of a run's trainings, by method name."""
     found: dict[str, set[str]] = {}
     backbones = {training.content.get("backbone") for training in trainings}
-    for folder in _folders({training.folder.parent for training in trainings}):
+    above = {training.folder.parent for training in trainings}
+    for folder in sorted(path for one in above if one.is_dir() for path in one.iterdir() if path.is_dir()):
         config = Record(folder).read("config")
         if isinstance(config, dict) and config.get("backbone") in backbones and isinstance(config.get("method"), str):
             name = method_name(config["method"])
             same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}
             found.setdefault(name, set()).add(canonical(same))
     return found
-
-
-def _folders(above: set[Path]) -> list[Path]:
-    return sorted(path for one in above if one.is_dir() for path in one.iterdir() if path.is_dir())
-
-
-def _empty_backbone(shape: PretrainedConfig) -> Backbone:
-    values = shape.to_dict() | {"num_hidden_layers": _LAYERS, "layer_types": None}
-    with torch.device("meta"):
-        return Backbone(AutoModelForCausalLM.from_config(type(shape).from_dict(values)))
 
 
 def _kv_policy(spec: MethodSpec, backbone: Backbone) -> str | None:
@@ -192,17 +105,13 @@ def _kv_policy(spec: MethodSpec, backbone: Backbone) -> str | None:
         return None
 
 
-def _if_quick(config: RunConfig) -> list[str]:
-    about = f"{config.train.steps} steps, {config.evaluation.calibration_examples} calibration examples"
-    return [
-        f"{QUICK_NOTE}: a first look, with {about} and at most {config.evaluation.limit} documents."
-    ] * config.is_quick
-
-
 def notes_on(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> list[str]:
     """Notes about a quick run, scores at a task's floor or ceiling, and texts in which no answer is found."""
     matched = [row for row in rows if (row["axis"], row["phase"]) == (config.match_on, config.match_phase)]
-    return [*_if_quick(config), *floor_ceiling_notes(rows, map(find_task, config.tasks)), *unparsable_notes(matched)]
+    about = f"{config.train.steps} steps, {config.evaluation.calibration_examples} calibration examples"
+    quick = f"{QUICK_NOTE}: a first look, with {about} and at most {config.evaluation.limit} documents."
+    notes = [*floor_ceiling_notes(rows, map(find_task, config.tasks)), *unparsable_notes(matched)]
+    return [quick, *notes] if config.is_quick else notes
 
 
 def write_table(
@@ -244,7 +153,6 @@ def write_table(
     manifest_of(whole).write(folder)
     atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
     atomic.update_text(folder / "answers.json", canonical(found.answers) + "\n")
-    atomic.update_text(folder / "data_card.md", data_card(whole))
     write_run(folder, about)
     table = [folder / "table.json"]
     if "markdown" in registry.names("leaderboards"):

@@ -1,9 +1,9 @@
-"""Checks the tasks of a run: documents, prompts, answers, training text, and test documents in the training text."""
+"""Checks the tasks of a run: documents, worked examples, longest prompts, and test documents in the training text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from lm_eval.api.task import Task as HarnessTask
 from adaptive_bench import error_origin
 from adaptive_bench.config import RunConfig
 from adaptive_bench.data.overlap import RUN, Standing, words_of
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
 from adaptive_bench.evaluation.documents import answer_of
 from adaptive_bench.evaluation.drawn import ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, set_writing
@@ -26,23 +26,19 @@ from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import EvalRecipe
 from adaptive_bench.runs.model_checks import Findings
 from adaptive_bench.runs.training_text import draw_training
-from adaptive_bench.task import ExampleRequest, Task
-from adaptive_bench.training.encoding import encode_examples
+from adaptive_bench.task import Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
 _LONGEST = 8  # documents whose whole prompt is built and measured
-_TAIL = 32  # characters at a prompt's end that may share a token with the continuation
-_ANSWERS = 100  # answers that are encoded and decoded
-_TRAINING = 64  # training examples that are encoded
 
 
 def check_task(
     name: str, config: RunConfig, tokenizer: PreTrainedTokenizerBase | None, context: int, findings: Findings
 ) -> None:
-    """Read all documents of a task, and check the longest ones and some answers against the model.
+    """Read all documents of a task, and check the longest ones against the model's context.
 
     Args:
         tokenizer: The model's tokenizer; `None` if it could not be loaded.
@@ -69,61 +65,13 @@ def check_task(
             return
         thinking = how.enable_thinking
         chat = partial(conversation, tokenizer, enable_thinking=thinking) if config.chat_template else None
-        closely = {*_longest(harness, documents, answers), *_without_tokens(task, harness, documents, tokenizer)}
-        asked = [numbers[place] for place in sorted(closely)]
+        asked = [numbers[place] for place in _longest(harness, documents, answers)]
         _check_length(task, harness, asked, tokenizer, context, findings, chat, how)
     if len(documents) == 1:
         findings.note(
             f"{task.name} is measured on one document: its scores have no interval over documents, so no methods can "
             f"be told apart there. Give more documents in its data, or a higher --limit."
         )
-    texts = [text for parts in answers[:_ANSWERS] for text in parts]
-    check_answers(task, texts, tokenizer, findings)
-
-
-def check_training_text(
-    task: Task, config: RunConfig, tokenizer: PreTrainedTokenizerBase, context: int, findings: Findings
-) -> None:
-    """Note a task whose training text is often longer than the recipe's length or the model's context."""
-    if task.training is None or not config.train.steps:
-        return
-    request = ExampleRequest("train", _TRAINING, config.seeds[0], config.data_dir)
-    examples = task.examples(request)
-    length = min(config.train.max_length, context)
-    chat = config.chat_template
-    encoded = encode_examples(examples, tokenizer, length, SilentReporter(), chat_template=chat)
-    cut = sum(example.truncated for example in encoded)
-    if cut > len(encoded) / 20:
-        findings.note(
-            f"{cut / len(encoded):.0%} of the training text of {task.name} (of {len(encoded)} looked at) is longer "
-            f"than {length} tokens and is cut: raise train.max_length or choose a model with a longer context."
-        )
-
-
-def check_answers(task: Task, texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, findings: Findings) -> None:
-    """Note answers that change when they are encoded and decoded: the model cannot write them."""
-    lost: dict[str, str] = {}
-    for text in dict.fromkeys(texts):
-        back = _squeezed(
-            str(tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids, skip_special_tokens=True))
-        )
-        if back != _squeezed(text):
-            lost[text] = back
-    if not lost:
-        return
-    text, back = next(iter(lost.items()))
-    signs = "".join(sorted(set(_squeezed("".join(lost))) - set("".join(lost.values()))))
-    effect = (
-        "a strict match of such answers cannot succeed, whatever the method"
-        if task.kind == "generative"
-        else "they are scored as if they were something else"
-    )
-    findings.note(
-        f"The tokenizer cannot write {len(lost)} of {len(dict.fromkeys(texts))} answers of {task.name} looked at: "
-        f"{one_line(text[-60:], 60)!r} comes back as {one_line(back[-60:], 60)!r}"
-        + (f" (no token for {signs[:20]!r})" if signs else "")
-        + f"; {effect}. Choose another --model or other --tasks."
-    )
 
 
 def _documents(task: Task, harness: HarnessTask) -> list[Any]:
@@ -168,32 +116,8 @@ def _longest(harness: HarnessTask, documents: Sequence[Any], answers: Sequence[S
     return sorted({*by_prompt[:_LONGEST], *by_answer[:_LONGEST]})
 
 
-def _without_tokens(
-    task: Task, harness: HarnessTask, documents: Sequence[Any], tokenizer: PreTrainedTokenizerBase
-) -> list[int]:
-    """The first documents that have a continuation of no tokens, found from the last characters of their prompts."""
-    if harness.OUTPUT_TYPE not in ("multiple_choice", "loglikelihood"):
-        return []
-    owners: dict[tuple[str, str], int] = {}
-    harness.set_fewshot_seed(FEWSHOT_SEED)
-    with _building(task):
-        for number, document in enumerate(documents):
-            asked = harness.fewshot_context(document, num_fewshot=0)
-            made = harness.construct_requests(document, asked, metadata=(task.name, number, 1))
-            for request in made if isinstance(made, list) else [made]:
-                if request.request_type == "loglikelihood":
-                    prompt, continuation = request.args
-                    owners.setdefault((prompt[-_TAIL:], continuation), number)
-    if not owners:
-        return []
-    alone = tokenizer([prompt.rstrip() for prompt, _ in owners]).input_ids  # lm-eval scores the spaces too
-    whole = tokenizer([prompt + continuation for prompt, continuation in owners]).input_ids
-    found = [number for number, one, both in zip(owners.values(), alone, whole, strict=True) if len(both) <= len(one)]
-    return found[:_LONGEST]
-
-
 @contextmanager
-def _telling(what: str, mend: str, most: int | None = None) -> Iterator[None]:
+def _telling(what: str, mend: str) -> Iterator[None]:
     """Report an error in a task's own code with whose fault it is."""
     try:
         yield
@@ -201,11 +125,7 @@ def _telling(what: str, mend: str, most: int | None = None) -> Iterator[None]:
         raise
     except Exception as error:  # a task's own code
         error_origin.blame(error, what)
-        raise EnvironmentProblem(f"{what}: {type(error).__name__}: {message_of(error)[:most]}. {mend}") from error
-
-
-def _building(task: Task) -> AbstractContextManager[None]:
-    return _telling(f"The prompts of {task.name!r} cannot be built", "Check the data and --num-fewshot.", 200)
+        raise EnvironmentProblem(f"{what}: {type(error).__name__}: {message_of(error)[:300]}. {mend}") from error
 
 
 def _check_length(
@@ -220,7 +140,7 @@ def _check_length(
 ) -> None:
     harness.set_fewshot_seed(FEWSHOT_SEED)
     ask_only(harness, asked)
-    with _building(task):
+    with _telling(f"The prompts of {task.name!r} cannot be built", "Check the data and --num-fewshot."):
         harness.build_all_requests(
             system_instruction=how.system_prompt,
             apply_chat_template=chat is not None,
@@ -253,13 +173,6 @@ def _check_length(
                 )
         elif request.request_type == "loglikelihood":
             tokens = _count("".join(request.args), tokenizer)
-            if tokens <= _count(request.args[0].rstrip(), tokenizer):
-                raise UsageError(
-                    f"A continuation must have between 1 and {context} tokens (the context), but the tokenizer makes 0 "
-                    f"of {one_line(repr(request.args[1]), 60)} in document {number} of {task.name!r} after "
-                    f"the prompt {one_line(repr(request.args[0][-60:]), 60)}. lm-eval's own models fail there too. "
-                    f"Leave the document out of the data, or choose another --model or other --tasks."
-                )
             if tokens > context + 1 and how.skip_overlong:
                 left = number, tokens
                 continue
@@ -286,10 +199,6 @@ def _check_length(
 
 def _count(text: str, tokenizer: PreTrainedTokenizerBase) -> int:
     return len(tokenizer(text).input_ids)
-
-
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
 
 
 def note_idle(config: RunConfig, findings: Findings) -> None:

@@ -25,13 +25,13 @@ from adaptive_bench.model import AdaptiveModel, hardware
 from adaptive_bench.model.efficiency import time_model
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.backbone_source import find_backbone, find_device
+from adaptive_bench.runs.evaluation_work import trained_model
 from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.runs.training_text import draw_calibration
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import timings
-from adaptive_bench.store.manifest import sparing
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import padding_id
@@ -168,9 +168,7 @@ class _Bench:
             raise EnvironmentProblem(
                 f"The run must be finished to be timed, but `{training}` is not. Give its `run` again."
             )
-        dtype = PRECISIONS[self.request.precision]
-        how = {"dtype": dtype, **sparing(self._sweep(spec).content)}
-        return AdaptiveModel.from_pretrained(training.checkpoint, spec, calibration=None, **how).to(self.device)
+        return trained_model(self._sweep(spec), dtype=PRECISIONS[self.request.precision]).to(self.device)
 
     def _cell(self, spec: MethodSpec) -> TrainingRun | None:
         """The training of a spec in the run with the first seed; `None` without a run."""

@@ -1,25 +1,37 @@
-"""Finds the configuration, the records and the trained models of a run."""
+"""Names and begins the folder of a run, and finds the configuration, records and trained models in it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
+from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import UsageError
+from adaptive_bench.method import takes_target
 from adaptive_bench.runs.run_plan import Plan, plan_of
-from adaptive_bench.store import manifest
+from adaptive_bench.runs.run_table import model_name
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import atomic, manifest
+from adaptive_bench.store.keys import run_key
 from adaptive_bench.store.manifest import checkpoint_of, sparing_of
-from adaptive_bench.store.records import CHECKPOINT
-from adaptive_bench.store.runs import check_run, config_in, is_run
+from adaptive_bench.store.records import CHECKPOINT, SCHEMA
+from adaptive_bench.store.runs import KEY_DIGITS, check_run, config_in, is_run, run_command
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
 
 
 _CONFIG = "config.yaml"
+_METHODS = 2  # methods that a run's name spells out before it counts the others
+_LONGEST_PART = 24  # characters of one part of a run's name
 
 
 def config_of(folder: Path) -> RunConfig:
@@ -34,6 +46,63 @@ def config_of(folder: Path) -> RunConfig:
     config = load_config(folder / _CONFIG, reads_data=False)
     home = folder.resolve().parent.parent
     return config.model_copy(update={"out": home}) if (home / "records").is_dir() else config
+
+
+def run_folder(config: RunConfig) -> Path:
+    """The folder that holds a run's table."""
+    return config.out / "runs" / run_name(config)
+
+
+def run_name(config: RunConfig) -> str:
+    """Model, first methods, seeds and the beginning of the run's key: `nano-gateskip-mod-2more-seed1-3f9a2c1b`.
+
+    The name does not depend on where the run is written or which device computes it. Methods that are trained towards
+    a saving come before those they are compared with.
+    """
+    specs = [MethodSpec.parse(text) for text in config.methods]
+    names = list(dict.fromkeys(spec.name for spec in sorted(specs, key=lambda spec: not takes_target(spec))))
+    more = [f"{len(names) - _METHODS}more"] if len(names) > _METHODS + 1 else names[_METHODS:]
+    seeds = f"seed{config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)}seeds"
+    key = run_key(config.model_dump(mode="json"))
+    return "-".join(
+        [_safe(part) for part in (model_name(config.model), *names[:_METHODS], *more, seeds)] + [key[:KEY_DIGITS]]
+    )
+
+
+def write_beginning(folder: Path, config: RunConfig, *, computes: bool = True) -> None:
+    """Write a run's config, the time it began, and what its command needs besides.
+
+    A run that continues with the same command and plugins keeps the time it first began.
+
+    Args:
+        computes: Whether anything is computed; if not, an existing `command.json` stays as it is.
+    """
+    atomic.update_text(folder / _CONFIG, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+    about = {
+        "schema": SCHEMA,
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "directory": str(Path.cwd()),
+        "plugins": [str(path) for path in registry.plugin_files()],
+        "command": run_command(folder, registry.plugin_files()),
+    }
+    file = folder / "command.json"
+    if not computes and file.is_file():
+        return
+    if not _file_contains(file, {key: about[key] for key in ("schema", "plugins", "command")}):
+        atomic.write_json(file, about)
+
+
+def _file_contains(file: Path, about: Mapping[str, Any]) -> bool:
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(known, dict) and about.items() <= known.items()
+
+
+def _safe(part: str) -> str:
+    """The part with letters, digits and a few signs only, because a name is used in paths and commands."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-.")[:_LONGEST_PART] or "model"
 
 
 def quantized_as(folder: Path) -> str:

@@ -72,30 +72,14 @@ def draw_calibration(config: RunConfig, seed: int, task_name: str | None = None)
 
     The text is the task's own if a task is given, has training text, and the recipe calibrates by task. Otherwise it
     consists of equal shares of all tasks that have training text. The list is empty if nothing is trained and a folder
-    of local data has no such text; `run_checks.check_calibration_text` refuses methods that need it.
+    of local data has no such text.
 
     Raises:
-        EnvironmentProblem: The data of a task cannot be read or is empty.
-    """
-    try:
-        return read_calibration(config, seed, task_name)
-    except MissingData:
-        if config.train.steps or config.train_on:
-            raise
-        return []
-
-
-def read_calibration(config: RunConfig, seed: int, task_name: str | None = None) -> list[Example]:
-    """Draw calibration text as `draw_calibration` does, but raise an error if a folder of local data has none.
-
-    Raises:
-        MissingData: A folder of local data has no such text.
         EnvironmentProblem: The data of a task cannot be read or is empty.
     """
     task = find_task(task_name) if task_name and config.evaluation.calibration == "task" else None
     own = [task] if task and task.training else None
-    drawn = _draw(config, "calibration", config.evaluation.calibration_examples, seed, own)
-    return [example for _, task_examples, _ in drawn for example in task_examples]
+    return [one for some in _held_out(config, config.evaluation.calibration_examples, seed, own) for one in some]
 
 
 def draw_flop_calibration_text(config: RunConfig, seed: int) -> list[Example]:
@@ -116,13 +100,18 @@ def draw_site_text(config: RunConfig) -> list[Example]:
     Raises:
         EnvironmentProblem: The data of a task cannot be read or is empty.
     """
+    drawn = _held_out(config, SITE_EXAMPLES, seed=1)
+    return [example for some in zip_longest(*drawn) for example in some if example is not None]
+
+
+def _held_out(config: RunConfig, wanted: int, seed: int, tasks: list[Task] | None = None) -> list[list[Example]]:
+    """Held-out text of each task; empty if nothing is trained and a folder of local data has none."""
     try:
-        drawn = [examples for _, examples, _ in _draw(config, "calibration", SITE_EXAMPLES, seed=1)]
+        return [examples for _, examples, _ in _draw(config, "calibration", wanted, seed, tasks)]
     except MissingData:
         if config.train.steps or config.train_on:
             raise
         return []
-    return [example for some in zip_longest(*drawn) for example in some if example is not None]
 
 
 def as_planned(examples: list[Example], fingerprint: str) -> list[Example]:

@@ -18,7 +18,6 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.hardware import environment
 from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.progress import Event, Line, Reporter, SilentReporter, TaskAdvanced, TaskStarted
-from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.backbone_source import BackboneSource, find_device, planned_backbone
 from adaptive_bench.runs.training_text import as_planned, draw_flop_calibration_text, draw_training
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
@@ -30,7 +29,7 @@ from adaptive_bench.tables.comparability import FACTS
 from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
 from adaptive_bench.training.loop import RESUME_FOLDER
-from adaptive_bench.training.memory import find_batch_size
+from adaptive_bench.training.micro_batches import find_batch_size
 from adaptive_bench.training.tracking import Tracking
 
 _PRICING_BATCH = 16  # sequences
@@ -170,16 +169,16 @@ def carry_out_training(training: TrainingRun, config: RunConfig, reporter: Repor
 
 
 def _fit(model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokenizer: Any, reporter: Reporter) -> None:
-    recipe = _recipe(training, config) if training.steps else config.train.model_copy(update={"steps": 0})
+    # The precision of the plan, because the config may still say `auto`.
+    planned = {"precision": training.content["recipe"]["precision"]} if training.steps else {"steps": 0}
     drawn = draw_training(config, training.seed, SilentReporter()) if training.steps else []
     text = as_planned(drawn, training.content["data"]["sha256"]) if training.steps else []
-    rate = training.content["method_learning_rate"]
     train(
         model,
         text,
         tokenizer,
-        recipe,
-        rate,
+        config.train.model_copy(update=planned),
+        training.content["method_learning_rate"],
         seed=training.seed,
         folder=training.folder,
         reporter=reporter,
@@ -187,11 +186,6 @@ def _fit(model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokeniz
         pretrained=pretrained_of(training, config),
         chat_template=config.chat_template,
     )
-
-
-def _recipe(training: TrainingRun, config: RunConfig) -> TrainRecipe:
-    """The config's recipe in the precision of the plan, because the config may still say `auto`."""
-    return config.train.model_copy(update={"precision": training.content["recipe"]["precision"]})
 
 
 def _prepared(model: AdaptiveModel) -> dict[str, Tensor]:

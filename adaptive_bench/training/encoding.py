@@ -59,16 +59,12 @@ def encode_examples(
     """Encode examples, with documents without a prompt at the end, and report how many had to be cut.
 
     Args:
+        tokenizer: It has an end-of-sequence token.
         chat_template: Write every example with a prompt as one exchange in the tokenizer's chat template.
 
     Raises:
-        UsageError: The tokenizer has no end-of-sequence token, or `max_length` leaves no room for a prediction.
+        UsageError: `max_length` leaves no room for a prediction.
     """
-    if tokenizer.eos_token_id is None:
-        raise UsageError(
-            "Training needs an end-of-sequence token, but the tokenizer has none. "
-            "Set eos_token in the model's tokenizer_config.json or choose another --model."
-        )
     if max_length < 2:
         raise UsageError(f"A training sequence needs at least 2 tokens, got train.max_length {max_length}.")
     examples = list(examples)
@@ -139,17 +135,8 @@ def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
     """The token that fills short rows. Its choice does not matter, since every batch has an attention mask.
 
     A tokenizer without a pad token pads with its end-of-sequence token.
-
-    Raises:
-        UsageError: The tokenizer has neither.
     """
-    for token_id in (tokenizer.pad_token_id, tokenizer.eos_token_id):
-        if token_id is not None:
-            return int(token_id)
-    raise UsageError(
-        "Batches need a pad token, but the tokenizer has neither a pad nor an end-of-sequence token. "
-        "Set pad_token in the model's tokenizer_config.json or choose another --model."
-    )
+    return int(tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id)
 
 
 def training_batch(

@@ -12,7 +12,7 @@ from accelerate.utils.memory import clear_device_cache
 
 from adaptive_bench.training.distributed import DistributedTraining
 from adaptive_bench.training.encoding import EncodedExample, training_batch
-from adaptive_bench.training.memory import ran_out_of_memory
+from adaptive_bench.training.micro_batches import ran_out_of_memory
 
 
 @dataclass(frozen=True)

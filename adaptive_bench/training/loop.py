@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import torch
 from accelerate import Accelerator
@@ -34,7 +34,6 @@ from adaptive_bench.training.encoding import EncodedExample, encode_examples, pa
 from adaptive_bench.training.gradient import StepLoss, accumulate, split
 from adaptive_bench.training.micro_batches import MicroBatches
 from adaptive_bench.training.order import DataOrder, data_order, order_digest
-from adaptive_bench.training.schedule import learning_rate_factor
 from adaptive_bench.training.tracking import Tracking, values_of
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
 
 RESUME_FOLDER, CHECKPOINT_FOLDER = "resume", "checkpoint"
+_FALLS_FROM = 0.6  # share of the steps after which the plateau of the rate ends and its linear fall begins
 
 
 def train(
@@ -79,7 +79,7 @@ def train(
     Raises:
         TrainingDiverged: The loss or the gradient is not a finite number.
         EnvironmentProblem: Memory runs out with one sequence at a time, or the folder cannot be written.
-        UsageError: The tokenizer cannot end a sequence.
+        UsageError: `max_length` leaves no room for a prediction.
     """
     reporter = reporter or SilentReporter()
     max_length = min(recipe.max_length, model.backbone.context_length)
@@ -189,16 +189,10 @@ class _Training:
         """Whether a stop was requested, so that a checkpoint is due; the leader's request counts for all processes."""
         return bool(self.processes.gather(stopping.requested())[0])
 
-    def rate(self, step: int) -> float:
-        """Learning rate of the backbone at a step."""
-        return self.recipe.learning_rate * self._factor(step)
-
-    def _factor(self, step: int) -> float:
-        return learning_rate_factor(self.recipe.decay, step, self.recipe.warmup_steps, len(self.order))
-
     def _step(self, step: int) -> dict[str, Any]:
         """Run one optimizer step; returns its entry of the log."""
-        factor, rate = self._factor(step), self.rate(step)
+        factor = learning_rate_factor(self.recipe.decay, step, self.recipe.warmup_steps, len(self.order))
+        rate = self.recipe.learning_rate * factor  # of the backbone
         for group, peak in zip(self.optimizer.param_groups, self.peak_rates, strict=True):
             group["lr"] = peak * factor
         self.model.begin_step(step + 1, len(self.order))
@@ -306,6 +300,25 @@ class _Training:
         if self.adapters is not None and named is not None:
             self.adapters.merge()
         atomic.remove(self.folder / RESUME_FOLDER)
+
+
+def learning_rate_factor(
+    decay: Literal["linear_end", "cosine"], step: int, warmup_steps: int, total_steps: int
+) -> float:
+    """Share of the peak learning rate at an optimizer step, counted from 0: a linear warm-up, then a plateau with a
+    linear end, or a cosine; both end at zero and stay there.
+
+    `linear_end` keeps the peak for most of the time in which training targets move (they reach their end after 70 % of
+    the steps, see `method.dial`), so that the rate is still large enough to learn at the target. Most papers use
+    `cosine`.
+    """
+    if step < warmup_steps:
+        return (step + 1) / (warmup_steps + 1)
+    if decay == "linear_end":
+        falls_from = max(warmup_steps, _FALLS_FROM * total_steps)
+        return min(1.0, max(0.0, (total_steps - step) / max(1.0, total_steps - falls_from)))
+    progress = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
+    return 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
 def _adapters(model: AdaptiveModel, recipe: TrainRecipe) -> Adapters | None:

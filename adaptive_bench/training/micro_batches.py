@@ -1,19 +1,21 @@
-"""Cuts the sequences of an optimizer step into micro-batches that fit into memory and hold little padding.
+"""Cuts work into batches that fit into memory: the sequences of an optimizer step, and any other work by trying.
 
-A small step stays whole and in order. A larger step is sorted by length first. Since the gradient is a sum over
-sequences, cutting changes only rounding (for exceptions see `gradient.accumulate`).
+A small optimizer step stays whole and in order. A larger step is sorted by length first. Since the gradient is a sum
+over sequences, cutting changes only rounding (for exceptions see `gradient.accumulate`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 
 from adaptive_bench.free_memory import usable_bytes
+from adaptive_bench.progress import Reporter
 from adaptive_bench.training.dry_step import dry_step, without_values
 from adaptive_bench.training.encoding import EncodedExample
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from adaptive_bench.backbone import Backbone
     from adaptive_bench.model import AdaptiveModel
 
+R = TypeVar("R")
 VALUE_BYTES = 4
 OPTIMIZER_VALUES = 3  # values per trained parameter: its gradient and AdamW's two moments
 _MOST_PADDING = 0.1
@@ -144,3 +147,30 @@ class MicroBatches:
 def _held(batch: Sequence[EncodedExample], footprint: Footprint) -> float:
     longest = max(len(one.token_ids) for one in batch)
     return footprint.of(len(batch), longest, sum(one.loss_tokens for one in batch))
+
+
+def find_batch_size(what: str, work: Callable[[int], R], batch_size: int, reporter: Reporter) -> tuple[R, int]:
+    """The result of some work at the largest batch size that fits, and that size.
+
+    Args:
+        what: Name of the work, for the user.
+        work: Called with a batch size; it starts from the beginning each time.
+        batch_size: The first size. It is halved whenever memory runs out; at 1 the error is passed on.
+        reporter: Says every smaller size.
+    """
+    while True:
+        try:
+            return work(batch_size), batch_size
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out_of_memory(error) or batch_size == 1:
+                raise
+        # Outside the handler, because its traceback would keep the tensors of the failed batch alive.
+        batch_size //= 2
+        clear_device_cache(garbage_collection=True)
+        reporter.line(f"{what}: out of memory; now {batch_size} sequence(s) at a time")
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that the device (or the machine) has no memory left."""
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or (isinstance(error, Exception) and should_reduce_batch_size(error))

@@ -15,8 +15,8 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.jobs.launchers import kubernetes
 from adaptive_bench.jobs.launchers.kubernetes import PodResources, job_prefix
 from adaptive_bench.runs import plan
-from adaptive_bench.runs.conditions import run_name
 from adaptive_bench.runs.launching import launch_request
+from adaptive_bench.runs.trained import run_name
 
 FULL = """
 image: registry.example.org/team/adaptive-bench@sha256:0123456789abcdef

@@ -47,9 +47,9 @@ def estimates(*shapes):
     """`("a", 100, 20, 30)`: a training of 100 s in 50 steps, and evaluations of 20 and 30 s in 50 points."""
     found = []
     for name, training, *evaluations in shapes:
-        found.append(JobEstimate(name, training, "train", {TrainingStep(name): training / 50}))
+        found.append(JobEstimate(name, training, {TrainingStep(name): training / 50}))
         found += [
-            JobEstimate(f"{name}{n}", seconds, "evaluate", {PointMeasured(f"{name}{n}"): seconds / 50}, name)
+            JobEstimate(f"{name}{n}", seconds, {PointMeasured(f"{name}{n}"): seconds / 50}, name)
             for n, seconds in enumerate(evaluations)
         ]
     return found
@@ -67,9 +67,9 @@ def offs(expected, slower, workers=2, start_s=12.0):
         begun = max(ready, heapq.heappop(free))
         ended = begun + one.seconds * slower(one)
         heapq.heappush(free, ended)
-        unit = TrainingStep if one.kind == "train" else PointMeasured
+        (unit,) = one.unit_s
         events += [(begun, JobStarted(one.job)), (ended, JobFinished(one.job))]
-        events += [(begun + (ended - begun) * step / 50, unit(one.job)) for step in range(1, 51)]
+        events += [(begun + (ended - begun) * step / 50, unit) for step in range(1, 51)]
         for other in expected:
             if other.after == one.job:
                 heapq.heappush(queue, (ended, next(numbers), other))
@@ -88,16 +88,11 @@ def offs(expected, slower, workers=2, start_s=12.0):
 RUN = estimates(("dense", 150, 5, 40), ("gateskip", 190, 60), ("mod", 180, 50))
 
 
-def quick_evaluations(one):
-    return 1.0 if one.kind == "train" else 0.75
-
-
 @pytest.mark.parametrize(
     ("slower", "workers", "most"),
     [
         *((lambda one: 1.0, workers, 0.2) for workers in (1, 2, 3, 8)),  # where estimates are right it is never off
         (lambda one: 2.0, 2, 0.3),  # a machine twice as slow is found out within a minute
-        (quick_evaluations, 2, 0.3),  # less than expected, found out by the first
     ],
 )
 def test_what_is_wrong_with_estimates_is_soon_found_out(slower, workers, most):
@@ -127,7 +122,7 @@ def test_failed_jobs_take_nothing_any_more_and_a_job_waits_for_what_it_builds_on
     assert overall.left_s(10.0) == pytest.approx(140.0)
     overall.emit(JobFinished("a"))
     assert overall.left_s(10.0) == pytest.approx(50.0)
-    chain = [JobEstimate("b", 50.0, "train", after="a"), JobEstimate("a", 100.0, "train")]
+    chain = [JobEstimate("b", 50.0, after="a"), JobEstimate("a", 100.0)]
     assert OverallProgress(SilentReporter(), chain, 2).total_s == pytest.approx(150.0)
     assert OverallProgress(SilentReporter(), chain[:1], 2).total_s == pytest.approx(50.0)  # `a` is on disk
 
@@ -136,7 +131,7 @@ def test_dial_values_that_are_calibrated_first_make_no_job_look_slow():
     """All of them come before the first point; each has a share of its own."""
     unit_s = {DialCalibrated("a"): 5.0, PointMeasured("a"): 5.0}
     now = [0.0]
-    overall = OverallProgress(SilentReporter(), [JobEstimate("a", 80.0, "evaluate", unit_s)], 1, lambda: now[0])
+    overall = OverallProgress(SilentReporter(), [JobEstimate("a", 80.0, unit_s)], 1, lambda: now[0])
     overall.emit(JobStarted("a"))
     for step in range(16):
         now[0] += 5.0

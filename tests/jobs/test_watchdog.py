@@ -9,7 +9,7 @@ from adaptive_bench.errors import ToBeContinued, UsageError
 from adaptive_bench.jobs import pool, watchdog
 from adaptive_bench.jobs.watchdog import Limits, Watch, watched
 from adaptive_bench.runs import launching, plan, run
-from adaptive_bench.runs.conditions import run_name
+from adaptive_bench.runs.trained import run_name
 
 pytestmark = pytest.mark.slow
 

@@ -92,27 +92,9 @@ def test_a_config_may_ask_for_attention_that_takes_any_mask_and_for_no_quantizat
     assert empty_model(source).config._attn_implementation == attention and source.load_model()
 
 
-@pytest.mark.parametrize("models", [("checkpoint-5",), ("checkpoint-20", "checkpoint-100", "checkpoint-30")])
-def test_above_checkpoints_the_newest_is_pointed_at(model_folder, tmp_path, models):
-    trained = tmp_path / "trained"
-    for name in models:
-        shutil.copytree(model_folder, trained / name)
-    said = "/checkpoint-5'\\.$" if len(models) == 1 else "/checkpoint-100', the newest of 3 below it"
-    with pytest.raises(EnvironmentProblem, match=said):
-        find_backbone(trained)
-
-
-def test_in_the_cache_of_the_hub_the_snapshot_is_pointed_at(model_folder, tmp_path):
-    cache = tmp_path / "hub"
-    shutil.copytree(model_folder, cache / "models--x--y" / "snapshots" / "0123")
-    for above in (".", "models--x--y"):
-        with pytest.raises(EnvironmentProblem, match=r"Name '.*/models--x--y/snapshots/0123'\.$"):
-            find_backbone(cache / above)
-
-
 def test_a_saved_adaptive_model_is_no_plain_one(shared_model, tmp_path):
     shared_model("dense").save_pretrained(tmp_path / "saved")
-    with pytest.raises(EnvironmentProblem, match=r"a saved adaptive model.*name the one that it was trained from"):
+    with pytest.raises(EnvironmentProblem, match="this saved adaptive model was trained from"):
         find_backbone(tmp_path / "saved")
 
 

@@ -12,9 +12,8 @@ from adaptive_bench.leaderboard.page_samples import samples_of
 from adaptive_bench.method import Decision
 from adaptive_bench.runs import evaluation_work as evaluation
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.conditions import run_name
 from adaptive_bench.runs.run_table import outcome_of
-from adaptive_bench.runs.trained import work_of
+from adaptive_bench.runs.trained import run_name, work_of
 from adaptive_bench.store import manifest
 from adaptive_bench.store.inventory import pieces
 from adaptive_bench.store.keys import USUAL, key_of

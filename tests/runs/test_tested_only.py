@@ -60,8 +60,6 @@ def test_models_as_they_are_need_no_training_split_but_are_not_timed_on_text_tha
 @pytest.mark.parametrize(
     ("methods", "changes", "words"),
     [
-        ("gateskip", {}, ("gateskip are calibrated", "train.jsonl", "--methods", "evaluation.calibration=pooled")),
-        (("dense", "mod"), {"shuffled": True}, ("--shuffled are drawn", "leave --shuffled out")),
         ("dense", {"evaluation": {"num_fewshot": 2}}, ("Worked examples", "train.jsonl", "--num-fewshot 0")),
         ("dense", {"train": {"steps": 3}}, ("train.jsonl",)),
         ("dense", {"train_on": ("gsm8k",)}, ("train.jsonl",)),

@@ -10,7 +10,7 @@ from adaptive_bench.evaluation import lookup
 from adaptive_bench.method import DEFAULT_TARGET
 from adaptive_bench.runs import plan, run, training_text
 from adaptive_bench.runs import training_work as pricing
-from adaptive_bench.runs.conditions import run_name
+from adaptive_bench.runs.trained import run_name
 from adaptive_bench.runs.training_targets import auto_level
 from adaptive_bench.task import Example
 from adaptive_bench.training import tracking
