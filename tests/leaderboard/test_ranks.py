@@ -14,8 +14,8 @@ from small_runs import run_config
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.groups import groups_of
 from adaptive_bench.leaderboard.headline import headline
-from adaptive_bench.leaderboard.markdown import MARKER, ranks
 from adaptive_bench.leaderboard.plain import markdown
+from adaptive_bench.leaderboard.ranks import MARKER, ranks
 from adaptive_bench.leaderboard.standing import preferred, standings
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.leaderboard.table_cells import short
