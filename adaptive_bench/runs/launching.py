@@ -59,7 +59,7 @@ class TrainingJob(Job):
     def of(cls, training: TrainingRun, config: RunConfig, estimator: Estimator) -> TrainingJob:
         """The job of a training, with an estimate of what is left of it."""
         seconds, record = estimator.training(training).seconds, str(training.folder)
-        unit_s = {TrainingStep(record): seconds / max(1, steps_left(training))}
+        unit_s: dict[UnitDone, float] = {TrainingStep(record): seconds / max(1, steps_left(training))}
         after = None if training.base is None else str(training.base.folder)
         methods = frozenset(one.spec.name for one in training.chain)
         estimate = JobEstimate(record, seconds, unit_s, after)
