@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,15 +27,6 @@ _what, _how, _where = (partial(typer.Option, rich_help_panel=panel) for panel in
 _ALONE = ("dense", "static_depth", "base")  # if these are the only methods, no control is added
 # Most steps, documents and calibration examples of a quick run.
 _QUICK_STEPS, _QUICK_LIMIT, _QUICK_EXAMPLES = 20, 16, 16
-
-
-class Overwriting(StrEnum):
-    """The names of `runs.work_jobs.Overwrite`, whose module is too heavy to be imported for `--help`."""
-
-    only_missing = "only-missing"
-    always = "always"
-    never = "never"
-    only_cache = "only-cache"
 
 
 def run(
@@ -64,12 +54,12 @@ def run(
         list[Path] | None, _where(help="Python file that registers methods, tasks or models; repeatable.")
     ] = None,
     overwrite: Annotated[
-        Overwriting,
+        Literal["only-missing", "always", "never", "only-cache"],
         _where(
             help="With results on disk: compute what is missing; compute all again; never touch a piece of work that "
             "was begun; or compute nothing."
         ),
-    ] = Overwriting.only_missing,
+    ] = "only-missing",
     jobs: Annotated[int | None, _where(min=1, help="Processes at once; default: as many as suit the machine.")] = None,
     shard: Annotated[str | None, _where(help="Do a part: `2/8` is the second of eight, on any machine.")] = None,
     cell: Annotated[str | None, _where(help="Do these cells alone, named like their records.")] = None,
@@ -162,7 +152,7 @@ def run(
             preset = preset_by_size(str(model))
         except OutOfReach as error:  # the recipe stays unknown, but missing data can be reported as well
             raise_all_missing(overrides.load(DEFAULT_PRESET), error)
-    only_reads = (table_only or overwrite is Overwriting.only_cache) and wait is None
+    only_reads = (table_only or overwrite == "only-cache") and wait is None
     run_config = overrides.load(preset, reads_data=not only_reads)
     with naming_plugins(Path(preset).parent):  # the folder of a run if `--config` is its config.yaml
         for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):

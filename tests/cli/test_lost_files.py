@@ -66,7 +66,6 @@ def test_a_table_that_is_gone_is_missed(command, folders):
         ("table.json", "leaderboard"),
         ("table.json", "export"),
         ("run.json", "leaderboard"),
-        ("answers.json", "show --dials"),
         ("methods.json", "leaderboard submit --authors A --licence MIT"),
         ("manifest.json", "samples"),
     ],
