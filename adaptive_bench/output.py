@@ -12,7 +12,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
@@ -77,10 +77,9 @@ def write_bytes(path: Path, content: bytes) -> None:
         return
     with _writable(path):
         place = Path(os.path.realpath(path))
-        try:
+        mode: int | None = None
+        with suppress(FileNotFoundError):
             mode = place.stat().st_mode
-        except FileNotFoundError:
-            mode = None
         if mode is None or stat.S_ISREG(mode):
             atomic.replace_file(place, content, None if mode is None else stat.S_IMODE(mode))
         else:
