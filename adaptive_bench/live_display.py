@@ -1,4 +1,7 @@
-"""Shows progress as one live display on an interactive terminal, and as plain lines elsewhere."""
+"""Shows progress as one live display on an interactive terminal, and as plain lines elsewhere.
+
+It is apart from `progress` because machines that only train may lack rich.
+"""
 
 from __future__ import annotations
 

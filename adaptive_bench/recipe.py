@@ -138,15 +138,6 @@ class TrainRecipe(Strict):
         "changes no result and is in no key (docs/cluster.md).",
     )
 
-    @field_validator("target", mode="before")
-    @classmethod
-    def _one_of_a_list(cls, value: Any) -> Any:
-        # Configs of earlier versions have a list here. Then one of several targets was chosen for each level; now every
-        # level is trained for.
-        if isinstance(value, list | tuple):
-            return value[0] if len(value) == 1 else None
-        return value
-
     @model_validator(mode="after")
     def _text_fits(self) -> TrainRecipe:
         if self.steps * self.batch_size > MOST_SEQUENCES:
@@ -260,14 +251,6 @@ class EvalRecipe(Strict):
     @classmethod
     def _one_or_more(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_what_was(cls, values: Any) -> Any:
-        # Configs of earlier versions have a grid of dial values and may have no closeness.
-        if not isinstance(values, dict):
-            return values
-        return {name: one for name, one in values.items() if name != "grid" and (name, one) != ("closeness", None)}
 
 
 class ForModels(Strict):

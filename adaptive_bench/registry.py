@@ -44,16 +44,8 @@ def _installed(group: Group) -> dict[str, EntryPoint]:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a sentence that suggests the closest known name, or lists the known names."""
     known = sorted(known)
-    initials = [one for one in known if _initials(one) == name]  # preferred to similar spelling: lr -> learning_rate
-    close = initials or difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, known, n=1)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known) or 'none'}."
-
-
-def _initials(name: str) -> str:
-    """Abbreviate the last part of a name to its initials: `train.learning_rate` -> `train.lr`; empty for one word."""
-    above, dot, last = name.rpartition(".")
-    words = last.split("_")
-    return f"{above}{dot}{''.join(word[:1] for word in words)}" if len(words) > 1 else ""
 
 
 def names(group: Group) -> list[str]:
@@ -183,8 +175,6 @@ def register(group: Group, name: str) -> Callable[[Any], Any]:
     """
     if group not in get_args(Group):
         known = f"A plugin group is one of {', '.join(get_args(Group))}, got {one_line(repr(group), 60)}."
-        if isinstance(name, str) and name in get_args(Group):
-            raise PluginFault(f"{known} The group comes first: register({name!r}, {one_line(repr(group), 60)}).")
         raise PluginFault(f"{known} {did_you_mean(str(group), get_args(Group))}")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise PluginFault(
@@ -217,20 +207,6 @@ def load_plugins(paths: Iterable[Path] | None) -> None:
     for path in dict.fromkeys(path.expanduser().resolve() for path in paths or []):
         if str(path) not in loaded:
             load_plugin(path)
-
-
-def _beside(path: Path, error: BaseException) -> str:
-    """Return what to do about a plugin file that cannot be imported. It is run by itself, not as part of a package."""
-    if not isinstance(error, ImportError):
-        return "Correct the file; "
-    first = (error.name or "").partition(".")[0]
-    is_beside = bool(first) and (path.with_name(f"{first}.py").exists() or path.with_name(first).is_dir())
-    if is_beside or "relative import" in str(error):
-        return (
-            f"A plugin file is not part of a package, and modules beside it are found on PYTHONPATH alone: import them "
-            f"by name, and set PYTHONPATH={path.parent}; "
-        )
-    return "Correct the file, or install what it imports; "
 
 
 def load_plugin(path: Path | str) -> None:
@@ -266,7 +242,8 @@ def load_plugin(path: Path | str) -> None:
         where = f" ({place})" if (place := error_origin.place(error)) else ""
         raise PluginFault(
             f"The plugin file {path} cannot be imported: {type(error).__name__}: {message_of(error)}{where}. "
-            f"{_beside(path, error)}with --debug the traceback is shown."
+            f"Correct the file, or install what it imports (modules beside it are found on PYTHONPATH alone); with "
+            f"--debug the traceback is shown."
         ) from error
     finally:
         _loading.pop()

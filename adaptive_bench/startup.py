@@ -1,10 +1,10 @@
-"""Keeps imports fast and quiet: loads names when they are first used, and silences the loggers of libraries whose
-notices no setting turns off.
-"""
+"""Keeps imports fast and quiet: loads names when they are first used, and silences the libraries."""
 
 from __future__ import annotations
 
 import logging
+import os
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -25,12 +25,30 @@ def loader(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     return load
 
 
+# The libraries' own switches, set before they are imported, so that only our own progress is shown.
+_QUIET = {
+    "ADAPTIVE_BENCH_QUIET": "1",  # for `adaptive_bench` itself, in processes that this one starts
+    "DATASETS_VERBOSITY": "error",
+    "HF_HUB_VERBOSITY": "error",
+    "LMEVAL_LOG_LEVEL": "ERROR",
+    "PYTHONWARNINGS": "ignore",  # for worker processes
+    "TOKENIZERS_PARALLELISM": "false",
+    "TQDM_DISABLE": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
 # transformers imports torchao if it is installed, and torchao then reports what it could do on other machines.
 _LOGGERS = ("torchao", "torch.utils._pytree")
-QUIET = "ADAPTIVE_BENCH_QUIET"  # environment variable set for processes that this one starts
 
 
 def silence() -> None:
     """Let these loggers pass only errors; call this before the libraries are imported."""
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def quiet() -> None:
+    """Silence the libraries, in worker processes too. Variables that the user has set stay."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    warnings.simplefilter("ignore")
+    silence()

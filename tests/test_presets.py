@@ -126,16 +126,6 @@ def test_levels_are_found_by_the_plan_unless_they_are_given():
     assert load_config("smoke", {"evaluation": {"stop_strings": "a, b"}}).evaluation.stop_strings == ("a, b",)
 
 
-def test_a_config_of_an_earlier_version_can_be_read(tmp_path):
-    """It has a grid of dial values, several targets, and maybe no closeness."""
-    (tmp_path / "old.yaml").write_text(
-        "extends: nano\nlevels: null\ntrain: {target: [0.1, 0.2]}\nevaluation: {grid: [0, 0.3], closeness: null}\n"
-    )
-    old, now = load_config(tmp_path / "old.yaml"), load_config("nano")
-    assert (old.train, old.evaluation, old.levels) == (now.train, now.evaluation, None)
-    assert load_config("nano", {"train": {"target": [0.2]}}).train.target == 0.2
-
-
 def test_data_folder_comes_from_the_environment_unless_it_is_given(tmp_path, monkeypatch):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

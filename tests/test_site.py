@@ -59,7 +59,6 @@ def test_it_builds_without_a_warning(tmp_path, site):
         for source in re.findall(r'<img[^>]*\ssrc="([^":]+)"', text):
             assert (tmp_path / name).parent.joinpath(source).is_file(), f"{name} lacks the picture {source}"
     concepts, statistics = pages["concepts/index.html"], pages["statistics/index.html"]
-    assert concepts.count('<svg aria-label="') == 1 and site.STYLE in concepts
     assert 'display="block"><mrow><mfrac>' in statistics
     assert f"adaptive-bench {adaptive_bench.__version__}" in concepts and 'href="../board/index.html"' in concepts
     assert 'href="../first_steps/"' in pages["python/index.html"] and "find_backbone" in pages["first_steps/index.html"]
@@ -84,14 +83,3 @@ def test_equations_become_mathml_and_the_notebook_a_page(site):
     text = site.page_of({"cells": [{"cell_type": kind, "source": source} for kind, source in cells]})
     assert text.startswith("# Title\n\nText.\n\n[") and text.endswith("```python\na = 1\na\n```\n")
     assert "(first_steps.ipynb)" in text
-
-
-def test_a_figure_in_a_page_has_the_words_and_the_colours_of_the_page(site):
-    svg = (ROOT / "docs/figures/branch.svg").read_text(encoding="utf-8")
-    found = site.inlined(svg, "six tokens")
-    assert 'aria-label="six tokens"' in found and 'role="img"' in found
-    assert "<style>" not in found and 'class="paper"' not in found and "<title>" not in found
-    used = set(re.findall(r"var\((--drawing-\w+)\)", found))
-    for scheme in ("default", "slate"):
-        (sheet,) = (line for line in site.style().splitlines() if f'"{scheme}"' in line)
-        assert used <= set(re.findall(r"(--drawing-\w+):", sheet))

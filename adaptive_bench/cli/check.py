@@ -46,13 +46,11 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON instead: `-o -`.")] = False,
     json_file: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", parser=output.file, help="Write all results to this JSON file; - for standard output."
-        ),
+        typer.Option("--output", "-o", help="Write all results to this JSON file; - for standard output."),
     ] = None,
     capabilities: Annotated[
         Path | None,
-        typer.Option(parser=output.file, help="Write what each spec can do to this file, for `list methods`."),
+        typer.Option(help="Write what each spec can do to this file, for `list methods`."),
     ] = None,
     plugin: Plugins = None,
     device: Device = "cpu",
@@ -137,7 +135,7 @@ def new_method(
     name: Annotated[str, typer.Argument(help="Name of the method, like `my_method`: letters, digits, underscores.")],
     to: Annotated[
         Path | None,
-        typer.Option("--output", "-o", parser=output.new_folder, help="Folder to make; otherwise one of that name."),
+        typer.Option("--output", "-o", parser=output.folder, help="Folder to make; otherwise one of that name."),
     ] = None,
 ) -> None:
     """Write a package with a working method, its entry point and its test."""

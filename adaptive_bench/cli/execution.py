@@ -129,7 +129,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
 
 def _unchecked(config: RunConfig) -> list[str]:
     """Warnings about plugins' methods that were never checked, or whose decisions were found to use later text."""
-    from adaptive_bench.probed import FILE_NAME, stored_matrix
+    from adaptive_bench.capabilities import FILE_NAME, stored_matrix
 
     known, never, found = registry.names("methods"), dict[str, str](), list[str]()
     for spec in map(MethodSpec.parse, config.methods):
@@ -139,15 +139,14 @@ def _unchecked(config: RunConfig) -> list[str]:
         if not matrix:
             never[spec.name] = (
                 f"The method {spec.name!r} ({registry.origin('methods', spec.name)}) was never checked: its scores may "
-                f"rest on later text. `adaptive-bench check {spec.name} --plugin FILE --capabilities DIR/{FILE_NAME}` "
-                f"checks it; DIR is the folder of the plugin's file, where a run looks for the result."
+                f"rest on later text. `adaptive-bench check {spec.name} --plugin FILE --capabilities {FILE_NAME}` in "
+                f"the folder of its file checks it."
             )
         causality = matrix.get(str(spec), {}).get("causality", "-")
         if spec.semantics == "bench" and causality not in ("-", "C0"):
             found.append(
                 f"`adaptive-bench check` found that the decisions of {str(spec)!r} depend on more than earlier text "
-                f"(causality {causality}): its scores are not those of a model that writes, and cannot be compared "
-                f"with the others."
+                f"(causality {causality}): its scores are not those of a model that writes."
             )
     return [*never.values(), *found]
 

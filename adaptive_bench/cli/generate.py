@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from dataclasses import replace
@@ -147,7 +146,7 @@ def generate(
             "texts": [{"prompt": prompt, "text": text} for prompt, text in zip(prompts, texts, strict=True)],
             "report": report,
         }
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+        typer.echo(atomic.json_text(found), nl=False)
         return
     for prompt, text in zip(prompts, texts, strict=True):
         typer.echo(text if len(prompts) == 1 else f"> {prompt}\n{text}\n")
@@ -221,7 +220,7 @@ def export_model(
     run: Run,
     method: Annotated[str, typer.Option(help="Which method spec of the run.")],
     to: Annotated[
-        Path, typer.Option("--output", "-o", parser=output.new_folder, help="Folder to write; it must not exist.")
+        Path, typer.Option("--output", "-o", parser=output.folder, help="Folder to write; it must not exist.")
     ],
     without_layers: Annotated[
         int | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,7 +12,7 @@ from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import load_libraries, numbers_table, plain_table, wrapped
 from adaptive_bench.validation import LARGEST_SEED
 
-_POLICIES = ("recompute", "copy_below", "evict")
+Policy = Literal["recompute", "copy_below", "evict"]
 _WIDTH = 80
 _SITES = 4  # most costly sites shown for each task
 
@@ -28,9 +28,7 @@ def headroom(
     levels: Annotated[str, typer.Option(help="Net savings at which headroom is read.")] = "0.05,0.1,0.15,0.2,0.25",
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, of both splits; a seeded draw.")] = 128,
     num_fewshot: options.NumFewshot = None,
-    kv: Annotated[
-        str, typer.Option(metavar="|".join(_POLICIES), help="Keys and values that exited tokens get in later layers.")
-    ] = "recompute",
+    kv: Annotated[Policy, typer.Option(help="Keys and values that exited tokens get in later layers.")] = "recompute",
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of everything that is drawn.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Sequences evaluated together.")] = 64,
     data_dir: options.DataDir = None,
@@ -46,7 +44,6 @@ def headroom(
     it is, so methods that train it to skip are not bounded. Train it on the tasks first (`run --methods dense`).
     Oracles know the answers: they are not methods, and no table ranks them.
     """
-    options.check_word("--kv", kv, _POLICIES)
     rule = "savings between 0 and 1 such as 0.1,0.15 (0.15 is 15 %)"
     asked = tuple(sorted(options.numbers(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
     if to is not None:
@@ -63,7 +60,7 @@ def headroom(
         limit=limit,
         seed=seed,
         num_fewshot=num_fewshot,
-        kv=cast(Literal["recompute", "copy_below", "evict"], kv),
+        kv=kv,
         data_dir=root,
         batch_size=batch,
     )

@@ -54,9 +54,7 @@ def inspect(
     device: options.Device = "auto",
     data_dir: options.DataDir = None,
     out: options.Out = options.DEFAULT_OUT,
-    to: Annotated[
-        Path | None, typer.Option("--output", "-o", parser=output.file, help="A .html page; .csv, .parquet or .json.")
-    ] = None,
+    to: Annotated[Path | None, typer.Option("--output", "-o", help="A .html page; .csv, .parquet or .json.")] = None,
     as_json: options.AsJson = False,
     plugin: options.Plugins = None,
 ) -> None:
@@ -66,8 +64,12 @@ def inspect(
     rates are printed.
     """
     _check(text, answer, tasks, to)
-    if paper:
-        _check_paper(tasks, savings, to)
+    if paper and (tasks is None or savings is not None):
+        raise UsageError(
+            "--paper repeats the paper's analysis: give --tasks such as gsm8k,csqa,piqa, and no --savings."
+        )
+    if paper and to is not None and to != output.STDOUT and to.suffix != ".json":
+        raise UsageError(f"--paper is printed, and written as .json, got -o {str(to)!r}. Name such a file.")
     prompt, given = _read(text), _read(answer)
     rule = "shares from 0 up to but not 1 such as 0,0.1,0.2 (0.2 is 20 %)"
     asked = None if savings is None else options.numbers(savings, "--savings", float, rule, options.is_share)
@@ -115,15 +117,6 @@ def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path |
     if to != output.STDOUT and to.suffix not in FORMS:
         raise UsageError(f"-o is a file that ends in one of {', '.join(FORMS)}, got {str(to)!r}. Name such a file.")
     output.check(to)
-
-
-def _check_paper(tasks: str | None, savings: str | None, to: Path | None) -> None:
-    if tasks is None:
-        raise UsageError("--paper takes statistics over tasks, got a text. Give --tasks such as gsm8k,csqa,piqa.")
-    if savings is not None:
-        raise UsageError(f"--paper repeats what the paper did, got --savings {savings!r} as well. Leave it out.")
-    if to is not None and to != output.STDOUT and to.suffix != ".json":
-        raise UsageError(f"--paper is printed, and written as .json, got -o {str(to)!r}. Name such a file.")
 
 
 def _read(file: Path | None) -> str | None:

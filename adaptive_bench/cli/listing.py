@@ -6,36 +6,26 @@ import ast
 import inspect
 import json
 import math
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import typer
 
 from adaptive_bench import registry
+from adaptive_bench.capabilities import CAPABILITIES, Matrix, stored_matrix
 from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, names_of
-from adaptive_bench.cli.runs import STATES, Wanted, run_table, runs_in
 from adaptive_bench.cli.terminal_text import fitting, in_parts, lines_of, listed, load_libraries, wrapped
 from adaptive_bench.errors import UsageError, one_line
-from adaptive_bench.probed import CAPABILITIES, Matrix, stored_matrix
 from adaptive_bench.spec import MethodSpec, parse_specs
-from adaptive_bench.store.runs import check_output, run_folders
+from adaptive_bench.store.atomic import json_text
+from adaptive_bench.store.results import read_run
+from adaptive_bench.store.runs import check_output, run_folders, run_name
 from adaptive_bench.task import OpenTask, Task, TaskGroup, check_registered
 
-
-class Listed(StrEnum):
-    """What can be listed."""
-
-    methods = "methods"
-    tasks = "tasks"
-    models = "models"
-    families = "families"
-    configs = "configs"
-    runs = "runs"
-    keys = "keys"
-
-
+Listed = Literal["methods", "tasks", "models", "families", "configs", "runs", "keys"]
+_UNSAID = {"documents": "all", "shots": "own"}  # shown for keys that a config leaves unset
+_TO_THE_MINUTE = len("2026-11-21T19:20")
 _TITLES = {"description": "what it is", "origin": "from"}  # titles that columns of the JSON have in a table
 # What a method adds to a model; the shares are of the model's parameters and of its dense MACs.
 _ADDED = {
@@ -54,25 +44,16 @@ def _names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def list_names(
-    what: Annotated[Listed, typer.Argument(help=f"{', '.join(Listed)}.")],
+    what: Annotated[Listed, typer.Argument(help=f"{', '.join(get_args(Listed))}.")],
     name: Annotated[
         str | None, typer.Argument(autocompletion=_names, help="One of them, to show all that is known of it.")
     ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Of methods also parameters, and a table of what each can do.")
     ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option(help="With methods: what each adds to this model, measured. With runs: those of this model."),
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="With methods: what each adds to this model, measured.")] = None,
     methods: Annotated[
         str | None, typer.Option(help="With --model: these specs only, for example `gateskip[shape=scalar],calm`.")
-    ] = None,
-    task: Annotated[str | None, typer.Option(help="Runs with this task.")] = None,
-    method: Annotated[str | None, typer.Option(help="Runs with this method.")] = None,
-    state: Annotated[str | None, typer.Option("--status", metavar="|".join(STATES), help="Runs of this state.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="DAY", help="Runs since this day, for example 2026-11-20.")
     ] = None,
     out: Out = DEFAULT_OUT,
     plugin: Plugins = None,
@@ -80,16 +61,11 @@ def list_names(
 ) -> None:
     """List methods, tasks, models, families, configs, runs or keys of a config, or show all that is known of one.
 
-    Runs are listed newest first; options select them by a part of a name. In JSON numbers are numbers, and null stands
-    for what is unknown or does not apply.
+    Runs are listed newest first. In JSON numbers are numbers, and null stands for what is unknown or does not apply.
     """
-    of_methods, of_runs = what is Listed.methods, what is Listed.runs
-    given = {"--task": task, "--method": method, "--status": state, "--since": since}
-    given |= {"--model": None if of_methods else model}
-    if not of_runs and (wrong := [option for option, value in given.items() if value is not None]):
-        raise UsageError(f"{', '.join(wrong)} go with `list runs`, got `list {what}`. Leave them out.")
-    if not of_methods and (full or methods is not None):
-        raise UsageError(f"--full and --methods go with `list methods`, got `list {what}`. Leave them out.")
+    of_methods, of_runs = what == "methods", what == "runs"
+    if not of_methods and (full or model is not None or methods is not None):
+        raise UsageError(f"--full, --model and --methods go with `list methods`, got `list {what}`. Leave them out.")
     if methods is not None and model is None:
         raise UsageError("--methods goes with --model. Try `adaptive-bench list methods --model nano`.")
     adds = of_methods and model is not None
@@ -100,22 +76,21 @@ def list_names(
     rows: Sequence[Mapping[str, Any]]
     if of_runs:
         check_output(out)
-        rows = runs_in(out, Wanted(model, task, method, state, since))
+        rows = runs_in(out)
     elif adds:
         rows = _overheads(str(model), methods)
-    elif what is Listed.keys:
+    elif what == "keys":
         rows = _config_keys()
     else:
-        rows = _brief_methods() if brief else _registered(cast(registry.Group, what.value))
+        rows = _brief_methods() if brief else _registered(cast(registry.Group, what))
     if name is not None:
         rows = _only(rows, what, name)
     if as_json:
-        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+        typer.echo(json_text(rows), nl=False)
     elif not rows:
-        are_left_out = of_runs and any(run_folders(out))
-        typer.echo("There are no such runs." if are_left_out else f"There are no {what} yet.")
+        typer.echo(f"There are no {what} yet.")
     elif of_runs:
-        typer.echo(run_table(rows))
+        typer.echo(_run_table(rows))
     elif adds:
         typer.echo(fitting([_overhead_texts(row) for row in rows]))
     elif brief:
@@ -134,12 +109,51 @@ def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Ma
         UsageError: No row has the name.
     """
     key = {"runs": "run"}.get(what, "name" if "name" in rows[0] else "method") if rows else "name"
-    if found := [row for row in rows if row[key] == name or (what is Listed.runs and Path(row[key]).name == name)]:
+    if found := [row for row in rows if row[key] == name or (what == "runs" and Path(row[key]).name == name)]:
         return found
-    if what is Listed.keys and (section := [row for row in rows if row[key].startswith(f"{name}.")]):
+    if what == "keys" and (section := [row for row in rows if row[key].startswith(f"{name}.")]):
         return section
     hint = registry.did_you_mean(name, [row[key] for row in rows])
     raise UsageError(f"`list {what} NAME` takes one of `list {what}`, got {one_line(name, 60)!r}. {hint}")
+
+
+def runs_in(out: Path) -> list[dict[str, Any]]:
+    """The runs in a folder, newest first. A damaged run is listed with its problem."""
+    return list(map(_listed_run, run_folders(out)))
+
+
+def _listed_run(folder: Path) -> dict[str, Any]:
+    about = read_run(folder / "config.yaml")
+    measuring, training = about.get("evaluation", {}), about.get("train", {})
+    return {
+        "run": run_name(folder),
+        "state": about.get("state", "unfinished"),
+        "model": about.get("model", ""),
+        "methods": about.get("methods", []),
+        "tasks": about.get("tasks", []),
+        "seeds": about.get("seeds", []),
+        "steps": training.get("steps"),
+        "documents": measuring.get("limit"),
+        "shots": measuring.get("num_fewshot"),
+        "date": str(about.get("finished") or about.get("began") or "")[:_TO_THE_MINUTE].replace("T", " "),
+        "problem": about.get("problem", ""),
+        "folder": str(folder),
+    }
+
+
+def _run_table(runs: Iterable[Mapping[str, Any]]) -> str:
+    """The runs as one table if it fits the terminal, else as a paragraph each."""
+
+    def text(key: str, value: Any) -> str:
+        if value is None:
+            return _UNSAID.get(key, "")
+        return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    rows = []
+    for run in runs:
+        row = {key: text(key, value) for key, value in run.items() if key not in ("problem", "folder")}
+        rows.append(row | {"state": row["state"] + (f": {run['problem']}" if run["problem"] else "")})
+    return listed(rows)
 
 
 def _brief_methods() -> list[dict[str, Any]]:

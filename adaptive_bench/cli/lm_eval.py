@@ -48,7 +48,7 @@ def _complete(arguments: argparse.Namespace) -> None:
     """
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
-    from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
+    from adaptive_bench.evaluation.stock_tasks import check_task_name
 
     in_file = EvaluatorConfig.load_yaml_config(arguments.config) if arguments.config else {}
 
@@ -73,8 +73,6 @@ def _complete(arguments: argparse.Namespace) -> None:
     for name, found in meant.items():
         if found != [name]:
             say(f"{name} stands for {', '.join(found)} here.", sys.stderr)
-        elif name in stock_tasks() and _is_ours(name):
-            say(f"{name} is the task of adaptive-bench, not lm-eval's of the same name.", sys.stderr)
     if (model := given("model")) is None:
         raise UsageError(f"lm-eval's own default is another model, got no --model. Give --model {NAME}.")
     if model != NAME:
@@ -85,13 +83,3 @@ def _complete(arguments: argparse.Namespace) -> None:
     arguments.device = str(find_device(str(device or "auto")))
     if device is None:
         say(f"No --device is given: the model runs on {arguments.device}.", sys.stderr)
-
-
-def _is_ours(name: str) -> bool:
-    """Whether a stock task of lm-eval has a definition of its own in this package."""
-    from adaptive_bench import registry
-    from adaptive_bench.evaluation.lookup import find_task
-    from adaptive_bench.evaluation.stock_tasks import stock_tasks
-
-    file = stock_tasks()[name].file
-    return name in registry.names("tasks") and (file is None or not file.startswith(str(find_task(name).folder)))

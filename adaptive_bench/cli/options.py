@@ -3,53 +3,35 @@
 from __future__ import annotations
 
 import inspect
-import os
-import re
 import shlex
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
 from adaptive_bench import output, registry
 from adaptive_bench.errors import UsageError, one_line
-from adaptive_bench.startup import QUIET, silence
+from adaptive_bench.startup import quiet
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.runs import DEFAULT_OUT as DEFAULT_OUT
 from adaptive_bench.store.runs import LAST, newest, plugins_in, run_folders, tables
 from adaptive_bench.store.runs import find_run as find_run
 from adaptive_bench.validation import LARGEST_COUNT, MOST_THREADS, each_once, parts_of
 
-if TYPE_CHECKING:
-    from adaptive_bench.store.manifest import Manifest
-
 Number = TypeVar("Number", int, float)
-_COMMA = re.compile(r",(?![^\[]*\])")  # commas between specs, not those in the brackets of a spec
-# The libraries' own switches, set before they are imported, so that only our own progress is shown.
-_QUIET = {
-    QUIET: "1",
-    "DATASETS_VERBOSITY": "error",
-    "HF_HUB_VERBOSITY": "error",
-    "LMEVAL_LOG_LEVEL": "ERROR",
-    "PYTHONWARNINGS": "ignore",  # for worker processes
-    "TOKENIZERS_PARALLELISM": "false",
-    "TQDM_DISABLE": "1",
-    "TRANSFORMERS_VERBOSITY": "error",
-}
 
 
 def names_of(group: registry.Group) -> Callable[[str], list[str]]:
     """A shell completion for names of a group; in a list with commas it completes the last name."""
 
     def complete(incomplete: str) -> list[str]:
-        *before, last = _COMMA.split(incomplete)
-        return [",".join([*before, name]) for name in registry.names(group) if name.startswith(last)]
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in registry.names(group) if name.startswith(last)]
 
     return complete
 
@@ -92,11 +74,8 @@ NumFewshot = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")]
-RecordFile = Annotated[
-    Path | None, typer.Option("--output", "-o", parser=output.file, help="Write the record as JSON, - for stdout.")
-]
-PRECISIONS = ("fp32", "bf16")
-Precision = Annotated[str, typer.Option(metavar="|".join(PRECISIONS), help="Precision of the weights.")]
+RecordFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write the record as JSON, - for stdout.")]
+Precision = Annotated[Literal["fp32", "bf16"], typer.Option(help="Precision of the weights.")]
 Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads; default: as torch decides.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 Plugins = Annotated[
@@ -177,14 +156,6 @@ def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
     return list(typer.main.get_command(app).params)
 
 
-def quiet() -> None:
-    """Silence the libraries, in worker processes too. Variables that the user has set stay."""
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    warnings.simplefilter("ignore")
-    silence()
-
-
 def items(text: str, option: str) -> tuple[str, ...]:
     """The items of a text such as `a,b`.
 
@@ -224,31 +195,9 @@ def is_share(number: float) -> bool:
     return 0 <= number < 1
 
 
-def check_word(option: str, value: str | None, known: Iterable[str]) -> None:
-    """Refuse a word that an option does not take.
-
-    Raises:
-        UsageError: The word is not among the known ones; the message suggests the nearest.
-    """
-    if value is not None and value not in known:
-        raise UsageError(f"{option} is one of {', '.join(known)}, got {value!r}. {registry.did_you_mean(value, known)}")
-
-
 def tables_of(runs: list[str] | None, out: Path) -> list[Path]:
     """The tables of the named runs, or of all runs below a named folder; without names, the output folder's newest."""
     return [path for run in runs for path in tables(find_run(run, out))] if runs else [newest(out)]
-
-
-def manifest_of(run: Path) -> Manifest:
-    """The manifest of a run: what it consists of and where that is.
-
-    Raises:
-        UsageError: The folder is not a run's.
-        EnvironmentProblem: The run's files are damaged.
-    """
-    from adaptive_bench.store import manifest  # imports NumPy, which no help needs
-
-    return manifest.of_run(run)
 
 
 @contextmanager

@@ -71,13 +71,13 @@ _LM_EVAL = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 COMMANDS = {
     "run": Source("run:run", _COMPARE, "config_options:ConfigCommand"),
     "retry": Source("run:retry", _COMPARE),
-    "time": Source("time:time", _COMPARE),
-    "speculate": Source("speculate:speculate", _COMPARE),
+    "time": Source("speed:time", _COMPARE),
+    "speculate": Source("speed:speculate", _COMPARE),
     "headroom": Source("headroom:headroom", _COMPARE),
     "tune": Source("tune:tune", _CHOOSE, "tune:TuneCommand"),
     "status": Source("runs:status", _LOOK),
     "show": Source("show:show", _LOOK),
-    "samples": Source("samples:samples", _LOOK),
+    "samples": Source("show:samples", _LOOK),
     "inspect": Source("inspect:inspect", _LOOK),
     "export": Source("runs:export", _LOOK),
     "leaderboard": Source("leaderboard:app", _LOOK),
@@ -94,7 +94,6 @@ COMMANDS = {
 # Commands of earlier versions, with what to type instead.
 _GONE = {
     "rates": "adaptive-bench tune --preset rates",
-    "steps": "adaptive-bench tune --preset steps",
     "diff": "adaptive-bench export RUN RUN -o runs.csv",
 }
 

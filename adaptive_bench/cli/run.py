@@ -13,7 +13,7 @@ from adaptive_bench import registry
 from adaptive_bench.cli.config_options import PANELS, Overrides
 from adaptive_bench.cli.options import DEFAULT_OUT, Debug, Out, Plugins, Run, find_run, names_of, naming_plugins
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.runs import plugins_in
 from adaptive_bench.strict_yaml import read_mapping
@@ -121,11 +121,6 @@ def run(
         raise UsageError(
             f"--resources is for a launcher that asks a cluster for them, got {str(resources)!r} with --launcher "
             f"local. Add --launcher slurm or kubernetes, or leave it out."
-        )
-    if resources is not None and not resources.is_file():
-        raise EnvironmentProblem(
-            f"--resources is a YAML file (docs/cluster.md shows one), but there is none at {str(resources)!r}. Correct "
-            f"the path."
         )
     if resources is not None:
         read_mapping(resources)  # so that a dry run, which does not use it, finds errors too

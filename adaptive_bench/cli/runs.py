@@ -1,129 +1,33 @@
-"""`adaptive-bench status`, `rm`, `clean` and `export`, and the table of `list runs`."""
+"""`adaptive-bench status`, `rm`, `clean` and `export`: show, delete and write out what lies in the output folder."""
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import date
-from enum import StrEnum
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
-from adaptive_bench import output, registry
+from adaptive_bench import output
 from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Run, find_run, run_names
-from adaptive_bench.cli.terminal_text import fits, fitting, paragraph, terminal_width, wrapped
+from adaptive_bench.cli.terminal_text import fitting, paragraph
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.results import as_csv, as_json, as_parquet, read_run, tidy_rows
-from adaptive_bench.store.runs import check_output, run_folders, run_name
+from adaptive_bench.store.atomic import json_text
+from adaptive_bench.store.results import as_csv, as_json, as_parquet, tidy_rows
+from adaptive_bench.store.runs import check_output, run_name
 
 if TYPE_CHECKING:
     from adaptive_bench.store.inventory import Removable
 
-STATES = ("done", "partial", "unfinished", "damaged")
 _OF_WORK = ("running", "stopped", "partial", "failed", "damaged", "planned", "done")  # states, in the order shown
-_UNSAID = {"documents": "all", "shots": "own"}  # shown for keys that a config leaves unset
-_TO_THE_MINUTE = len("2026-11-21T19:20")
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Selects the runs to list: those that fit every attribute that is not `None`.
-
-    Attributes:
-        model, task, method: A part of the model's name, of the name of any task, of any method spec.
-        state: One of `STATES`.
-        since: The first day, such as `2026-11-20`.
-    """
-
-    model: str | None = None
-    task: str | None = None
-    method: str | None = None
-    state: str | None = None
-    since: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.state is not None and self.state not in STATES:
-            hint = registry.did_you_mean(self.state, STATES)
-            raise UsageError(f"--status is one of {', '.join(STATES)}, got {self.state!r}. {hint}")
-        try:  # Python also reads `20261120` as a day, but as text it sorts differently
-            is_day = self.since is None or date.fromisoformat(self.since).isoformat() == self.since
-        except ValueError:
-            is_day = False
-        if not is_day:
-            raise UsageError(f"--since takes a day like 2026-11-20, got {self.since!r}. Write it so.")
-
-    def fit(self, run: Mapping[str, Any]) -> bool:
-        """Whether a run is wanted."""
-        return (
-            (self.model is None or self.model in str(run["model"]))
-            and (self.task is None or any(self.task in str(name) for name in run["tasks"]))
-            and (self.method is None or any(self.method in str(spec) for spec in run["methods"]))
-            and self.state in (None, run["state"])
-            and (self.since is None or run["date"] >= self.since)
-        )
-
-
-def runs_in(out: Path, wanted: Wanted) -> list[dict[str, Any]]:
-    """The runs in a folder that are wanted, newest first. A damaged run is listed with its problem."""
-    return [run for run in map(_listed_run, run_folders(out)) if wanted.fit(run)]
-
-
-def _listed_run(folder: Path) -> dict[str, Any]:
-    about = read_run(folder / "config.yaml")
-    measuring, training = about.get("evaluation", {}), about.get("train", {})
-    return {
-        "run": run_name(folder),
-        "state": about.get("state", "unfinished"),
-        "model": about.get("model", ""),
-        "methods": about.get("methods", []),
-        "tasks": about.get("tasks", []),
-        "seeds": about.get("seeds", []),
-        "steps": training.get("steps"),
-        "documents": measuring.get("limit"),
-        "shots": measuring.get("num_fewshot"),
-        "date": str(about.get("finished") or about.get("began") or "")[:_TO_THE_MINUTE].replace("T", " "),
-        "problem": about.get("problem", ""),
-        "folder": str(folder),
-    }
-
-
-def run_table(runs: Iterable[Mapping[str, Any]], width: int | None = None) -> str:
-    """The runs as one table if it fits the width, else as a paragraph each."""
-
-    def text(key: str, value: Any) -> str:
-        if value is None:
-            return _UNSAID.get(key, "")
-        return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-    rows = []
-    for run in runs:
-        row = {key: text(key, value) for key, value in run.items() if key not in ("problem", "folder")}
-        rows.append(row | {"state": row["state"] + (f": {run['problem']}" if run["problem"] else "")})
-    if fits(rows, width):
-        return fitting(rows, width)
-    return "\n\n".join(_run_paragraph(row, (width or terminal_width()) - 2) for row in rows)
-
-
-def _run_paragraph(row: Mapping[str, str], width: int) -> str:
-    lines = ["  ".join(filter(None, (row["run"], row["date"], row["state"])))]
-    if row["methods"]:
-        shots = "each task's worked examples" if row["shots"] == "own" else f"{row['shots']} worked examples"
-        seeds = f"seed{'s' if ',' in row['seeds'] else ''} {row['seeds']}"
-        how = f"{row['steps']} steps, {row['documents']} documents, {shots}, {seeds}"
-        lines += [f"{row['methods']} on {row['tasks']}", f"model {row['model']}, {how}"]
-    return "\n  ".join(wrapped(line, width, "  ") for line in lines)
 
 
 def status(
     out: Out = DEFAULT_OUT,
     everything: Annotated[bool, typer.Option("--all", help="List finished work as well.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again every five seconds until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what runs, what stopped, what failed and why, and what is damaged.
@@ -134,29 +38,24 @@ def status(
     from adaptive_bench.store.inventory import pieces
 
     check_output(out)
-    while True:
-        found = sorted(pieces(out), key=lambda piece: _OF_WORK.index(piece.state) if piece.state in _OF_WORK else 0)
-        if as_json:
-            typer.echo(json.dumps([asdict(piece) | {"folder": str(piece.folder)} for piece in found], indent=2))
-        else:
-            counts = Counter(piece.state for piece in found)
-            summary = ", ".join(f"{counts[state]} {state}" for state in _OF_WORK if counts[state])
-            typer.echo(f"{len(found)} pieces of work in {out}: {summary or 'nothing was begun'}")
-            shown = ("state", "work", "method", "seed", "progress", "since")
-            rows = [
-                {key: "" if (value := getattr(piece, key)) is None else str(value) for key in shown}
-                for piece in found
-                if everything or piece.state != "done"
-            ]
-            if rows:
-                typer.echo("\n" + fitting(rows))
-            for piece in found:
-                if piece.state in ("failed", "damaged"):
-                    typer.echo("\n" + paragraph(f"{piece.work} {piece.method}: {piece.reason} See {piece.folder}"))
-        if not watch:
-            return
-        time.sleep(5)
-        typer.echo()
+    found = sorted(pieces(out), key=lambda piece: _OF_WORK.index(piece.state) if piece.state in _OF_WORK else 0)
+    if as_json:
+        typer.echo(json_text([asdict(piece) | {"folder": str(piece.folder)} for piece in found]), nl=False)
+    else:
+        counts = Counter(piece.state for piece in found)
+        summary = ", ".join(f"{counts[state]} {state}" for state in _OF_WORK if counts[state])
+        typer.echo(f"{len(found)} pieces of work in {out}: {summary or 'nothing was begun'}")
+        shown = ("state", "work", "method", "seed", "progress", "since")
+        rows = [
+            {key: "" if (value := getattr(piece, key)) is None else str(value) for key in shown}
+            for piece in found
+            if everything or piece.state != "done"
+        ]
+        if rows:
+            typer.echo("\n" + fitting(rows))
+        for piece in found:
+            if piece.state in ("failed", "damaged"):
+                typer.echo("\n" + paragraph(f"{piece.work} {piece.method}: {piece.reason} See {piece.folder}"))
 
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -219,12 +118,7 @@ def _delete(found: Sequence[Removable], what: str, yes: bool, dry_run: bool) -> 
     typer.echo(f"\n{total}: deleted.")
 
 
-class Form(StrEnum):
-    """A file format."""
-
-    csv = "csv"
-    parquet = "parquet"
-    json = "json"
+Form = Literal["csv", "parquet", "json"]
 
 
 def export(
@@ -241,27 +135,24 @@ def export(
         typer.Option("--format", help="csv, parquet or json; default: by the file's ending, else csv."),
     ] = None,
     to: Annotated[
-        Path, typer.Option("--output", "-o", parser=output.file, help="File to write; default: -, standard output.")
+        Path, typer.Option("--output", "-o", help="File to write; default: -, standard output.")
     ] = output.STDOUT,
     out: Out = DEFAULT_OUT,
 ) -> None:
     """Write one row for each method, task, metric, axis, phase and level: what `load_results()` gives in Python."""
-    ending = to.suffix.removeprefix(".")
-    named_so = Form(ending) if ending in set(Form) else None
-    if form is None and named_so is None and ending and not output.is_stdout(to):
+    ending = to.suffix.removeprefix(".") or "csv"
+    if form is None and ending not in get_args(Form):
         raise UsageError(
             f"A file ends as its format, .csv, .json or .parquet, got {str(to)!r}. Rename it, or give --format."
         )
-    if form is not None and named_so not in (None, form):
-        raise UsageError(f"A file ends as its format, got --format {form} and -o {str(to)!r}. Leave --format out.")
-    form = form or named_so or Form.csv
-    if form is Form.parquet and output.is_stdout(to) and sys.stdout.isatty():
+    form = form or cast(Form, ending)
+    if form == "parquet" and output.is_stdout(to) and sys.stdout.isatty():
         raise UsageError("Parquet is no text that a terminal could show. Name a file with -o.")
     rows = tidy_rows(*(runs or []), out=out, tell=_tell)
-    if form is Form.parquet:
+    if form == "parquet":
         output.write_bytes(to, as_parquet(rows))
     else:
-        output.write_text(to, as_csv(rows) if form is Form.csv else as_json(rows))
+        output.write_text(to, as_csv(rows) if form == "csv" else as_json(rows))
     about = f"{len(rows)} rows of {len({row['run'] for row in rows})} run(s) written to {output.named(to)}"
     typer.echo(about, err=output.is_stdout(to))
 

@@ -1,64 +1,50 @@
-"""`adaptive-bench show`: shows where the numbers of a run or of one training come from."""
+"""`adaptive-bench show` and `samples`: show where the numbers of a run come from, and what its models wrote."""
 
 from __future__ import annotations
 
 import json
 import shlex
+import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
 
-from adaptive_bench.cli.options import DEFAULT_OUT, Out, find_run, run_names
+from adaptive_bench import registry
+from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, Run, find_run
 from adaptive_bench.cli.terminal_text import fitting, paragraph, pasteable, terminal_width, wrapped
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
-from adaptive_bench.store.runs import (
-    is_run,
-    plugins_in,
-    run_command,
-    run_name,
-)
+from adaptive_bench.spec import parse_specs
+from adaptive_bench.store.atomic import json_text
+from adaptive_bench.store.evaluation import COUNTED, saving_name
+from adaptive_bench.store.results import read_run
+from adaptive_bench.store.runs import check_run, is_run, plugins_in, run_command, run_name
 
-_BARS = "▁▂▃▄▅▆▇█"
-_WIDTH = 60  # characters of a curve
+if TYPE_CHECKING:
+    from adaptive_bench.store.evaluation import Sample
+    from adaptive_bench.store.manifest import EvaluationEntry, Manifest
+
 _SHOWN = 3  # most evaluations with lost points that are named
 _SETTINGS = ("model", "methods", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "data_dir")
 
 
-def show(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN|CELL",
-            autocompletion=run_names,
-            help="Name or folder of a run, `last`, or folder of a record (as `status` lists them).",
-        ),
-    ],
-    out: Out = DEFAULT_OUT,
-) -> None:
+def show(run: Run, out: Out = DEFAULT_OUT) -> None:
     """Show configuration, command, environment, and how the training went.
 
     `adaptive-bench samples RUN` shows what the models were asked and wrote.
     """
     folder = find_run(run, out)
-    if is_run(folder):
-        typer.echo(run_text(folder))
-    elif (folder / "record.json").is_file():
-        typer.echo(_record_text(folder))
-    else:
-        raise UsageError(
-            f"A run has a config.yaml and a record a record.json, but {str(folder)!r} has neither. "
-            f"`adaptive-bench list runs` and `adaptive-bench status --all` show the folders."
-        )
+    if not is_run(folder):  # the folder of an entry is shown as well
+        check_run(folder)
+    typer.echo(run_text(folder))
 
 
 def run_text(folder: Path) -> str:
     """What is known of a run, in paragraphs."""
     from adaptive_bench.store.records import Record
-    from adaptive_bench.store.results import read_run
 
     about = read_run(folder / "config.yaml")
     settings = {key: about[key] for key in _SETTINGS if about.get(key) is not None}
@@ -121,37 +107,6 @@ def _filled(rows: Sequence[Mapping[str, str]]) -> str:
     return fitting([{key: row.get(key, "") for key in keys} for row in rows])
 
 
-def _record_text(folder: Path) -> str:
-    from adaptive_bench.store.records import FILE, DialEvaluationRecord, Record
-
-    record = Record(folder)
-    reason = f", {record.reason}" if record.reason else ""
-    parts = [f"record {folder}: {record.state}{reason}", _yaml(record.read("config") or {})]
-    sweeps = sorted((folder / "eval").glob("*"))
-    for place in (folder, *sweeps):
-        if Record(place).is_damaged:
-            parts.append(paragraph(f"{place / FILE} cannot be read; the command of its run makes it again."))
-    for section in ("target", "cost", "env", "dial"):
-        if (values := record.read(section)) is not None:
-            parts.append(f"{section}:\n{_yaml(values)}")
-    if losses := _losses(folder):
-        said = f"loss, {losses[0]:.3f} at the first step, {losses[-1]:.3f} at step {len(losses)}"
-        parts.append(f"{said}\n{curve(losses)}")
-    rows = [
-        {
-            "sweep": place.name,
-            "asked": f"{saving:.1%}",
-            "saved tokens": f"{point.savings['tokens']:.1%}",
-            "saved net": f"{point.savings['net']:.1%}",
-            "documents": str(point.docs),
-            "scores": ", ".join(f"{name.split(',')[0]} {value:.4f}" for name, value in point.scores.items()),
-        }
-        for place in (folder, *sweeps)
-        for saving, point in DialEvaluationRecord(place).points().items()
-    ]
-    return "\n\n".join([*parts, fitting(rows)] if rows else parts)
-
-
 def _losses(folder: Path) -> list[float]:
     """The loss of each logged step, without lines that are damaged or were cut off when the process was killed."""
     log, losses = folder / "train.jsonl", []
@@ -163,17 +118,193 @@ def _losses(folder: Path) -> list[float]:
     return losses
 
 
-def curve(values: Sequence[float], width: int = _WIDTH) -> str:
-    """Numbers as a line of bars; if there are more than fit, neighbours are averaged."""
-    if not values:
-        return ""
-    size = min(width, len(values))
-    bins = [values[len(values) * place // size : len(values) * (place + 1) // size] for place in range(size)]
-    means = [fmean(part) for part in bins]
-    low, high = min(means), max(means)
-    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BARS[round((mean - low) * scale)] for mean in means)
-
-
 def _yaml(values: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(values), sort_keys=False, width=terminal_width(), default_flow_style=None).rstrip()
+
+
+_TEXT_WIDTH, _INDENT = 80, 10
+_UNITS = {"layers": "FLOPs of the layers", "tokens": "tokens", "core": "core FLOPs", "net": "net FLOPs"}
+_ENDS = 400  # characters of a text, unless everything is wanted
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One method's answer to one document.
+
+    Attributes:
+        method: The method's spec.
+        asked: Share of tokens that the method was asked to save on the task.
+        saved: The share it saved there, on the axis of the run's tables.
+        output: The text it wrote or chose.
+        correct: The headline metric of the document.
+    """
+
+    method: str
+    asked: float
+    saved: float
+    output: str
+    correct: float | None
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document with every method's answer; the prompt is `None` in records of earlier versions."""
+
+    doc: int
+    prompt: str | None
+    target: str
+    answers: tuple[Answer, ...]
+
+
+def samples(
+    run: Run,
+    task: Annotated[str | None, typer.Option(help="Which task; needed if the run has several.")] = None,
+    level: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="A saving on the axis of the run's table; shows the measured point nearest."),
+    ] = 0.15,
+    methods: Annotated[str | None, typer.Option(help="Only these specs of the run.")] = None,
+    docs: Annotated[int, typer.Option(min=1, help="How many documents.")] = 3,
+    first: Annotated[int, typer.Option(min=0, help="Number of the first document.")] = 0,
+    differing: Annotated[
+        bool, typer.Option("--differing", help="Only documents that the methods do not all get right or wrong.")
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Whole texts instead of their ends.")] = False,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+    out: Out = DEFAULT_OUT,
+) -> None:
+    """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
+    from adaptive_bench.store import manifest  # imports NumPy, which no help needs
+
+    registry.load_plugins(plugin)
+    folder = find_run(run, out)
+    known = manifest.of_run(folder)
+    wanted = evaluations_of(known, task, methods)
+    for text in known.unfinished(wanted):
+        typer.echo(paragraph(f"Not finished: {text} The point shown may not be the nearest to the saving."), err=True)
+    axis, unit = _axis_of(folder)
+    found = documents(known, wanted, level, axis)
+    if found and first > found[-1].doc:
+        raise UsageError(
+            f"--first is the number of a document, and {wanted[0].task} has {found[0].doc} to {found[-1].doc} in "
+            f"this run, got {first}. Lower it."
+        )
+    if differing:
+        found = [each for each in found if len({answer.correct for answer in each.answers}) > 1]
+    found = [each for each in found if each.doc >= first][:docs]
+    if as_json:
+        typer.echo(json_text([asdict(document) for document in found]), nl=False)
+    else:
+        shown = (_document_text(document, unit, full) for document in found)
+        typer.echo("\n\n".join(shown) or "There are no such documents.")
+
+
+def evaluations_of(known: Manifest, task: str | None, methods: str | None) -> list[EvaluationEntry]:
+    """The evaluations of a run's first seed on one task, of the named methods or of all.
+
+    Raises:
+        UsageError: The task or a method is not in the run, or the run has several tasks and none is named.
+        EnvironmentProblem: Nothing is measured.
+    """
+    tests = [one for one in known.evaluations if one.split == "test" and not one.variant]
+    if not tests:
+        raise EnvironmentProblem("Nothing of this run is measured yet. Give the run's command again.")
+    tasks = list(dict.fromkeys(one.task for one in tests))
+    if task not in tasks and (task is not None or len(tasks) > 1):
+        got = "none" if task is None else repr(task)
+        raise UsageError(f"--task is one of the run's tasks, {', '.join(tasks)}, got {got}.")
+    seed = known.training_of(tests[0]).seed
+    chosen = task or tasks[0]
+    found = [one for one in tests if one.task == chosen and known.training_of(one).seed == seed]
+    if methods is None:
+        return found
+    specs, there = [str(spec) for spec in parse_specs(methods)], list(dict.fromkeys(one.method for one in found))
+    if unknown := [spec for spec in specs if spec not in there]:
+        raise UsageError(f"--methods takes specs of the run, {', '.join(there)}, got {unknown[0]!r}.")
+    return [one for spec in specs for one in found if one.method == spec]
+
+
+def _axis_of(run: Path) -> tuple[str, str]:
+    """Name of the saving that a run's tables are matched on, and what it is a share of.
+
+    The saving of tokens stands in for an axis that points do not store.
+
+    Raises:
+        EnvironmentProblem: The run's files are damaged.
+    """
+    about = read_run(run / "config.yaml")
+    if problem := about.get("problem"):
+        raise EnvironmentProblem(problem)
+    axis, phase = about.get("match_on"), about.get("match_phase", "all")
+    if axis not in COUNTED:
+        return saving_name("tokens"), _UNITS["tokens"]
+    return saving_name(axis, phase), _UNITS[axis] + ("" if phase == "all" else f" of {phase}")
+
+
+def documents(
+    known: Manifest, evaluations: Sequence[EvaluationEntry], saving: float, axis: str = "tokens"
+) -> list[Document]:
+    """The documents that all these evaluations have measured, each at its point nearest to a saving.
+
+    Args:
+        axis: Name of the saving (`store.evaluation.saving_name`).
+
+    Raises:
+        EnvironmentProblem: Nothing is measured.
+    """
+    prompts: dict[int, Sample] = {}
+    answers: dict[int, list[Answer]] = {}
+    targets: dict[int, str] = {}
+    for one in evaluations:
+        record = known.record_of(one)
+        if not (savings := record.savings()):
+            raise EnvironmentProblem(
+                f"`evaluate {one.method} on {one.task}` has no measured point. Give the run's command again."
+            )
+        if 0.0 in savings and not any(sample.prompt for sample in prompts.values()):
+            prompts = {sample.doc: sample for sample in record.samples(0.0)}
+        # Records of earlier versions lack savings by phase; the saving of tokens stands in.
+        saved = {asked: point.savings.get(axis, point.savings["tokens"]) for asked, point in record.points().items()}
+        asked = min(savings, key=lambda point: abs(saved[point] - saving))
+        for sample in record.samples(asked):
+            choices = prompts[sample.doc].choices if sample.doc in prompts else ()
+            targets.setdefault(sample.doc, _read(sample.target, choices))
+            output = _read(sample.output, choices)
+            answers.setdefault(sample.doc, []).append(Answer(one.method, asked, saved[asked], output, sample.correct))
+    return [
+        Document(doc, prompts[doc].prompt if doc in prompts else None, targets[doc], tuple(some))
+        for doc, some in sorted(answers.items())
+        if len(some) == len(evaluations)
+    ]
+
+
+def _read(answer: Any, choices: Sequence[str]) -> str:
+    """The text of an answer, which for multiple choice is the index of a choice."""
+    return choices[answer] if isinstance(answer, int) and 0 <= answer < len(choices) else str(answer)
+
+
+def _document_text(document: Document, unit: str, full: bool) -> str:
+    """Text of at most 80 columns.
+
+    Args:
+        unit: What the savings are shares of.
+    """
+
+    def block(name: str, text: str) -> list[str]:
+        if not full and len(text) > _ENDS:
+            text = f"... {text[-_ENDS:]}"
+        lines = [
+            line
+            for part in text.strip().splitlines() or ["(nothing)"]
+            for line in textwrap.wrap(part, _TEXT_WIDTH - _INDENT, drop_whitespace=False) or [""]
+        ]
+        return [f"{name if not number else '':<{_INDENT}}{line}".rstrip() for number, line in enumerate(lines)]
+
+    prompt = "(not recorded by the version that made this run)" if document.prompt is None else document.prompt
+    lines = [f"document {document.doc} ".ljust(_TEXT_WIDTH, "-"), *block("prompt", prompt)]
+    lines += block("target", document.target)
+    for answer in document.answers:
+        verdict = {None: "", 1.0: ", right", 0.0: ", wrong"}.get(answer.correct, f", {answer.correct}")
+        lines += [f"{answer.method}, saves {100 * answer.saved:.1f} % of {unit}{verdict}", *block("", answer.output)]
+    return "\n".join(lines)

@@ -1,7 +1,4 @@
-"""Formats text for the terminal: tables wrap columns of prose and keep short columns and paths whole.
-
-It also shows a line about what a command does before the command's own progress display begins.
-"""
+"""Formats text for the terminal: tables wrap columns of prose and keep short columns and paths whole."""
 
 from __future__ import annotations
 
@@ -10,8 +7,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -185,23 +181,14 @@ def pasteable(command: str) -> str:
     return program + command.removeprefix(PROGRAM)
 
 
-@contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Show a line while the block runs: on a terminal a moving one that disappears at the end, else a plain one."""
-    from rich.console import Console  # imported here, because `--help` does not need it
-
-    console = Console(stderr=True)
-    if sys.stderr.isatty() and not console.is_dumb_terminal:
-        with console.status(f"{what} ..."):
-            yield
-    else:
-        say(f"{what} ...", sys.stderr)
-        yield
+def waiting(what: str) -> None:
+    """Say what the command does before its own progress display begins."""
+    say(f"{what} ...", sys.stderr)
 
 
 def load_libraries() -> None:
     """Import the libraries that take seconds and say so, unless they are imported already."""
     if "torch" in sys.modules and "lm_eval" in sys.modules:
         return
-    with waiting("Loading PyTorch, transformers and lm-eval"):
-        import adaptive_bench.runs  # noqa: F401
+    waiting("Loading PyTorch, transformers and lm-eval")
+    import adaptive_bench.runs  # noqa: F401

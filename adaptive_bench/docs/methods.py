@@ -14,8 +14,8 @@ from tabulate import tabulate
 
 from adaptive_bench import registry
 from adaptive_bench.backbone.family import find_family
+from adaptive_bench.capabilities import CAPABILITIES, stored_matrix
 from adaptive_bench.method import Method, method_class
-from adaptive_bench.probed import CAPABILITIES, stored_matrix
 from adaptive_bench.spec import MethodSpec
 
 _HEAD = "<!-- Written by `python -m adaptive_bench.docs docs`; change the method's file instead. -->\n\n"

@@ -13,11 +13,11 @@ import torch
 
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone
+from adaptive_bench.capabilities import stored_matrix
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.method import method_class, method_of
-from adaptive_bench.probed import stored_matrix
 from adaptive_bench.runs.projection import priced
 from adaptive_bench.runs.run_plan import Plan, manifest_of
 from adaptive_bench.runs.run_table import outcome_of

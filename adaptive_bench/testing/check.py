@@ -39,7 +39,7 @@ class Result:
     Attributes:
         check, spec, family: Names of the check, the spec and the family.
         message: What is wrong, or why the check does not apply; empty if it passed.
-        facts: Facts about the method that the check found (see `probed.CAPABILITIES`).
+        facts: Facts about the method that the check found (see `capabilities.CAPABILITIES`).
         error: The error that the method's code raised, if any.
     """
 

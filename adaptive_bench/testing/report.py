@@ -16,11 +16,11 @@ import torch
 from tabulate import tabulate
 
 from adaptive_bench import output, registry
+from adaptive_bench.capabilities import CAPABILITIES, Matrix
 from adaptive_bench.errors import PluginFault
 from adaptive_bench.method import config_of
 from adaptive_bench.model.hardware import find_device
 from adaptive_bench.model.text_decisions import duplicate_warnings
-from adaptive_bench.probed import CAPABILITIES, Matrix
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.testing.backbones import FAMILIES

@@ -40,7 +40,6 @@ ARGUMENTS = [
     ("run --tasks gsm8", USAGE, "Did you mean 'gsm8k'?"),
     ("run --tasks piqa", USAGE, "--train-on nano_math"),
     ("run --config nanno", USAGE, "Did you mean 'nano'?"),
-    ("list runs --since yesterday", USAGE, "a day like 2026-11-20"),
     # What does not go together.
     ("inspect nano --tasks nano_math --methods gateskip", USAGE, "a method that needs none"),
     ("new-method gateskip", USAGE, "exists already"),

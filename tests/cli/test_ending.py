@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_bench import __version__
-from adaptive_bench.cli import options
+from adaptive_bench import __version__, startup
 from adaptive_bench.cli.failures import ctrl_c_answered, reported
 from adaptive_bench.cli.terminal_text import fits, fitting, in_parts, listed, pasteable, wrapped
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
@@ -155,15 +154,15 @@ if __name__ == "__main__":
 
 
 def test_libraries_are_quiet_in_every_process_but_for_what_the_user_has_set(monkeypatch, tmp_path):
-    monkeypatch.setattr(options.os, "environ", dict(os.environ) | {"TRANSFORMERS_VERBOSITY": "debug"})
+    monkeypatch.setattr(startup.os, "environ", dict(os.environ) | {"TRANSFORMERS_VERBOSITY": "debug"})
     with warnings.catch_warnings(record=True) as shown:
-        options.quiet()
+        startup.quiet()
         warnings.warn("chatter", UserWarning, stacklevel=1)
-    assert (options.os.environ["TRANSFORMERS_VERBOSITY"], options.os.environ["TQDM_DISABLE"]) == ("debug", "1")
+    assert (startup.os.environ["TRANSFORMERS_VERBOSITY"], startup.os.environ["TQDM_DISABLE"]) == ("debug", "1")
     assert shown == []
     script = tmp_path / "spawn.py"
     script.write_text(LEVELS)
-    told = subprocess.run([sys.executable, script], env=options.os.environ, capture_output=True, text=True, check=True)
+    told = subprocess.run([sys.executable, script], env=startup.os.environ, capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["40", "40"]
 
 

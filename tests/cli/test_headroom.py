@@ -79,7 +79,7 @@ def test_whole_texts_cannot_be_asked_again(measure):
     ("arguments", "exit_code", "words"),
     [
         ("toy_write --levels 1.5", 2, "--levels takes savings between 0 and 1"),
-        ("toy_write --kv defer", 2, "--kv is one of recompute, copy_below, evict"),
+        ("toy_write --kv defer", 2, "'--kv': Value error, 'defer' is not one of"),
         ("toy_odd", 2, "a metric that is a mean over documents"),
         ("toy_untested", 2, "validation documents"),
         ("toy_empty", 1, "Plugin fault: The task 'toy_empty' cannot be set up"),

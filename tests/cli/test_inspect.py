@@ -79,8 +79,8 @@ def test_documents_of_a_task_and_the_papers_gate_analysis(inspect, tmp_path):
     [
         (("--text", "text.txt", "--tasks", "nano_math"), "got both"),
         (("--tasks", "nano_math", "--answer", "text.txt"), "--answer is the answer to --text"),
-        (("--text", "text.txt", "--paper"), "--paper takes statistics over tasks"),
-        (("--tasks", "nano_math", "--paper", "--savings", "0.1"), "got --savings '0.1' as well"),
+        (("--text", "text.txt", "--paper"), "--paper repeats the paper's analysis: give --tasks"),
+        (("--tasks", "nano_math", "--paper", "--savings", "0.1"), "and no --savings"),
         (("--tasks", "nano_math", "--paper", "-o", "page.html"), "written as .json"),
         (("--text", "text.txt", "--methods", "free"), "got --methods 'free'"),
         (("--text", "text.txt", "-o", "map.svg", "--max-new-tokens", "1"), "ends in one of .html, .csv"),

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from typing import get_args
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_what_is_registered_as_something_else_is_a_fault_of_its_plugin(command, 
     assert result.exit_code == 1 and re.search(rf"Plugin fault: .*{said} under 'mine'", result.said)
 
 
-def test_runs_are_listed_with_their_state_and_filtered(command, runs, tmp_path, monkeypatch):
+def test_runs_are_listed_with_their_state(command, runs, tmp_path, monkeypatch):
     def listed(options=""):
         return sorted(run["run"] for run in json.loads(command(f"list runs --json {options}").stdout))
 
@@ -63,10 +64,7 @@ def test_runs_are_listed_with_their_state_and_filtered(command, runs, tmp_path, 
         assert max(map(len, text.splitlines())) <= width
         shown = {"one", "two", "unfinished", "done", "nano", "tiny", "mod", "calm", "gsm8k", "csqa"}
         assert shown <= set(text.replace(",", " ").split())
-    assert listed() == listed("--method mod") == ["one", "two"]
-    assert listed("--model nano") == listed("--task gsm8k") == listed("--status unfinished") == ["one"]
-    assert listed("--since 2026-11-21") == listed("--model tin --method calm") == listed("two") == ["two"]
-    assert "no such runs" in command("list runs --status damaged").stdout
+    assert listed() == ["one", "two"] and listed("two") == ["two"]
     (tmp_path / "runs").rename(tmp_path / "other")
     assert listed("two --out other") == ["other/two"] and "no runs yet" in command("list runs").stdout
 
@@ -83,7 +81,7 @@ SCHEMA = {
 }
 
 
-@pytest.mark.parametrize("what", [*listing.Listed])
+@pytest.mark.parametrize("what", get_args(listing.Listed))
 def test_json_has_identifiers_for_keys_and_numbers_for_numbers(command, runs, what):
     rows = json.loads(command(f"list {what} --json").stdout)
     assert rows

@@ -7,7 +7,6 @@ import pandas
 import pytest
 
 from adaptive_bench import load_results
-from adaptive_bench.cli.show import curve
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.runs import run
@@ -50,9 +49,6 @@ def test_status_lists_what_is_not_done(command, folders):
 def test_show_tells_where_numbers_come_from(command, folders):
     run_text = command("show", str(folders[0])).stdout
     assert "gateskip" in run_text and "torch" in run_text and "--config" in run_text
-    record = next((folders[0].parent.parent / "records").glob("*"))
-    cell_text = command("show", str(record)).stdout
-    assert "loss" in cell_text and "saved" in cell_text and "tokens" in cell_text
     assert command("show nowhere").exit_code == 2
 
 
@@ -67,12 +63,8 @@ def test_an_export_is_what_python_loads_and_has_the_ending_of_its_format(command
     assert load_results("last", out="out")["run"].nunique() == 1
     with pytest.raises(EnvironmentProblem, match="no finished run"):
         load_results(out="nowhere")
-    for asked, said in (
-        ("--format csv -o other.parquet", "got --format csv and -o 'other.parquet'"),
-        ("-o rows.csv.gz", "got 'rows.csv.gz'"),
-    ):
-        result = command("export", folders[0], *asked.split())
-        assert result.exit_code == 2 and said in result.said and not (tmp_path / "other.parquet").exists()
+    result = command("export", folders[0], "-o", "rows.csv.gz")
+    assert result.exit_code == 2 and "got 'rows.csv.gz'" in result.said and not (tmp_path / "rows.csv.gz").exists()
     assert command("export", folders[0], "--format", "json", "-o", "rows.text").exit_code == 0
 
 
@@ -100,10 +92,6 @@ def test_retry_makes_again_what_is_damaged(command, folders):
     before = written()
     assert command("retry", str(folders[0])).exit_code == 0 and folders[0] / "command.json" in before
     assert written() == before  # of what is done nothing is written again
-
-
-def test_a_curve_is_a_line_of_bars():
-    assert [curve(values) for values in ([], [1.0], [0.0, 1.0], [2.0, 2.0])] == ["", "▁", "▁█", "▁▁"]
 
 
 def test_a_run_is_read_once_and_an_entry_is_none(command, folders):

@@ -204,7 +204,7 @@ def test_a_dry_run_prices_a_model_that_cannot_be_reached_and_says_what_is_missin
     ],
 )
 def test_a_plugin_that_may_read_the_future_is_named(monkeypatch, matrix, said):
-    monkeypatch.setattr("adaptive_bench.probed.stored_matrix", lambda name: matrix)
+    monkeypatch.setattr("adaptive_bench.capabilities.stored_matrix", lambda name: matrix)
     monkeypatch.setattr("adaptive_bench.registry.names", lambda group: ["dense", "mine"])
     monkeypatch.setattr("adaptive_bench.registry.is_foreign", lambda group, name: name == "mine")
     monkeypatch.setattr("adaptive_bench.registry.origin", lambda group, name: "a plugin")

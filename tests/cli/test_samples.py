@@ -40,7 +40,7 @@ def test_the_point_is_found_on_the_axis_of_the_runs_table(samples, finished, mon
     """Net FLOPs: the dense part of a model is not saved, so the same share of them takes more tokens."""
     how = "--level 0.2 --methods random_skip --docs 1"
     by_tokens = json.loads(samples(f"{how} --json").stdout)[0]["answers"][0]
-    monkeypatch.setattr("adaptive_bench.cli.samples.read_run", lambda file: {"match_on": "net"})
+    monkeypatch.setattr("adaptive_bench.cli.show.read_run", lambda file: {"match_on": "net"})
     told = samples(how).stdout
     assert "% of net FLOPs" in told and "% of tokens" not in told
     by_net = json.loads(samples(f"{how} --json").stdout)[0]["answers"][0]
@@ -72,7 +72,6 @@ def test_choices_are_shown_as_text_and_documents_that_differ_or_from_a_first_one
         ("", None, "nano_math, nano_qa_ll, got none."),
         ("", "gsm8k", "gsm8k"),
         ("--methods mod", "nano_math", "--methods takes specs of the run"),
-        ("--shuffled", "nano_math", "a run with --shuffled measures"),
     ],
 )
 def test_what_a_run_does_not_have_is_said(samples, arguments, task, said):

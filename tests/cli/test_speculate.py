@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from adaptive_bench import speculation
-from adaptive_bench.cli.speculate import shown
+from adaptive_bench.cli.speed import speculation_text as shown
 from adaptive_bench.model import AdaptiveModel
 
 SMALL = "--limit 4 --max-new-tokens 6 --rounds 1 --batch 1,3 --device cpu"

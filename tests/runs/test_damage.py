@@ -12,8 +12,8 @@ from finished_run import change, read, scores_of, table_only, without_point
 from small_runs import untimed
 
 from adaptive_bench import source
-from adaptive_bench.cli.runs import Wanted, runs_in
-from adaptive_bench.cli.samples import documents
+from adaptive_bench.cli.listing import runs_in
+from adaptive_bench.cli.show import documents
 from adaptive_bench.cli.show import run_text as shown
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
@@ -33,7 +33,7 @@ def rows_of(folder):
 def test_of_a_run_that_is_whole_nothing_is_said_and_nothing_is_written_again(finished):
     config, folder, _ = finished
     assert "Not as the run left it" not in shown(folder) and {piece.state for piece in pieces(config.out)} == {"done"}
-    assert [one["state"] for one in runs_in(config.out, Wanted())] == ["done"]
+    assert [one["state"] for one in runs_in(config.out)] == ["done"]
     run(config, jobs=1)  # the copy lies elsewhere, which its config says from now on
     before = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in folder.iterdir()}
     assert run(config, jobs=1).rows and table_only(config).rows

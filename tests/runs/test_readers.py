@@ -37,7 +37,6 @@ class Own(RandomSkip):
 COMMANDS = {
     "status": ("status", "--out", "{out}", "--all"),
     "show": ("show", "{run}"),
-    "show a record": ("show", "{record}"),
     "samples": ("samples", "{run}", "--task", "perplexity:letters"),
     "export as CSV": ("export", "{run}", "-o", "{out}/rows.csv"),
     "export as JSON": ("export", "--out", "{out}", "-o", "{out}/rows.json"),
@@ -80,8 +79,8 @@ def _alone(left: Path, name: str) -> tuple[subprocess.CompletedProcess, float]:
     """The process that read a run without its model, data, plugin and libraries, and how many times the processor time
     of importing its libraries it took.
     """
-    (folder,), (record, *_) = (list((left / "out" / inner).iterdir()) for inner in ("runs", "records"))
-    arguments = [part.format(out=left / "out", run=folder, record=record) for part in COMMANDS[name]]
+    (folder,) = (left / "out" / "runs").iterdir()
+    arguments = [part.format(out=left / "out", run=folder) for part in COMMANDS[name]]
     hooked = {"env": os.environ | {"PYTHONPATH": str(left / "hook")}, "cwd": left}
     done, seconds = _timed("-m", "adaptive_bench", *arguments, **hooked)
     return done, seconds / _libraries_s()

@@ -7,7 +7,6 @@ import pytest
 from finished_run import without_point
 from share_dial import ShareDial
 
-from adaptive_bench.cli.samples import documents
 from adaptive_bench.leaderboard.page_samples import samples_of
 from adaptive_bench.method import Decision
 from adaptive_bench.runs import evaluation_work as evaluation
@@ -118,10 +117,6 @@ def test_answers_of_the_control_can_be_read(config_of, monkeypatch):
     assert [str(sweep.own.spec) for sweep in found if sweep.variant] == ["gateskip", "calm"]
     assert all(sweep.own.task == sweep.task and not sweep.own.variant for sweep in found if sweep.variant)
     assert all(sweep.own is None for sweep in found if not sweep.variant)
-    tests = [one for one in manifest.of_run(outcome.folder).evaluations if one.split == "test"]
-    (first, *_) = documents(manifest.of_run(outcome.folder), tests, 0.3)
-    both = {"gateskip", "gateskip, shuffled", "calm", "calm, shuffled"}
-    assert {answer.method for answer in first.answers} == both
     assert {row["eligible"] for row in outcome.rows if row["method"] == "gateskip"} == {"layers 0, 1"}  # all there are
     works = [piece.work for piece in pieces(outcome.folder.parents[1])]
     assert [works.count(work) for work in ("train", "nano_qa_ll", "nano_qa_ll (shuffled)")] == [2, 2, 2]

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import pytest
 
-from adaptive_bench.cli.time import table
+from adaptive_bench.cli.speed import timing_text
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.sweep import sweep as swept
 from adaptive_bench.runs import run
@@ -59,7 +59,7 @@ def test_a_record_says_what_was_timed_and_is_found_again(request_of, tmp_path):
     assert written in records
     assert time_specs(request_of()) == records, "what is on disk is not measured again"
     assert time_specs(request_of("dense", again=True))[0]["date"] >= first["date"]
-    assert max(map(len, table(records).splitlines())) <= 80
+    assert max(map(len, timing_text(records).splitlines())) <= 80
 
 
 def test_settings_are_never_mixed_and_the_newest_record_counts(tmp_path):

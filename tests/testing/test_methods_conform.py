@@ -3,7 +3,7 @@
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.probed import stored_matrix
+from adaptive_bench.capabilities import stored_matrix
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import FAMILIES
 from adaptive_bench.testing.report import capability_matrix

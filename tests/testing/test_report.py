@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adaptive_bench.probed import CAPABILITIES, stored_matrix
+from adaptive_bench.capabilities import CAPABILITIES, stored_matrix
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.check import Result
 from adaptive_bench.testing.checks import CHECKS

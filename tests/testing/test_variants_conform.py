@@ -3,8 +3,8 @@
 import pytest
 
 from adaptive_bench import registry
+from adaptive_bench.capabilities import stored_matrix
 from adaptive_bench.model.text_decisions import duplicate_warnings
-from adaptive_bench.probed import stored_matrix
 from adaptive_bench.testing.backbones import FAMILIES
 from adaptive_bench.testing.subject import Subject, trained_behaviour
 from adaptive_bench.testing.suite import Suite, method_specs

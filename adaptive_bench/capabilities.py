@@ -1,4 +1,4 @@
-"""Reads what the conformance suite found out about a method, as stored beside the method's source file."""
+"""Reads what a method can do: what the conformance suite found out, as stored beside the method's source file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""`adaptive-bench speculate`: compares self-speculative decoding, with a method's dial as the draft, with greedy."""
+"""`adaptive-bench time` and `speculate`: time methods over their dials, and as drafts of self-speculative decoding."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,128 @@ import typer
 from adaptive_bench import output, registry
 from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph, percent, plain_table, wrapped
-from adaptive_bench.errors import Interrupted
+from adaptive_bench.errors import Interrupted, UsageError
+from adaptive_bench.store.atomic import json_text
+
+_WIDTH = 80
+_METHOD_WIDTH = 18  # longer specs wrap, so that the table fits a terminal
+DEFAULT_METHODS = "dense,random_skip,gateskip,mod"
+
+
+def time(
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=options.names_of("methods"),
+            help=f"Method specs; default: those of --run, or `{DEFAULT_METHODS}`.",
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="As for `run`; default: that of --run, or nano.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            autocompletion=options.run_names,
+            help="Name or folder of a finished run, or `last`: time its checkpoints on its calibration text.",
+        ),
+    ] = None,
+    batch: Annotated[str, typer.Option(help="Batch sizes in rows; each is a setting of its own.")] = "1,8,32",
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of each prompt.")] = 128,
+    new: Annotated[int, typer.Option(min=1, help="New tokens of each row.")] = 128,
+    savings: Annotated[str, typer.Option(help="Shares of saved tokens to set the dials for.")] = "0,0.25,0.5,0.75",
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of prefill; decoding has one per new token.")] = 7,
+    threads: options.Threads = None,
+    precision: options.Precision = "fp32",
+    device: options.Device = "auto",
+    out: options.Out = options.DEFAULT_OUT,
+    again: Annotated[bool, typer.Option("--again", help="Measure again what is on disk.")] = False,
+    as_json: options.AsJson = False,
+    plugin: options.Plugins = None,
+) -> None:
+    """Measure how much of a method's saving is felt as time.
+
+    Each method runs in turn with the plain model, over its dial: prefill, then decoding token by token. Without --run
+    the methods are untrained and read random tokens, because time depends on which tokens are kept, not on how good the
+    weights are. Once a model's methods are timed, `run` shows tables by saved time as well.
+    """
+    rule = "shares of saved tokens from 0 up to but not 1 such as 0,0.25,0.5 (0.25 is 25 %)"
+    shares = tuple(sorted(options.numbers(savings, "--savings", float, rule, options.is_share)))
+    batches = options.numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8,32", options.is_count)
+    load_libraries()
+    registry.load_plugins(plugin)
+    import torch
+
+    from adaptive_bench.live_display import open_reporter
+    from adaptive_bench.runs.timing import TimingRequest, time_specs
+    from adaptive_bench.runs.trained import config_of
+    from adaptive_bench.spec import parse_specs
+
+    config = None if run is None else config_of(options.find_run(run, out))
+    if config is not None and model not in (None, config.model):
+        raise UsageError(f"With --run the model is the run's, {config.model!r}, got --model {model!r}. Leave it out.")
+    chosen = methods or (DEFAULT_METHODS if config is None else ",".join(config.methods))
+    if threads is not None:
+        torch.set_num_threads(threads)
+    request = TimingRequest(
+        specs=tuple(parse_specs(chosen)),
+        model=model or (config.model if config is not None else "nano"),
+        batches=batches,
+        prompt=prompt,
+        new=new,
+        savings=shares,
+        rounds=rounds,
+        precision=precision,
+        device=device,
+        out=out if config is None else config.out,
+        run=config,
+        again=again,
+    )
+    with open_reporter() as reporter:
+        records = time_specs(request, reporter)
+    typer.echo(json_text(records).rstrip() if as_json else timing_text(records))
+
+
+def timing_text(records: Sequence[Mapping[str, Any]]) -> str:
+    """The records as text of at most 80 columns: one table for each setting, in which `x` is plain time over ours."""
+    from adaptive_bench.store.timings import label
+
+    header = ["method", "tok %", "net %", "prefill", "x", "decode", "x", "tok/s", "time %"]
+    parts = []
+    for setting, group in groupby(records, key=lambda record: label(record["setting"])):
+        of_setting = list(group)
+        plain = of_setting[0]["plain"]
+        # The header is an ordinary row here: as a header it would get a margin, which 80 columns have no room for.
+        rows = [
+            header,
+            ["plain model", "", "", _ms(plain["prefill_s"]), "", _ms(plain["decode_s"]), "", _speed(plain), ""],
+        ]
+        for record in of_setting:
+            for number, point in enumerate(record["points"]):
+                saved = [percent(point["saved"][axis]) for axis in ("tokens", "net")]
+                row = ["" if number else record["method"], *saved]
+                for phase in ("prefill", "decode"):
+                    row += [_ms(point[f"{phase}_s"]), f"{point[f'{phase}_speedup']['median']:.2f}"]
+                rows.append([*row, _speed(point), percent(point["saved_time"]["total"])])
+        widths = [_METHOD_WIDTH, *(None for _ in header[1:])]
+        align = ("left", *("right" for _ in header[1:]))
+        text = plain_table(rows, (), tablefmt="plain", colalign=align, maxcolwidths=widths)
+        parts.append(f"{setting}\n\n{text}")
+    kinds = ", ".join(sorted({f"{record['weights'].split()[0]} weights" for record in records}))
+    parts.append(
+        "tok, net: tokens and net FLOPs saved in the timed calls. Medians; prefill in ms\n"
+        "a batch, decode in ms a step; x: plain time over ours. tok/s: new tokens of the\n"
+        "batch a second, prompt included. time: saved over prompt and new tokens.\n"
+        f"plain model: Hugging Face as it is. Measured with {kinds}."
+    )
+    return "\n\n".join(parts)
+
+
+def _ms(spread: Mapping[str, float]) -> str:
+    return f"{1e3 * spread['median']:.1f}"
+
+
+def _speed(of: Mapping[str, Any]) -> str:
+    return f"{of['tokens_per_s']:.0f}"
 
 
 def speculate(
@@ -44,7 +166,6 @@ def speculate(
     The text must be that of greedy decoding. If a text differs, the logits of the two candidate tokens say whether
     rounding explains it; if it does not, the command exits with 1.
     """
-    options.check_word("--precision", precision, options.PRECISIONS)
     batches = options.numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8", options.is_count)
     rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
     shares = options.numbers(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
@@ -79,21 +200,20 @@ def speculate(
             record = study(drafter, settings, reporter)
     except KeyboardInterrupt:
         raise Interrupted("Stopped. Nothing was written; give the command again.") from None
-    options.give_record(record, to, as_json, shown)
+    options.give_record(record, to, as_json, speculation_text)
     if defects(record):
         raise typer.Exit(1)
 
 
-_WIDTH = 80
 _HEADER = ("draft saves %", "accepted %", "tok/verif.", "tok/s", "x", "MB/tok", "MFLOP/tok", "equal")
 _SHOWN = 5  # differences shown for each draft saving
 
 
-def shown(record: Mapping[str, Any]) -> str:
+def speculation_text(record: Mapping[str, Any]) -> str:
     """A table for each batch size, with sentences about texts that differ."""
     parts = [_title(record)]
     for batch in record["batches"]:
-        parts += [_table(batch, record["texts"]), *(wrapped(line, _WIDTH) for line in _sentences(batch))]
+        parts += [_speculation_table(batch, record["texts"]), *(wrapped(line, _WIDTH) for line in _sentences(batch))]
     parts.append(
         "tok/verif.: tokens a row gets from one verification. tok/s: new tokens of all\n"
         "rows a second, prompts included; medians. x: greedy time over ours, in the same\n"
@@ -115,16 +235,16 @@ def _title(record: Mapping[str, Any]) -> str:
     )
 
 
-def _table(batch: Mapping[str, Any], texts: int) -> str:
+def _speculation_table(batch: Mapping[str, Any], texts: int) -> str:
     greedy = batch["greedy"]
-    rows = [["greedy", "", "1.00", _speed(greedy), "", *_cost(greedy), ""]]
+    rows = [["greedy", "", "1.00", f"{greedy['tokens_per_s']['median']:.0f}", "", *_cost(greedy), ""]]
     for point in batch["points"]:
         rows.append(
             [
                 _drafted(point),
                 percent(point["acceptance"]),
                 "n/a" if point["tokens_per_verification"] is None else f"{point['tokens_per_verification']:.2f}",
-                _speed(point),
+                f"{point['tokens_per_s']['median']:.0f}",
                 f"{point['speedup']['median']:.2f}",
                 *_cost(point),
                 f"{point['equal_texts']}/{texts}",
@@ -163,10 +283,6 @@ def _drafted(point: Mapping[str, Any]) -> str:
     """The saving of drafting in % of the token-branches; the requested saving if nothing was drafted."""
     saved = point["draft_saved"]["tokens"]
     return percent(point["saving"] if saved is None else saved)
-
-
-def _speed(of: Mapping[str, Any]) -> str:
-    return f"{of['tokens_per_s']['median']:.0f}"
 
 
 def _cost(of: Mapping[str, Any]) -> list[str]:
