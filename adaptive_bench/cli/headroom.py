@@ -48,8 +48,8 @@ def headroom(
         output.check(to)  # before the study, whose results would be lost
     load_libraries()
     registry.load_plugins(plugin)
+    from adaptive_bench.headroom.named_models import find_subject
     from adaptive_bench.headroom.study import Settings, study
-    from adaptive_bench.headroom.subject import find_subject
     from adaptive_bench.live_display import open_reporter
 
     names, root = options.tasks_and_data(tasks, data_dir)

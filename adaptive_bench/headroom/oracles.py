@@ -26,7 +26,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from adaptive_bench.errors import UsageError
 from adaptive_bench.store.measured import Floats
 
 _TINY = 1e-12
@@ -50,14 +49,6 @@ class SetScores:
     agrees: Sequence[Floats]
     priors: Floats
     costs: Floats
-
-    def __post_init__(self) -> None:
-        shapes = {table.shape for table in (*self.scores, *self.agrees)}
-        if len(shapes) != 1 or {len(self.priors), len(self.costs)} != {next(iter(shapes))[1]}:
-            raise UsageError(
-                f"Askings share documents and sets, got scores of shape {sorted(shapes)}, {len(self.priors)} priors "
-                f"and {len(self.costs)} costs. Ask every set the same documents."
-            )
 
 
 @dataclass(frozen=True)

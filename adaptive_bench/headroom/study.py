@@ -27,9 +27,9 @@ from adaptive_bench.headroom.asking import (
     text_batches,
     why_asked_once,
 )
+from adaptive_bench.headroom.named_models import Subject
 from adaptive_bench.headroom.oracles import SetScores, at_saving
 from adaptive_bench.headroom.static_sets import LayerSet, StaticSets, next_nested
-from adaptive_bench.headroom.subject import Subject
 from adaptive_bench.metric import Metric
 from adaptive_bench.model.interventions import SHARE, SiteCosts, site_costs, static_model
 from adaptive_bench.progress import Reporter

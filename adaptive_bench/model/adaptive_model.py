@@ -1,4 +1,4 @@
-"""`AdaptiveModel`: a Hugging Face causal language model with a method that decides which tokens skip what."""
+"""Wraps a Hugging Face causal language model with a method that decides which tokens skip what: `AdaptiveModel`."""
 
 from __future__ import annotations
 

@@ -86,13 +86,13 @@ def is_hub_id(name: str) -> bool:
     return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
 
 
-def fetched(name: str, revision: str | None = None) -> Path:
+def fetched(name: str) -> Path:
     """Download a repository of the hub; returns its folder in the cache."""
     from huggingface_hub import snapshot_download
 
     try:
         with hub_or_cache(Needed("model", name)):
-            return Path(snapshot_download(name, revision=revision))
+            return Path(snapshot_download(name))
     except OutOfReach as error:
         if (beside := Path(name).parent).is_dir():  # the name is more likely a mistyped path than a hub id
             raise EnvironmentProblem(
@@ -110,18 +110,16 @@ def fetched(name: str, revision: str | None = None) -> Path:
 
 def licence_of(location: str) -> str | None:
     """The licence named in the card of pretrained weights, in their folder or the hub's cache; `None` if unknown."""
-    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub import metadata_load, try_to_load_from_cache
 
     readme = Path(location) / "README.md"
     if is_hub_id(location):
         cached = try_to_load_from_cache(location, "README.md")
         readme = Path(cached) if isinstance(cached, str) else readme
     try:
-        parts = readme.read_text(encoding="utf-8").split("---\n", 2)
-        about = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
+        licence = (metadata_load(readme) or {}).get("license")
     except (OSError, ValueError, yaml.YAMLError):  # no card, or an unreadable one
         return None
-    licence = about.get("license") if isinstance(about, dict) else None
     return licence if isinstance(licence, str) else None
 
 

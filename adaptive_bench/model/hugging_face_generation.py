@@ -1,4 +1,4 @@
-"""`generate` with Hugging Face's arguments: their library interprets the arguments, and our loop generates.
+"""Generates with Hugging Face's arguments: their library interprets the arguments, and our loop generates.
 
 Their library turns arguments into logits processors and stopping criteria, and hands these to our loop instead of
 running its own. Arguments that our loop does not support are refused by name.

@@ -1,4 +1,4 @@
-"""Decisions that no method made: prescribed ones (oracles, static sets), shuffled ones, and the cost of each branch.
+"""Makes decisions in place of a method: prescribed ones (static sets), shuffled ones, and the cost of each branch.
 
 Comparing a method with its shuffled decisions shows what its choice of tokens is worth (see `engine.shuffling`).
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
 
-from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.oracles import SetScores, at_saving, choose, expected
 from adaptive_bench.tables.comparison import paired_difference
 
@@ -76,8 +75,6 @@ def test_what_is_out_of_reach_and_one_asking_have_no_readings():
     found = _askings(np.full(4, 0.5), 0)
     assert at_saving(found, 0.31) is None
     assert at_saving(SetScores(found.scores[:1], [], found.priors, COSTS), 0.1).crossed is None
-    with pytest.raises(UsageError, match="Askings share documents and sets"):
-        SetScores([np.zeros((3, 4))], [], np.zeros(3), COSTS)
 
 
 TABLES = st.tuples(st.integers(1, 4), st.integers(1, 4)).flatmap(

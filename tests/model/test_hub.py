@@ -15,7 +15,7 @@ def hub(tmp_path, monkeypatch):
     """A folder with a folder for each repository."""
     home = tmp_path / "hub"
 
-    def snapshot_download(name, revision=None):
+    def snapshot_download(name):
         if not (home / name).is_dir():
             raise OSError("404: Repository Not Found")
         return str(home / name)
