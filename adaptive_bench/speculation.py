@@ -1,4 +1,4 @@
-"""Compares self-speculative decoding with plain greedy decoding: the same texts, in turns, in one process, at several
+"""Compares self-speculative decoding with plain greedy decoding: the same texts, one by one, in turns, at several
 savings of the draft. Decoding itself is in `adaptive_bench.model.speculative_decoding`. It saves time and no FLOPs, so
 nothing here enters a table of matched savings.
 
@@ -11,7 +11,7 @@ token by token and reading all at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -23,21 +23,20 @@ from adaptive_bench.engine.ledger import Ledger, saved_shares
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.headroom.asking import requests_of
-from adaptive_bench.headroom.subject import Subjects, find_subjects, saved_folder
+from adaptive_bench.headroom.named_models import Subjects, find_subjects, saved_folder
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.efficiency import Quantiles, in_turns, speedups
-from adaptive_bench.model.generation import new_tokens, padded
+from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.hardware import environment
 from adaptive_bench.model.saving import read as read_saved
-from adaptive_bench.model.speculative_decoding import Part, Round, Speculation, self_speculate
+from adaptive_bench.model.speculative_decoding import Speculation, self_speculate
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.trained import find_checkpoint
 from adaptive_bench.spec import MethodSpec
 
-VERSION = 2
+VERSION = 3
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _UNTRAINED = "static_depth"  # default method on a plain model, since it needs neither training nor calibration
-_WRITING: tuple[Part, ...] = ("draft", "verification")
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ class Settings:
         limit: Number of documents per task, a seeded draw.
         savings: Shares of token-branches that drafting skips.
         drafts: Largest number of tokens drafted in a round.
-        batches: Rows of a batch; each value is measured separately.
         new: Largest number of new tokens per text.
         rounds: Rounds of timing; in each, greedy decoding and every saving write all texts once.
     """
@@ -58,7 +56,6 @@ class Settings:
     limit: int = 8
     savings: tuple[float, ...] = (0.25, 0.5)
     drafts: int = 4
-    batches: tuple[int, ...] = (1, 8)
     new: int = 64
     rounds: int = 3
     num_fewshot: int | None = None
@@ -139,20 +136,35 @@ def study(drafter: Subjects, settings: Settings, reporter: Reporter) -> dict[str
     """Measure everything, and return the record as plain values.
 
     Raises:
-        UsageError: The method cannot save that much, or there are fewer texts than rows of a batch.
+        UsageError: The method cannot save that much.
     """
     (model,) = drafter.models
     prompts, shortened, ends = prompts_of(drafter, settings)
-    if len(prompts) < max(settings.batches):
-        raise UsageError(
-            f"A batch of {max(settings.batches)} needs as many prompts, but {', '.join(settings.tasks)} with --limit "
-            f"{settings.limit} has {len(prompts)}. Raise --limit or lower --batch."
-        )
     dials = {saving: dial_at(model, saving) for saving in settings.savings}  # refuses wrong savings before measuring
-    with reporter.task("speculate", 2 * len(settings.batches)) as task:
-        measured = [
-            _Batches(model, settings, dials, prompts, ends, rows, task.advance).measure() for rows in settings.batches
+    rows = [torch.tensor([prompt], device=model.device) for prompt in prompts]
+    common: dict[str, Any] = {"max_new_tokens": settings.new, "eos_token_ids": ends}
+
+    def write_greedily() -> list[list[int]]:
+        model.dial = model.method.dial.skip_nothing
+        return [new_tokens(model, ids, **common)[0] for ids in rows]
+
+    def speculate(saving: float) -> list[Speculation]:
+        how: dict[str, Any] = {"draft_dial": dials[saving], "drafts": settings.drafts}
+        return [self_speculate(model, ids, **common, **how) for ids in rows]
+
+    with reporter.task("speculate", 2) as task:
+        model.reset_ledger()
+        texts = write_greedily()
+        cost = _cost(texts, model.ledger)
+        points = [
+            _point(model, saving, dials[saving], prompts, texts, speculate(saving)) for saving in settings.savings
         ]
+        task.advance()
+        variants: dict[str, Callable[[], object]] = {"greedy": write_greedily}
+        variants |= {str(saving): partial(speculate, saving) for saving in settings.savings}
+        # Every variant has run once already, so no warm-up is needed.
+        taken_s = in_turns(variants, settings.rounds, warm_up=0, device=model.device)
+        task.advance()
     return {
         "kind": "speculation",
         "version": VERSION,
@@ -162,191 +174,107 @@ def study(drafter: Subjects, settings: Settings, reporter: Reporter) -> dict[str
         "texts": len(prompts),
         "shortened_prompts": shortened,
         "environment": environment(model.device) | {"precision": str(model.dtype).removeprefix("torch.")},
-        "batches": measured,
+        "greedy": cost | _speed(cost["tokens"], taken_s["greedy"]),
+        "points": [
+            point
+            | _speed(point["tokens"], taken_s[str(point["saving"])])
+            | {"speedup": speedups(taken_s["greedy"], taken_s[str(point["saving"])]).to_json()}
+            for point in points
+        ],
     }
 
 
-@dataclass(frozen=True)
-class _Written:
-    """All texts, with the rounds and the ledgers of writing them after their prompts were read."""
-
-    texts: list[list[int]]
-    rounds: list[list[Round]]
-    books: dict[str, Ledger]
-
-
-class _Batches:
-    """Measures all texts at one batch size."""
-
-    def __init__(
-        self,
-        model: AdaptiveModel,
-        settings: Settings,
-        dials: Mapping[float, float],
-        prompts: Sequence[list[int]],
-        ends: tuple[int, ...],
-        rows: int,
-        advance: Callable[[], None],
-    ) -> None:
-        self._model, self._settings, self._dials = model, settings, dials
-        self._prompts, self._rows = prompts, rows
-        self._common: dict[str, Any] = {"max_new_tokens": settings.new, "eos_token_ids": ends}
-        self._advance = advance
-
-    def measure(self) -> dict[str, Any]:
-        """Measure, and return the record of this batch size."""
-        self._model.reset_ledger()
-        texts = self._greedy()
-        books = Ledger(self._model.backbone.costs)
-        books.add(self._model.ledger.counts())
-        greedy = _Written(texts, [], {"greedy": books})
-        savings = self._settings.savings
-        found = {saving: _joined(self._speculate(saving)) for saving in savings}
-        self._advance()
-        variants: dict[str, Callable[[], object]] = {"greedy": self._greedy}
-        variants |= {str(saving): partial(self._speculate, saving) for saving in savings}
-        # Every variant has run once already, so no warm-up is needed.
-        taken_s = in_turns(variants, self._settings.rounds, warm_up=0, device=self._model.device)
-        self._advance()
-        return {
-            "batch": self._rows,
-            "greedy": _cost(greedy) | _speed(texts, taken_s["greedy"]),
-            "points": [
-                self._point(saving, greedy, found[saving], taken_s[str(saving)], taken_s["greedy"])
-                for saving in savings
-            ],
-        }
-
-    def _inputs(self) -> Iterator[dict[str, Any]]:
-        for start in range(0, len(self._prompts), self._rows):
-            ids, mask = padded(self._prompts[start : start + self._rows], self._model.device, left=True)
-            yield {"input_ids": ids, "attention_mask": None if bool(mask.all()) else mask}
-
-    def _greedy(self) -> list[list[int]]:
-        model = self._model
-        model.dial = model.method.dial.skip_nothing
-        return [row for inputs in self._inputs() for row in new_tokens(model, **inputs, **self._common)]
-
-    def _speculate(self, saving: float) -> list[Speculation]:
-        how: dict[str, Any] = {"draft_dial": self._dials[saving], "drafts": self._settings.drafts}
-        return [self_speculate(self._model, **inputs, **self._common, **how) for inputs in self._inputs()]
-
-    def _point(
-        self, saving: float, greedy: _Written, ours: _Written, ours_s: Sequence[float], greedy_s: Sequence[float]
-    ) -> dict[str, Any]:
-        rounds = [each for row in ours.rounds for each in row]
-        drafted, accepted = sum(each.drafted for each in rounds), sum(each.accepted for each in rounds)
-        pairs = zip(self._prompts, greedy.texts, ours.texts, strict=True)
-        differences = [
-            find_difference(self._model, number, prompt, expected, text)
-            for number, (prompt, expected, text) in enumerate(pairs)
-        ]
-        found = [each for each in differences if each is not None]
-        return {
-            "saving": saving,
-            "dial": self._dials[saving],
-            "draft_saved": saved_shares(ours.books["draft"].counts())["decode"],
-            "drafted": drafted,
-            "accepted": accepted,
-            "acceptance": accepted / drafted if drafted else None,
-            "verifications": len(rounds),
-            "tokens_per_verification": _decoded(ours.texts) / len(rounds) if rounds else None,
-            **_cost(ours),
-            **_speed(ours.texts, ours_s),
-            "speedup": speedups(greedy_s, ours_s).to_json(),
-            "equal_texts": len(differences) - len(found),
-            "differences": [asdict(each) | {"near_tie": each.is_near_tie} for each in found],
-        }
-
-
-def _joined(found: Sequence[Speculation]) -> _Written:
-    """Join the results of several batches."""
-    first = found[0].books["draft"]
-    books: dict[str, Ledger] = {part: Ledger(first.costs) for part in _WRITING}
-    for each in found:
-        for part in _WRITING:
-            books[part].add(each.books[part].counts())
-    texts = [row for each in found for row in each.tokens]
-    return _Written(texts, [row for each in found for row in each.rounds], books)
-
-
-def _cost(written: _Written) -> dict[str, Any]:
-    """Return weight bytes read and FLOPs per decoded token (any but the first of a text), in total and by part."""
-    tokens = _decoded(written.texts)
-    macs = {part: float(ledger.macs("decode").sum()) for part, ledger in written.books.items()}
-    read = {part: ledger.weight_bytes("decode") for part, ledger in written.books.items()}
+def _point(
+    model: AdaptiveModel,
+    saving: float,
+    dial: float,
+    prompts: Sequence[Sequence[int]],
+    greedy: Sequence[list[int]],
+    ours: Sequence[Speculation],
+) -> dict[str, Any]:
+    """Return what drafting at one saving did, apart from its time."""
+    rounds = [each for one in ours for each in one.rounds]
+    drafted, accepted = sum(each.drafted for each in rounds), sum(each.accepted for each in rounds)
+    drafting, writing = Ledger(model.backbone.costs), Ledger(model.backbone.costs)
+    for one in ours:
+        drafting.add(one.books["draft"].counts())
+        for part in ("draft", "verification"):
+            writing.add(one.books[part].counts())
+    cost = _cost([one.tokens for one in ours], writing)
+    triples = zip(prompts, greedy, ours, strict=True)
+    found = [
+        find_difference(model, number, prompt, expected, one.tokens)
+        for number, (prompt, expected, one) in enumerate(triples)
+    ]
+    differences = [each for each in found if each is not None]
     return {
-        "tokens": sum(map(len, written.texts)),
-        "decoded_tokens": tokens,
-        "bytes_per_token": _each(sum(read.values()), tokens),
-        "flops_per_token": _each(2 * sum(macs.values()), tokens),
-        "parts": {
-            part: {"bytes_per_token": _each(read[part], tokens), "flops_per_token": _each(2 * macs[part], tokens)}
-            for part in written.books
-        },
+        "saving": saving,
+        "dial": dial,
+        "draft_saved": saved_shares(drafting.counts())["decode"],
+        "drafted": drafted,
+        "accepted": accepted,
+        "acceptance": accepted / drafted if drafted else None,
+        "verifications": len(rounds),
+        "tokens_per_verification": cost["decoded_tokens"] / len(rounds) if rounds else None,
+        **cost,
+        "equal_texts": len(ours) - len(differences),
+        "differences": differences,
     }
+
+
+def _cost(texts: Sequence[Sequence[int]], writing: Ledger) -> dict[str, Any]:
+    """Return weight bytes read and FLOPs per decoded token, which is any but the first of a text: that one comes from
+    reading the prompt.
+    """
+    tokens = sum(map(len, texts))
+    decoded = tokens - len(texts)
+    macs = float(writing.macs("decode").sum())
+    return {
+        "tokens": tokens,
+        "decoded_tokens": decoded,
+        "bytes_per_token": writing.weight_bytes("decode") / decoded if decoded else None,
+        "flops_per_token": 2 * macs / decoded if decoded else None,
+    }
+
+
+def _speed(tokens: int, taken_s: Sequence[float]) -> dict[str, Any]:
+    """Return the new tokens of all texts per second, the time of reading prompts included."""
+    return {"tokens_per_s": Quantiles.of(tokens / seconds for seconds in taken_s).to_json()}
 
 
 def defects(record: dict[str, Any]) -> int:
     """Return the number of texts that differ from the greedy ones by more than rounding explains."""
-    points = (point for batch in record["batches"] for point in batch["points"])
-    return sum(not each["near_tie"] for point in points for each in point["differences"])
-
-
-def _decoded(texts: Sequence[Sequence[int]]) -> int:
-    """Count the new tokens except for the first of each text, which comes from reading its prompt."""
-    return sum(len(text) - 1 for text in texts)
-
-
-def _each(total: float, tokens: int) -> float | None:
-    return total / tokens if tokens else None
-
-
-def _speed(texts: Sequence[Sequence[int]], taken_s: Sequence[float]) -> dict[str, Any]:
-    """Return the new tokens of all texts per second, the time of reading prompts included."""
-    tokens = sum(map(len, texts))
-    return {"tokens_per_s": Quantiles.of(tokens / seconds for seconds in taken_s).to_json()}
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The first place at which two texts differ.
-
-    Attributes:
-        text: Number of the prompt, from 0.
-        position: Position among the new tokens, from 0.
-        greedy, speculative: The two tokens; `None` if that text has ended.
-        gap: Logit of the greedy token minus that of the other, in one call of the full model; `None` if a text ended.
-        bound: Largest gap that rounding explains, 2 r; `None` likewise.
-    """
-
-    text: int
-    position: int
-    greedy: int | None
-    speculative: int | None
-    gap: float | None
-    bound: float | None
-
-    @property
-    def is_near_tie(self) -> bool:
-        """Whether rounding explains the difference."""
-        return self.gap is not None and self.bound is not None and abs(self.gap) <= self.bound
+    return sum(not each["near_tie"] for point in record["points"] for each in point["differences"])
 
 
 def find_difference(
     model: AdaptiveModel, text: int, prompt: Sequence[int], greedy: Sequence[int], speculative: Sequence[int]
-) -> Difference | None:
-    """Find the first difference of two texts; `None` if they are equal. The model's dial must skip nothing."""
+) -> dict[str, Any] | None:
+    """Find the first difference of two texts; `None` if they are equal. The model's dial must skip nothing.
+
+    Returns:
+        `position` among the new tokens, the two tokens (`None` if that text has ended), the `gap` of their logits in
+        one call of the full model, its `bound` (the largest gap that rounding explains, 2 r), and whether it is a
+        `near_tie`. If a text ended, gap and bound are `None`, and it is a defect.
+    """
     if list(greedy) == list(speculative):
         return None
     both = min(len(greedy), len(speculative))
     position = next((at for at in range(both) if greedy[at] != speculative[at]), both)
-    if position == both:
-        first, second = (row[position] if position < len(row) else None for row in (greedy, speculative))
-        return Difference(text, position, first, second, None, None)
-    at_once, bound = _logits_and_bound(model, [*prompt, *greedy[:position]], len(prompt))
-    ours, theirs = greedy[position], speculative[position]
-    return Difference(text, position, ours, theirs, float(at_once[ours] - at_once[theirs]), bound)
+    ours, theirs = (row[position] if position < len(row) else None for row in (greedy, speculative))
+    gap = bound = None
+    if ours is not None and theirs is not None:
+        at_once, bound = _logits_and_bound(model, [*prompt, *greedy[:position]], len(prompt))
+        gap = float(at_once[ours] - at_once[theirs])
+    return {
+        "text": text,
+        "position": position,
+        "greedy": ours,
+        "speculative": theirs,
+        "gap": gap,
+        "bound": bound,
+        "near_tie": gap is not None and bound is not None and abs(gap) <= bound,
+    }
 
 
 @torch.no_grad()

@@ -134,8 +134,6 @@ def test_the_headroom_of_the_nano_model_is_that_of_its_record():
             (f"{100 * one['level']:.0f} %", one["static"], one["cross_fitted"], one["headroom"])
             for one in task["levels"]
         ]
-        online = task["exit_oracle"]["online"]
-        found.append((f"{100 * online['saved']:.1f} % (exits)", online["static"], online["score"], online["headroom"]))
         for saved, static, oracle, over in found:
             ends = f"{100 * over['difference']:+.1f} [{100 * over['low']:+.1f}, {100 * over['high']:+.1f}]"
             expected.append(f"| {task['task']} | {saved} | {100 * static:.1f} | {100 * oracle:.1f} | {ends} |")

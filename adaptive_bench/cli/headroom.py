@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,6 @@ from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import load_libraries, numbers_table, plain_table, wrapped
 from adaptive_bench.validation import LARGEST_SEED
 
-Policy = Literal["recompute", "copy_below", "evict"]
 _WIDTH = 80
 _SITES = 4  # most costly sites shown for each task
 
@@ -28,7 +27,6 @@ def headroom(
     levels: Annotated[str, typer.Option(help="Net savings at which headroom is read.")] = "0.05,0.1,0.15,0.2,0.25",
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, of both splits; a seeded draw.")] = 128,
     num_fewshot: options.NumFewshot = None,
-    kv: Annotated[Policy, typer.Option(help="Keys and values that exited tokens get in later layers.")] = "recompute",
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of everything that is drawn.")] = 0,
     batch: Annotated[int, typer.Option(min=1, help="Sequences evaluated together.")] = 64,
     data_dir: options.DataDir = None,
@@ -50,8 +48,8 @@ def headroom(
         output.check(to)  # before the study, whose results would be lost
     load_libraries()
     registry.load_plugins(plugin)
+    from adaptive_bench.headroom.named_models import find_subject
     from adaptive_bench.headroom.study import Settings, study
-    from adaptive_bench.headroom.subject import find_subject
     from adaptive_bench.live_display import open_reporter
 
     names, root = options.tasks_and_data(tasks, data_dir)
@@ -60,7 +58,6 @@ def headroom(
         limit=limit,
         seed=seed,
         num_fewshot=num_fewshot,
-        kv=kv,
         data_dir=root,
         batch_size=batch,
     )
@@ -84,14 +81,13 @@ def _task(task: Mapping[str, Any], share: float) -> list[str]:
         f"{task['task']}: {task['metric']}{number.unit}{better}; {task['documents']} documents, all layers "
         f"{number.of(dense['score'])} {number.ends(dense)}"
     )
-    texts = [wrapped(text, _WIDTH) for text in (verdict(task), _exits(task, number))]
-    return [wrapped(title, _WIDTH), _levels(task, number), *texts, _sites(task, share)]
+    return [wrapped(title, _WIDTH), _levels(task, number), wrapped(verdict(task), _WIDTH), _sites(task, share)]
 
 
 def verdict(task: Mapping[str, Any]) -> str:
-    """A sentence that says at which savings an attainable oracle keeps more than the best static sets.
+    """A sentence that says at which savings the attainable oracle keeps more than the best static sets.
 
-    Sets, exits and oracles leave layers out of the model as it is, so the verdict does not cover methods that train it
+    Sets and oracles leave layers out of the model as it is, so the verdict does not cover methods that train it
     to do without them.
     """
     if _guesses(task):
@@ -99,31 +95,19 @@ def verdict(task: Mapping[str, Any]) -> str:
             f"With all layers this model is no better at {task['task']} than guessing, so there is nothing to keep. "
             f"Train it on the task first."
         )
-    found = {level["level"]: _headrooms(level) for level in task["levels"] if level["reached"]}
-    known = {level: some for level, some in found.items() if some}
-    if not known:
+    found = {level["level"]: level["headroom"] for level in task["levels"] if level["reached"] and level["headroom"]}
+    if not found:
         reason = task["asked_once"] or "no static set saves that much"
         return f"Whether there is anything to decide on {task['task']} is not known: {reason}."
-    without = [level for level, some in known.items() if all(one["holds_0"] for one in some)]
+    without = [level for level, one in found.items() if one["holds_0"]]
     if not without:
         return "An attainable oracle lies above the best static sets at every saving: there is something to decide."
-    where = f"at {_percents(without)} % saved"
-    online = task["exit_oracle"]["online"]
-    if online["headroom"] is not None and not online["headroom"]["holds_0"]:
-        # Below their own saving, exits have skipped more than the level asks for.
-        also = f" Exits per token lie above them at what they save themselves, {100 * online['saved']:.1f} %."
-    else:
-        where, also = "at any saving" if len(without) == len(known) else where, ""
-    if task["asked_once"] is not None:  # without a second asking there is no cross-fitted oracle over sets
-        return (
-            f"Whether there is anything to decide on {task['task']} {where} is not known: {task['asked_once']}, so "
-            f"exits per token are the only attainable oracle, and it does not lie above the best static sets there "
-            f"(the intervals hold 0 or lie below).{also}"
-        )
+    percents = ", ".join(f"{100 * level:.0f}" for level in without)
+    where = "at any saving" if len(without) == len(found) else f"at {percents} % saved"
     return (
         f"On {task['task']}, leaving layers out of this model as it is, no attainable oracle lies above the best "
-        f"static sets {where} (the intervals hold 0 or lie below).{also} Methods that train the model to "
-        f"skip are not bounded by this."
+        f"static sets {where} (the intervals hold 0 or lie below). Methods that train the model to skip are not "
+        f"bounded by this."
     )
 
 
@@ -131,10 +115,6 @@ def _guesses(task: Mapping[str, Any]) -> bool:
     """Whether the interval with all layers reaches down to the score of a guess, which is known for shares only."""
     low, chance = task["dense"]["low"], task["chance"]
     return task["unit"] == "share" and low is not None and chance is not None and low <= chance
-
-
-def _headrooms(level: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [level[name] for name in ("headroom", "headroom_of_exits") if level[name] is not None]
 
 
 def _levels(task: Mapping[str, Any], number: _Number) -> str:
@@ -146,20 +126,6 @@ def _levels(task: Mapping[str, Any], number: _Number) -> str:
         readings = [level[name] for name in ("static", "cross_fitted", "gold")]
         rows.append([f"{100 * level['level']:.0f} %", *map(number.of, readings), number.difference(level["headroom"])])
     return plain_table(rows, ["saved", "static", "crossed", "gold", "headroom"], colalign=("right",) * 5)
-
-
-def _exits(task: Mapping[str, Any], number: _Number) -> str:
-    found = task["exit_oracle"]
-    online = found["online"]
-    text = (
-        f"One exit for each token of the answer ({found['kv']}): {100 * online['saved']:.1f} % saved at "
-        f"{number.of(online['score'])}"
-    )
-    if online["agreement"] is not None:
-        text += f", {100 * online['agreement']:.0f} % of answers as with all layers"
-    if online["headroom"] is not None:
-        text += f"; static {number.of(online['static'])}, headroom {number.difference(online['headroom'])}"
-    return text + "."
 
 
 def _sites(task: Mapping[str, Any], share: float) -> str:
@@ -196,10 +162,6 @@ class _Number:
     def difference(self, found: Mapping[str, Any] | None) -> str:
         """A difference with its interval."""
         return "n/a" if found is None else f"{self.of(found['difference'], '+')} {self.ends(found, '+')}"
-
-
-def _percents(levels: Sequence[float]) -> str:
-    return ", ".join(f"{100 * level:.0f}" for level in levels)
 
 
 _LEGEND = (

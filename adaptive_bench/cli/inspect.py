@@ -16,8 +16,8 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.spec import parse_specs
 
 if TYPE_CHECKING:
-    from adaptive_bench.headroom.subject import Subjects
-    from adaptive_bench.inspection.decisions import Inspection, Text
+    from adaptive_bench.headroom.named_models import Subjects
+    from adaptive_bench.inspection.readings import Inspection, Text
 
 
 FORMS = (".html", ".csv", ".parquet", ".json")
@@ -75,9 +75,9 @@ def inspect(
     asked = None if savings is None else options.numbers(savings, "--savings", float, rule, options.is_share)
     load_libraries()
     registry.load_plugins(plugin)
-    from adaptive_bench.headroom.subject import find_subjects
-    from adaptive_bench.inspection.decisions import inspect_texts, one_text, record_of
+    from adaptive_bench.headroom.named_models import find_subjects
     from adaptive_bench.inspection.gate_analysis import gate_analysis
+    from adaptive_bench.inspection.readings import inspect_texts, one_text, record_of
 
     names, root = ([], data_dir) if tasks is None else options.tasks_and_data(tasks, data_dir)
     specs = [] if methods is None else parse_specs(methods)
@@ -161,7 +161,7 @@ def _texts_of(
 
 
 def _write_table(found: Inspection, to: Path) -> None:
-    from adaptive_bench.inspection.decisions import tidy
+    from adaptive_bench.inspection.readings import tidy
 
     table = tidy(found)
     content = table.to_csv(index=False, lineterminator="\n").encode() if to.suffix == ".csv" else table.to_parquet()

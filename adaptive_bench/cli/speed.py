@@ -147,7 +147,6 @@ def speculate(
     ] = None,
     savings: Annotated[str, typer.Option(help="Shares of token-branches that drafting skips.")] = "0.25,0.5",
     draft_length: Annotated[int, typer.Option(min=1, help="Most tokens of a draft.")] = 4,
-    batch: Annotated[str, typer.Option(help="Rows of a batch; each is a setting of its own.")] = "1,8",
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, a seeded draw.")] = 8,
     num_fewshot: options.NumFewshot = None,
     max_new_tokens: Annotated[int, typer.Option(min=2, help="Most tokens to write after each prompt.")] = 64,
@@ -166,7 +165,6 @@ def speculate(
     The text must be that of greedy decoding. If a text differs, the logits of the two candidate tokens say whether
     rounding explains it; if it does not, the command exits with 1.
     """
-    batches = options.numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8", options.is_count)
     rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
     shares = options.numbers(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
     if to is not None:
@@ -184,7 +182,6 @@ def speculate(
         limit=limit,
         savings=tuple(sorted(shares)),
         drafts=draft_length,
-        batches=batches,
         new=max_new_tokens,
         rounds=rounds,
         num_fewshot=num_fewshot,
@@ -210,15 +207,13 @@ _SHOWN = 5  # differences shown for each draft saving
 
 
 def speculation_text(record: Mapping[str, Any]) -> str:
-    """A table for each batch size, with sentences about texts that differ."""
-    parts = [_title(record)]
-    for batch in record["batches"]:
-        parts += [_speculation_table(batch, record["texts"]), *(wrapped(line, _WIDTH) for line in _sentences(batch))]
+    """A table, with sentences about texts that differ."""
+    parts = [_title(record), _speculation_table(record), *(wrapped(line, _WIDTH) for line in _sentences(record))]
     parts.append(
-        "tok/verif.: tokens a row gets from one verification. tok/s: new tokens of all\n"
-        "rows a second, prompts included; medians. x: greedy time over ours, in the same\n"
-        "round. MB, MFLOP: weights read and executed FLOPs a token, without prompts.\n"
-        "equal: texts that are those of greedy decoding, token by token."
+        "tok/verif.: tokens from one verification. tok/s: new tokens a second, prompts\n"
+        "included; medians. x: greedy time over ours, in the same round. MB, MFLOP:\n"
+        "weights read and executed FLOPs a token, without prompts. equal: texts that are\n"
+        "those of greedy decoding, token by token."
     )
     return "\n\n".join(parts)
 
@@ -235,10 +230,10 @@ def _title(record: Mapping[str, Any]) -> str:
     )
 
 
-def _speculation_table(batch: Mapping[str, Any], texts: int) -> str:
-    greedy = batch["greedy"]
+def _speculation_table(record: Mapping[str, Any]) -> str:
+    greedy = record["greedy"]
     rows = [["greedy", "", "1.00", f"{greedy['tokens_per_s']['median']:.0f}", "", *_cost(greedy), ""]]
-    for point in batch["points"]:
+    for point in record["points"]:
         rows.append(
             [
                 _drafted(point),
@@ -247,18 +242,17 @@ def _speculation_table(batch: Mapping[str, Any], texts: int) -> str:
                 f"{point['tokens_per_s']['median']:.0f}",
                 f"{point['speedup']['median']:.2f}",
                 *_cost(point),
-                f"{point['equal_texts']}/{texts}",
+                f"{point['equal_texts']}/{record['texts']}",
             ]
         )
     # The header is an ordinary row here: as a header it would get a margin, which 80 columns have no room for.
-    body = plain_table([list(_HEADER), *rows], (), tablefmt="plain", colalign=["right"] * len(_HEADER))
-    return f"Batch {batch['batch']}\n\n{body}"
+    return plain_table([list(_HEADER), *rows], (), tablefmt="plain", colalign=["right"] * len(_HEADER))
 
 
-def _sentences(batch: Mapping[str, Any]) -> list[str]:
+def _sentences(record: Mapping[str, Any]) -> list[str]:
     """Where texts differ, and whether rounding explains the difference."""
     found = []
-    for point in batch["points"]:
+    for point in record["points"]:
         differences = point["differences"]
         for each in differences[:_SHOWN]:
             found.append(f"Draft saving {_drafted(point)} %, prompt {each['text']}: {_difference(each)}")

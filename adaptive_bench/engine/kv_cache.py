@@ -150,18 +150,6 @@ class AdaptiveCache(Cache):
             table.crop(session.lengths, ragged=self.ragged)
         self.session = session.copy()
 
-    def close_up(self) -> None:
-        """Drop hidden slots once they are as many as the longest row needs. Such slots arise when rows go back by
-        different numbers of tokens, unless each row has its own end (`ragged`).
-        """
-        orders = {} if self.ragged else {id(table): table.closed_up() for table in self._distinct_tables()}
-        for store in self.stores.values():
-            if (order := orders.get(id(store.table))) is not None:
-                store.reorder(order)
-
-    def _distinct_tables(self) -> list[SlotTable]:
-        return list({id(table): table for table in self._tables()}.values())
-
     def _tables(self, first_layer: int = 0) -> list[SlotTable]:
         if not self.leaves_nothing:
             return [self._shared]

@@ -138,25 +138,6 @@ class SlotTable:
         self.lengths = host_ends if ragged else np.full_like(self.lengths, self.used)
         self.has_hidden = bool((self.visible() < 0).any())
 
-    def closed_up(self) -> Tensor | None:
-        """Close gaps, if at least as many slots are hidden as the longest row of T tokens needs.
-
-        Returns:
-            The order [B, T] of the old slots, in which every row's tokens are together at the end. The table has
-            applied it; the stores have to follow. `None` if nothing changed.
-        """
-        seen = self.visible() >= 0
-        longest = int(seen.sum(dim=1).max()) if self.used else 0
-        if not longest or self.used < 2 * longest:
-            return None
-        order = seen.int().argsort(dim=1, stable=True)[:, self.used - longest :]
-        positions = torch.full_like(self.positions, -1)
-        positions[:, :longest] = self.visible().gather(1, order)
-        self.positions, self.used = positions, longest
-        self.lengths = np.full_like(self.lengths, longest)
-        self.has_hidden = bool((self.visible() < 0).any())
-        return order
-
     def room(self, capacity: int) -> int:
         """The new capacity if `used` slots are needed: at least twice the old `capacity`, so that growing is rare."""
         return capacity if self.used <= capacity else max(self.used, 2 * capacity)
@@ -215,14 +196,6 @@ class LayerStore:
         """Keep only the given batch rows."""
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[rows], self.values[rows]
-
-    def reorder(self, order: Tensor) -> None:
-        """Move slots [B, T] of every row to the front, in that order. The table was reordered before."""
-        if self.keys is None or self.values is None:
-            return
-        places = order[:, None, :, None]
-        for buffer in (self.keys, self.values):
-            buffer[:, :, : order.shape[1]] = buffer.gather(2, places.expand(-1, buffer.shape[1], -1, buffer.shape[3]))
 
     def join(self, other: LayerStore, mine: Move, theirs: Move) -> None:
         """Append the rows of another store. The tables were joined before; `mine` and `theirs` are their moves."""

@@ -30,7 +30,6 @@ from adaptive_bench.evaluation.requests import Scored
 from adaptive_bench.evaluation.scoring import Scorer, causal
 from adaptive_bench.method import document_key
 from adaptive_bench.model.generation import Choose, generate_queue, likeliest, sampler
-from adaptive_bench.model.text_decisions import inference
 from adaptive_bench.model.tokenization import conversation, end_tokens, logits_processors, without_appended_end
 from adaptive_bench.progress import Reporter, RunningTask, SilentReporter
 
@@ -194,7 +193,7 @@ class AdaptiveLM(TemplateLM):
         answers: list[tuple[float, bool]] = [(0.0, False)] * len(requests)
         group = self._processes
         scorer = Scorer(self.model, self.batch_size, self._timed, group.rank, group.count)
-        with inference(self.model), self.reporter.task(self.label, total=len(requests)) as task:
+        with torch.inference_mode(), self.reporter.task(self.label, total=len(requests)) as task:
 
             def score_part() -> list[tuple[int, float, bool]]:
                 found = []
@@ -266,7 +265,7 @@ class AdaptiveLM(TemplateLM):
             member = _Prompt(index, prompt, self._document(request))
             groups[settings.within(room) if fixed else settings].append(member)
         texts = [""] * len(requests)
-        with inference(self.model), self.reporter.task(self.label, total=len(requests)) as task:
+        with torch.inference_mode(), self.reporter.task(self.label, total=len(requests)) as task:
             for settings, members in groups.items():
                 members.sort(key=lambda member: -len(member.token_ids))
                 if settings.do_sample or not refills:

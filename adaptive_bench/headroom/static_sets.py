@@ -53,8 +53,7 @@ class StaticSets:
     """
 
     def __init__(self, backbone_model: PreTrainedModel, texts: Sequence[TaskText], rows: int) -> None:
-        self._model: Any = prescribed_model(backbone_model, label="static_sets")
-        self._model.executor = "masked"
+        self._model: Any = prescribed_model(backbone_model)
         longest = max((len(text.read) for text in texts), default=1)
         rows = min(rows, max(1, _MOST_VALUES // (longest * self._model.backbone.vocab_size)))
         self._batches = list(text_batches(texts, rows, backbone_model.device))

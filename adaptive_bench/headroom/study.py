@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -27,10 +27,9 @@ from adaptive_bench.headroom.asking import (
     text_batches,
     why_asked_once,
 )
-from adaptive_bench.headroom.oracles import Floats, SetScores, at_saving, online_exits
+from adaptive_bench.headroom.named_models import Subject
+from adaptive_bench.headroom.oracles import SetScores, at_saving
 from adaptive_bench.headroom.static_sets import LayerSet, StaticSets, next_nested
-from adaptive_bench.headroom.subject import Subject
-from adaptive_bench.method import KVPolicy
 from adaptive_bench.metric import Metric
 from adaptive_bench.model.interventions import SHARE, SiteCosts, site_costs, static_model
 from adaptive_bench.progress import Reporter
@@ -38,12 +37,13 @@ from adaptive_bench.runs.training_text import asked_since, task_inputs
 from adaptive_bench.source import FLOORS
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
+from adaptive_bench.store.measured import Floats
 from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.intervals import interval
 from adaptive_bench.task import DocumentSplit, Task
 
 # Raise it when a number of this package changes: stored pieces of another version are not used.
-VERSION = 2
+VERSION = 3
 # Number of documents whose texts are read token by token, and of their tokens: for the search of layers to leave out,
 # and for the cost of each site. The latter needs fewer, since sensitive sites cost ten times the median.
 TEXT_DOCUMENTS, SET_TOKENS, SITE_TOKENS = 32, 2048, 1024
@@ -59,7 +59,6 @@ class Settings:
         limit: Number of documents of each task, drawn as `evaluate` draws them; `None` for all.
         seed: Seed of the measurement of sites.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
-        kv: What tokens that exited leave in the cache of the layers above.
         data_dir: The local data folder.
         batch_size: Rows per batch.
     """
@@ -68,7 +67,6 @@ class Settings:
     limit: int | None = 128
     seed: int = 0
     num_fewshot: int | None = None
-    kv: KVPolicy = "recompute"
     data_dir: Path | None = None
     batch_size: int = 64
 
@@ -136,8 +134,7 @@ class _TaskStudy:
         # Asked first, since it fails at little cost if the task has no validation documents.
         validation: dict[tuple[int, ...], Asked] = {(): self._ask((), "validation", Asking())}
         costs = SiteCosts.from_json(self._piece("sites", lambda: self._sites().to_json()))
-        online = Asked(**self._piece(f"online-{self._settings.kv}", lambda: asdict(self._online())))
-        sets = self._search(max([*self._settings.levels, online.saved]), validation)
+        sets = self._search(max(self._settings.levels), validation)
         ways = [Asking()] if asked_once else [Asking(), another_asking(shots)]
         runs = self._tested(sets, ways)
         dense = interval([runs[0][0].scores], (metric.low, metric.high))
@@ -148,9 +145,6 @@ class _TaskStudy:
             priors=np.array([sign * validation[skipped].score for skipped in sets]),
             costs=1.0 - np.mean([[one.saved for one in some] for some in runs], axis=0),
         )
-        first = replace(found, scores=found.scores[:1], agrees=found.agrees[:1])  # the task in its usual wording
-        agreement = online.agreement(runs[0][0])
-        above = _online_at(first, online, max(0.0, online.saved), metric)
         return {
             "task": task.name,
             "metric": task.metrics[0],
@@ -171,16 +165,7 @@ class _TaskStudy:
                 for place, skipped in enumerate(sets)
             ],
             "crossed_by": "agreement" if found.agrees else "gold",
-            "levels": [_level(found, first, online, level, metric) for level in self._settings.levels],
-            "exit_oracle": {
-                "kv": self._settings.kv,
-                "online": {
-                    "saved": online.saved,
-                    "score": online.score,
-                    "agreement": None if agreement is None else float(np.mean(agreement)),
-                    **(above or {"static": None, "headroom": None}),
-                },
-            },
+            "levels": [_level(found, level, metric) for level in self._settings.levels],
             "sites": {
                 "tokens": costs.tokens,
                 "median": median(costs.costs.values()),
@@ -222,12 +207,6 @@ class _TaskStudy:
         layers = int(self._subject.model.config.num_hidden_layers)
         with self._reporter.task(f"{self._task.name}: every site", total=2 * layers) as task:
             return site_costs(self._subject.model, batches, seed=self._settings.seed, task=task)
-
-    def _online(self) -> Asked:
-        with self._reporter.task(f"{self._task.name}: exits on the cache they leave", total=1) as task:
-            asked = self._asker.ask(online_exits(self._subject.model, self._settings.kv), "test", Asking())
-            task.advance()
-        return asked
 
     def _search(self, largest_saving: float, validation: dict[tuple[int, ...], Asked]) -> list[tuple[int, ...]]:
         """The candidate sets of layers to leave out, beginning with the empty set.
@@ -303,12 +282,11 @@ def _first_tokens(texts: Sequence[TaskText], most_tokens: int) -> Sequence[TaskT
     return texts[: max(1, int((ends <= most_tokens).sum()))]
 
 
-def _level(found: SetScores, first: SetScores, online: Asked, level: float, metric: Metric) -> dict[str, Any]:
+def _level(found: SetScores, level: float, metric: Metric) -> dict[str, Any]:
     read = at_saving(found, level)
     if read is None:
         return {"level": level, "reached": False}
     sign = 1 if metric.better == "higher" else -1
-    exits = _online_at(first, online, level, metric) if online.saved >= level else None
     return {
         "level": level,
         "reached": True,
@@ -317,18 +295,7 @@ def _level(found: SetScores, first: SetScores, online: Asked, level: float, metr
         "gold": sign * float(read.gold.mean()),
         "cross_fitted": None if read.crossed is None else sign * float(read.crossed.mean()),
         "headroom": None if read.crossed is None else _difference(read.crossed, read.floor, metric),
-        "headroom_of_exits": None if exits is None else exits["headroom"],
     }
-
-
-def _online_at(first: SetScores, online: Asked, saving: float, metric: Metric) -> Mapping[str, Any] | None:
-    """The exit oracle's score minus that of the best static mixture at this saving; `None` if none saves so much."""
-    read = at_saving(first, saving)
-    if read is None:
-        return None
-    sign = 1 if metric.better == "higher" else -1
-    above = _difference(sign * np.array(online.scores), read.floor, metric)
-    return {"static": sign * float(read.floor.mean()), "headroom": above}
 
 
 def _difference(first: Floats, second: Floats, metric: Metric) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.subject import Subjects
+from adaptive_bench.headroom.named_models import Subjects
 from adaptive_bench.inspection import statistics
-from adaptive_bench.inspection.decisions import Inspection, Point, Reading, Text, inspect_texts
+from adaptive_bench.inspection.readings import Inspection, Point, Reading, Text, inspect_texts
 from adaptive_bench.inspection.statistics import kinds_of
 from adaptive_bench.model.text_decisions import visible
 
@@ -100,8 +100,8 @@ def _ranked(point: Point) -> tuple[list[tuple[str, int, float]], list[int]]:
     assert scores is not None
     ids = [token for one in point.texts for token in one.token_ids]
     names = {token: piece for one in point.texts for token, piece in zip(one.token_ids, one.pieces, strict=True)}
-    ranked = statistics.by_vocabulary(statistics.mean_scores(scores), ids, [str(token) for token in ids])
-    return [(names[int(token)], count, value) for token, count, value in ranked], [int(token) for token, *_ in ranked]
+    ranked = statistics.by_vocabulary(statistics.mean_scores(scores), ids)
+    return [(names[token], count, value) for token, count, value in ranked], [token for token, *_ in ranked]
 
 
 def _beginning(point: Point, start: int | None) -> _Statement:

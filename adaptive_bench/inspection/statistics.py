@@ -1,4 +1,4 @@
-"""Statistics of decisions: skip rates by kind of token and by layer, distributions of scores, and kinds of tokens.
+"""Summarises decisions: skip rates by kind of token and by layer, distributions of scores, and kinds of tokens.
 
 A token that is part of a word or number has the kind of the whole word or number, so that the tokenizer's cuts do not
 matter. Function words are English.
@@ -108,18 +108,16 @@ def skipped_by_layer(keep: np.ndarray) -> list[tuple[float, float]]:
     return [(float(attention), float(mlp)) for attention, mlp in 1.0 - keep.mean(axis=0)]
 
 
-def by_vocabulary(values: np.ndarray, token_ids: Sequence[int], pieces: Sequence[str]) -> list[tuple[str, int, float]]:
-    """Each vocabulary item with its number of occurrences and the mean of their values [N], highest mean first.
+def by_vocabulary(values: np.ndarray, token_ids: Sequence[int]) -> list[tuple[int, int, float]]:
+    """Each token of the vocabulary with its number of occurrences and the mean of their values [N], highest mean first.
 
     Occurrences without a value (NaN) do not count.
     """
     gathered: dict[int, list[float]] = defaultdict(list)
-    names: dict[int, str] = {}
-    for token, piece, value in zip(token_ids, pieces, values.tolist(), strict=True):
+    for token, value in zip(token_ids, values.tolist(), strict=True):
         if value == value:
             gathered[token].append(value)
-            names.setdefault(token, piece)
-    found = [(names[token], len(each), float(np.mean(each))) for token, each in gathered.items()]
+    found = [(token, len(each), float(np.mean(each))) for token, each in gathered.items()]
     return sorted(found, key=lambda item: -item[2])
 
 

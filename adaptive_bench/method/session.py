@@ -99,13 +99,10 @@ class Session:
         parts = self.lengths, self.host_lengths, self.hash_sum, self.hash_power, self.documents
         return Session(*parts, dict(self.state))
 
-    def after(self, tokens: Tensor, valid: np.ndarray | None = None) -> Session:
+    def after(self, tokens: Tensor) -> Session:
         """The session after N >= 1 more tokens [B, N]; the method's own state is not advanced."""
         later = self.copy()
-        if valid is None:
-            later.advance(tokens, None, np.full(len(tokens), tokens.shape[1]))
-        else:
-            later.advance(tokens, torch.from_numpy(valid).to(tokens.device), valid.sum(axis=1))
+        later.advance(tokens, None, np.full(len(tokens), tokens.shape[1]))
         return later
 
     def prefix_hashes(self, input_ids: Tensor, valid: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""The model: `AdaptiveModel`, with its forward pass, generation, calibration, and files on disk."""
+"""Runs, calibrates, saves and loads models with a method: `AdaptiveModel`."""
 
 from adaptive_bench.model.adaptive_model import AdaptiveModel
 

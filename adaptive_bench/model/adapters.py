@@ -1,4 +1,4 @@
-"""LoRA through peft: trains small maps beside a backbone's linear maps instead of the backbone's weights.
+"""Trains LoRA adapters through peft: small maps beside a backbone's linear maps, whose weights stay.
 
 A run's adapters exist only in training. A saved model keeps them in peft's own layout beside the name of its backbone.
 Loading merges them, so that the engine runs and counts the linear maps of the dense model. A user's own adapters run

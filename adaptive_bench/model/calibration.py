@@ -1,4 +1,4 @@
-"""Calibration on held-out training text: thresholds, dial values for wanted savings, and fitted values of methods.
+"""Calibrates on held-out training text: thresholds, dial values for wanted savings, and fitted values of methods.
 
 * Thresholds: per site and phase, the score below which a given share of the text falls. They make a score-ranking
   method causal and batch-free: whether a token executes depends on its own score only. Scores shift once earlier sites

@@ -1,4 +1,4 @@
-"""Smaller models for evaluation: pruned backbones, as plain models of their family, and quantized adaptive models.
+"""Makes smaller models for evaluation: pruned backbones, as plain models of their family, and quantized models.
 
 Pruning removes the layers that a method skips for every token, as in the paper's pruned models (ShortGPT below
 GateSkip, its table 9), where layers are removed before a method is trained.

@@ -1,4 +1,4 @@
-"""The forward pass of an adaptive model: the method decides, the engine executes and counts."""
+"""Runs the forward pass of an adaptive model: the method decides, the engine executes and counts."""
 
 from __future__ import annotations
 
@@ -204,7 +204,6 @@ class ForwardModel(nn.Module):
     def run_part(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor | None,
         past_key_values: AdaptiveCache,
         layers: range,
         states: Tensor | None = None,
@@ -212,7 +211,7 @@ class ForwardModel(nn.Module):
         """Run only some layers of a forward pass over tokens that continue a text.
 
         Args:
-            input_ids, attention_mask: As in `forward`.
+            input_ids: [B, S], without padding.
             past_key_values: Cache of earlier calls; the layers below `layers` already hold K,V of these tokens.
             layers: Consecutive layers, in order.
             states: [B, S, H] before the first of these layers; `None` if it is the model's first layer.
@@ -220,7 +219,7 @@ class ForwardModel(nn.Module):
         Returns:
             Hidden states [B, S, H] after the last of these layers, or logits [B, S, V] if it is the model's last layer.
         """
-        call = self._begin_call(input_ids, attention_mask, None, past_key_values, True, "decode")
+        call = self._begin_call(input_ids, None, None, past_key_values, True, "decode")
         hidden = run_layers(self.method, call, call.embed() if states is None else states, layers)
         call.end()
         if layers.stop < self.backbone.num_layers:

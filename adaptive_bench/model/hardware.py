@@ -1,4 +1,4 @@
-"""Hardware: finds the device, describes the environment for records, and measures peak memory."""
+"""Finds the device, describes the environment for records, and measures peak memory."""
 
 from __future__ import annotations
 

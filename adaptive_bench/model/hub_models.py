@@ -1,4 +1,4 @@
-"""Models on the Hugging Face hub: loads pretrained weights, uploads and downloads saved models, writes model cards."""
+"""Loads pretrained weights and saved models, from folders or the Hugging Face hub, and writes model cards."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ def is_hub_id(name: str) -> bool:
     return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
 
 
-def fetched(name: str, revision: str | None = None) -> Path:
+def fetched(name: str) -> Path:
     """Download a repository of the hub; returns its folder in the cache."""
     from huggingface_hub import snapshot_download
 
     try:
         with hub_or_cache(Needed("model", name)):
-            return Path(snapshot_download(name, revision=revision))
+            return Path(snapshot_download(name))
     except OutOfReach as error:
         if (beside := Path(name).parent).is_dir():  # the name is more likely a mistyped path than a hub id
             raise EnvironmentProblem(
@@ -108,36 +108,18 @@ def fetched(name: str, revision: str | None = None) -> Path:
         ) from error
 
 
-def uploaded(folder: Path, name: str, *, private: bool | None, token: str | None, message: str) -> str:
-    """Upload a folder to a repository of the hub, creating it if needed; returns its address."""
-    from huggingface_hub import HfApi
-
-    api = HfApi(token=token)
-    try:
-        repository = api.create_repo(name, private=private, exist_ok=True)
-        api.upload_folder(folder_path=folder, repo_id=repository.repo_id, commit_message=message)
-    except (OSError, ValueError) as error:
-        raise EnvironmentProblem(
-            f"The model cannot be uploaded to {name!r}: {message_of(error)[:300]}. Check the name, and log in with "
-            f"`hf auth login` or give token=..."
-        ) from error
-    return str(repository)
-
-
 def licence_of(location: str) -> str | None:
     """The licence named in the card of pretrained weights, in their folder or the hub's cache; `None` if unknown."""
-    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub import metadata_load, try_to_load_from_cache
 
     readme = Path(location) / "README.md"
     if is_hub_id(location):
         cached = try_to_load_from_cache(location, "README.md")
         readme = Path(cached) if isinstance(cached, str) else readme
     try:
-        parts = readme.read_text(encoding="utf-8").split("---\n", 2)
-        about = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
+        licence = (metadata_load(readme) or {}).get("license")
     except (OSError, ValueError, yaml.YAMLError):  # no card, or an unreadable one
         return None
-    licence = about.get("license") if isinstance(about, dict) else None
     return licence if isinstance(licence, str) else None
 
 
@@ -167,7 +149,6 @@ def model_card(
     title: str,
     base: str | None,
     calibrations: Sequence[str] = (),
-    savings: Sequence[float] = (),
     results: str = "",
 ) -> str:
     """A README in the hub's format, with the licence of the pretrained model if its card names one.
@@ -185,8 +166,6 @@ def model_card(
         **({"license": licence} if (licence := licence_of(base or str(model.backbone_model.name_or_path))) else {}),
     }
     told = f" Calibrated on: {', '.join(calibrations)}." if calibrations else ""
-    if savings:
-        told += f" Calibrated for savings of {', '.join(f'{saving:.3g}' for saving in savings)}."
     several = len(calibrations) > 1 and POOLED not in calibrations
     text = _CARD.format(
         title=title,

@@ -1,4 +1,4 @@
-"""The interface of a Hugging Face model, for libraries that expect one.
+"""Gives an adaptive model the interface of a Hugging Face model, for libraries that expect one.
 
 `transformers.pipeline`, lm-eval's `HFLM`, `accelerate` and notebooks read certain attributes of a model. They are
 defined here, most of them forwarded to the backbone, together with `generate` with Hugging Face's arguments.

@@ -1,4 +1,4 @@
-"""Decisions that no method made: prescribed ones (oracles, static sets), shuffled ones, and the cost of each branch.
+"""Makes decisions in place of a method: prescribed ones (static sets), shuffled ones, and the cost of each branch.
 
 Comparing a method with its shuffled decisions shows what its choice of tokens is worth (see `engine.shuffling`).
 
@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,36 +48,23 @@ from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.progress import RunningTask
 
 Rule = Callable[[SiteView], Tensor | None]
-# An oracle may use any token of the text, so the harness must compute every request separately.
-_LOOKS_AHEAD: Literal["C1"] = "C1"
 
 
 class Prescribed(Method):
-    """Decides by a rule set from outside. It is not registered, since an oracle is no real method.
+    """Decides by a rule set from outside. It is not registered, since it is no real method.
 
     Attributes:
         rule: Maps a view to the tokens [B, S] that execute the site, or `None` for all.
     """
 
-    paper_class: ClassVar[Literal["C1"]] = _LOOKS_AHEAD
-
-    def __init__(
-        self, backbone: Backbone, *, unit: Literal["branch", "layer"], kv: KVPolicy, looks_ahead: bool
-    ) -> None:
-        super().__init__(MethodConfig(), backbone, "paper" if looks_ahead else "bench", 0)
-        self.unit = unit  # type: ignore[misc]  # set on the instance, not on the class
-        self._kv = kv
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__(MethodConfig(), backbone, "bench", 0)
         self.rule: Rule = lambda view: None
 
     @property
     def dial(self) -> DialSpec:
         """A placeholder: there is no dial."""
         return DialSpec("none", 0.0, 0.0, 0.0)
-
-    @property
-    def kv_policy(self) -> KVPolicy:
-        """The policy given at construction."""
-        return self._kv
 
     def decide(self, view: SiteView) -> Decision:
         """The rule's decision."""
@@ -88,8 +75,11 @@ class Prescribed(Method):
 class StaticSet(Prescribed):
     """Skips the same layers for every token; skipped layers store nothing, as in `static_depth`."""
 
+    unit = "layer"
+    kv_policy: KVPolicy = "evict"
+
     def __init__(self, backbone: Backbone, skipped: Collection[int]) -> None:
-        super().__init__(backbone, unit="layer", kv="evict", looks_ahead=False)
+        super().__init__(backbone)
         self.skipped = frozenset(skipped)
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
@@ -102,18 +92,11 @@ class StaticSet(Prescribed):
         return Method.decide(self, view)
 
 
-def prescribed_model(
-    backbone_model: PreTrainedModel,
-    *,
-    unit: Literal["branch", "layer"] = "layer",
-    kv: KVPolicy = "recompute",
-    looks_ahead: bool = False,
-    kind: type[AdaptiveModel] = AdaptiveModel,
-    label: str = "oracle",
-) -> Any:
-    """A model with the method `Prescribed`, in `eval()` mode; progress displays show it as `label`."""
-    method = Prescribed(Backbone(backbone_model), unit=unit, kv=kv, looks_ahead=looks_ahead)
-    return kind(backbone_model, method, MethodSpec(label)).eval()
+def prescribed_model(backbone_model: PreTrainedModel) -> Any:
+    """A model with the method `Prescribed`, in `eval()` mode, that runs its branches masked."""
+    model = AdaptiveModel(backbone_model, Prescribed(Backbone(backbone_model)), MethodSpec("prescribed")).eval()
+    model.executor = "masked"
+    return model
 
 
 def static_model(backbone_model: PreTrainedModel, skipped: Collection[int]) -> AdaptiveModel:
@@ -231,8 +214,7 @@ def site_costs(
         task: Advances by one for each site.
     """
     text = checked_text(batches, least=1)
-    model = prescribed_model(backbone_model, unit="branch", label="site_costs")
-    model.executor = "masked"
+    model = prescribed_model(backbone_model)
     backbone: Backbone = model.backbone
     parts = [_Part(model, batch, seed) for batch in text]
     tokens = sum(int(part.valid.sum()) for part in parts)

@@ -137,8 +137,7 @@ def read(folder: Path, spec: MethodSpec, name: str) -> StoredCalibration:
     try:
         with safe_open(path, "pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - no mapping
-            metadata = file.metadata() or {}
-        text = json.loads(metadata[_ABOUT])["text"] if _ABOUT in metadata else metadata["text"]
+            text = json.loads(file.metadata()[_ABOUT])["text"]
         table, dials = (dict(map(tuple, tensors.pop(key).tolist())) for key in ("table", "dials"))
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise EnvironmentProblem(

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Method, Site, SiteView, method_class
 from adaptive_bench.model.forward import ForwardModel
@@ -120,7 +119,7 @@ def text_decisions(
     ids = torch.tensor([token_ids], device=model.backbone_model.device)
     # One pass, with the answer marked as continuation: a causal method decides as if it generated the answer.
     continuation = torch.arange(len(token_ids), device=ids.device)[None] >= len(prompt)
-    with inference(model), listening(model.method, lambda *heard: heard) as heard:
+    with torch.inference_mode(), listening(model.method, lambda *heard: heard) as heard:
         model(ids, continuation_mask=continuation, logits_to_keep=1)
     for view, decision in heard:
         site, score = view.site, view.scores
@@ -192,17 +191,6 @@ def recorded_decisions(method: Method) -> AbstractContextManager[list[tuple[Site
         return view.site, replace(decision, keep=keep)
 
     return listening(method, recorded)
-
-
-def inference(model: ForwardModel) -> torch.inference_mode | torch.no_grad:
-    """The context for reading texts: torch's inference mode, or only `no_grad` for a plugin's method.
-
-    Tensors made in inference mode do not count writes, so a plugin that writes into the tensors it is shown would go
-    unnoticed.
-    """
-    name = model.spec.name
-    is_ours = name in registry.names("methods") and not registry.is_foreign("methods", name)
-    return torch.inference_mode() if is_ours else torch.no_grad()
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Text and tokens: chat templates, token ids of texts, end tokens, and logits processors of a model."""
+"""Turns text into tokens: chat templates, token ids of texts, end tokens, and logits processors of a model."""
 
 from __future__ import annotations
 

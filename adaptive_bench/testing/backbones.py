@@ -1,4 +1,4 @@
-"""Tiny random backbones of the real Hugging Face classes, and random text for them.
+"""Makes tiny random backbones of the real Hugging Face classes, and random text for them.
 
 Their weights are large and their norms uneven, so that a skipped branch, a wrong position or a misplaced norm moves the
 logits by far more than any tolerance.

@@ -1,4 +1,4 @@
-"""The conformance suite as a pytest class to inherit.
+"""Offers the conformance suite as a pytest class to inherit.
 
     class TestMine(MethodConformance):
         spec = "mine"
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import FAMILIES
-from adaptive_bench.testing.check import Check
+from adaptive_bench.testing.check_definition import Check
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.suite import Suite
 

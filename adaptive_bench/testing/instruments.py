@@ -1,16 +1,12 @@
-"""Measuring tools of checks: PyTorch's FLOP count, decisions replayed on the plain model, comparisons of two runs, and
-the savings of each phase of a text.
-"""
+"""Measures for checks: replays decisions on the plain model, compares two runs, and counts savings by phase."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 from transformers import PreTrainedModel
 
 from adaptive_bench.backbone import Family, Site, find_family
@@ -18,36 +14,7 @@ from adaptive_bench.method import Decision
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.testing.backbones import Text
-from adaptive_bench.testing.check import Violation
-
-
-class ExecutedFlops(TorchDispatchMode):
-    """Counts the FLOPs executed inside its `with` block.
-
-    Attributes:
-        total: FLOPs of all operators for which PyTorch has a formula; a multiply-accumulate counts as two.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.total = 0
-        self._undivided: set[Any] = set()  # operators that do not decompose into others
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        named = dict(kwargs or {})
-        formula = flop_registry.get(function.overloadpacket)
-        if formula is None and function not in self._undivided:
-            with self:
-                output = function.decompose(*args, **named)
-            if output is not NotImplemented:
-                return output
-            self._undivided.add(function)
-        output = function(*args, **named)
-        if formula is not None:
-            self.total += int(formula(*args, **named, out_val=output))
-        return output
+from adaptive_bench.testing.check_definition import Violation
 
 
 def replayed_logits(backbone: PreTrainedModel, input_ids: Tensor, decisions: Sequence[tuple[Site, Decision]]) -> Tensor:

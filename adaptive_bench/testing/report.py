@@ -24,7 +24,7 @@ from adaptive_bench.model.text_decisions import duplicate_warnings
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.testing.backbones import FAMILIES
-from adaptive_bench.testing.check import Result
+from adaptive_bench.testing.check_definition import Result
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.subject import Subject, trained_behaviour
 from adaptive_bench.testing.suite import Shared, Suite

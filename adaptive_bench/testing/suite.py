@@ -19,7 +19,7 @@ import torch
 from adaptive_bench import error_origin
 from adaptive_bench.method import method_class
 from adaptive_bench.spec import SEMANTICS, MethodSpec
-from adaptive_bench.testing.check import Check, Facts, NotApplicable, Result, Status, Violation
+from adaptive_bench.testing.check_definition import Check, Facts, NotApplicable, Result, Status, Violation
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.subject import Subject
 

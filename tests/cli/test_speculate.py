@@ -9,7 +9,7 @@ from adaptive_bench import speculation
 from adaptive_bench.cli.speed import speculation_text as shown
 from adaptive_bench.model import AdaptiveModel
 
-SMALL = "--limit 4 --max-new-tokens 6 --rounds 1 --batch 1,3 --device cpu"
+SMALL = "--limit 4 --max-new-tokens 6 --rounds 1 --device cpu"
 
 
 @pytest.fixture
@@ -40,14 +40,12 @@ def test_the_table_and_the_record(speculate, model_folder, tmp_path):
     found = speculate("--savings 0.5 -o record.json")
     assert found.exit_code == 0, found.stderr
     assert [line for line in found.stdout.splitlines() if len(line) > 80] == []
-    assert found.stdout.count("4/4") == 2
+    assert found.stdout.count("4/4") == 1
     record = json.loads((tmp_path / "record.json").read_bytes())
     assert (record["model"], record["texts"]) == (model_folder.name, 4)
-    assert [batch["batch"] for batch in record["batches"]] == [1, 3]
-    for batch in record["batches"]:
-        (point,) = batch["points"]
-        assert point["saving"] == 0.5 and point["dial"] == 1 and point["equal_texts"] == 4
-        assert point["draft_saved"]["tokens"] == pytest.approx(0.5)
+    (point,) = record["points"]
+    assert point["saving"] == 0.5 and point["dial"] == 1 and point["equal_texts"] == 4
+    assert point["draft_saved"]["tokens"] == pytest.approx(0.5)
 
 
 def test_prompts_are_those_of_the_task(speculate, model_folder):
@@ -58,8 +56,8 @@ def test_prompts_are_those_of_the_task(speculate, model_folder):
     for number in range(3):
         ids = tokenizer(f"{number} + 1?=", return_tensors="pt").input_ids
         expected += model.generate(ids, max_new_tokens=6, do_sample=False).shape[1] - ids.shape[1]
-    assert record["batches"][0]["greedy"]["tokens"] == expected and record["shortened_prompts"] == 0
-    record = json.loads(speculate("--json --max-new-tokens 508 --limit 3 --batch 1").stdout)
+    assert record["greedy"]["tokens"] == expected and record["shortened_prompts"] == 0
+    record = json.loads(speculate("--json --max-new-tokens 508 --limit 3").stdout)
     assert record["shortened_prompts"] == 3  # 4 tokens are left for prompts of 7
 
 
@@ -67,7 +65,7 @@ def test_prompts_are_those_of_the_task(speculate, model_folder):
 def test_a_saved_model_drafts_with_its_method(spec, speculate, saved):
     record = json.loads(speculate("--json --savings 0.5", model=saved(spec)).stdout)
     assert (record["model"], record["method"]) == ("saved", spec)
-    assert [point["equal_texts"] for batch in record["batches"] for point in batch["points"]] == [4, 4]
+    assert [point["equal_texts"] for point in record["points"]] == [4]
 
 
 def test_a_difference_is_said_in_words():
@@ -82,7 +80,7 @@ def test_a_difference_is_said_in_words():
         "model": "m", "method": "mod", "texts": 4, "shortened_prompts": 0,
         "settings": {"drafts": 3, "tasks": ["toy"], "new": 9},
         "environment": {"device_name": "cpu", "threads": 1, "precision": "float32"},
-        "batches": [{"batch": 1, "greedy": speed, "points": [point, point | {"differences": []}]}],
+        "greedy": speed, "points": [point, point | {"differences": []}],
     }  # fmt: skip
     text = " ".join(shown(record).split())
     assert "Draft saving 20.0 %, prompt 1: differs from greedy at new token 3" in text and "25.0" not in text
@@ -95,7 +93,7 @@ def test_a_defect_ends_with_exit_code_1(speculate, monkeypatch):
 
     def broken(*arguments, **more):
         found = whole(*arguments, **more)
-        found.tokens[0].append(3)
+        found.tokens.append(3)
         return found
 
     monkeypatch.setattr(speculation, "self_speculate", broken)
@@ -107,7 +105,6 @@ def test_a_defect_ends_with_exit_code_1(speculate, monkeypatch):
     ("more", "changed", "said"),
     [
         ("--method gateskip", {}, "calibrated on held-out training text"),
-        ("--batch 8", {}, "--limit 4 has 4. Raise --limit or lower --batch"),
         ("--max-new-tokens 512", {}, "leave room for a prompt in the context of 512 tokens"),
         ("", {"tasks": "toy_read"}, "likelihood of whole texts"),
         ("", {"saved": "dash_halting[start=0]"}, "skips only in prompts"),

@@ -3,7 +3,7 @@ import torch
 from inspected_text import ANSWER, PROMPT
 
 from adaptive_bench import AdaptiveModel, find_backbone
-from adaptive_bench.headroom.subject import Subjects
+from adaptive_bench.headroom.named_models import Subjects
 from adaptive_bench.model.text_decisions import encoded
 
 

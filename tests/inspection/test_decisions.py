@@ -16,8 +16,8 @@ from adaptive_bench import AdaptiveModel
 from adaptive_bench.errors import UsageError
 from adaptive_bench.inspection import gate_analysis as analysis
 from adaptive_bench.inspection import statistics
-from adaptive_bench.inspection.decisions import inspect_texts, one_text, record_of, tidy
 from adaptive_bench.inspection.gate_analysis import gate_analysis
+from adaptive_bench.inspection.readings import inspect_texts, one_text, record_of, tidy
 from adaptive_bench.inspection.statistics import KINDS, kinds_of
 from adaptive_bench.model.text_decisions import encoded, pieces_of, text_decisions, visible
 
@@ -230,8 +230,8 @@ def test_rates_of_groups_add_up_to_the_whole(keep, data):
 
 def test_vocabulary_items_have_the_means_of_their_occurrences():
     values = np.array([0.2, 0.4, 0.9, np.nan])
-    found = statistics.by_vocabulary(values, [5, 5, 6, 7], ["a", "a", "b", "c"])
-    assert found == [("b", 1, 0.9), ("a", 2, pytest.approx(0.3))]
+    found = statistics.by_vocabulary(values, [5, 5, 6, 7])
+    assert found == [(6, 1, 0.9), (5, 2, pytest.approx(0.3))]
 
 
 def test_a_density_has_its_modes_where_the_values_are():

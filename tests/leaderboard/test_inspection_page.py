@@ -6,7 +6,7 @@ from time import perf_counter
 import numpy as np
 import pytest
 
-from adaptive_bench.inspection.decisions import Inspection, Point, Reading, record_of
+from adaptive_bench.inspection.readings import Inspection, Point, Reading, record_of
 from adaptive_bench.leaderboard.inspection import render
 from adaptive_bench.model.text_decisions import TextDecisions
 

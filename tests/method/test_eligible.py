@@ -4,7 +4,7 @@ import pytest
 from covering import slow
 
 from adaptive_bench.method import Site, described, every_branch
-from adaptive_bench.testing.checks.dial import eligible
+from adaptive_bench.testing.checks.dial_effect import eligible
 from adaptive_bench.testing.suite import Suite, method_specs
 
 

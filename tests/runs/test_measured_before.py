@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 from adaptive_bench.backbone import Site
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.subject import find_subjects
+from adaptive_bench.headroom.named_models import find_subjects
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import about, plan, precision, preflight, run, spared_sites
 from adaptive_bench.runs.evaluation_work import Calibrated

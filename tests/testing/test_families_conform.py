@@ -7,7 +7,7 @@ from adaptive_bench import registry
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import FAMILIES
 from adaptive_bench.testing.checks.causality import batching, causality
-from adaptive_bench.testing.checks.execution import cached, packed
+from adaptive_bench.testing.checks.executors_agree import cached, packed
 from adaptive_bench.testing.suite import Suite
 
 METHODS = [name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")]

@@ -6,7 +6,7 @@ import pytest
 
 from adaptive_bench.capabilities import CAPABILITIES, stored_matrix
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.check import Result
+from adaptive_bench.testing.check_definition import Result
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.report import Report, capability_matrix, check_specs, write_matrix
 

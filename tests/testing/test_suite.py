@@ -5,7 +5,7 @@ import pytest
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing import suite as suite_module
 from adaptive_bench.testing.backbones import wide_backbone
-from adaptive_bench.testing.check import Check, NotApplicable, Violation
+from adaptive_bench.testing.check_definition import Check, NotApplicable, Violation
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.suite import Suite
 

@@ -17,7 +17,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.testing.backbones import BOS, SIZES, WIDTH, Text, massive_backbone, tiny_backbone, wide_backbone
-from adaptive_bench.testing.check import Facts, Violation, check
+from adaptive_bench.testing.check_definition import Facts, Violation, check
 from adaptive_bench.testing.instruments import TOLERANCE, demand, difference, replayed_logits, saved_by_phase
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, SEED, Subject
 from adaptive_bench.training.encoding import IGNORED_LABEL

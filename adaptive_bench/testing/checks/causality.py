@@ -10,7 +10,7 @@ from adaptive_bench.method import document_key
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.testing.backbones import Text
-from adaptive_bench.testing.check import Facts, check
+from adaptive_bench.testing.check_definition import Facts, check
 from adaptive_bench.testing.instruments import TOLERANCE, demand, difference, generated_tokens, logits_of
 from adaptive_bench.testing.subject import ShortTraining, Subject
 

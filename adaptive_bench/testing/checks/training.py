@@ -7,11 +7,12 @@ import tempfile
 from pathlib import Path
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.testing.check import Facts, check
-from adaptive_bench.testing.checks.execution import eager_attention
-from adaptive_bench.testing.instruments import TOLERANCE, ExecutedFlops, demand, difference, generated_tokens, logits_of
+from adaptive_bench.testing.check_definition import Facts, check
+from adaptive_bench.testing.checks.executors_agree import eager_attention
+from adaptive_bench.testing.instruments import TOLERANCE, demand, difference, generated_tokens, logits_of
 from adaptive_bench.testing.subject import SHARES, ShortTraining, Subject, calibrate, trained_model
 from adaptive_bench.training import resume
 from adaptive_bench.training.cost import FlopCount
@@ -75,9 +76,9 @@ def cost(subject: Subject) -> Facts:
     """Training FLOPs as they are reported, over a whole schedule, are those that PyTorch's counter sees, within 1 %."""
     training = ShortTraining(subject, total_steps=SCHEDULE)
     count = FlopCount(training.model, training.model.backbone)
-    with eager_attention(training.model), ExecutedFlops() as counted:
+    with eager_attention(training.model), FlopCounterMode(display=False) as counted:
         training.run(1, SCHEDULE)
-    executed = counted.total
+    executed = counted.get_total_flops()
     demand(
         abs(count.flops - executed) <= COST_SHARE * executed,
         f"Every FLOP of a training must be counted, but {SCHEDULE} steps executed {executed} and {count.flops} are "

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.engine.engine_call import Executor
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.testing.check import Facts, NotApplicable, check
-from adaptive_bench.testing.instruments import TOLERANCE, ExecutedFlops, demand, difference, generated_tokens, logits_of
+from adaptive_bench.testing.check_definition import Facts, NotApplicable, check
+from adaptive_bench.testing.instruments import TOLERANCE, demand, difference, generated_tokens, logits_of
 from adaptive_bench.testing.subject import Subject
 
 SAVINGS = ("tokens", "core", "net")
@@ -106,9 +107,9 @@ def ledger(subject: Subject) -> Facts:
             with torch.no_grad():
                 run()  # the first use of a shape times several kernels, which is not work of the model
             model.reset_ledger()
-            with torch.no_grad(), _ElementCount() as elements, ExecutedFlops() as counted:
+            with torch.no_grad(), _ElementCount() as elements, FlopCounterMode(display=False) as counted:
                 run()
-            booked, executed = 2 * model.ledger.total_macs(), counted.total + elements.flops
+            booked, executed = 2 * model.ledger.total_macs(), counted.get_total_flops() + elements.flops
             demand(
                 abs(booked - executed) <= ROTARY_SHARE * executed,
                 f"The ledger must hold every FLOP, but {name} at dial {dial:g} ({executor}) executed {executed} and "

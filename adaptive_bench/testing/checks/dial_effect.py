@@ -13,7 +13,7 @@ from adaptive_bench.method import described
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.testing.backbones import Text
-from adaptive_bench.testing.check import Facts, NotApplicable, check
+from adaptive_bench.testing.check_definition import Facts, NotApplicable, check
 from adaptive_bench.testing.instruments import demand, difference, logits_of, saved_by_phase
 from adaptive_bench.testing.subject import CALIBRATION_PROMPT, SHARES, Subject
 

@@ -1,4 +1,4 @@
-"""Checks and their results."""
+"""Defines what a check and its result are."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.headroom.subject import Subjects
+from adaptive_bench.headroom.named_models import Subjects
 from adaptive_bench.inspection import statistics
 from adaptive_bench.inspection.statistics import KINDS, kinds_of
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions, visible
