@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from adaptive_bench.model import calibration, stored_calibration
 from adaptive_bench.model import saving as files
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.calibration import checked_savings, checked_text
-from adaptive_bench.model.hub_models import Pretrained, fetched, is_hub_id
+from adaptive_bench.model.hub_models import Pretrained, fetched, is_hub_id, model_card, uploaded
 from adaptive_bench.model.hugging_face import HuggingFaceModel, why_no_backbone
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
 from adaptive_bench.spec import MethodSpec
@@ -253,6 +254,30 @@ class AdaptiveModel(HuggingFaceModel):
         if tokenizer is not None:
             files.add_tokenizer(folder, tokenizer)
 
+    def push_to_hub(
+        self,
+        repo_id: str,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        commit_message: str = "Upload an adaptive model",
+    ) -> str:
+        """Upload what `save_pretrained` writes, with a model card, to a repository of the Hugging Face hub.
+
+        `AdaptiveModel.from_pretrained(repo_id)` loads it. Returns the repository's address.
+
+        Raises:
+            EnvironmentProblem: The hub refuses the upload or cannot be reached.
+        """
+        with TemporaryDirectory() as name:
+            folder, base = Path(name), str(self.backbone_model.name_or_path)
+            self.save_pretrained(folder, tokenizer)
+            savings = sorted({*self._dials, *self.method.dial_table.measured.values()} - {0.0})
+            card = model_card(self, title=repo_id, base=base if is_hub_id(base) else None, savings=savings)
+            (folder / "README.md").write_text(card, encoding="utf-8")
+            return uploaded(folder, repo_id, private=private, token=token, message=commit_message)
+
     @classmethod
     def load(
         cls, run: Path | str, method: MethodSpec | str, *, out: Path | str = DEFAULT_OUT, **kwargs: Any
@@ -288,7 +313,7 @@ class AdaptiveModel(HuggingFaceModel):
         keep_first: bool | None = None,
         **kwargs: Any,
     ) -> AdaptiveModel:
-        """Load a model written by `save_pretrained` or the training of a run.
+        """Load a model written by `save_pretrained`, `push_to_hub` or the training of a run.
 
         Args:
             folder: A folder, or, if there is no such folder, an id of the Hugging Face hub.

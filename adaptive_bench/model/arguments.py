@@ -127,8 +127,6 @@ _REFUSED: dict[str, Any] = {
     **dict.fromkeys(("prompt_lookup_num_tokens", *_DRAFTS[:3])),
     **dict.fromkeys(("output_attentions", "output_hidden_states", "synced_gpus", "token_healing"), False),
     **dict.fromkeys(("trust_remote_code", "use_mtp", "is_assistant"), False),
-    **dict.fromkeys(("output_logits", "output_scores", "return_dict_in_generate"), False),
-    "use_cache": True,
     **dict.fromkeys(("guidance_scale", "num_beams", "num_beam_groups"), 1),
 }
 

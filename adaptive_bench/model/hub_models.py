@@ -1,4 +1,4 @@
-"""Loads pretrained weights and saved models, from folders or the Hugging Face hub, and writes model cards."""
+"""Models on the Hugging Face hub: loads pretrained weights, uploads and downloads saved models, writes model cards."""
 
 from __future__ import annotations
 
@@ -108,6 +108,22 @@ def fetched(name: str) -> Path:
         ) from error
 
 
+def uploaded(folder: Path, name: str, *, private: bool | None, token: str | None, message: str) -> str:
+    """Upload a folder to a repository of the hub, creating it if needed; returns its address."""
+    from huggingface_hub import HfApi
+
+    api = HfApi(token=token)
+    try:
+        repository = api.create_repo(name, private=private, exist_ok=True)
+        api.upload_folder(folder_path=folder, repo_id=repository.repo_id, commit_message=message)
+    except (OSError, ValueError) as error:
+        raise EnvironmentProblem(
+            f"The model cannot be uploaded to {name!r}: {message_of(error)[:300]}. Check the name, and log in with "
+            f"`hf auth login` or give token=..."
+        ) from error
+    return str(repository)
+
+
 def licence_of(location: str) -> str | None:
     """The licence named in the card of pretrained weights, in their folder or the hub's cache; `None` if unknown."""
     from huggingface_hub import metadata_load, try_to_load_from_cache
@@ -149,6 +165,7 @@ def model_card(
     title: str,
     base: str | None,
     calibrations: Sequence[str] = (),
+    savings: Sequence[float] = (),
     results: str = "",
 ) -> str:
     """A README in the hub's format, with the licence of the pretrained model if its card names one.
@@ -166,6 +183,8 @@ def model_card(
         **({"license": licence} if (licence := licence_of(base or str(model.backbone_model.name_or_path))) else {}),
     }
     told = f" Calibrated on: {', '.join(calibrations)}." if calibrations else ""
+    if savings:
+        told += f" Calibrated for savings of {', '.join(f'{saving:.3g}' for saving in savings)}."
     several = len(calibrations) > 1 and POOLED not in calibrations
     text = _CARD.format(
         title=title,

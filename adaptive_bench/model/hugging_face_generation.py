@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import warnings
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import LongTensor, Tensor
+from torch.nn import functional
 from transformers import GenerationConfig, StoppingCriteriaList
 from transformers.generation.configuration_utils import GenerationMode
 from transformers.generation.stopping_criteria import StopStringCriteria
+from transformers.generation.utils import GenerateDecoderOnlyOutput
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.arguments import check_arguments
@@ -34,14 +37,15 @@ def generate(
     streamer: Any = None,
     generator: torch.Generator | None = None,
     **kwargs: Any,
-) -> Tensor:
+) -> Tensor | GenerateDecoderOnlyOutput:
     """Continue prompts greedily or by sampling, with the arguments of Hugging Face's `generate`.
 
     These arguments have the same meaning as in Hugging Face: lengths, end tokens, everything that works on logits
     (temperature, top_k, top_p, penalties, your own processors), stopping criteria, stop strings (with `tokenizer`),
-    streamers and `num_return_sequences`. A row ends with the context at the latest. A finished row leaves the batch:
-    nothing more is computed or booked for it, and it is filled up with the pad token (without one, the end token, else
-    0). Without an end token, rows ended by other criteria continue until all have ended, as in Hugging Face.
+    streamers, `num_return_sequences`, and `return_dict_in_generate` with scores and logits. A row ends with the context
+    at the latest. A finished row leaves the batch: nothing more is computed or booked for it, and it is filled up with
+    the pad token (without one, the end token, else 0). Without an end token, rows ended by other criteria continue
+    until all have ended, as in Hugging Face. `use_cache=False` runs the whole text for each token.
 
     Args:
         inputs: [B, S] prompts, padded on the left; also as `input_ids`.
@@ -51,7 +55,8 @@ def generate(
         kwargs: Hugging Face's other arguments.
 
     Returns:
-        Prompts and new tokens [B, S + N].
+        Prompts and new tokens [B, S + N], or with `return_dict_in_generate` an output object, without a cache (it would
+        lack the rows that have left).
     """
     own = {"inputs": inputs, "streamer": streamer, "generator": generator}
     check_arguments(generation_config, {**kwargs, **own})
@@ -59,12 +64,19 @@ def generate(
     _take_stop_strings(generation_config, kwargs)
     call = _prepared(model, inputs, generation_config, streamer, kwargs)
     config: GenerationConfig = call["generation_config"]
+    causal = model.method.semantics == "bench" or model.method.paper_class == "C0"
+    if not config.use_cache and not causal:
+        raise UsageError(
+            f"Without a cache a text is read anew for each token, and what {model.spec} decided for a token before "
+            f"may change as the text goes on, got use_cache=False. Leave use_cache out, or take the bench semantics."
+        )
     if (mode := config.get_generation_mode()) not in _WRITES:
         raise UsageError(
             f"generate() writes greedily or by sampling, got {mode.value} from the model's "
             "generation_config. Set model.generation_config = GenerationConfig()."
         )
-    return _Writer(model, generator=generator, streamer=streamer, **call).write()
+    writer = _Writer(model, generator=generator, streamer=streamer, **call)
+    return writer.write()
 
 
 def _take_stop_strings(config: GenerationConfig | None, kwargs: dict[str, Any]) -> None:
@@ -122,25 +134,28 @@ class _Writer:
         self.model, self.config, self.generator, self.streamer = model, generation_config, generator, streamer
         self.process, self.is_done = logits_processor, stopping_criteria
         device = next(model.parameters()).device
-        self.sequences = input_ids.to(device)
+        self.sequences, self.prompt = input_ids.to(device), input_ids.shape[1]
         self.mask = None if attention_mask is None else attention_mask.to(device)
         # Without an end token, Hugging Face's loop continues every row until all have ended.
         self.ends = any(hasattr(one, "eos_token_id") for one in stopping_criteria)
         self.finished = torch.zeros(len(input_ids), dtype=torch.bool, device=device)
         self.left = torch.zeros_like(self.finished)  # rows that have left the batch
         self.cut = torch.zeros_like(self.finished)  # rows ended only by the context
+        self.scores: list[Tensor] = []
+        self.logits: list[Tensor] = []
 
-    def write(self) -> Tensor:
+    def write(self) -> Tensor | GenerateDecoderOnlyOutput:
         """Generate all tokens of all rows."""
         length = self.sequences.shape[1]
         lengths = torch.full_like(self.sequences[:, 0], length) if self.mask is None else self.mask.sum(dim=1)
         rows = torch.arange(len(self.sequences), device=self.sequences.device)
-        output = self.model(self.sequences, self.mask, use_cache=True, logits_to_keep=1)
+        output = self.model(self.sequences, self.mask, use_cache=self.config.use_cache, logits_to_keep=1)
         while True:
             tokens = self._choose(rows, output.logits[:, -1])
             self.sequences = torch.cat([self.sequences, tokens[:, None]], dim=1)
             new = self.sequences.shape[1] - length
-            self.finished |= self.is_done(self.sequences, None)
+            # Hugging Face's criteria read the scores if they are kept.
+            self.finished |= self.is_done(self.sequences, tuple(self.scores) or None)
             full = lengths + new >= self.model.backbone.context_length
             self.cut |= full & ~self.finished
             self.finished |= full
@@ -150,11 +165,10 @@ class _Writer:
             if self.finished.all():
                 break
             going = ~self.left[rows]
-            if not going.all():
+            if not going.all() and self.config.use_cache:
                 output.past_key_values.select_rows(going.nonzero()[:, 0])
             rows = rows[going]
-            cache = output.past_key_values
-            output = self.model(tokens[rows, None], past_key_values=cache, use_cache=True, logits_to_keep=1)
+            output = self._next(rows, tokens, output.past_key_values)
         if self.streamer is not None:
             self.streamer.end()
         if cut_rows := int(self.cut.sum()):
@@ -164,13 +178,31 @@ class _Writer:
                 f"prompts, or a smaller max_new_tokens.",
                 stacklevel=4,
             )
-        return self.sequences
+        if not self.config.return_dict_in_generate:
+            return self.sequences
+        parts: dict[str, Any] = {"scores": tuple(self.scores) or None, "logits": tuple(self.logits) or None}
+        return GenerateDecoderOnlyOutput(sequences=cast(LongTensor, self.sequences), **parts)
+
+    def _next(self, rows: Tensor, tokens: Tensor, cache: Any) -> CausalLMOutputWithPast:
+        """The model's output after the newest tokens [B], for the unfinished rows [R]."""
+        if self.config.use_cache:
+            return self.model(tokens[rows, None], past_key_values=cache, use_cache=True, logits_to_keep=1)
+        new = self.sequences.shape[1] - self.prompt
+        mask = None if self.mask is None else functional.pad(self.mask[rows], (0, new), value=1)
+        written = torch.zeros_like(self.sequences[rows], dtype=torch.bool)
+        written[:, self.prompt :] = True
+        return self.model(self.sequences[rows], mask, continuation_mask=written, logits_to_keep=1)
 
     def _choose(self, rows: Tensor, logits: Tensor) -> Tensor:
         """The next token [B] from the logits [R, V] of unfinished rows [R]; padding for the others."""
         everywhere = logits.new_zeros(len(self.sequences), logits.shape[-1], dtype=torch.float32)
         everywhere[rows] = logits.float()
+        kept = self.config.return_dict_in_generate
+        if kept and self.config.output_logits:
+            self.logits.append(everywhere.clone())
         scores = self.process(self.sequences, everywhere)
+        if kept and self.config.output_scores:
+            self.scores.append(scores)
         if self.config.do_sample:
             tokens = torch.multinomial(scores.softmax(dim=-1), 1, generator=self.generator)[:, 0]
         else:

@@ -113,6 +113,19 @@ def test_streamers_and_stopping_criteria(shared_model, shared_backbone, random_t
         assert not stopped[row, 10 + row :].any()
 
 
+def test_dictionary_output(shared_model, shared_backbone, random_text):
+    """Scores and logits are those of Hugging Face's loop."""
+    arguments = {"max_new_tokens": 4, "repetition_penalty": 1.3, "pad_token_id": 0}
+    arguments |= {"return_dict_in_generate": True, "output_scores": True, "output_logits": True}
+    ours, theirs = (
+        each.generate(random_text(2, 9), **arguments) for each in (shared_model("dense"), shared_backbone("llama"))
+    )
+    assert torch.equal(ours.sequences, theirs.sequences)
+    for kind in ("scores", "logits"):
+        for mine, other in zip(ours[kind], theirs[kind], strict=True):
+            torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
+
+
 def test_a_generator_of_ones_own(shared_model, random_text):
     """Draws from a given generator leave torch's alone."""
     model, before = shared_model("dense"), torch.get_rng_state()
@@ -147,8 +160,6 @@ def test_the_context_ends_a_row(shared_model, random_text):
         {"stop_strings": ["x"]},
         {"num_return_sequences": 2},
         {"num_beams": 2},
-        {"use_cache": False},
-        {"return_dict_in_generate": True},
     ],
     ids=lambda argument: next(iter(argument)),
 )
