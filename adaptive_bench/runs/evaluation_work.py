@@ -173,7 +173,7 @@ class Calibrated:
         Raises:
             UsageError: There is no calibration text.
         """
-        self._need_text("Shuffled decisions are drawn from")
+        self._need_text("Shuffled decisions are drawn from those of")
 
         def at(batch_size: int) -> DecisionBank:
             batches = calibration_batches(self._text, padding_id(self.tokenizer), batch_size, self.device)
