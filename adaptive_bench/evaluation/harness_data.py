@@ -68,17 +68,6 @@ def read_anew(target: Path, settings: Mapping[str, Any], yaml_path: Path) -> Non
     target.write_text(yaml.safe_dump({"include": str(yaml_path), "dataset_kwargs": again}), encoding="utf-8")
 
 
-def write_tested_only(target: Path, settings: Mapping[str, Any], yaml_path: Path) -> None:
-    """Write a copy of the task file at `yaml_path` with only the tested documents.
-
-    Args:
-        settings: The settings of that file, including the files it includes.
-    """
-    tested = next((name for name in _EVALUATED if settings.get(name)), None)
-    others = {name: None for name in _SHOWN if name != tested}
-    target.write_text(yaml.safe_dump({"include": str(yaml_path), **others}), encoding="utf-8")
-
-
 def _data_files(settings: Mapping[str, Any]) -> set[Path]:
     found: set[Path] = set()
     for text in _texts([settings.get("dataset_path"), settings.get("dataset_kwargs")]):
