@@ -25,21 +25,22 @@ from adaptive_bench import error_origin, registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
-from adaptive_bench.evaluation.declared import check_declared, is_of_plugin, without_file
-from adaptive_bench.evaluation.documents import problem_of
-from adaptive_bench.evaluation.harness_data import (
+from adaptive_bench.evaluation.documents import keep_apart, shown_split
+from adaptive_bench.evaluation.quiet import quiet, uncached
+from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
+from adaptive_bench.evaluation.task_files import (
+    check_declared,
     files_named,
     files_of,
+    is_of_plugin,
     local_folders,
     of_hub,
     read_anew,
     reads_data_set,
     reads_files,
+    without_file,
     write_local_task,
 )
-from adaptive_bench.evaluation.quiet import quiet
-from adaptive_bench.evaluation.shots import keep_apart, shown_split
-from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.store.keys import file_digest
 from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup, check_registered
@@ -156,7 +157,7 @@ def _load(
     name: str, folder: Path, data_dir: Path | None, argument: str, stamps: tuple[tuple[str, str], ...]
 ) -> _Loaded:
     metadata = {"data_dir": None if data_dir is None else str(data_dir), "argument": argument}
-    with tempfile.TemporaryDirectory() as overrides, quiet(), _nothing_kept():
+    with tempfile.TemporaryDirectory() as overrides, quiet(), uncached():
         manager = TaskManager(include_path=[str(folder)], include_defaults=False, metadata=metadata)
         if name not in manager.task_index:
             raise without_file(name, folder)
@@ -172,19 +173,6 @@ def _load(
             task = manager.load(name)["tasks"][name]
         _process_once(task)
         return _Loaded(task, missing)
-
-
-@contextmanager
-def _nothing_kept() -> Iterator[None]:
-    """Disable the cache of `datasets`, so that a task's documents are processed by its current code."""
-    if not datasets.is_caching_enabled():
-        yield
-        return
-    datasets.disable_caching()
-    try:
-        yield
-    finally:
-        datasets.enable_caching()
 
 
 @contextmanager
@@ -209,7 +197,7 @@ def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
         ) from error
     except Exception as error:  # a task file runs its own code, which may raise anything
         error_origin.blame(error, f"The task {name!r} cannot be set up")
-        said = problem_of(error) or f"{type(error).__name__}: {message_of(error)}"
+        said = f"{type(error).__name__}: {message_of(error)}"
         mend = "choose another task"
         if folder is not None and is_of_plugin(folder):
             mend = f"correct its YAML file in {folder}, or the code that it names"
