@@ -200,13 +200,10 @@ def _check_validation_split(task: Task, loaded: HarnessTask) -> None:
 
 def without_file(name: str, folder: Path) -> AdaptiveBenchError:
     """The error that a task's folder has no readable YAML file of that name."""
-    kind, step = EnvironmentProblem, "Reinstall the package that registers the task"
+    said = f"The folder of a task holds a YAML file that says `task: {name}`, but {folder} has none that can be read."
     if is_of_plugin(folder):
-        kind, step = PluginFault, "Correct the plugin"
-    return kind(
-        f"The folder of a task holds a YAML file that says `task: {name}`, but {folder} has none that can be read. "
-        f"{step}."
-    )
+        return PluginFault(f"{said} Correct the plugin.")
+    return EnvironmentProblem(f"{said} Reinstall the package that registers the task.")
 
 
 def is_of_plugin(folder: Path) -> bool:
