@@ -123,15 +123,10 @@ def _validation_split(task: Task, loaded: HarnessTask) -> str:
             f"Choices are made on validation documents, but the task {task.name!r} has none besides those it is tested "
             f"on. Name a task with a validation_split and a test_split in its YAML file."
         )
-    if split not in loaded.dataset and loaded.config.custom_dataset is not None:
-        raise EnvironmentProblem(
-            f"Validation documents of {task.name!r} are those of the split {split!r}, but its code gives "
-            f"{', '.join(map(repr, loaded.dataset))}. Correct its validation_split, or choose on another task."
-        )
     if split not in loaded.dataset:
         raise EnvironmentProblem(
-            f"Validation documents of {task.name!r} are those of the split {split!r}, but the local data set has no "
-            f"{split}.jsonl. Put it there, or choose on another task."
+            f"Validation documents of {task.name!r} are those of the split {split!r}, but its data has "
+            f"{', '.join(map(repr, loaded.dataset))}. Add that split, or choose on another task."
         )
     return split
 
