@@ -105,7 +105,7 @@ class Backbone:
         """The costs of each layer; a new object after the weights' dtypes changed."""
         types = [part.weight.dtype for layer in self.layers for part in (layer.self_attn.o_proj, layer.mlp.down_proj)]
         if self._weighed is None or self._weighed[0] != types:
-            self._weighed = types, LayerCosts(*np.array([_whole_costs(layer) for layer in self.layers]).T)
+            self._weighed = types, LayerCosts(*np.array([_costs(layer) for layer in self.layers]).T)
         return self._weighed[1]
 
     @property
@@ -265,16 +265,39 @@ def _is_fused(layer: Any) -> bool:
     return hasattr(getattr(layer, "self_attn", None), "qkv_proj")
 
 
-def _whole_costs(layer: Any) -> tuple[int, ...]:
-    """`_costs` plus adapters (peft's LoRA) beside the maps of attention. Adapters of an MLP are counted as its maps."""
+def _costs(layer: Any) -> tuple[int, ...]:
+    """The row of `LayerCosts` for one layer."""
+    attention = layer.self_attn
+    output, output_bytes = _map_costs(attention.o_proj)
     if _is_fused(layer):
-        return _fused_costs(layer)
-    q_o, kv, pair, mlp, kv_bytes, attention_bytes, mlp_bytes = _costs(layer)
-    added = {name: _beside(getattr(layer.self_attn, f"{name}_proj")) for name in "qkvo"}
-    macs = {name: sum(weight.numel() for weight in weights) for name, weights in added.items()}
-    read = {name: sum(weight.nbytes for weight in weights) for name, weights in added.items()}
-    kv_bytes, attention_bytes = kv_bytes + read["k"] + read["v"], attention_bytes + sum(read.values())
-    return q_o + macs["q"] + macs["o"], kv + macs["k"] + macs["v"], pair, mlp, kv_bytes, attention_bytes, mlp_bytes
+        fused, width = attention.qkv_proj, query_width(attention)
+        queries, kv = fused.in_features * width, fused.in_features * (fused.out_features - width)
+        qkv_bytes = stored_bytes(fused)
+        kv_bytes = qkv_bytes * (fused.out_features - width) // fused.out_features
+    else:
+        width = attention.q_proj.out_features
+        queries, queries_bytes = _map_costs(attention.q_proj)
+        kv, kv_bytes = map(sum, zip(_map_costs(attention.k_proj), _map_costs(attention.v_proj), strict=True))
+        qkv_bytes = queries_bytes + kv_bytes
+    # Adapters inside an MLP are linear maps like its own.
+    linears = [module for module in layer.mlp.modules() if isinstance(module, nn.Linear)]
+    return (
+        queries + output,
+        kv,
+        2 * width,  # scores and weighted sum, over all query heads
+        sum(module.in_features * module.out_features for module in linears),
+        kv_bytes,
+        qkv_bytes + output_bytes,
+        sum(stored_bytes(module) for module in linears),
+    )
+
+
+def _map_costs(linear: Any) -> tuple[int, int]:
+    """MACs per token and stored bytes of a linear map and of adapters (peft's LoRA) beside it."""
+    beside = _beside(linear)
+    # From the map's sizes, since a quantized weight may hold codes of another shape.
+    macs = linear.in_features * linear.out_features + sum(weight.numel() for weight in beside)
+    return macs, stored_bytes(linear) + sum(weight.nbytes for weight in beside)
 
 
 def _beside(module: nn.Module) -> list[Tensor]:
@@ -283,44 +306,6 @@ def _beside(module: nn.Module) -> list[Tensor]:
         return []
     parts = ((name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear))
     return [part.weight for name, part in parts if name and not name.startswith("base_layer")]
-
-
-def _fused_costs(layer: Any) -> tuple[int, ...]:
-    """The row of `LayerCosts` for a layer with one map for queries, keys and values."""
-    attention = layer.self_attn
-    fused, output, queries = attention.qkv_proj, attention.o_proj, query_width(attention)
-    beside = _beside(output)
-    kv = fused.out_features - queries
-    kv_bytes = stored_bytes(fused) * kv // fused.out_features
-    linears = [module for module in layer.mlp.modules() if isinstance(module, nn.Linear)]
-    return (
-        fused.in_features * queries + output.in_features * output.out_features + sum(each.numel() for each in beside),
-        fused.in_features * kv,
-        2 * queries,
-        sum(module.in_features * module.out_features for module in linears),
-        kv_bytes,
-        stored_bytes(fused) + stored_bytes(output) + sum(each.nbytes for each in beside),
-        sum(stored_bytes(module) for module in linears),
-    )
-
-
-def _costs(layer: Any) -> tuple[int, ...]:
-    """The row of `LayerCosts` for one layer."""
-    attention = layer.self_attn
-    parts = {name: getattr(attention, f"{name}_proj") for name in "qkvo"}
-    linears = [module for module in layer.mlp.modules() if isinstance(module, nn.Linear)]
-    # From the map's sizes, since a quantized weight may hold codes of another shape.
-    macs = {name: part.in_features * part.out_features for name, part in parts.items()}
-    read = {name: stored_bytes(part) for name, part in parts.items()}
-    return (
-        macs["q"] + macs["o"],
-        macs["k"] + macs["v"],
-        2 * parts["q"].out_features,  # scores and weighted sum, over all query heads
-        sum(module.in_features * module.out_features for module in linears),
-        read["k"] + read["v"],
-        sum(read.values()),
-        sum(stored_bytes(module) for module in linears),
-    )
 
 
 Branch = Literal["attention", "mlp", "layer"]

@@ -32,8 +32,7 @@ def lm_eval(context: typer.Context) -> None:
         _complete(arguments)
     from lm_eval import tasks
 
-    from adaptive_bench.evaluation import harness  # noqa: F401 - registers the model
-    from adaptive_bench.evaluation.harness_tasks import SuiteTasks
+    from adaptive_bench.evaluation.harness import SuiteTasks  # also registers the model
 
     tasks.TaskManager = SuiteTasks
     setup_logging()
@@ -64,8 +63,7 @@ def _complete(arguments: argparse.Namespace) -> None:
         if re.fullmatch(r"[\w:+-]+", name) and not Path(name).is_dir():
             check_task_name(name)  # before torch is imported
 
-    from adaptive_bench.evaluation.harness import NAME
-    from adaptive_bench.evaluation.harness_tasks import suite_names
+    from adaptive_bench.evaluation.harness import NAME, suite_names
     from adaptive_bench.model.hardware import find_device
 
     meant = suite_names(names, included)

@@ -64,8 +64,7 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        # Some editors put a byte order mark in front of the first line.
-        row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+        row = json.loads(line.decode())
     except UnicodeDecodeError as error:
         raise EnvironmentProblem(
             f"A data file is UTF-8, but {path} cannot be read in line {number}: byte {error.start + 1} of it is "

@@ -151,7 +151,16 @@ def _checked(source: Source, split: str, found: list[dict[str, Any]]) -> list[di
                 f"Every row of {source} has the fields {', '.join(needed)}, but in row {number} of {split!r} "
                 f"{' and '.join(empty)} is empty. Correct that row, or fetch the data again."
             )
-        _check_form(source, split, number, row)
+        try:
+            if source.form is not None:
+                source.form(row)
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            shown = one_line(", ".join(f"{field} {row.get(field)!r:.60}" for field in source.fields), 300)
+            raise EnvironmentProblem(
+                f"Rows of {source} have the form of the data set on the Hugging Face hub, but row {number} of "
+                f"{split!r} does not ({type(error).__name__}: {message_of(error)}): {shown}. Correct that row, or "
+                f"fetch the data again."
+            ) from error
     return found
 
 
@@ -298,20 +307,6 @@ def _of_the_hub(source: Source, split: str) -> Iterator[None]:
         raise EnvironmentProblem(
             f"The split {split!r} of {source} cannot be read from the Hugging Face hub: {reason}.{gated} Set "
             f"--data-dir or {DATA_VARIABLE} to a folder with {name}/{split}.jsonl, or connect to the hub."
-        ) from error
-
-
-def _check_form(source: Source, split: str, number: int, row: Row) -> None:
-    if source.form is None:
-        return
-    try:
-        source.form(row)
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        shown = one_line(", ".join(f"{field} {row.get(field)!r:.60}" for field in source.fields), 300)
-        raise EnvironmentProblem(
-            f"Rows of {source} have the form of the data set on the Hugging Face hub, but row {number} of {split!r} "
-            f"does not ({type(error).__name__}: {message_of(error)}): {shown}. Correct that row, or fetch the data "
-            f"again."
         ) from error
 
 

@@ -21,6 +21,7 @@ from adaptive_bench.engine.flop_counter import DecisionMeter, Run, Tally
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.engine.slots import Kept
 from adaptive_bench.method import Decision, ForwardCall, KVPolicy, SiteView
+from adaptive_bench.method.call import Measure
 
 Executor = Literal["masked", "packed"]
 
@@ -185,20 +186,10 @@ class EngineCall(ForwardCall):
             return self.backbone.step.norm(norm, hidden)
         return super().normalise(site, hidden)
 
-    def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
-        """Book that a decision ran the head for the tokens at flat indices [N]."""
+    def book_measure(self, layer: int, what: Measure, tokens: Tensor, among: Tensor | None = None) -> None:
+        """See `ForwardCall`."""
         if self.tally is not None:
-            self.tally.book_probe(layer, tokens, among)
-
-    def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
-        """Book one cosine of two states for each of the tokens at flat indices [N]."""
-        if self.tally is not None:
-            self.tally.book_cosine(layer, tokens, among)
-
-    def book_norm(self, layer: int, tokens: Tensor) -> None:
-        """Book one norm of a state for each of the tokens at flat indices [N]."""
-        if self.tally is not None:
-            self.tally.book_norm(layer, tokens)
+            self.tally.book_measure(layer, what, tokens, among)
 
     def note_rescale(self, states: int) -> None:
         """Note that `states` states were multiplied by a number instead of running a branch."""

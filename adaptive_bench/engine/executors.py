@@ -268,8 +268,9 @@ def _decode_attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Te
             queries = step.queries(attention, view.read_at(kept.tokens), turn.at(kept.tokens))
     elif kept.count:
         queries, keys, values = step.project(attention, view.read_at(kept.tokens), turn.at(kept.tokens))
-    else:
-        _nobody(call, layer, kept)
+    else:  # no row executes and nothing is projected: only the policy decides what is stored
+        call.cache.write_nothing(layer)
+        _note_attention(call, layer, kept, [], repairs=False)
         return None
     store = call.cache.write_step(layer, call.positions, kept, keys, values)
     if kept is not None and not kept.count:
@@ -291,13 +292,6 @@ def _decode_attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Te
         mixed = mixed.index_select(0, _places(call, kept, attending))
     _note_attention(call, layer, kept, attending, repairs=repairs and kept is not None)
     return step.linear(attention.o_proj, mixed)
-
-
-def _nobody(call: EngineCall, layer: int, kept: Kept) -> None:
-    """Handle a step in which no row executes and nothing is projected: only the policy decides what is stored."""
-    assert call.cache is not None
-    call.cache.write_nothing(layer)
-    _note_attention(call, layer, kept, [], repairs=False)
 
 
 def _decode_mask(call: EngineCall, layer: int) -> Tensor | None:

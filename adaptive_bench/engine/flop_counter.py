@@ -17,8 +17,9 @@ import numpy as np
 from torch import Tensor, nn
 
 from adaptive_bench.backbone import Backbone
-from adaptive_bench.engine.ledger import COSINE, NORM, Ledger, Work, cosine_macs, read_together
+from adaptive_bench.engine.ledger import COSINE, Ledger, Work, cosine_macs, read_together
 from adaptive_bench.method import Phase
+from adaptive_bench.method.call import Measure
 from adaptive_bench.store.evaluation import RESCALE
 
 
@@ -169,17 +170,16 @@ class Tally:
         self.ledger.count(self.phase, reading.name, reading.inputs * needed / self.valid.size)
         self.ledger.read_weights(self.phase, reading.weight_bytes)
 
-    def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
-        """Book one run of the head for each token at flat indices [N], as a decision; `among` as in `Run`."""
-        self._runs.append(Run(layer, "probe", tokens, self.backbone.head_macs, self.backbone.head_bytes, among))
-
-    def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
-        """Book a cosine of two states for each token at flat indices [N], as a decision."""
-        self._runs.append(Run(layer, COSINE, tokens, cosine_macs(self.backbone.hidden_size), among=among))
-
-    def book_norm(self, layer: int, tokens: Tensor) -> None:
-        """Book a norm of one state, H MACs, for each token at flat indices [N], as a decision."""
-        self._runs.append(Run(layer, NORM, tokens, self.backbone.hidden_size))
+    def book_measure(self, layer: int, what: Measure, tokens: Tensor, among: Tensor | None = None) -> None:
+        """Book a run of the head, a cosine of two states, or a norm of one (H MACs), for each token at flat indices
+        [N], as a decision; `among` as in `Run`.
+        """
+        macs, weight_bytes = self.backbone.hidden_size, 0
+        if what == "probe":
+            macs, weight_bytes = self.backbone.head_macs, self.backbone.head_bytes
+        elif what == COSINE:
+            macs = cosine_macs(macs)
+        self._runs.append(Run(layer, what, tokens, macs, weight_bytes, among))
 
     def book_map(self, layer: int, reading: Reading, tokens: Tensor, among: Tensor | None = None) -> None:
         """Book one of the method's linear maps, run once for each token at flat indices [N]."""
@@ -334,9 +334,6 @@ class Tally:
             counts = self.positions + 1
             self._visible[window] = counts if window is None else counts.clip(max=window)
         return self._visible[window]
-
-
-__all__ = ["RESCALE", "DecisionMeter", "Reading"]
 
 
 class Reading(NamedTuple):

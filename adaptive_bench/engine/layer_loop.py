@@ -183,7 +183,10 @@ def add_instead(method: Method | None, call: EngineCall, view: SiteView, hidden:
     """
     keep = decision.keep
     if keep is None:
-        return _mixed(method, call, view, hidden, decision) if call.training else hidden
+        if not call.training:
+            return hidden
+        # A soft choice: every token executes, and gets its share of `otherwise` too.
+        return _added(hidden, call.real, _ask(method, call, view, decision, call.real, None))
     if call.executor == "masked" or (call.fixed_shapes and call.reads(keep)):
         skipped = ~keep & call.valid
         update = _ask(method, call, view, decision, call.slots, skipped)
@@ -192,11 +195,6 @@ def add_instead(method: Method | None, call: EngineCall, view: SiteView, hidden:
     if kept is None or not kept.host_skipped.size:
         return hidden
     return _added(hidden, kept.skipped, _ask(method, call, view, decision, kept.skipped, None))
-
-
-def _mixed(method: Method | None, call: EngineCall, view: SiteView, hidden: Tensor, decision: Decision) -> Tensor:
-    """A soft choice in a training call: every token executes, and gets its share of `otherwise` too."""
-    return _added(hidden, call.real, _ask(method, call, view, decision, call.real, None))
 
 
 def _added(hidden: Tensor, tokens: Tensor, update: Tensor) -> Tensor:

@@ -1,17 +1,108 @@
-"""Checks that a task's documents have a question, an answer and choices, and explains errors of lm-eval about them."""
+"""Chooses the documents of a task that are asked, and checks that each has a question, an answer and choices."""
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
-from jinja2 import UndefinedError
+from lm_eval.api.instance import Instance
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.api.task import Task as HarnessTask
 
 from adaptive_bench import error_origin
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.task import Task
+
+DRAW_SEED = 1234  # independent of the training's seed, so that every method and training is asked the same documents
+
+
+def drawn(task: Task, count: int, limit: int | None, *, mixed: bool | None = None) -> Sequence[int]:
+    """Numbers of the `limit` documents chosen from `count`, ascending. A lower limit chooses a subset of them.
+
+    Args:
+        mixed: Whether documents are already in random order, so that the first ones are taken; by default as the task
+            says.
+    """
+    if limit is None or limit >= count or (task.mixed if mixed is None else mixed):
+        return range(count)[:limit]
+    numbers = list(range(count))
+    random.Random(DRAW_SEED).shuffle(numbers)
+    return sorted(numbers[:limit])
+
+
+def ask_only(harness: HarnessTask, numbers: Sequence[int]) -> None:
+    """Restrict a task to these documents, which keep their numbers; lm-eval's `samples` would renumber them."""
+
+    def chosen(rank: int = 0, world_size: int = 1, **_: Any) -> Iterator[tuple[int, Any]]:
+        documents: Any = harness.eval_docs
+        documents = documents if hasattr(documents, "__getitem__") else list(documents)
+        return islice(((number, documents[number]) for number in numbers), rank, None, world_size)
+
+    harness.doc_iterator = chosen
+
+
+def leave_out(harness: HarnessTask, fits: Callable[[Instance], bool]) -> list[int]:
+    """Make a task leave out documents with a request that does not fit. The other documents keep the worked examples
+    that they would have otherwise.
+
+    Returns:
+        Numbers of the documents left out; the list is filled once the task has built its requests.
+    """
+    left: list[int] = []
+    build = harness.build_all_requests
+
+    def built(**how: Any) -> None:
+        build(**how)
+        left[:] = sorted({int(request.doc_id or 0) for request in harness.instances if not fits(request)})
+        kept = [request for request in harness.instances if request.doc_id not in left]
+        if not kept:
+            raise UsageError(
+                f"Documents longer than the model's context are left out, but of {harness.config.task!r} all "
+                f"{len(left)} are. Lower --num-fewshot or choose a model with a longer context."
+            )
+        harness._instances = kept
+        ask_only(harness, list(dict.fromkeys(int(request.doc_id or 0) for request in kept)))
+
+    harness.build_all_requests = built
+    return left
+
+
+def shown_split(harness: HarnessTask) -> str | None:
+    """The split from which worked examples are drawn; `None` if the task has its own list of examples."""
+    config, shown = harness.config, harness.config.fewshot_config
+    if shown is not None and shown.split is not None:
+        return str(shown.split)
+    if shown is not None and shown.samples is not None:
+        return None
+    return config.training_split or config.validation_split or config.test_split
+
+
+def keep_apart(loaded: HarnessTask, shown: str | None) -> None:
+    """Make lm-eval leave the asked document out of its own worked examples if they come from the tested split.
+
+    By itself lm-eval does so only if `fewshot_split` is the `test_split`. A task that names only the tested split has
+    no `fewshot_split`, so its examples would come from the tested documents, including the asked one.
+
+    Args:
+        loaded: A copy of the task, whose parts may be shared with others.
+        shown: Result of `shown_split` before another split than the test split was selected.
+    """
+    tested = loaded.config.test_split or loaded.config.validation_split
+    if not isinstance(loaded, ConfigurableTask) or shown is None or shown != tested:
+        return
+    loaded.fewshot_cfg = replace(loaded.fewshot_cfg, split=tested)
+    loaded._config = replace(loaded.config, test_split=tested, fewshot_config=loaded.fewshot_cfg)
+    if loaded.fewshot_cfg.process_docs is None:  # if the task's code draws documents, draw them once for both uses
+        loaded.sampler = copy(loaded.sampler).replace_df(list(loaded.eval_docs))
+
+
+def are_of_tested(harness: HarnessTask) -> bool:
+    """Whether the worked examples of a loaded task are tested documents."""
+    return isinstance(harness, ConfigurableTask) and harness.fewshot_cfg.split == harness.config.test_split is not None
 
 
 def answer_of(harness: HarnessTask, document: Any, where: str) -> tuple[str, ...]:
@@ -50,22 +141,6 @@ def answer_of(harness: HarnessTask, document: Any, where: str) -> tuple[str, ...
             f"that row of the data."
         )
     return tuple(map(str, target)) if isinstance(target, list) else (str(target),)
-
-
-def problem_of(error: BaseException) -> str:
-    """What a YAML file does not find in its documents, where lm-eval only says `KeyError: 'exam'`; empty if unknown."""
-    frames = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    task = next((one for one in reversed(frames) if isinstance(one, ConfigurableTask)), None)
-    given = None if task is None else vars(task).get("dataset")
-    if task is None or not isinstance(given, Mapping):
-        return ""
-    for key in ("test_split", "validation_split", "training_split", "fewshot_split"):
-        if (named := getattr(task.config, key)) is not None and named not in given:
-            return f"its YAML file names the {key} {named!r}, but its documents have {', '.join(map(repr, given))}"
-    if isinstance(error, UndefinedError):
-        fields = _fields(next(iter(given[task.config.test_split or task.config.validation_split]), None))
-        return f"{message_of(error)} in a template of its YAML file; a document has {fields}"
-    return ""
 
 
 def _check_choices(harness: HarnessTask, right: Any, choices: Sequence[Any], where: str) -> None:

@@ -6,8 +6,7 @@ import hashlib
 import json
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +19,10 @@ from lm_eval.api.task import Task as HarnessTask
 from adaptive_bench import processes
 from adaptive_bench.data import revision
 from adaptive_bench.errors import PluginFault
-from adaptive_bench.evaluation.drawn import ask_only, drawn
+from adaptive_bench.evaluation.documents import ask_only, drawn, leave_out
 from adaptive_bench.evaluation.finite import check_metrics
 from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
 from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.evaluation.overlong import leave_out
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model.tokenization import template_digest
 from adaptive_bench.progress import Reporter, SilentReporter
@@ -106,26 +104,49 @@ def evaluate(
     """
     reporter = progress or SilentReporter()
     task = find_task(task_name)
-    load = partial(_load, task, data_dir, num_fewshot, split, prefix, (temperature, stop_strings, max_new_tokens))
-    choose = partial(_choose, task, limit, documents)
+
+    def ask() -> tuple[Evaluation, list[Sample]]:
+        model.reset_ledger()
+        set_seed(seed)  # some tasks shuffle with a global generator when they are loaded or evaluated
+        random.seed(PYTHON_SEED)
+        loaded = load_task(task, data_dir, num_fewshot, split)
+        if prefix:
+            loaded.config.description = prefix + (loaded.config.description or "")
+        set_writing(loaded, temperature, stop_strings, max_new_tokens)
+        if documents is not None or limit is not None:
+            ask_only(loaded, drawn(task, len(loaded.eval_docs), limit) if documents is None else documents)
+        loaded.set_fewshot_seed(seed)
+        dial = model.method.dial
+        at = f", {dial.name} {model.dial:.3g}" if dial.minimum < dial.maximum else ""
+        lm = AdaptiveLM(
+            model,
+            tokenizer,
+            batch_size=batch_size,
+            seed=seed,
+            enable_thinking=enable_thinking,
+            label=f"{task.name}, {model.spec}{at}",
+            reporter=reporter,
+        )
+        overlong = leave_out(loaded, lm.fits) if skip_overlong else None
+        with quiet():
+            results = evaluator.evaluate(
+                lm,
+                {"tasks": {task.name: loaded}, "groups": {}, "group_map": {}},
+                bootstrap_iters=0,
+                system_instruction=system_prompt,
+                apply_chat_template=chat_template,
+                fewshot_as_multiturn=chat_template,
+            )
+        _pool_counts(model, lm)
+        asked: dict[str, Any] = {"chat_template_sha256": template_digest(tokenizer)} if chat_template else {}
+        return _measured(task, loaded, lm, results, asked if overlong is None else asked | {"overlong": overlong})
+
     was_training = model.training
     model.eval()
     try:
         while True:
             try:
-                return _evaluate_once(
-                    model,
-                    task,
-                    load,
-                    choose,
-                    partial(AdaptiveLM, model, tokenizer, seed=seed, enable_thinking=enable_thinking),
-                    batch_size,
-                    seed,
-                    chat_template=chat_template,
-                    system_prompt=system_prompt,
-                    skip_overlong=skip_overlong,
-                    reporter=reporter,
-                )
+                return ask()
             except OutOfMemory:
                 if batch_size == 1:
                     raise
@@ -135,21 +156,6 @@ def evaluate(
             reporter.line(f"{task_name}: memory ran out, starting again with {batch_size} sequence(s) at a time.")
     finally:
         model.train(was_training)
-
-
-def _load(
-    task: Task,
-    data_dir: Path | None,
-    num_fewshot: int | None,
-    split: DocumentSplit,
-    prefix: str,
-    writing: tuple[float | None, Sequence[str] | None, int | None],
-) -> HarnessTask:
-    loaded = load_task(task, data_dir, num_fewshot, split)
-    if prefix:
-        loaded.config.description = prefix + (loaded.config.description or "")
-    set_writing(loaded, *writing)
-    return loaded
 
 
 def set_writing(
@@ -163,48 +169,15 @@ def set_writing(
         loaded.config.generation_kwargs = {**(loaded.config.generation_kwargs or {}), **asked}
 
 
-def _choose(task: Task, limit: int | None, documents: Sequence[int] | None, harness: HarnessTask) -> None:
-    if documents is None and limit is not None:
-        documents = drawn(task, len(harness.eval_docs), limit)
-    if documents is not None:
-        ask_only(harness, documents)
-
-
-def _evaluate_once(
-    model: AdaptiveModel,
-    task: Task,
-    load: Callable[[], HarnessTask],
-    choose: Callable[[HarnessTask], None],
-    make_lm: Callable[..., AdaptiveLM],
-    batch_size: int,
-    seed: int,
-    *,
-    chat_template: bool,
-    system_prompt: str | None,
-    skip_overlong: bool,
-    reporter: Reporter,
+def _measured(
+    task: Task, loaded: HarnessTask, lm: AdaptiveLM, results: dict[str, Any], asked: dict[str, Any]
 ) -> tuple[Evaluation, list[Sample]]:
-    model.reset_ledger()
-    set_seed(seed)  # some tasks shuffle with a global generator when they are loaded or evaluated
-    random.seed(PYTHON_SEED)
-    harness_task = load()
-    choose(harness_task)
-    harness_task.set_fewshot_seed(seed)
-    dial = model.method.dial
-    at = f", {dial.name} {model.dial:.3g}" if dial.minimum < dial.maximum else ""
-    label = f"{task.name}, {model.spec}{at}"
-    lm = make_lm(batch_size=batch_size, label=label, reporter=reporter)
-    overlong = leave_out(harness_task, lm.fits) if skip_overlong else []
-    with quiet():
-        results = evaluator.evaluate(
-            lm,
-            {"tasks": {task.name: harness_task}, "groups": {}, "group_map": {}},
-            bootstrap_iters=0,
-            system_instruction=system_prompt,
-            apply_chat_template=chat_template,
-            fewshot_as_multiturn=chat_template,
-        )
-    _pool_counts(model, lm)
+    """The evaluation and its samples, from what lm-eval gives.
+
+    Args:
+        asked: What `Evaluation.data` says beyond `asked_of`.
+    """
+    model, logged = lm.model, results["samples"][task.name]
     scores = {
         key: float(value)
         for key, value in results["results"][task.name].items()
@@ -216,7 +189,7 @@ def _evaluate_once(
             f"Correct the task's metrics."
         )
     check_metrics(scores, f"the task {task.name!r}")
-    samples = samples_of(results["samples"][task.name], task)
+    samples = samples_of(logged, task)
     report = model.compute_report()
     evaluation = Evaluation(
         task=task.name,
@@ -228,12 +201,10 @@ def _evaluate_once(
         time_s=lm.time_s,
         prompt_tokens=lm.prompt_tokens,
         generated_tokens=lm.generated_tokens,
-        batch_size=batch_size,
-        num_fewshot=harness_task.config.num_fewshot,
-        fewshot_seed=seed,
-        data=asked_of(task, harness_task, results["samples"][task.name])
-        | ({"chat_template_sha256": template_digest(lm.tokenizer)} if chat_template else {})
-        | ({"overlong": overlong} if skip_overlong else {}),
+        batch_size=lm.batch_size,
+        num_fewshot=loaded.config.num_fewshot,
+        fewshot_seed=lm.seed,
+        data=asked_of(task, loaded, logged) | asked,
         claimed=model.method.claimed_saving,
         stored=_stored(model),
     )

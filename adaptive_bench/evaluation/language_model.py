@@ -26,8 +26,7 @@ from adaptive_bench.evaluation.batches import OutOfMemory as OutOfMemory
 from adaptive_bench.evaluation.batches import Room, fixed_batches
 from adaptive_bench.evaluation.finite import Watched, check_scores
 from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
-from adaptive_bench.evaluation.requests import Scored
-from adaptive_bench.evaluation.scoring import Scorer, causal
+from adaptive_bench.evaluation.scoring import Scored, Scorer, causal
 from adaptive_bench.method import document_key
 from adaptive_bench.model.generation import Choose, generate_queue, likeliest, sampler
 from adaptive_bench.model.tokenization import conversation, end_tokens, logits_processors, without_appended_end

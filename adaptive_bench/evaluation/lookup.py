@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import copy, deepcopy
 from dataclasses import replace
@@ -23,24 +23,24 @@ from lm_eval.tasks._yaml_loader import load_yaml
 
 from adaptive_bench import error_origin, registry
 from adaptive_bench.config import DATA_VARIABLE
-from adaptive_bench.data import MissingData, data_root
+from adaptive_bench.data import data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
-from adaptive_bench.evaluation.declared import check_declared, is_of_plugin, without_file
-from adaptive_bench.evaluation.documents import problem_of
-from adaptive_bench.evaluation.harness_data import (
+from adaptive_bench.evaluation.documents import keep_apart, shown_split
+from adaptive_bench.evaluation.quiet import quiet, uncached
+from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
+from adaptive_bench.evaluation.task_files import (
+    check_declared,
     files_named,
     files_of,
+    is_of_plugin,
     local_folders,
     of_hub,
     read_anew,
     reads_data_set,
     reads_files,
+    without_file,
     write_local_task,
-    write_tested_only,
 )
-from adaptive_bench.evaluation.quiet import quiet
-from adaptive_bench.evaluation.shots import keep_apart, shown_split
-from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.store.keys import file_digest
 from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup, check_registered
@@ -98,11 +98,6 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
             f"Leave it out."
         )
     shots = task.num_fewshot if num_fewshot is None else num_fewshot
-    if shots and found.missing is not None:
-        raise EnvironmentProblem(
-            f"Worked examples of {task.name!r} are drawn from documents that are missing. {found.missing} Or set "
-            f"--num-fewshot 0."
-        ) from found.missing
     if shots and found.missing_shots:
         raise EnvironmentProblem(
             f"Worked examples of {task.name!r} are drawn from the split {found.missing_shots!r}, but the local data "
@@ -111,7 +106,7 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     loaded = copy(found.task)
     if not stock:
         check_declared(task, loaded)
-    asked = {"test_split": _validation_split(task, loaded, found.missing)} if split == "validation" else {}
+    asked = {"test_split": _validation_split(task, loaded)} if split == "validation" else {}
     # Dictionaries are copied too, so that changes by one caller do not reach the others.
     loaded._config = replace(deepcopy(loaded.config), task=task.name, num_fewshot=shots, **asked)
     if shots:
@@ -119,7 +114,7 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     return loaded
 
 
-def _validation_split(task: Task, loaded: HarnessTask, missing: MissingData | None) -> str:
+def _validation_split(task: Task, loaded: HarnessTask) -> str:
     """The split of a task's validation documents: the one it names, else lm-eval's if there is also a test split."""
     by_harness = loaded.config.validation_split if loaded.has_test_docs() else None
     split = task.validation_split or by_harness
@@ -128,35 +123,19 @@ def _validation_split(task: Task, loaded: HarnessTask, missing: MissingData | No
             f"Choices are made on validation documents, but the task {task.name!r} has none besides those it is tested "
             f"on. Name a task with a validation_split and a test_split in its YAML file."
         )
-    if missing is not None:
-        raise EnvironmentProblem(
-            f"Validation documents of {task.name!r} are made from documents that are missing. {missing} Or choose on "
-            f"another task."
-        ) from missing
-    if split not in loaded.dataset and loaded.config.custom_dataset is not None:
-        raise EnvironmentProblem(
-            f"Validation documents of {task.name!r} are those of the split {split!r}, but its code gives "
-            f"{', '.join(map(repr, loaded.dataset))}. Correct its validation_split, or choose on another task."
-        )
     if split not in loaded.dataset:
         raise EnvironmentProblem(
-            f"Validation documents of {task.name!r} are those of the split {split!r}, but the local data set has no "
-            f"{split}.jsonl. Put it there, or choose on another task."
+            f"Validation documents of {task.name!r} are those of the split {split!r}, but its data has "
+            f"{', '.join(map(repr, loaded.dataset))}. Add that split, or choose on another task."
         )
     return split
 
 
 class _Loaded(NamedTuple):
-    """An lm-eval task, and what is missing for its worked examples.
-
-    Attributes:
-        missing_shots: The missing split of worked examples, for a task that names its data set.
-        missing: Why other documents than the tested ones could not be read, for a task that reads data in its own code.
-    """
+    """An lm-eval task, and the split of worked examples if it is missing."""
 
     task: HarnessTask
     missing_shots: str | None
-    missing: MissingData | None = None
 
 
 def _stamps(task: Task, data_dir: Path | None) -> tuple[tuple[str, str], ...]:
@@ -173,7 +152,7 @@ def _load(
     name: str, folder: Path, data_dir: Path | None, argument: str, stamps: tuple[tuple[str, str], ...]
 ) -> _Loaded:
     metadata = {"data_dir": None if data_dir is None else str(data_dir), "argument": argument}
-    with tempfile.TemporaryDirectory() as overrides, quiet(), _nothing_kept():
+    with tempfile.TemporaryDirectory() as overrides, quiet(), uncached():
         manager = TaskManager(include_path=[str(folder)], include_defaults=False, metadata=metadata)
         if name not in manager.task_index:
             raise without_file(name, folder)
@@ -186,43 +165,9 @@ def _load(
             manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)
         needed = None if data_dir is not None else of_hub(entry.cfg)
         with setting_up(name, folder), nullcontext() if needed is None else hub_or_cache(needed):
-            try:
-                task, lacks = manager.load(name)["tasks"][name], None
-            except MissingData as error:
-                task, lacks = _tested_only(name, entry, metadata, Path(overrides), error), error
+            task = manager.load(name)["tasks"][name]
         _process_once(task)
-        return _Loaded(task, missing, lacks)
-
-
-def _tested_only(
-    name: str, entry: Any, metadata: Mapping[str, Any], overrides: Path, missing: MissingData
-) -> HarnessTask:
-    """The task without the documents for worked examples, if its code supports `tested_only`.
-
-    Raises:
-        MissingData: The tested documents are missing, or the task's code does not support `tested_only`.
-    """
-    write_tested_only(overrides / "tested_only.yaml", entry.cfg, entry.yaml_path)
-    manager = TaskManager(
-        include_path=[str(overrides)], include_defaults=False, metadata={**metadata, "tested_only": True}
-    )
-    try:
-        return manager.load(name)["tasks"][name]
-    except MissingData:
-        raise missing from None
-
-
-@contextmanager
-def _nothing_kept() -> Iterator[None]:
-    """Disable the cache of `datasets`, so that a task's documents are processed by its current code."""
-    if not datasets.is_caching_enabled():
-        yield
-        return
-    datasets.disable_caching()
-    try:
-        yield
-    finally:
-        datasets.enable_caching()
+        return _Loaded(task, missing)
 
 
 @contextmanager
@@ -247,7 +192,7 @@ def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
         ) from error
     except Exception as error:  # a task file runs its own code, which may raise anything
         error_origin.blame(error, f"The task {name!r} cannot be set up")
-        said = problem_of(error) or f"{type(error).__name__}: {message_of(error)}"
+        said = f"{type(error).__name__}: {message_of(error)}"
         mend = "choose another task"
         if folder is not None and is_of_plugin(folder):
             mend = f"correct its YAML file in {folder}, or the code that it names"

@@ -1,4 +1,4 @@
-"""Keeps lm-eval, datasets and the hub client from writing over the progress display."""
+"""Keeps lm-eval, datasets and the hub client from writing over the progress display and from using old documents."""
 
 from __future__ import annotations
 
@@ -31,3 +31,16 @@ def quiet() -> Iterator[None]:
         stack.callback(setattr, lm_eval.api.task, "tqdm", bar)
         lm_eval.api.task.tqdm = partial(bar, disable=True)
         yield
+
+
+@contextmanager
+def uncached() -> Iterator[None]:
+    """Disable the cache of `datasets`, so that a task's documents are processed by its current code."""
+    if not datasets.is_caching_enabled():
+        yield
+        return
+    datasets.disable_caching()
+    try:
+        yield
+    finally:
+        datasets.enable_caching()

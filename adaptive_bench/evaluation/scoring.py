@@ -1,23 +1,26 @@
 """Computes log-likelihoods of continuations, running as few tokens as the method allows.
 
-If decisions depend on earlier text alone (causality class C0), requests that share a context run it once: the context
-first, then all continuations from its cache. With every other method each request is a separate sequence, in batches
-that depend only on the requests. Either way the ledger charges every request for all its tokens, for the dense model
-and the method alike: sharing is a property of the harness and does not count as a saving.
+Equal passes run once. The last token of a continuation is only predicted, never read, so requests that differ only in
+it need one pass. If decisions depend on earlier text alone (causality class C0), requests that share a context run it
+once too: the context first, then all continuations from its cache. With every other method each request is a separate
+sequence, in batches that depend only on the requests. Requests of different document keys share nothing, since a method
+that draws at random draws separately for each document. In all cases the ledger charges every request for all its
+tokens, for the dense model and the method alike: sharing is a property of the harness and does not count as a saving.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from adaptive_bench.evaluation.batches import OutOfMemory, Room, alike, batches, fixed_batches
-from adaptive_bench.evaluation.requests import Scored, Shared, Whole, shared, wholes
 from adaptive_bench.model.generation import padded
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 # Logits that are normalised at once: enough to be fast, but little memory compared with the logits themselves.
 _VALUES_AT_ONCE = 1 << 22
+# Contexts shorter than this are not shared: computing them again costs less than a second call with a cache.
+_SHORTEST_SHARED = 4
 
 Answer = tuple[int, float, bool]
 Clock = Callable[[Callable[[], Any]], Any]
@@ -33,6 +38,109 @@ Clock = Callable[[Callable[[], Any]], Any]
 def causal(model: AdaptiveModel) -> bool:
     """Whether the model's decisions depend on earlier text alone, so that a text may be computed in parts."""
     return model.method.semantics == "bench" or model.method.paper_class == "C0"
+
+
+class Scored(NamedTuple):
+    """A request to score a continuation after a context.
+
+    Attributes:
+        place: Its place among all requests.
+        context: Tokens before the continuation.
+        continuation: Tokens to score, at least one.
+        document: Key of its document, 0 if documents make no difference.
+    """
+
+    place: int
+    context: tuple[int, ...]
+    continuation: tuple[int, ...]
+    document: int = 0
+
+
+@dataclass(frozen=True)
+class Whole:
+    """One sequence that runs as a whole.
+
+    Attributes:
+        token_ids: The tokens to read; a context that is too long has lost its beginning.
+        scored: The last `scored` positions predict the continuations.
+        requests: The requests that need this sequence; they differ only in their very last token.
+    """
+
+    token_ids: tuple[int, ...]
+    scored: int
+    requests: tuple[Scored, ...]
+
+    @property
+    def document(self) -> int:
+        """The document of all its requests."""
+        return self.requests[0].document
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The tokens to read after a shared context.
+
+    Attributes:
+        token_ids: All but the last token of the continuations; empty if they have only one token.
+        requests: The requests that need this tail; they differ only in their very last token.
+    """
+
+    token_ids: tuple[int, ...]
+    requests: tuple[Scored, ...]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A context that several requests share.
+
+    Attributes:
+        token_ids: The context.
+        tails: The different tails that follow it.
+    """
+
+    token_ids: tuple[int, ...]
+    tails: tuple[Tail, ...]
+
+    @property
+    def requests(self) -> tuple[Scored, ...]:
+        """All requests that share the context."""
+        return tuple(request for tail in self.tails for request in tail.requests)
+
+    @property
+    def document(self) -> int:
+        """The document of all its requests."""
+        return self.tails[0].requests[0].document
+
+
+def wholes(requests: Iterable[Scored], context_length: int) -> list[Whole]:
+    """One pass per sequence, ordered by the sequences alone: shortest continuation first, then longest sequence."""
+    members: dict[tuple[tuple[int, ...], int, int], list[Scored]] = defaultdict(list)
+    for request in requests:
+        sequence = (request.context + request.continuation)[-(context_length + 1) : -1]
+        members[sequence, len(request.continuation), request.document].append(request)
+    passes = [Whole(sequence, scored, tuple(some)) for (sequence, scored, _), some in members.items()]
+    return sorted(passes, key=lambda one: (one.scored, -len(one.token_ids), one.token_ids, one.document))
+
+
+def shared(requests: Sequence[Scored], context_length: int) -> tuple[list[Shared], list[Scored]]:
+    """The contexts worth computing once, and the requests that share no such context.
+
+    Only whole contexts are shared. A context that must be cut is not, since the cut depends on the continuation.
+    """
+    members: dict[tuple[tuple[int, ...], int], list[Scored]] = defaultdict(list)
+    for request in requests:
+        members[request.context, request.document].append(request)
+    contexts, others = [], []
+    for (context, _), some in members.items():
+        tails: dict[tuple[int, ...], list[Scored]] = defaultdict(list)
+        for request in some:
+            tails[request.continuation[:-1]].append(request)
+        fits = len(context) + max(map(len, tails)) <= context_length
+        if fits and len(tails) > 1 and len(context) >= _SHORTEST_SHARED:
+            contexts.append(Shared(context, tuple(Tail(tail, tuple(who)) for tail, who in tails.items())))
+        else:  # requests with equal sequences run once anyway (`wholes`)
+            others.extend(some)
+    return contexts, others
 
 
 class Scorer:

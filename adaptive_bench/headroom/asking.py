@@ -21,7 +21,7 @@ from torch import Tensor
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.batches import batches
-from adaptive_bench.evaluation.drawn import ask_only, drawn
+from adaptive_bench.evaluation.documents import ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, evaluate
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task, load_task

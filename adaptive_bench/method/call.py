@@ -18,6 +18,7 @@ from adaptive_bench.method.decisions import Decision, Spread
 from adaptive_bench.method.session import Session
 
 Phase = Literal["prefill", "decode"]
+Measure = Literal["probe", "cosine", "norm"]  # what a decision may run that is not one of the method's own maps
 PROMPT_LENGTH, PROMPT_COUNTERS = "prompt_length", "prompt_counters"
 _LEVEL_EPSILON = 1e-6
 
@@ -221,21 +222,16 @@ class ForwardCall:
         norm = self.backbone.norm_before(site)
         return levelled(hidden).type_as(hidden) if norm is None else norm(hidden)
 
-    def book_probe(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
-        """Book that a decision runs the head for the tokens at flat indices [N]. Overridden where work is counted.
+    def book_measure(self, layer: int, what: Measure, tokens: Tensor, among: Tensor | None = None) -> None:
+        """Book that a decision runs the head, or takes a cosine of two states or a norm of one, for each of the tokens
+        at flat indices [N]. Overridden where work is counted.
 
         Args:
             among: Boolean [B, S], the tokens that had to be decided, if fixed shapes made all tokens run.
         """
 
-    def book_cosine(self, layer: int, tokens: Tensor, among: Tensor | None = None) -> None:
-        """Book one cosine of two states for each of the tokens at flat indices [N]. Overridden as `book_probe`."""
-
-    def book_norm(self, layer: int, tokens: Tensor) -> None:
-        """Book one norm of a state for each of the tokens at flat indices [N]. Overridden as `book_probe`."""
-
     def note_rescale(self, states: int) -> None:
-        """Note that `states` states are multiplied by a number instead of a branch. Overridden as `book_probe`."""
+        """Note that `states` states are multiplied by a number instead of a branch. Overridden as `book_measure`."""
 
     def run_map(
         self, layer: int, network: nn.Module, states: Tensor, tokens: Tensor, among: Tensor | None = None

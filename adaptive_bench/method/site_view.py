@@ -87,7 +87,7 @@ class SiteView:
             among: Boolean [B, S], the tokens that have to be decided. With fixed shapes (`ForwardCall.fixed_shapes`)
                 all tokens are computed, and the cost of the other tokens is booked as waste.
         """
-        self.call.book_probe(self.site.layer, tokens, among)
+        self.call.book_measure(self.site.layer, "probe", tokens, among)
         backbone = self.call.backbone
         return backbone.head(backbone.final_norm(self.hidden.flatten(0, 1)[tokens]))
 
@@ -96,7 +96,7 @@ class SiteView:
 
         Booked as a decision: two norms and a product, 3 H multiply-accumulates per token. `among` as in `probe`.
         """
-        self.call.book_cosine(self.site.layer, tokens, among)
+        self.call.book_measure(self.site.layer, "cosine", tokens, among)
         now, before = (states.flatten(0, 1)[tokens].float() for states in (self.hidden, previous))
         return functional.cosine_similarity(now, before, dim=-1)
 
@@ -105,7 +105,7 @@ class SiteView:
 
         Booked as a decision: H multiply-accumulates per token.
         """
-        self.call.book_norm(self.site.layer, tokens)
+        self.call.book_measure(self.site.layer, "norm", tokens)
         now, before = (states.flatten(0, 1)[tokens].float() for states in (self.hidden, previous))
         return functional.pairwise_distance(now, before, eps=0.0)  # `adaptive-bench check` counts this function
 

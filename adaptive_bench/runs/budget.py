@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import AdaptiveBenchError, one_line
-from adaptive_bench.evaluation.drawn import ask_only, drawn
+from adaptive_bench.evaluation.documents import ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, set_writing
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task

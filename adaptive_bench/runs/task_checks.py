@@ -14,13 +14,11 @@ from adaptive_bench import error_origin
 from adaptive_bench.config import RunConfig
 from adaptive_bench.data.overlap import RUN, Standing, words_of
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
-from adaptive_bench.evaluation.documents import answer_of
-from adaptive_bench.evaluation.drawn import ask_only, drawn
+from adaptive_bench.evaluation.documents import answer_of, ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, set_writing
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
-from adaptive_bench.evaluation.shots import are_of_tested
 from adaptive_bench.model.tokenization import conversation
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import EvalRecipe

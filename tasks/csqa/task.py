@@ -50,16 +50,11 @@ TRACES = Source(
 DIRECT_PROMPT = PROMPT + "\n####"
 
 
-def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
+def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Documents of the generative form for lm-eval, which also passes the task's metadata (not needed).
 
     Only worked examples, from the training split, show reasoning.
-
-    Args:
-        tested_only: Give the tested documents alone, for a data folder without training split or explanations.
     """
-    if tested_only:
-        return _tested(data_dir)
     test, train, explanations = read_several(
         [(QUESTIONS, "validation"), (QUESTIONS, "train"), (EXPLANATIONS, "train")], data_dir
     )
@@ -73,17 +68,11 @@ def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_:
     )
 
 
-def direct_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
-    """Documents of the log-likelihood form, which need no explanations. Arguments are those of `harness_docs`."""
-    if tested_only:
-        return _tested(data_dir)
+def direct_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
+    """Documents of the log-likelihood form, which need no explanations."""
     test, train = read_several([(QUESTIONS, "validation"), (QUESTIONS, "train")], data_dir)
     splits = {"test": test, "shown": train, "validation": validation(train, "id")}
     return harness_splits({split: map(_document, rows) for split, rows in splits.items()}, QUESTIONS)
-
-
-def _tested(data_dir: str | None) -> DatasetDict:
-    return harness_splits({"test": map(_document, read_rows(QUESTIONS, "validation", data_dir))}, QUESTIONS)
 
 
 def reasoned(request: ExampleRequest) -> list[Example]:

@@ -36,14 +36,8 @@ TRACES = Source(
 _CALCULATOR_MARK = re.compile(r"<<[^<>]*>>")
 
 
-def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
-    """Documents with a field `target` for lm-eval, which also passes the task's metadata (not needed).
-
-    Args:
-        tested_only: Give the tested documents alone, for a data folder without the training split.
-    """
-    if tested_only:
-        return harness_splits({"test": map(document, read_rows(SOURCE, "test", data_dir))}, SOURCE)
+def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
+    """Documents with a field `target` for lm-eval, which also passes the task's metadata (not needed)."""
     train, test = read_several([(SOURCE, "train"), (SOURCE, "test")], data_dir)
     rows = {"train": train, "test": test, "validation": validation(train, "question")}
     return harness_splits({split: map(document, some) for split, some in rows.items()}, SOURCE)

@@ -33,14 +33,8 @@ def chains(rows: Iterable[Row]) -> list[dict[str, Any]]:
     return [_chain(some[start : start + LINKS]) for start in range(0, len(some) - LINKS + 1, LINKS)]
 
 
-def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
-    """Documents for lm-eval, which also passes the task's metadata (not needed).
-
-    Args:
-        tested_only: Give the tested documents alone, for a data folder without the training split.
-    """
-    if tested_only:
-        return harness_splits({"test": chains(read_rows(SOURCE, "test", data_dir))}, SOURCE)
+def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
+    """Documents for lm-eval, which also passes the task's metadata (not needed)."""
     train, test = map(chains, read_several([(SOURCE, "train"), (SOURCE, "test")], data_dir))
     found = {"train": train, "test": test}
     found["validation"] = validation(found["train"], "question")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.data import Row, Source, harness_splits, read_rows, read_several
+from adaptive_bench.data import Row, Source, harness_splits, read_several
 
 from ..template import document, generative, right_one, validation, with_options
 
@@ -20,14 +20,8 @@ SOURCE = Source("baber/piqa", fields=("goal", "sol1", "sol2", "label"), form=lam
 LETTERS = "AB"
 
 
-def harness_docs(data_dir: str | None = None, *, tested_only: bool = False, **_: Any) -> DatasetDict:
-    """Documents for lm-eval, which also passes the task's metadata (not needed). Worked examples have no reasoning.
-
-    Args:
-        tested_only: Give the tested documents alone, for a data folder without the training split.
-    """
-    if tested_only:
-        return harness_splits({"test": map(_document, read_rows(SOURCE, "validation", data_dir))}, SOURCE)
+def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
+    """Documents for lm-eval, which also passes the task's metadata (not needed). Worked examples have no reasoning."""
     test, train = read_several([(SOURCE, "validation"), (SOURCE, "train")], data_dir)
     splits = {"test": test, "shown": train, "validation": validation(train, "goal")}
     return harness_splits({split: map(_document, rows) for split, rows in splits.items()}, SOURCE)

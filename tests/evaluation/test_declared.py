@@ -7,8 +7,8 @@ import pytest
 
 from adaptive_bench import error_origin
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
-from adaptive_bench.evaluation.declared import check_declared, without_file
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task, setting_up
+from adaptive_bench.evaluation.task_files import check_declared, without_file
 from adaptive_bench.registry import register
 from adaptive_bench.task import TaskGroup
 
@@ -46,18 +46,12 @@ def test_a_kind_that_contradicts_the_file_is_refused():
         load_task(replace(find_task("nano_math"), kind="loglikelihood"), None, None)
 
 
-def test_what_is_wrong_with_the_files_of_a_plugins_task_is_said(tmp_path, monkeypatch):
+def test_a_folder_without_the_file_is_of_the_plugin_or_of_the_installation(tmp_path, monkeypatch):
     monkeypatch.setattr(error_origin, "_watched", set())
-    (tmp_path / "mine.yaml").write_text("task: another\n")
-    (tmp_path / "torn.yaml").write_text("task: [\n")
-    (tmp_path / "more.yaml").write_text("include: nowhere.yaml\ntask: mine\n")
     assert "Reinstall the package" in str(without_file("mine", tmp_path))
     error_origin.watch(tmp_path)
     found = without_file("mine", tmp_path)
     assert isinstance(found, PluginFault) and "Reinstall" not in str(found)
-    assert "mine.yaml says `task: another`" in str(found) and "torn.yaml: while parsing" in str(found)
-    assert "nowhere.yaml" in str(found)
-    assert "there is no such folder" in str(without_file("mine", tmp_path / "nowhere"))
 
 
 def test_a_yaml_file_of_a_plugin_is_corrected_and_a_missing_package_installed(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from lm_eval import evaluator
 
 from adaptive_bench import registry
-from adaptive_bench.evaluation.drawn import drawn
+from adaptive_bench.evaluation.documents import drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, evaluate
 from adaptive_bench.evaluation.language_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task, load_task

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from adaptive_bench import registry
-from adaptive_bench.evaluation.requests import Scored, shared, wholes
-from adaptive_bench.evaluation.scoring import Scorer, causal
+from adaptive_bench.evaluation.scoring import Scored, Scorer, causal, shared, wholes
 
 CAUSAL = [name for name in registry.names("methods") if name not in ("base", "gated")]
 CAUSAL += ["random_skip[kv=copy_below]", "random_skip[kv=evict]", "gateskip[kv=copy_below]", "free[kv=defer]"]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from adaptive_bench import registry
+from adaptive_bench.evaluation.documents import are_of_tested
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
-from adaptive_bench.evaluation.harness_tasks import SuiteTasks
+from adaptive_bench.evaluation.harness import SuiteTasks
 from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.evaluation.shots import are_of_tested
 from adaptive_bench.task import Task
 
 ROWS, SHOTS = 12, 8

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from adaptive_bench import error_origin, registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.evaluation.documents import answer_of
-from adaptive_bench.evaluation.harness_data import files_of
 from adaptive_bench.evaluation.lookup import find_task, load_task, setting_up
+from adaptive_bench.evaluation.task_files import files_of
 from adaptive_bench.method import Decision, DialSpec, Method, MethodConfig, MethodSpec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import SilentReporter
@@ -158,10 +158,10 @@ def test_what_a_reader_should_know_is_noted(preflight, settings, changes, note):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"named": "another"}, r"says `task: another`"),
+        ({"named": "another"}, r"says `task: own`, but .* has none"),
         ({"called": "owned"}, "registered under its name, got name='owned' under 'own'"),
-        ({"tested": "exam"}, "names the test_split 'exam', but its documents have 'test', 'validation'"),
-        ({"choice": "{{missing}}"}, "'missing' is undefined in a template"),
+        ({"tested": "exam"}, "cannot be set up: KeyError: .*exam"),
+        ({"choice": "{{missing}}"}, "'missing' is undefined"),
         ({"drawn": "[]"}, "'own' .*own.py.* gave none for 'calibration'"),
     ],
 )
