@@ -91,7 +91,7 @@ class AdaptiveCache(Cache):
         host_rows = rows.cpu().numpy() if host_rows is None else host_rows
         self.batch = rows.numel()
         self.session.select_rows(rows, host_rows)
-        for table in self._distinct_tables():
+        for table in {id(table): table for table in self._tables()}.values():
             table.select_rows(rows, host_rows)
         for store in self.stores.values():
             store.select_rows(rows)

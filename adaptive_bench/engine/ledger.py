@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -27,9 +27,6 @@ from torch import Tensor
 from adaptive_bench.backbone import LayerCosts
 from adaptive_bench.method import Phase
 from adaptive_bench.store.evaluation import BUCKETS, COSINE, NORM, Work
-
-if TYPE_CHECKING:
-    from adaptive_bench.engine.flop_counter import Tally
 
 __all__ = [
     "BRANCHES",
@@ -50,6 +47,16 @@ BRANCHES = ("attention", "mlp")
 _DEFERRED = 64  # on an accelerator, this many decode steps are booked together
 _CORE = slice(0, 5)
 _OVERHEAD = slice(5, 8)
+
+
+class Deferred(Protocol):
+    """Notes of a call that can be booked once the host knows the values of some tensors."""
+
+    def pending(self) -> list[Tensor]:
+        """The tensors whose values are needed."""
+
+    def take(self, values: Sequence[np.ndarray]) -> None:
+        """Book the notes with these values."""
 
 
 class Report(dict[str, Any]):
@@ -97,7 +104,7 @@ class Ledger:
     def reset(self) -> None:
         """Forget everything booked."""
         rows = self.num_layers + 1
-        self._deferred: list[Tally] = []
+        self._deferred: list[Deferred] = []
         self.work = {phase: np.zeros((self.num_layers, Work.COLUMNS)) for phase in PHASES}
         self._macs = {phase: np.zeros((rows, len(BUCKETS))) for phase in PHASES}
         self._dense_macs = {phase: np.zeros(rows) for phase in PHASES}
@@ -112,7 +119,7 @@ class Ledger:
         self._work = {phase: np.zeros((self.num_layers, Work.COLUMNS)) for phase in PHASES}
         self._foreign_calls = dict.fromkeys(PHASES, 0)
 
-    def defer(self, notes: Tally) -> None:
+    def defer(self, notes: Deferred) -> None:
         """Book a call's notes later, together with others: when the ledger is read, or when many are waiting."""
         self._deferred.append(notes)
         if len(self._deferred) >= _DEFERRED:

@@ -14,7 +14,7 @@ from adaptive_bench import error_origin
 from adaptive_bench.config import RunConfig
 from adaptive_bench.data.overlap import RUN, Standing, words_of
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
-from adaptive_bench.evaluation.documents import answer_of, ask_only, drawn
+from adaptive_bench.evaluation.documents import answer_of, are_of_tested, ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, set_writing
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task, load_task
