@@ -248,7 +248,7 @@ class Tally:
         """Book all notes. Tensors on the device are read at once, or later for many decode steps together."""
         pending = self.pending()
         if pending and pending[0].device.type != "cpu" and self.valid.shape[1] == 1:
-            self.ledger.defer(self)
+            self.ledger.defer(pending, self.take)
         else:
             self.take(read_together(pending))
 

@@ -16,9 +16,9 @@ FLOPs per MAC). Saved shares are relative to the dense model on the same tokens;
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,16 +47,6 @@ BRANCHES = ("attention", "mlp")
 _DEFERRED = 64  # on an accelerator, this many decode steps are booked together
 _CORE = slice(0, 5)
 _OVERHEAD = slice(5, 8)
-
-
-class Deferred(Protocol):
-    """Notes of a call that can be booked once the host knows the values of some tensors."""
-
-    def pending(self) -> list[Tensor]:
-        """The tensors whose values are needed."""
-
-    def take(self, values: Sequence[np.ndarray]) -> None:
-        """Book the notes with these values."""
 
 
 class Report(dict[str, Any]):
@@ -104,7 +94,7 @@ class Ledger:
     def reset(self) -> None:
         """Forget everything booked."""
         rows = self.num_layers + 1
-        self._deferred: list[Deferred] = []
+        self._deferred: list[tuple[list[Tensor], Callable[[Sequence[np.ndarray]], None]]] = []
         self.work = {phase: np.zeros((self.num_layers, Work.COLUMNS)) for phase in PHASES}
         self._macs = {phase: np.zeros((rows, len(BUCKETS))) for phase in PHASES}
         self._dense_macs = {phase: np.zeros(rows) for phase in PHASES}
@@ -119,19 +109,23 @@ class Ledger:
         self._work = {phase: np.zeros((self.num_layers, Work.COLUMNS)) for phase in PHASES}
         self._foreign_calls = dict.fromkeys(PHASES, 0)
 
-    def defer(self, notes: Deferred) -> None:
-        """Book a call's notes later, together with others: when the ledger is read, or when many are waiting."""
-        self._deferred.append(notes)
+    def defer(self, tensors: list[Tensor], take: Callable[[Sequence[np.ndarray]], None]) -> None:
+        """Book a call's notes later, together with others: when the ledger is read, or when many are waiting.
+
+        Args:
+            tensors: Tensors on the device whose values the notes need.
+            take: Books the notes with these values.
+        """
+        self._deferred.append((tensors, take))
         if len(self._deferred) >= _DEFERRED:
             self.catch_up()
 
     def catch_up(self) -> None:
         """Book all deferred notes, with one read from the device."""
         waiting, self._deferred = self._deferred, []
-        parts = [notes.pending() for notes in waiting]
-        values = iter(read_together([tensor for part in parts for tensor in part]))
-        for notes, part in zip(waiting, parts, strict=True):
-            notes.take([next(values) for _ in part])
+        values = iter(read_together([tensor for tensors, _ in waiting for tensor in tensors]))
+        for tensors, take in waiting:
+            take([next(values) for _ in tensors])
 
     def reprice(self, costs: LayerCosts) -> None:
         """Use other costs from now on (weights of another dtype); work booked before keeps its old costs."""
