@@ -114,11 +114,12 @@ class Prices:
 
     def trainee(self, spec: MethodSpec, recipe: TrainRecipe) -> AdaptiveModel:
         """The model that a training of the method would train, without values."""
-        model = AdaptiveModel.build(deepcopy(self.empty), spec)
-        if recipe.lora is not None and not model.method.freezes_backbone:
-            Adapters(model.backbone_model, recipe.lora)
+        with torch.device("meta"):  # the gates of a model with 3 B parameters alone would fill 2 GB
+            model = AdaptiveModel.build(deepcopy(self.empty), spec)
+            if recipe.lora is not None and not model.method.freezes_backbone:
+                Adapters(model.backbone_model, recipe.lora)
         model.gradient_checkpointing = recipe.gradient_checkpointing
-        return model.to("meta")
+        return model
 
     def step(
         self, spec: MethodSpec, recipe: TrainRecipe, length: int, labels: int, *, watched: bool = False
@@ -160,13 +161,12 @@ class Workload:
             lengths, self.bounded = [(float(most), float(most), float(most))], True
         tokens, labels, longest = zip(*lengths, strict=True)
         self.tokens, self.labels, self.longest = fmean(tokens), fmean(labels), round(max(longest))
-        recipe = config.train
         self._about = (
             empty.config.to_json_string(),
             self.tokens,
             self.labels,
-            recipe.lora,
-            recipe.gradient_checkpointing,
+            config.train.lora,
+            config.train.gradient_checkpointing,
         )
 
     def training_flops(self, spec: MethodSpec) -> float:
