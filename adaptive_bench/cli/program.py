@@ -94,6 +94,7 @@ COMMANDS = {
 # Commands of earlier versions, with what to type instead.
 _GONE = {
     "rates": "adaptive-bench tune --preset rates",
+    "steps": "adaptive-bench tune --preset steps",
     "diff": "adaptive-bench export RUN RUN -o runs.csv",
 }
 

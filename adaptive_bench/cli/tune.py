@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from adaptive_bench.tuning.result import TrialResult
 
 
+Preset = Literal["rates", "steps"]
+
+
 class TuneCommand(ConfigCommand):
     """A command with options for some config keys; `tune` has its own option for the methods."""
 
@@ -31,10 +34,11 @@ class TuneCommand(ConfigCommand):
 def tune(
     ctx: typer.Context,
     preset: Annotated[
-        Literal["rates"] | None,
+        Preset | None,
         typer.Option(
-            help="`rates`: the learning rate of added parameters, by one rule for all methods. It takes `--config "
-            "nano` and its first seed unless told otherwise."
+            help="`rates`: the learning rate of added parameters, by one rule for all methods. `steps`: whether N, 2N "
+            "and 4N training steps rank methods alike. Both take `--config nano` and its first seed unless told "
+            "otherwise."
         ),
     ] = None,
     methods: Annotated[
@@ -48,8 +52,7 @@ def tune(
         typer.Option(
             help="What to search: `sparsity_weight=log:1e-3:1`, `loss=choice:l1|l2`, `stride=int:1:2`, "
             "`train.method_learning_rate=log:1e-3:1e-1`; for one method `gateskip.NAME=...`; may be repeated. "
-            "With a preset, the values to try: `train.method_learning_rate=choice:0.01|0.1`. Default: each method's "
-            "published space."
+            "With a preset, the values to try: `train.steps=choice:320|640`. Default: each method's published space."
         ),
     ] = None,
     objective: Annotated[
@@ -111,7 +114,8 @@ def _print(result: StudyResult, config: str, out: Path) -> None:
     if result.confirmed:
         typer.echo(f"\nAgain, with seeds {', '.join(map(str, result.definition['confirm']))}:\n")
         typer.echo(_table(result.confirmed, objective))
-    for method, best in result.best.items():
+    of_steps = result.definition.get("preset") == "steps"  # this preset compares orders and has no best trial
+    for method, best in result.best.items() if not of_steps else ():
         default = result.default(method)
         than = "" if default is None or default.value is None else f", its defaults {default.value:.4f}"
         typer.echo(f"\nBest of {method}: {best.values_text} with {best.value:.4f}{than}")
@@ -122,7 +126,7 @@ def _print(result: StudyResult, config: str, out: Path) -> None:
     if result.notes:
         typer.echo("\n" + "\n".join(result.notes))
     folder = studies_folder(out) / result.name
-    if result.best:
+    if result.best and not of_steps:
         where = [] if out == DEFAULT_OUT else ["--out", str(out)]
         given = ["--config", config, "--methods", ",".join(result.best), "--tuned", result.name, *where]
         typer.echo(f"\n  {pasteable(shlex.join(['adaptive-bench', 'run', *given]))}")

@@ -25,14 +25,14 @@ class TrialResult:
     Attributes:
         method: The method that was tuned, without the values.
         number: The trial's number in the Optuna study.
-        state: `complete`, `fail`, or `refused` for values that are not a trial of their own and do not count.
+        state: `complete`, `pruned`, `fail`, or `refused` for values that are not a trial of their own and do not count.
         values: Values that were tried; empty for the method's defaults.
         spec: The method with those of the values that belong to its spec.
         rates: The values that belong to the recipe of a run, by name.
         method_rate: Rate of the parameters that the method adds, if it was tuned.
-        value: The objective.
+        value: The objective; for a pruned trial, over what was measured.
         curve: For each task, the mean score at each level of the run.
-        reason: Why the trial failed or was refused.
+        reason: Why the trial failed, was pruned or was refused.
         seconds: Seconds of `training` and `evaluation`, from the records; empty if nothing was measured.
     """
 
@@ -68,7 +68,7 @@ class StudyResult:
         definition: What the study searches, by which objective, and with which recipe.
         trials: Trials method by method, in the order in which they ended.
         confirmed: For each method whose best trial was trained again with other seeds, that trial and the defaults.
-        notes: Methods with fewer trials than asked for, and the lines of the preset `rates`.
+        notes: Methods with fewer trials than asked for, and the lines of the study's preset.
     """
 
     name: str

@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import isfinite
 from statistics import fmean
 from typing import Any
 
 import optuna
+from optuna.pruners import BasePruner, MedianPruner
 from optuna.samplers import TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState
@@ -35,6 +36,7 @@ from adaptive_bench.tuning.space import METHOD_RATE, Space, Values, recipe_value
 
 Proposal = Mapping[str, Any]  # values as Optuna has them; empty for the method's defaults
 SPREAD = 4  # points that cover the space evenly, after the defaults
+PRUNE_AFTER = 4  # fewest complete trials whose median prunes others
 
 
 @dataclass(eq=False)
@@ -43,14 +45,20 @@ class Trial:
 
     Attributes:
         values: Values as a spec writes them; empty for the method's defaults.
+        measured: Sweeps measured so far.
+        scores: The objective of each of these sweeps.
     """
 
     search: Search
     asked: optuna.Trial
     values: Values
+    measured: list[DialEvaluation] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    is_over: bool = False
 
     def end(self, state: TrialState, value: float | None = None, **about: Any) -> None:
         """Tell Optuna how the trial ended, and keep its result; `about` has further fields of `TrialResult`."""
+        self.is_over = True
         self.search.study.tell(self.asked, value if state is TrialState.COMPLETE else None, state)
         self.search.results.append(
             TrialResult(
@@ -86,7 +94,7 @@ class Search:
 
     Attributes:
         results: Finished trials, in the order in which they ended.
-        tried: Values of the trials that were begun and count, by number.
+        begun: Trials that were begun and count, by number.
         exhausted: Whether the space has no further values that make a trial of their own.
     """
 
@@ -99,17 +107,19 @@ class Search:
         trials: int,
         points: Iterable[Proposal] | None = None,
         grow: Callable[[Search], Proposal | None] | None = None,
+        pruner: BasePruner | None = None,
     ) -> None:
         self.space, self.config, self._left, self._grow = space, config, trials, grow
         self.results: list[TrialResult] = []
         self.exhausted = False
-        self.tried: dict[int, Values] = {}
+        self.begun: dict[int, Trial] = {}
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
         self.study = optuna.create_study(
             study_name=name,
             storage=storage,
             direction="maximize",
             sampler=TPESampler(n_startup_trials=SPREAD, seed=seed),
+            pruner=pruner or MedianPruner(PRUNE_AFTER),
         )
         if points is None:
             points = [{}, *islice(space.accepted(config, {0: {}}), SPREAD)]
@@ -124,6 +134,11 @@ class Search:
     def best(self) -> TrialResult | None:
         """The complete trial with the highest value; the first one of a tie."""
         return max(self.complete, key=lambda trial: trial.value or 0.0, default=None)
+
+    @property
+    def prunes(self) -> bool:
+        """Whether trials that fall behind are stopped from now on."""
+        return len(self.complete) >= PRUNE_AFTER and isinstance(self.study.pruner, MedianPruner)
 
     def ask(self) -> list[Trial]:
         """The trials to do next: all that do not depend on results, else one; none once the search is over."""
@@ -147,17 +162,20 @@ class Search:
     def _drawn(self) -> list[Trial]:
         trial = self.study.ask()
         drawn = Trial(self, trial, self.space.draw(trial))
-        reason = self.space.refusal(drawn.values, self.tried, self.config)
+        reason = self.space.refusal(drawn.values, self._tried(), self.config)
         if reason is None:
             self._count(drawn)
             return [drawn]
         drawn.refuse(reason)
-        point = next(self.space.accepted(self.config, self.tried), None)
+        point = next(self.space.accepted(self.config, self._tried()), None)
         self.exhausted = point is None
         return [] if point is None else [self._begin(point)]
 
+    def _tried(self) -> dict[int, Values]:
+        return {number: trial.values for number, trial in self.begun.items()}
+
     def _count(self, begun: Trial) -> None:
-        self.tried[begun.asked.number] = begun.values
+        self.begun[begun.asked.number] = begun
         self._left -= 1
 
 
@@ -181,22 +199,35 @@ class TrialRunner:
         self._of_run = levels_of(config)
 
     def do(self, trials: Sequence[Trial]) -> None:
-        """Train and measure trials, and tell their searches how they ended.
+        """Train and measure trials, and tell their searches how they ended. If a search prunes, go seed by seed.
 
         Raises:
             EnvironmentProblem: The machine is to blame, for example a full disk, and not the values tried.
         """
         plans = {trial: whole for trial in trials if (whole := self._plan(trial)) is not None}
-        measured = self._measured(plans)
-        if self._settle_levels(measured):  # some trials are compared at a saving that was not measured yet
-            measured = self._measured({trial: self._settled(trial, plans[trial]) for trial in measured})
-        for trial, sweeps in measured.items():
-            self._end(trial, sweeps)
-
-    def _measured(self, plans: Mapping[Trial, Plan]) -> dict[Trial, Sequence[DialEvaluation]]:
-        """Carry out plans, and return the sweeps of each trial; trials without all of them have failed and are over."""
-        failures = self._carry_out(list(plans.values()))
-        return {one: whole.sweeps for one, whole in plans.items() if self._is_measured(one, whole.sweeps, failures)}
+        prunes = any(trial.search.prunes for trial in plans)
+        turns = [(seed,) for seed in self.config.seeds] if prunes else [self.config.seeds]
+        for number, seeds in enumerate(turns, 1):
+            wanted = {
+                trial: [one for one in whole.sweeps if one.training.seed in seeds] for trial, whole in plans.items()
+            }
+            failures = self._carry_out([(plans[trial], sweeps) for trial, sweeps in wanted.items()])
+            wanted = {trial: sweeps for trial, sweeps in wanted.items() if self._is_measured(trial, sweeps, failures)}
+            if self._settle_levels(wanted):  # some trials are compared at a saving that was not measured yet
+                plans = {trial: self._settled(trial, whole) for trial, whole in plans.items()}
+                wanted = {trial: [one for one in plans[trial].sweeps if one.training.seed in seeds] for trial in wanted}
+                failures = self._carry_out([(plans[trial], sweeps) for trial, sweeps in wanted.items()])
+                wanted = {trial: some for trial, some in wanted.items() if self._is_measured(trial, some, failures)}
+            for trial, sweeps in wanted.items():
+                trial.measured += sweeps
+                trial.scores += [self._value(sweep) for sweep in sweeps]
+                value = fmean(trial.scores)
+                trial.asked.report(value, number)
+                if number == len(turns):
+                    self._end(trial, value)
+                elif trial.search.prunes and trial.asked.should_prune():
+                    self._end(trial, value, f"pruned: below the median at seed {number}")
+            plans = {trial: whole for trial, whole in plans.items() if not trial.is_over}
 
     def _plan(self, trial: Trial) -> Plan | None:
         try:
@@ -214,17 +245,17 @@ class TrialRunner:
         sweeps = (replace(one, levels=(known.get(_target(one), _target(one)),)) for one in whole.sweeps)
         return replace(whole, sweeps=tuple(sweeps))
 
-    def _carry_out(self, plans: Sequence[Plan]) -> list[Failure]:
+    def _carry_out(self, wanted: Sequence[tuple[Plan, Sequence[DialEvaluation]]]) -> list[Failure]:
         """Do the sweeps that are not on disk, with all trainings they need; plans of one recipe run side by side."""
-        together: defaultdict[str, list[Plan]] = defaultdict(list)
-        for whole in plans:
-            together[whole.config.train.model_dump_json(exclude={"method_learning_rates"})].append(whole)
+        together: defaultdict[str, list[tuple[Plan, Sequence[DialEvaluation]]]] = defaultdict(list)
+        for whole, sweeps in wanted:
+            together[whole.config.train.model_dump_json(exclude={"method_learning_rates"})].append((whole, sweeps))
         failures: list[Failure] = []
         for group in together.values():
-            asked = {sweep.folder: sweep for whole in group for sweep in whole.sweeps}
+            asked = {sweep.folder: sweep for _, sweeps in group for sweep in sweeps}
             chain = {one.folder for sweep in asked.values() for one in sweep.training.chain}
-            trainings = {one.folder: one for whole in group for one in whole.trainings if one.folder in chain}
-            merged = Plan(group[0].config, tuple(trainings.values()), tuple(asked.values()))
+            trainings = {one.folder: one for whole, _ in group for one in whole.trainings if one.folder in chain}
+            merged = Plan(group[0][0].config, tuple(trainings.values()), tuple(asked.values()))
             failures += carry_out(merged, self.reporter, self.jobs)
         if outside := [failure for failure in failures if failure.kind == EnvironmentProblem.kind]:
             raise EnvironmentProblem("; ".join(f"{failure.work}: {failure.reason}" for failure in outside))
@@ -263,18 +294,18 @@ class TrialRunner:
     def _value(self, sweep: DialEvaluation) -> float:
         return self.objective.value(points_of(sweep), sweep.levels, _axis(sweep), sweep.metric)
 
-    def _end(self, trial: Trial, sweeps: Sequence[DialEvaluation]) -> None:
-        value = fmean(map(self._value, sweeps))
+    def _end(self, trial: Trial, value: float, pruned: str = "") -> None:
         if not isfinite(value):  # a level is not reached, with a metric for which lower is better
             trial.end(TrialState.FAIL, reason="it does not reach the savings that trials are compared at")
             return
         curve: dict[str, list[float | None]] = {}
-        for task in dict.fromkeys(sweep.task for sweep in sweeps):
-            of_task = [sweep for sweep in sweeps if sweep.task == task]
+        for task in dict.fromkeys(sweep.task for sweep in trial.measured):
+            of_task = [sweep for sweep in trial.measured if sweep.task == task]
             levels = sorted({level for sweep in of_task for level in sweep.levels})
             scores = {level: [_score(one, level) for one in of_task if level in one.levels] for level in levels}
             curve[task] = [None if None in some else fmean(one or 0.0 for one in some) for some in scores.values()]
-        trial.end(TrialState.COMPLETE, value, curve=curve, seconds=_seconds(sweeps))
+        state = TrialState.PRUNED if pruned else TrialState.COMPLETE
+        trial.end(state, value, reason=pruned, curve=curve, seconds=_seconds(trial.measured))
 
 
 def points_of(sweep: DialEvaluation) -> list[Point]:

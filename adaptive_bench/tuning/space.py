@@ -26,9 +26,10 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import canonical
 from adaptive_bench.validation import rule_of
 
-# Settings of the recipe that can be tuned.
-METHOD_RATE = "train.method_learning_rate"
+# Settings of the recipe that can be tuned: rates of the optimizer; and the steps, which a preset alone may vary.
+METHOD_RATE, STEPS = "train.method_learning_rate", "train.steps"
 RATES = ("train.learning_rate", METHOD_RATE, "train.weight_decay", "train.warmup_steps", "train.clip_norm")
+_OF_RECIPE = (*RATES, STEPS)
 _COVERING = 64  # points of the sequence that covers a space evenly
 _DIGITS = 4  # digits of a drawn number, so that the text in a spec is exactly what was trained
 
@@ -153,7 +154,7 @@ class Space:
 
     def spec_with(self, values: Values) -> MethodSpec:
         """The method's spec with the values that belong to it."""
-        own = {name: value for name, value in values.items() if name not in RATES}
+        own = {name: value for name, value in values.items() if name not in _OF_RECIPE}
         return MethodSpec(self.spec.name, tuple({**dict(self.spec.params), **own}.items()), self.spec.semantics)
 
     def config_with(self, values: Values, config: RunConfig) -> RunConfig:
@@ -190,7 +191,7 @@ def parse_param(text: str) -> tuple[str | None, str, SearchRange]:
         raise UsageError(f"--param has the form NAME=RANGE, for example sparsity_weight=log:1e-3:1, got {text!r}.")
     owner, dot, rest = name.rpartition(".")
     if owner == "train":
-        if name not in RATES:
+        if name not in _OF_RECIPE:
             raise UsageError(f"Rates of the recipe are {', '.join(RATES)}, got {name!r}.")
         return None, name, SearchRange.parse(search)
     return (owner if dot else None), rest, SearchRange.parse(search)
@@ -218,16 +219,16 @@ def recipe_values(values: Values) -> dict[str, float]:
     return {
         name.removeprefix("train."): float(value)
         for name, value in values.items()
-        if name in RATES and name != METHOD_RATE
+        if name in _OF_RECIPE and name != METHOD_RATE
     }
 
 
 def _concerns(owner: str | None, name: str, spec: MethodSpec) -> bool:
-    return owner in (None, spec.name) and (name in RATES or name in method_class(spec).Config.model_fields)
+    return owner in (None, spec.name) and (name in _OF_RECIPE or name in method_class(spec).Config.model_fields)
 
 
 def _check(spec: MethodSpec, name: str, value: str) -> None:
-    if name not in RATES:
+    if name not in _OF_RECIPE:
         config_of(MethodSpec(spec.name, (*spec.params, (name, value)), spec.semantics))
     elif name != METHOD_RATE:
         try:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import optuna
 from filelock import FileLock, Timeout
+from optuna.pruners import NopPruner
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
@@ -22,11 +23,11 @@ from adaptive_bench.runs.training_targets import levels_of
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
-from adaptive_bench.tuning import rates
 from adaptive_bench.tuning.objective import Objective
+from adaptive_bench.tuning.presets import PRESETS, Preset
 from adaptive_bench.tuning.result import SCHEMA, StudyResult, studies_folder
 from adaptive_bench.tuning.search import Search, TrialRunner
-from adaptive_bench.tuning.space import Space, check_owned
+from adaptive_bench.tuning.space import STEPS, Space, check_owned, parse_param
 
 FIRST_SEED = 1001  # first seed of confirmations; boards do not use such seeds
 _RECIPE = ("model", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "train", "evaluation")
@@ -38,7 +39,7 @@ def tune(
     trials: int = 12,
     params: Sequence[str] = (),
     *,
-    preset: Literal["rates"] | None = None,
+    preset: str | None = None,
     confirm: int = 0,
     name: str | None = None,
     reporter: Reporter | None = None,
@@ -54,7 +55,7 @@ def tune(
         objective: By default `area`, or that of the preset.
         trials: Number of trials for each method, including the one with its defaults; a preset tries its grid instead.
         params: `NAME=RANGE`; without any, each method's own search space.
-        preset: `rates`: the learning rate of added parameters, from one grid for all methods (`tuning.rates`).
+        preset: `rates` or `steps`: the grid of one setting of the recipe (`tuning.presets`).
         confirm: Number of other seeds with which the best of each method and its defaults are trained again after all
             trials. The one with the higher mean over them counts, because a best trial is partly luck.
         name: Name of the study; by default made from everything else.
@@ -65,11 +66,14 @@ def tune(
             different study.
     """
     spawn.check_main()
-    objective = objective or Objective.parse("area" if preset is None else rates.OBJECTIVE)
+    asks = None if preset is None else PRESETS[preset]
+    objective = objective or Objective.parse("area" if asks is None else asks.objective)
     objective.check(find_task(task).metrics[0] for task in config.tasks)
     for task in map(find_task, config.tasks):
         load_task(task, config.data_dir, config.evaluation.num_fewshot, "validation")  # before anything is trained
-    ranges = params if preset is None else rates.ranges(params, config)
+    if asks is not None:
+        config = asks.checked(config, objective)
+    ranges = _asked(asks, params, config)
     specs = list(dict.fromkeys(map(MethodSpec.parse, config.methods)))
     if objective.kind == "target" and (none := [str(spec) for spec in specs if not takes_target(training_spec(spec))]):
         raise UsageError(
@@ -92,12 +96,12 @@ def tune(
         searches: list[Search] = []
         for space in spaces:
             called = f"{name}/{space.spec}"
-            if preset is None:
+            if asks is None:
                 searches.append(Search(called, space, config, storage, trials))
                 continue
-            points = list(space.grid()) if params else rates.grid(config)
-            grow = None if params else rates.beyond
-            searches.append(Search(called, space, config, storage, len(points), points, grow))
+            points = asks.points(config) if asks.points and not params else list(space.grid())
+            grow = None if params else asks.grow
+            searches.append(Search(called, space, config, storage, len(points), points, grow, NopPruner()))
         finals: list[Search] = []
 
         def result(notes: Sequence[str] = ()) -> StudyResult:
@@ -129,9 +133,28 @@ def tune(
                 if one.best is not None and one.best.values:
                     points = [{}, one.study.trials[one.best.number].params]
                     called = f"{name}/{one.space.spec}/confirm"
-                    finals.append(Search(called, one.space, again, storage, 2, points))
+                    finals.append(Search(called, one.space, again, storage, 2, points, pruner=NopPruner()))
             to_the_end(finals, TrialRunner(objective, again, reporter, jobs))
-        return result(() if preset is None else rates.said(searches, measuring))
+        return result(() if asks is None else asks.said(searches, measuring))
+
+
+def _asked(asks: Preset | None, params: Sequence[str], config: RunConfig) -> list[str]:
+    """The ranges to search, as `NAME=RANGE`.
+
+    Raises:
+        UsageError: A preset is given parameters other than its setting, or a study without a preset is given steps.
+    """
+    names = [parse_param(text)[1] for text in params]
+    if asks is None:
+        if STEPS in names:
+            raise UsageError(f"Trials of a study are trained for equally many steps, got {STEPS}. Give --preset steps.")
+        return list(params)
+    if names and (names != [asks.setting] or parse_param(params[0])[2].scale != "choice"):
+        raise UsageError(
+            f"The preset tries given values of {asks.setting}, got --param {', '.join(params)}. Give one as "
+            f"--param '{asks.setting}=choice:A|B', or leave --preset out."
+        )
+    return list(params) or [f"{asks.setting}={asks.range(config)}"]
 
 
 def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]) -> dict[str, Any]:

@@ -95,9 +95,10 @@ def test_tuning_takes_keys_too_and_says_how_to_run_the_best(command, tuned):
     assert wrong.exit_code == 2 and "--set methods and --methods" in wrong.said
 
 
-def test_the_preset_takes_one_seed_of_its_config_unless_told_and_its_old_name_says_so(command, tuned):
+@pytest.mark.parametrize("preset", ["rates", "steps"])
+def test_a_preset_takes_one_seed_of_its_config_unless_told_and_its_old_name_says_so(command, tuned, preset):
     for more in ("", "--seeds 3 --set train.steps=9"):
-        assert command(f"tune --preset rates --config nano_all --methods mod {more}").exit_code == 0
+        assert command(f"tune --preset {preset} --config nano_all --methods mod {more}").exit_code == 0
     assert [config.seeds for config in tuned.configs] == [(1,), (1, 2, 3)] and tuned.configs[1].train.steps == 9
-    gone = command("rates --methods mod")
-    assert gone.exit_code == 2 and "adaptive-bench tune --preset rates" in gone.said
+    gone = command(f"{preset} --methods mod")
+    assert gone.exit_code == 2 and f"adaptive-bench tune --preset {preset}" in gone.said

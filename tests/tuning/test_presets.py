@@ -1,18 +1,20 @@
-"""The grid of `rates`: equal trials on validation documents, found again by a run with the choice."""
+"""The grids of `rates` and `steps`: equal trials on validation documents, found again by a run with the choice."""
 
 import json
 import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from optuna.trial import TrialState
 
 from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import plan
+from adaptive_bench.tables.document_scores import DocumentScores
+from adaptive_bench.tuning import Objective, presets, tune, tuned
 from adaptive_bench.tuning import search as trial_module
-from adaptive_bench.tuning import tune, tuned
 
 ROOT = Path(__file__).parents[2]
 RATES = ["train.method_learning_rate=choice:0.001|0.1"]
@@ -117,13 +119,77 @@ def test_a_target_out_of_reach_gives_way_to_a_level_that_all_trials_get_beyond(c
     assert compared in result.notes[0] and "at 90 %" not in result.notes[0]
 
 
+STEPS = ["train.steps=choice:2|4"]
+METHODS = ("gateskip[shape=scalar]", "mod[every=1]@paper", "random_skip")
+
+
+def test_every_method_is_trained_for_every_number_of_steps_and_a_run_finds_the_trainings(config_of):
+    measuring = {"limit": 8, "closeness": 0.01}
+    config = config_of((*METHODS, "base"), train={"steps": 2}, levels=(0.1,), evaluation=measuring)
+    result = tune(config, Objective.parse("score@0.1"), params=STEPS, preset="steps", jobs=1)
+    assert {(one.method, one.values["train.steps"]) for one in result.trials} == {
+        (method, number) for method in METHODS for number in ("2", "4")
+    }
+    assert "of 3 pairs apart" in result.notes[1]
+    for number in (2, 4):
+        whole = plan(config.model_copy(update={"train": config.train.model_copy(update={"steps": number})}))
+        assert all(one.finished for one in whole.trainings if one.spec.name != "base")
+        assert all(sweep.finished() is None for sweep in whole.sweeps)  # test documents have not been looked at
+
+
+def test_the_scores_of_documents_are_those_that_a_trial_has_in_the_mean(config_of, monkeypatch):
+    means = []
+    original = presets._documents
+    monkeypatch.setattr(presets, "_documents", lambda *given: means.append(original(*given)) or means[-1])
+    config = config_of("mod[every=1]", train={"steps": 2}, levels=(0.15,), evaluation={"closeness": 0.01})
+    result = tune(config, None, params=STEPS, preset="steps", jobs=1)
+    assert [one.values.mean() for one in means] == pytest.approx([one.value for one in result.trials])
+
+
+@pytest.fixture
+def right_on(config_of, monkeypatch):
+    """`right_on(shares)`: what the preset says of methods that are right on such shares of 60 documents, by steps."""
+
+    def make(shares):
+        def do(self, trials):
+            for trial in trials:
+                trial.measured.append(type("Sweep", (), {"task": "nano_qa_ll", "of": trial}))
+                trial.end(TrialState.COMPLETE, 0.5)
+
+        def documents(sweeps):
+            trial = sweeps[0].of
+            share = shares[str(trial.search.space.spec)][int(trial.values["train.steps"])]
+            values = np.random.default_rng(0).permutation(60) < 60 * share
+            return DocumentScores((1,), tuple(range(60)), values[None].astype(float))
+
+        monkeypatch.setattr(trial_module.TrialRunner, "do", do)
+        monkeypatch.setattr(presets, "_documents", documents)
+        return tune(config_of(tuple(shares), train={"steps": 2}, levels=(0.15,)), preset="steps").notes
+
+    return make
+
+
+def test_an_under_trained_method_is_caught(right_on):
+    enough, first, second = right_on({"gateskip": {2: 0.1, 4: 0.9, 8: 0.9}, "mod": dict.fromkeys((2, 4, 8), 0.5)})
+    assert enough == "4 steps are enough: no order that tests tell apart reverses at 8."
+    assert "After 2 steps tests tell 1 of 1 pairs apart; at 4 these reverse: mod and gateskip on nano_qa_ll." in first
+    assert first.endswith("scores change beyond doubt for gateskip on nano_qa_ll.") and "change" not in second
+
+
+def test_where_orders_reverse_to_the_end_nothing_is_enough(right_on):
+    notes = right_on({"gateskip": {2: 0.1, 4: 0.9, 8: 0.1}, "mod": dict.fromkeys((2, 4, 8), 0.5)})
+    assert notes[0] == "None of 2, 4 steps is shown to be enough."
+
+
 @pytest.mark.parametrize(
     ("preset", "methods", "asked", "rule"),
     [
         ("rates", ("dense", "gateskip"), {}, "dense"),
-        ("rates", "gateskip", {"params": ["train.weight_decay=choice:0|1"]}, "The preset tries"),
+        ("rates", "gateskip", {"params": STEPS}, "The preset tries"),
         ("rates", "gateskip", {"params": ["train.method_learning_rate=log:1e-3:1"]}, "The preset tries"),
-        (None, "mod", {"params": ["train.steps=choice:2|4"]}, "Rates of the recipe are"),
+        ("steps", "base", {"objective": Objective.parse("score@0.12")}, "methods that are trained"),
+        ("steps", "mod", {}, "at one level, got area and 0, 0.15"),
+        (None, "mod", {"params": STEPS}, "--preset steps"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(config_of, preset, methods, asked, rule):

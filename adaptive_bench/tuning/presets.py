@@ -1,0 +1,188 @@
+"""Defines two presets of studies, each with a grid of its own: which learning rates, and how many steps.
+
+`rates` chooses the learning rate of the parameters that a method adds from one small grid, the same for every method,
+by the score at the saving the method is trained towards. `steps` finds out how many training steps are enough for the
+order of the methods not to depend on them. A trial is a training like any other, so a run with the chosen rate or
+steps finds it done.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import yaml
+
+from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import UsageError
+from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.method import method_class, training_spec
+from adaptive_bench.metric import metric_of
+from adaptive_bench.runs.training_targets import levels_of
+from adaptive_bench.runs.work_units import DialEvaluation
+from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.evaluation import saving_name
+from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed
+from adaptive_bench.tables.doubling import Doubling, doubling, enough_steps
+from adaptive_bench.tuning.objective import Objective, nearest
+from adaptive_bench.tuning.search import Proposal, Search, TrialRunner, points_of
+from adaptive_bench.tuning.space import METHOD_RATE, STEPS
+from adaptive_bench.validation import LARGEST_RATE
+
+STEP = 5.0
+GRID = (1.0, STEP, STEP**2)  # factors of the backbone's rate
+EXTENSIONS = 2  # most rates beyond the grid, for a method whose best rate is at the edge
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a study tries, and what it says in the end.
+
+    Attributes:
+        objective: Objective that compares trials unless another one is asked for.
+        setting: The setting in which trials differ.
+        range: Makes the setting's range if no values are given; given values are all tried.
+        said: Makes lines about finished searches.
+        points: Makes the trials if the range is not a choice.
+        grow: Makes one more trial after `points`, if one is needed.
+        checked: Returns the config with the methods that the preset is about; refuses an unsuitable objective or
+            methods.
+    """
+
+    objective: str
+    setting: str
+    range: Callable[[RunConfig], str]
+    said: Callable[[Sequence[Search], TrialRunner], list[str]]
+    points: Callable[[RunConfig], list[Proposal]] | None = None
+    grow: Callable[[Search], Proposal | None] | None = None
+    checked: Callable[[RunConfig, Objective], RunConfig] = lambda config, objective: config
+
+
+def _rate_points(config: RunConfig) -> list[Proposal]:
+    return [{METHOD_RATE: config.train.learning_rate * factor} for factor in GRID]
+
+
+def _rate_range(config: RunConfig) -> str:
+    rate = config.train.learning_rate
+    return f"log:{rate / STEP**EXTENSIONS:g}:{min(rate * STEP ** (2 + EXTENSIONS), LARGEST_RATE):g}"
+
+
+def _edge(search: Search) -> float | None:
+    """A method's best rate if it is the lowest or highest rate tried and better than all others; else `None`."""
+    best, rates = search.best, [float(trial.values[METHOD_RATE]) for trial in search.results]
+    if best is None or best.method_rate not in (min(rates), max(rates)):
+        return None
+    return None if [trial.value for trial in search.complete].count(best.value) > 1 else best.method_rate
+
+
+def _beyond(search: Search) -> Proposal | None:
+    """A trial with the next rate beyond the edge, if the best rate is at the edge."""
+    edge = _edge(search)
+    if edge is None or len(search.results) >= len(GRID) + EXTENSIONS:
+        return None
+    highest = max(float(trial.values[METHOD_RATE]) for trial in search.results)
+    beyond = float(f"{edge * STEP if edge == highest else edge / STEP:.12g}")  # without rounding errors in the text
+    return {METHOD_RATE: beyond} if beyond <= LARGEST_RATE else None
+
+
+def _said_of_rates(searches: Sequence[Search], measuring: TrialRunner) -> list[str]:
+    """Each method's rate with its lead over the second best, whether it is at the edge, and all rates as YAML."""
+    lines, chosen, seeds = [], {}, len(measuring.config.seeds)
+    for search in searches:
+        if (best := search.best) is None:
+            continue
+        method, rate = str(search.space.spec), float(best.values[METHOD_RATE])
+        chosen[method] = rate
+        line = f"{method}: {rate:g}"
+        others = [trial for trial in search.complete if trial is not best]
+        if others:
+            second = max(others, key=lambda trial: trial.value or 0.0)
+            lead = (best.value or 0.0) - (second.value or 0.0)
+            over = f"{float(second.values[METHOD_RATE]):g}"
+            line += f" is ahead of {over} by {lead:.4f}, {seeds} seed{'s' * (seeds > 1)}"
+        if search in measuring.levels:
+            at = " and ".join(f"{100 * level:.4g}" for level in measuring.levels[search].values())
+            line += f", at {at} % saved"
+        if _edge(search) is not None:
+            line += "; it is at the edge of what was tried, so a better one may lie beyond"
+        lines.append(line + ".")
+    text = yaml.safe_dump({"train": {"method_learning_rates": chosen}}, sort_keys=False).rstrip()
+    return [*lines, "", text] if chosen else lines
+
+
+def _for_steps(config: RunConfig, objective: Objective) -> RunConfig:
+    levels = levels_of(objective.config(config))
+    if objective.kind not in ("area", "score") or len(levels) > 1:
+        raise UsageError(
+            f"Steps are compared at one level, got {objective} and {', '.join(f'{level:g}' for level in levels)}. Give "
+            f"one with --levels, or --objective score@LEVEL."
+        )
+    methods = tuple(text for text in config.methods if method_class(training_spec(MethodSpec.parse(text))).trains)
+    if not methods:
+        raise UsageError(f"Steps are compared for methods that are trained, got {', '.join(config.methods)}. Add one.")
+    return config.model_copy(update={"methods": methods})
+
+
+def _step_range(config: RunConfig) -> str:
+    return f"choice:{'|'.join(str(config.train.steps * factor) for factor in (1, 2, 4))}"
+
+
+def _said_of_steps(searches: Sequence[Search], measuring: TrialRunner) -> list[str]:
+    """The number of steps from which no order of two methods reverses on doubling, and which scores still change."""
+    scores: defaultdict[tuple[int, str], dict[str, DocumentScores]] = defaultdict(dict)
+    for search in searches:
+        for trial in search.complete:
+            sweeps = search.begun[trial.number].measured
+            for task in dict.fromkeys(sweep.task for sweep in sweeps):
+                found = _documents([sweep for sweep in sweeps if sweep.task == task])
+                if found is not None:
+                    scores[int(trial.values[STEPS]), task][trial.method] = found
+    steps = sorted({number for number, _ in scores})
+    pairs = [(before, after) for before, after in pairwise(steps) if after == 2 * before]
+    doublings = [
+        doubling(before, task, scores[before, task], scores[after, task], metric_of(find_task(task).metrics[0]))
+        for before, after in pairs
+        for task in measuring.config.tasks
+    ]
+    enough = enough_steps(doublings)
+    lines = [
+        f"None of {', '.join(str(before) for before, _ in pairs) or 'the numbers of'} steps is shown to be enough."
+        if enough is None
+        else f"{enough} steps are enough: no order that tests tell apart reverses at {2 * enough}."
+    ]
+    return lines + [_doubled(before, [one for one in doublings if one.steps == before]) for before, _ in pairs]
+
+
+def _doubled(steps: int, tasks: Sequence[Doubling]) -> str:
+    reversals = ", ".join(f"{one} and {other} on {found.task}" for found in tasks for one, other in found.reversals)
+    moving = ", ".join(f"{method} on {found.task}" for found in tasks for method in found.not_converged)
+    apart, pairs = sum(found.told_apart[0] for found in tasks), sum(found.pairs for found in tasks)
+    what = f"these reverse: {reversals}" if reversals else "none reverses"
+    also = f" Between the two, scores change beyond doubt for {moving}." if moving else ""
+    return f"After {steps} steps tests tell {apart} of {pairs} pairs apart; at {2 * steps} {what}.{also}"
+
+
+def _documents(sweeps: Sequence[DialEvaluation]) -> DocumentScores | None:
+    """The score of every document at the level; `None` if the level is not reached or only means are known."""
+    points = {sweep.training.seed: list((sweep.finished() or {}).values()) for sweep in sweeps}
+    samples = {
+        sweep.training.seed: [sweep.record.samples(asked) for asked in sweep.finished() or {}] for sweep in sweeps
+    }
+    by_seed: dict[int, Mapping[int, float]] = {}
+    answers = answers_by_seed(sweeps[0].metric, points, samples)
+    for sweep in sweeps:
+        seed, axis = sweep.training.seed, saving_name(sweep.config.match_on, sweep.config.match_phase)
+        if seed in answers:
+            place = nearest(points_of(sweep), sweep.levels[-1], axis)
+            if place is not None:
+                documents = sorted(sample.doc for sample in samples[seed][0])
+                by_seed[seed] = dict(zip(documents, answers[seed][place].tolist(), strict=True))
+    return DocumentScores.of(by_seed) if by_seed else None
+
+
+PRESETS = {
+    "rates": Preset("score@target", METHOD_RATE, _rate_range, _said_of_rates, _rate_points, _beyond),
+    "steps": Preset("area", STEPS, _step_range, _said_of_steps, checked=_for_steps),
+}
