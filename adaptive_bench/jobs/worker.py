@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, redirect_stdout, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -101,8 +101,8 @@ class StdoutForwarder(io.TextIOBase):
     def write(self, text: str) -> int:
         """Report whole lines, and keep the rest until its line ends."""
         *whole, self._begun = (self._begun + text).split("\n")
-        for line in whole:
-            if shown := one_line(line, _LONGEST):
+        with redirect_stdout(sys.__stdout__):  # of a reporter that prints
+            for shown in filter(None, (one_line(line, _LONGEST) for line in whole)):
                 self.reporter.line(shown)
         return len(text)
 
