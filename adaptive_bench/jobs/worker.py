@@ -92,7 +92,7 @@ class StdoutForwarder(io.TextIOBase):
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
-        self._begun = ""
+        self._begun, self._outside = "", sys.stdout
 
     def writable(self) -> bool:
         """Whether the stream can be written: always."""
@@ -101,7 +101,7 @@ class StdoutForwarder(io.TextIOBase):
     def write(self, text: str) -> int:
         """Report whole lines, and keep the rest until its line ends."""
         *whole, self._begun = (self._begun + text).split("\n")
-        with redirect_stdout(sys.__stdout__):  # of a reporter that prints
+        with redirect_stdout(self._outside):  # a reporter may print
             for shown in filter(None, (one_line(line, _LONGEST) for line in whole)):
                 self.reporter.line(shown)
         return len(text)
