@@ -37,7 +37,7 @@ _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
 # Time to set thresholds in one pass over a text and to check them in another, as a share of the time to train on that
 # text; measured on nano.
 CALIBRATION_PASSES = 0.45
-_CALIBRATIONS = 2  # for each measured point, because some dial values are only probed on held-out text
+CALIBRATIONS = 2  # for each measured point, because some dial values are only probed on held-out text
 
 
 class Rates(NamedTuple):
@@ -186,7 +186,7 @@ class Estimator:
     def sweep(self, sweep: DialEvaluation) -> Estimate:
         """Time of a sweep's remaining points."""
         points = self.points_left(sweep)
-        each = self.point(sweep) + self.calibration(sweep) * _CALIBRATIONS
+        each = self.point(sweep) + self.calibration(sweep) * CALIBRATIONS
         return each * points if points else Estimate(0.0)
 
     def _sequence(self, training: TrainingRun) -> Estimate:

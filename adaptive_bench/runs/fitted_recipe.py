@@ -16,7 +16,7 @@ from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter, duration
 from adaptive_bench.runs.backbone_source import empty_model, find_backbone, find_device
 from adaptive_bench.runs.budget import Workload, count_work
-from adaptive_bench.runs.estimate import CALIBRATION_PASSES, Speed, forecast
+from adaptive_bench.runs.estimate import CALIBRATION_PASSES, CALIBRATIONS, Speed, forecast
 from adaptive_bench.runs.precision import kept
 from adaptive_bench.runs.run_plan import without_groups
 from adaptive_bench.spec import MethodSpec
@@ -107,11 +107,11 @@ class _Forecast:
             spec = MethodSpec.parse(text)
             alone = config.model_copy(update={"methods": (text,)})
             trained = training_spec(spec)
-            calibrated_s = CALIBRATION_PASSES * evaluation.calibration_examples * sequence_s.get(trained, 0.0)
+            calibrations = CALIBRATIONS * evaluation.calibration_examples if takes_target(trained) else 0
+            calibrated_s = CALIBRATION_PASSES * calibrations * sequence_s.get(trained, 0.0)
             for task, values in count_work(alone, self._empty)[1].items():
                 documents = min(evaluation.limit or self._speed.documents[task], self._speed.documents[task])
-                one_s = documents * self._speed.document_s[task] + (calibrated_s if takes_target(trained) else 0.0)
-                taken_s += values * one_s
+                taken_s += values * (documents * self._speed.document_s[task] + calibrated_s)
         return taken_s * len(whole.methods) / len(config.methods)
 
 

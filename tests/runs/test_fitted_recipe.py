@@ -43,7 +43,7 @@ def test_what_fits_stays_as_it_is_and_the_same_command_finds_the_same_run_again(
 
 def test_sequences_of_a_step_go_before_steps(config):
     small, text = fitted(config, {}, Limit(400, steps=5, documents=4))
-    assert (small.train.batch_size, small.train.steps, small.train.warmup_steps) == (4, 36, 4)
+    assert (small.train.batch_size, small.train.steps, small.train.warmup_steps) == (4, 35, 4)
     assert small.evaluation.limit < 30 and "4 sequences a step instead of 8" in text
     smaller, text = fitted(config, {}, Limit(200, steps=5, documents=4))
     assert smaller.train.batch_size == 4 and 5 < smaller.train.steps < 25 and "steps instead of 40" in text
