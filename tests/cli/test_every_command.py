@@ -214,7 +214,7 @@ WITH_JSON = {
         *("--savings", "0,0.2", "--rounds", "1", *CHEAP),
     ),
     "speculate": (
-        *("speculate", NAME, "--method", "gateskip", "--tasks", "nano_math", "--savings", "0.2", "--batch", "1"),
+        *("speculate", NAME, "--method", "gateskip", "--tasks", "nano_math", "--savings", "0.2"),
         *("--limit", "2", "--max-new-tokens", "8", "--rounds", "1", *CHEAP),
     ),
     "headroom": ("headroom", NAME, "--tasks", "nano_math", "--limit", "2", "--levels", "0.1,0.9", *CHEAP),
