@@ -274,7 +274,9 @@ def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[tuple[Me
     values = 0  # dial values of each task; if every level has its own target, each is judged on its own training
     for spec in specs:
         goals = targets.goals if trained[training_spec(spec)] > 1 else (targets.untrained,)
-        points = sum(expected_points(goal.levels, _end(empty, spec).max_saving) for goal in goals)
+        with torch.device("meta"):
+            end = method_of(spec, Backbone(empty)).max_saving
+        points = sum(expected_points(goal.levels, end) for goal in goals)
         values += points * (1 + has_control(spec, config)) * len(config.seeds)
     return steps, dict.fromkeys(expand_tasks(config.tasks), values)
 
@@ -301,8 +303,3 @@ def budget(work: Workload, steps: Sequence[tuple[MethodSpec, int]], dial_values:
         ),
         unknown={name: unknown[name] for name in dial_values if name in unknown},
     )
-
-
-def _end(empty: PreTrainedModel, spec: MethodSpec) -> Any:
-    with torch.device("meta"):
-        return method_of(spec, Backbone(empty))

@@ -246,8 +246,7 @@ def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, s
 
 def total(plan: Plan, estimator: Estimator) -> Estimate:
     """Time of all remaining work, done one piece after the other."""
-    parts = [*map(estimator.training, plan.untrained), *map(estimator.sweep, plan.sweeps)]
-    return sum(parts, Estimate(0.0))
+    return sum([*map(estimator.training, plan.untrained), *map(estimator.sweep, plan.sweeps)], Estimate(0.0))
 
 
 def _add_times_of(record: Record, seen: defaultdict[tuple[str, ...], list[float]]) -> None:

@@ -53,8 +53,7 @@ def about(config: RunConfig, found: Preflight | None, flops_per_s: float | None 
 def _about_unreachable(config: RunConfig, flops_per_s: float | None) -> list[str]:
     empty = empty_model(config.model)
     if empty is None:
-        known = f"sizes are stored for {', '.join(SHAPES)}"
-        return [f"FLOPs   not known: {config.model} cannot be loaded, and {known}"]
+        return [f"FLOPs   not known: {config.model} cannot be loaded, and sizes are stored for {', '.join(SHAPES)}"]
     parameters = sum(parameter.numel() for parameter in empty.parameters())
     steps, dial_values = count_work(config, empty)
     return [

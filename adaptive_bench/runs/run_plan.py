@@ -179,7 +179,15 @@ class _Questions:
 
 
 def without_groups(config: RunConfig) -> RunConfig:
-    """The config with the precision that `auto` means here, and with every group of tasks replaced by its tasks."""
+    """The config with the precision that `auto` means here, and with every group of tasks replaced by its tasks.
+
+    Raises:
+        UsageError: The value is not a `RunConfig`.
+    """
+    if not isinstance(config, RunConfig):
+        raise UsageError(
+            f"A run is described by a RunConfig, got {config!r}. Read one: load_config('nano', {{'seeds': 3}})."
+        )
     config = with_precision(config)
     train_on = None if config.train_on is None else expand_tasks(config.train_on)
     return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})

@@ -233,8 +233,7 @@ class _Bench:
         if self.request.run is None:
             return _random(batch, length, vocabulary, seed=0).to(self.device)
         stream: Iterator[int] = cycle(chain.from_iterable(example.token_ids for example in self._text))
-        rows = [list(islice(stream, length)) for _ in range(batch)]
-        return torch.tensor(rows, device=self.device)
+        return torch.tensor([list(islice(stream, length)) for _ in range(batch)], device=self.device)
 
 
 def _random(rows: int, length: int, vocabulary: int, seed: int) -> Tensor:
