@@ -1,19 +1,21 @@
 """Files and folders that are either complete or absent, whatever happens while they are written.
 
-Each is first written beside its place, as `.<name>.<random>.tmp`. A failed write raises an `EnvironmentProblem` that
-says why and what to change.
+Each is first written beside its place, under a temporary name that identifies the writing process, so that leftovers of
+a killed process can be recognised: `.<name>.<host>-<process>-<start>-<number>.tmp`. A failed write raises an
+`EnvironmentProblem` that says why and what to change.
 """
 
 from __future__ import annotations
 
 import errno
 import glob
+import hashlib
+import itertools
 import json
 import os
+import platform
 import re
-import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -25,9 +27,12 @@ from safetensors import SafetensorError
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
 
 TEMPORARY = ".tmp"  # ends the name of a file or folder that is still being written
+_HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+_START = os.urandom(4).hex()  # process numbers are reused; in a container every start may get the same one
+_WRITER = re.compile(rf"\.{_HOST}-(\d+)-([0-9a-f]{{8}})-\d+\.tmp$")
 _LONGEST = 100  # characters of the final name that the temporary name repeats
-_ABANDONED_S = 86_400.0  # nobody writes one file for longer; a process that was killed leaves its temporary files
 _OF_THE_SYSTEM = re.compile(r"\(os error \d+\)")  # how libraries written in Rust end the message of a system error
+_numbers = itertools.count()
 _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None)
 
 
@@ -53,10 +58,24 @@ def _temporary(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     start = f".{path.name[:_LONGEST]}."
     for other in path.parent.glob(f"{glob.escape(start)}*{TEMPORARY}"):
-        with suppress(OSError):
-            if time.time() - other.stat().st_mtime > _ABANDONED_S:
-                discard(other)
-    return path.with_name(f"{start}{secrets.token_hex(8)}{TEMPORARY}")
+        if _is_abandoned(other):
+            discard(other)
+    return path.with_name(f"{start}{_HOST}-{os.getpid()}-{_START}-{next(_numbers)}{TEMPORARY}")
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Whether a temporary file was written by a process of this machine that has ended."""
+    if (writer := _WRITER.search(path.name)) is None:
+        return False
+    if int(writer[1]) == os.getpid():
+        return writer[2] != _START
+    try:
+        os.kill(int(writer[1]), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # the process belongs to another user, and is alive
+        pass
+    return False
 
 
 def discard(path: Path) -> None:
