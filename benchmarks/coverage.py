@@ -94,7 +94,7 @@ def summary(kind: str, found: Sequence[Found]) -> list[str]:
         str(len(more)),
         f"{np.mean((values >= 93) & (values <= 97)):.0%}",
         f"{np.mean(values > 97):.0%}",
-        "under 1%" if 0 < below < 0.005 else f"{below:.0%}",
+        "under 1%" if 0 < below < 0.01 else f"{below:.0%}",
         f"{worst[4]:.1f} % ({worst[0].name}, {worst[1]} seeds, {worst[2]} documents, mean {worst[3]:g})",
     ]
 
