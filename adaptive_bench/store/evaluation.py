@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     import numpy as np
 
-Axis = Literal["tokens", "core", "net", "layers", "claimed", "projected", "bytes", "time"]
+Axis = Literal["tokens", "core", "net", "layers", "claimed", "projected", "bytes"]
 COUNTED: tuple[Axis, ...] = ("tokens", "core", "net", "layers")  # axes that the ledger counts in every phase
-UNTIMED: tuple[Axis, ...] = (*COUNTED, "claimed", "projected", "bytes")  # axes that need no timing
+AXES: tuple[Axis, ...] = get_args(Axis)
 MatchPhase = Literal["all", "prefill", "decode"]
 MATCH_PHASES: tuple[MatchPhase, ...] = ("all", "prefill", "decode")
 PHASES = MATCH_PHASES[1:]

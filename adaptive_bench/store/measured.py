@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_bench.store.evaluation import MATCH_PHASES, UNTIMED, Axis, Evaluation, MatchPhase, Sample, saving_name
+from adaptive_bench.store.evaluation import AXES, MATCH_PHASES, Axis, Evaluation, MatchPhase, Sample, saving_name
 from adaptive_bench.store.timings import TimeCurve
 
-KNOWN = [(axis, phase) for phase in MATCH_PHASES for axis in UNTIMED]
+KNOWN = [(axis, phase) for phase in MATCH_PHASES for axis in AXES]
 NAMES = [saving_name(axis, phase) for axis, phase in KNOWN]
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ different settings are never compared.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -140,36 +140,6 @@ def choose(curves: TimeCurves, wanted: str | None) -> TimeCurves:
     """
     found = {setting: by_spec for setting, by_spec in curves.items() if wanted is None or wanted in setting}
     if wanted is not None and not found:
-        raise UsageError(f"--timing is part of the name of a setting, got {wanted!r}. There is: {_listed(curves)}.")
+        there = "; ".join(curves) or "none"
+        raise UsageError(f"--timing is part of the name of a setting, got {wanted!r}. There is: {there}.")
     return found
-
-
-def matching_setting(curves: TimeCurves, specs: Sequence[str], model: str, out: Path) -> str:
-    """Return the only setting, to match on.
-
-    Raises:
-        UsageError: There is no setting, there are several, or a method was not timed in it.
-    """
-    command = f'adaptive-bench time --model {model} --methods "{",".join(specs)}" --out {out}'
-    if not curves:
-        raise UsageError(
-            f"Matching on time needs a timing of every method on {model!r}, but there is none in "
-            f"{str(out / FOLDER)!r}. Give `{command}` first."
-        )
-    if len(curves) > 1:
-        raise UsageError(
-            f"Times of different settings are never mixed, and {len(curves)} settings were timed: {_listed(curves)}. "
-            f"Choose one by --timing with a part of its name."
-        )
-    (setting,) = curves
-    missing = [spec for spec in specs if spec not in curves[setting]]
-    if missing:
-        raise UsageError(
-            f"Matching on time needs a timing of every method, but {', '.join(missing)} was not timed in: {setting}. "
-            f"Give `{command}` with the same --batch, --prompt, --new and --threads first."
-        )
-    return setting
-
-
-def _listed(curves: TimeCurves) -> str:
-    return "; ".join(curves) or "none"

@@ -33,7 +33,7 @@ _SEPARATOR = "; "
 _STRANGE = re.compile(r"[^A-Za-z0-9_ .,+@()\-:]+")  # characters of a device name that boards do not accept
 QUICK_NOTE = "Quick: not to be quoted"  # how the warning of a quick run begins
 Row = dict[str, Any]
-_MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
+_MEANING = ("method", "semantics", "task", "metric", "axis", "level", "projected_shape")
 # Runs dispute over the first 3 parts of a row's meaning (conditions, method, semantics), so that either all rows of a
 # method name their run or none does.
 _DISPUTED = 3

@@ -27,7 +27,7 @@ from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.document_scores import answers_by_seed
 from adaptive_bench.tables.document_values import is_pooled
 from adaptive_bench.tables.intervals import bounds_of, interval
-from adaptive_bench.tables.matching import Status, flaws, meets, nearest, point_of, saved_time
+from adaptive_bench.tables.matching import Status, flaws, meets, nearest, point_of
 from adaptive_bench.tables.rows import SAVINGS, Row
 
 CLAIM_TOLERANCE = 0.05  # a larger difference between claimed and measured skipping gives a warning
@@ -78,16 +78,12 @@ class _Cell:
         phase: MatchPhase,
     ) -> None:
         self.sweeps, self.controls, self.level, self.axis, self.phase = sweeps, controls, level, axis, phase
-        self.timing = next((name for sweep in sweeps for name in sweep.curves), None) if axis == "time" else None
-        places = [nearest([self._saving(sweep, one) for one in sweep.points], level) for sweep in sweeps]
+        places = [nearest([one.saved(axis, phase) for one in sweep.points], level) for sweep in sweeps]
         found = [(sweep, place) for sweep, place in zip(sweeps, places, strict=True) if place is not None]
         self.points = {sweep.seed: sweep.points[place] for sweep, place in found}
         self.documents = {sweep.seed: sweep.documents[place] for sweep, place in found}
-        self.savings = [self._saving(sweep, sweep.points[place]) or 0.0 for sweep, place in found]
+        self.savings = [one.saved(axis, phase) or 0.0 for one in self.points.values()]
         self.values = self._values()
-
-    def _saving(self, sweep: MeasuredSweep, point: MeasuredPoint) -> float | None:
-        return saved_time(point, sweep.curves[self.timing]) if self.timing else point.saved(self.axis, self.phase)
 
     def _status(self) -> Status:
         if not self.points:
@@ -122,7 +118,6 @@ class _Cell:
             "projected_net": means.get(saving_name("projected", self.phase)),
             "projected_shape": next((one.projected_shape for one in points if one.projected_shape), None),
             "status": self._status(),
-            "timing": self.timing,
             **about_training([sweep.training for sweep in self.sweeps]),
             "eligible": first.eligible,
             "dial": _mean([one.dial for one in points]),
@@ -213,7 +208,8 @@ def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
     }
     points = []
     for place, one in enumerate(sweep.points):
-        times = {setting: saved_time(one, curve) for setting, curve in sweep.curves.items()}
+        tokens = one.savings.get("tokens")
+        times = {name: None if tokens is None else curve.at(tokens) for name, curve in sweep.curves.items()}
         points.append(
             {
                 "asked": one.asked,
@@ -275,7 +271,7 @@ def _cost(training: MeasuredTraining) -> Mapping[str, float] | None:
 
 
 def _points(sweep: MeasuredSweep) -> list[Any]:
-    return [point_of(one, next(iter(one.scores)), next(iter(sweep.curves.values()), None)) for one in sweep.points]
+    return [point_of(one, next(iter(one.scores))) for one in sweep.points]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -310,7 +306,7 @@ def _dial_warnings(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhas
             f"{first.method} on {first.task}: where the dial claims to skip {claimed:.1%} of the {what}, {skipped:.1%} "
             f"were skipped. Tables are matched on what was measured, unless on the axis `claimed`."
         )
-    if points and all(one.saved(axis, phase) is None for one in points) and axis != "time":
+    if points and all(one.saved(axis, phase) is None for one in points):
         said.append(f"{first.task}: the saving on the axis {where} is not known, so there is no table by it.")
     return said
 

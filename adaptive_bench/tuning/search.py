@@ -310,7 +310,7 @@ class TrialRunner:
 
 def points_of(sweep: DialEvaluation) -> list[Point]:
     """The measured points of a finished sweep."""
-    return [point_of(one, sweep.metric, sweep.matched_curve) for one in (sweep.finished() or {}).values()]
+    return [point_of(one, sweep.metric) for one in (sweep.finished() or {}).values()]
 
 
 def _score(sweep: DialEvaluation, level: float) -> float | None:
