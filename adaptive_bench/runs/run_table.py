@@ -23,7 +23,6 @@ from adaptive_bench.store.entry_files import Measurements, Text
 from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.store.keys import USUAL, key_of
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
-from adaptive_bench.store.records import FILE
 from adaptive_bench.tables.comparability import Conditions, made_with
 from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
 from adaptive_bench.tables.rows import Row
@@ -273,7 +272,7 @@ def outcome_of(whole: Plan) -> Outcome:
             "parameters a method adds."
         )
     warnings += without_control(config) if rows else []
-    warnings += [*_damaged(whole), *version_warnings(rows), *_duplicate_warnings(whole, behaviours)]
+    warnings += [*version_warnings(rows), *_duplicate_warnings(whole, behaviours)]
     ordered = [answers[sweep.folder.name] for sweep in whole.sweeps if sweep.folder.name in answers]
     return Outcome(rows, list(dict.fromkeys(warnings)), answers_file(ordered))
 
@@ -287,14 +286,6 @@ def _overlong_warnings(sweep: DialEvaluation, points: Points) -> list[str]:
         for out, asked in left
         if sweep.split == "test"
     ]
-
-
-def _damaged(whole: Plan) -> list[str]:
-    """A warning about records that cannot be read, whose contents are left out of the table."""
-    records = [*(training.record for training in whole.trainings), *(sweep.record for sweep in whole.sweeps)]
-    found = [str(record.folder / FILE) for record in records if record.is_damaged]
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    return [f"{found[0]}{more} cannot be read: the table is made without it."] if found else []
 
 
 def _duplicate_warnings(whole: Plan, behaviours: Mapping[str, str]) -> list[str]:

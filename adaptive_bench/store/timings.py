@@ -14,11 +14,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.records import check_schema
 
+FOLDER = "time"
+BATCHES = (1, 8, 32)  # rows of a batch: one user, a few, and a server
 _SAME = 1e-6
 
 
@@ -54,14 +56,6 @@ class TimeCurve:
         return None
 
 
-# Curves by the text of the method spec, for each setting by its label.
-TimeCurves = Mapping[str, Mapping[str, TimeCurve]]
-
-
-FOLDER = "time"
-BATCHES = (1, 8, 32)  # rows of a batch: one user, a few, and a server
-
-
 def label(setting: Mapping[str, Any]) -> str:
     """Return a setting in words, the device last: `batch 8, 128+128 tokens, 1 thread, <cpu>`."""
     parts = [f"batch {setting['batch']}", f"{setting['prompt']}+{setting['new']} tokens"]
@@ -88,18 +82,11 @@ def read(path: Path) -> dict[str, Any] | None:
     """Read a record; `None` if it does not exist.
 
     Raises:
-        EnvironmentProblem: The file is damaged, or a newer version wrote it.
+        EnvironmentProblem: A newer version wrote it.
     """
     if not path.is_file():
         return None
-    try:
-        record = json.loads(path.read_bytes())
-        _curve(record), label(record["setting"])  # raises if the file is no timing record
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise EnvironmentProblem(
-            f"A timing record is a JSON file, but {str(path)!r} cannot be read: {type(error).__name__}: "
-            f"{message_of(error)}. Remove it and give `adaptive-bench time` again."
-        ) from error
+    record: dict[str, Any] = json.loads(path.read_bytes())
     check_schema(record, path)
     return record
 
@@ -130,6 +117,10 @@ def _curve(record: Mapping[str, Any]) -> TimeCurve:
         ((float(point["saved"]["tokens"]), float(point["saved_time"]["total"])) for point in record["points"]),
         1000 / float(per_s) if per_s else None,
     )
+
+
+# Curves by the text of the method spec, for each setting by its label.
+TimeCurves = Mapping[str, Mapping[str, TimeCurve]]
 
 
 def choose(curves: TimeCurves, wanted: str | None) -> TimeCurves:
