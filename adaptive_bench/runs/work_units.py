@@ -19,7 +19,6 @@ from adaptive_bench.store.evaluation import Evaluation, Point, saving_name
 from adaptive_bench.store.manifest import Variant, target_text
 from adaptive_bench.store.records import CHECKPOINT, DialEvaluationRecord, Record
 from adaptive_bench.store.timings import TimeCurve, TimeCurves
-from adaptive_bench.tables.matching import point_of
 from adaptive_bench.task import DocumentSplit
 
 _VERSIONS = ("torch", "transformers", "python")  # this package is left out, because `code` says what matters of it
@@ -146,7 +145,7 @@ class DialEvaluation:
 
         def point(saving: float) -> Point:
             measured[saving] = measure(saving)
-            return point_of(measured[saving], self.metric)
+            return measured[saving].point(self.metric)
 
         def probed(saving: float) -> float | None:
             if self.config.match_on == "claimed":

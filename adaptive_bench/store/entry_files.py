@@ -12,18 +12,17 @@ timings.parquet: One row for each method, setting and timed dial value; only if 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
+from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation import MATCH_PHASES
-from adaptive_bench.store.measured import NAMES, Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
+from adaptive_bench.store.evaluation import MATCH_PHASES, SAVING_NAMES
+from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.timings import TimeCurve
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ _COLUMNS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("eligible", "projected_shape", "documents_sha256", *_CONDITIONS), "text?"),
         "shots": "whole?",
         **dict.fromkeys(("target", "bytes_per_token"), "number?"),
-        **dict.fromkeys((f"saved_{name}" for name in NAMES), "number?"),
+        **dict.fromkeys((f"saved_{name}" for name in SAVING_NAMES), "number?"),
         **dict.fromkeys((f"flops_{phase}" for phase in MATCH_PHASES), "number?"),
     },
     DOCUMENTS: {"point": "whole", "document": "whole", "log_likelihood": "number?", "size_bytes": "number?"},
@@ -122,25 +121,23 @@ def read(folder: Path) -> Measurements:
     """Read the measurements in a folder.
 
     Raises:
-        EnvironmentProblem: A file is missing, is no Parquet file or lacks a column, or a row does not hold what `write`
-            writes. The message names the file and the row, counted from 0.
+        EnvironmentProblem: A file is missing, is no Parquet file, lacks a column or a value, or a number is infinite.
+        LookupError, ValueError, UsageError: A row does not hold what `write` writes.
     """
     trainings: dict[str, MeasuredTraining] = {}
-    for number, row in enumerate(_rows(folder / TRAINING)):
-        with _place(folder / TRAINING, number):
-            trainings[row["training"]] = _training_of(row, trainings)
+    for row in _rows(folder / TRAINING):
+        trainings[row["training"]] = _training_of(row, trainings)
     curves: dict[str, dict[str, list[_Row]]] = {}
     for row in _rows(folder / TIMINGS) if (folder / TIMINGS).is_file() else ():
         curves.setdefault(row["method"], {}).setdefault(row["setting"], []).append(row)
     documents = _documents(folder / DOCUMENTS)
     grouped: dict[tuple[Any, ...], list[_Row]] = {}
     for number, row in enumerate(_rows(folder / POINTS)):
-        with _place(folder / POINTS, number):
-            MethodSpec.parse(row["method"])
-            shares = (*row["attention_executed"], *row["mlp_executed"])
-            if not all(map(math.isfinite, (*row["levels"], *dict(row["scores"]).values(), *shares))):
-                raise ValueError("levels, scores and shares are finite numbers")
-            about = {"training": trainings[row["training"]], "scored": documents[number], "number": number}
+        MethodSpec.parse(row["method"])
+        shares = (*row["attention_executed"], *row["mlp_executed"])
+        if not all(map(math.isfinite, (*row["levels"], *dict(row["scores"]).values(), *shares))):
+            raise ValueError(f"{POINTS}: levels, scores and shares are finite numbers")
+        about = {"training": trainings[row["training"]], "scored": documents[number], "number": number}
         grouped.setdefault(tuple(row[name] for name in _SWEEP), []).append(row | about)
     sweeps = [
         _sweep(rows, {name: _curve(points) for name, points in curves.get(rows[0]["method"], {}).items()})
@@ -150,9 +147,8 @@ def read(folder: Path) -> Measurements:
         row["number"]: (place, number) for place, rows in enumerate(grouped.values()) for number, row in enumerate(rows)
     }
     texts: dict[tuple[int, int], list[Text]] = {}
-    for number, row in enumerate(_rows(folder / TEXTS)):
-        with _place(folder / TEXTS, number):
-            texts.setdefault(places[row.pop("point")], []).append(Text(**row))
+    for row in _rows(folder / TEXTS):
+        texts.setdefault(places[row.pop("point")], []).append(Text(**row))
     return Measurements(sweeps, list(trainings.values()), texts)
 
 
@@ -194,7 +190,7 @@ def _point_of(row: _Row) -> MeasuredPoint:
         time_s=row["seconds"],
         docs=row["documents"],
         scores=dict(row["scores"]),
-        savings={name: value for name in NAMES if (value := row[f"saved_{name}"]) is not None},
+        savings={name: value for name in SAVING_NAMES if (value := row[f"saved_{name}"]) is not None},
         flops={phase: value for phase in MATCH_PHASES if (value := row[f"flops_{phase}"]) is not None},
         bytes_per_token=row["bytes_per_token"],
         projected_shape=row["projected_shape"],
@@ -259,12 +255,12 @@ def _write_documents(file: Path, documents: Sequence[Documents]) -> None:
     }
     import pyarrow
 
-    types = {**_schema(_COLUMNS[DOCUMENTS]), **dict.fromkeys(metrics, pyarrow.float64())}
-    arrays = {
-        name: pyarrow.array(values, types[name], mask=np.isnan(values) if values.dtype == float else None)
-        for name, values in columns.items()
-    }
-    _write(file, pyarrow.table(arrays))
+    schema = _schema({**_COLUMNS[DOCUMENTS], **dict.fromkeys(metrics, "number?")})
+    arrays = [
+        pyarrow.array(columns[one.name], one.type, mask=np.isnan(columns[one.name]) if one.type == "double" else None)
+        for one in schema
+    ]
+    _write(file, pyarrow.table(arrays, schema))
 
 
 def _documents(file: Path) -> dict[int, Documents]:
@@ -277,19 +273,18 @@ def _documents(file: Path) -> dict[int, Documents]:
     found: dict[int, Documents] = {}
     for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(point)], strict=True):
         here = slice(first, last)
-        with _place(file, first):
-            if int(point[first]) in found:
-                raise ValueError("the documents of a point must be in adjacent rows")
-            found[int(point[first])] = Documents(
-                tuple(numbers[here].tolist()),
-                {name: values[here] for name, values in columns.items()},
-                log_likelihood[here],
-                size_bytes[here],
-            )
+        if int(point[first]) in found:
+            raise ValueError(f"{DOCUMENTS}: the documents of a point must be in adjacent rows")
+        found[int(point[first])] = Documents(
+            tuple(numbers[here].tolist()),
+            {name: values[here] for name, values in columns.items()},
+            log_likelihood[here],
+            size_bytes[here],
+        )
     return found
 
 
-def _schema(columns: Mapping[str, str]) -> dict[str, Any]:
+def _schema(columns: Mapping[str, str]) -> pyarrow.Schema:
     import pyarrow
 
     number = pyarrow.float64()
@@ -301,17 +296,13 @@ def _schema(columns: Mapping[str, str]) -> dict[str, Any]:
         "by name": pyarrow.map_(pyarrow.string(), number),
         "flag": pyarrow.bool_(),
     }
-    return {name: types[kind.rstrip("?")] for name, kind in columns.items()}
+    return pyarrow.schema([(name, types[kind.rstrip("?")]) for name, kind in columns.items()])
 
 
 def _write_rows(file: Path, rows: Sequence[_Row]) -> None:
     import pyarrow
 
-    schema = _schema(_COLUMNS[file.name])
-    _write(
-        file,
-        pyarrow.table({name: pyarrow.array([row.get(name) for row in rows], kind) for name, kind in schema.items()}),
-    )
+    _write(file, pyarrow.Table.from_pylist(rows, _schema(_COLUMNS[file.name])))
 
 
 def _write(file: Path, table: pyarrow.Table) -> None:
@@ -326,46 +317,34 @@ def _rows(file: Path) -> list[_Row]:
 
 
 def _table(file: Path) -> pyarrow.Table:
-    """Read a file and check its columns: all are there with the right types, and no value is missing or infinite that
-    may not be. The file of documents may have further columns, one for each metric.
+    """Read a file and check that its columns are there with the right types, and without missing values where there
+    may be none. The file of documents may have further columns, one for each metric.
     """
     import pyarrow
-    from pyarrow import compute, parquet
+    from pyarrow import parquet
 
     columns = dict(_COLUMNS[file.name])
     try:
         table = parquet.read_table(file)
         if file.name == DOCUMENTS:
             columns |= dict.fromkeys(table.column_names, "number?") | columns
-        schema = pyarrow.schema(list(_schema(columns).items()))
+        schema = _schema(columns)
         for name in [one for one in columns if columns[one].endswith("?") and one not in table.column_names]:
             # The version that wrote the entry did not have this column.
             table = table.append_column(name, pyarrow.nulls(len(table), schema.field(name).type))
-        table = table.select(list(columns)).cast(schema)
+        strict = [one.with_nullable(columns[one.name].endswith("?")) for one in schema]
+        table = table.select(list(columns)).cast(pyarrow.schema(strict))
+        if infinite := [name for name in columns if not _is_finite(table[name])]:
+            raise ValueError(f"{infinite[0]} is a finite number")
+        return table
     except (OSError, KeyError, ValueError, pyarrow.ArrowException) as error:
         raise EnvironmentProblem(
             f"{file.name} is a Parquet file with the columns {', '.join(columns)}, but it cannot be read as one "
             f"({one_line(message_of(error), 300)}). Submit the run again."
         ) from error
-    for name, kind in columns.items():
-        wrong = compute.is_null(table[name], nan_is_null=True)
-        if kind.endswith("?"):
-            wrong = compute.and_not(wrong, compute.is_null(table[name]))
-        if kind.startswith("number") and not kind.startswith("numbers"):
-            wrong = compute.or_(wrong, compute.is_inf(table[name]).fill_null(False))
-        if (row := compute.index(wrong, True).as_py()) >= 0:
-            with _place(file, row):
-                raise ValueError(f"{name} is {'a finite number' if 'number' in kind else 'needed'}")
-    return table
 
 
-@contextmanager
-def _place(file: Path, row: int) -> Iterator[None]:
-    """Within the block, turn errors into an `EnvironmentProblem` that names the file and the row."""
-    try:
-        yield
-    except (AdaptiveBenchError, KeyError, TypeError, ValueError) as error:
-        why = f"there is no {error}" if isinstance(error, KeyError) else message_of(error)
-        raise EnvironmentProblem(
-            f"{file.name}, row {row}: {one_line(why, 300)}. Submit the run again, or correct that row."
-        ) from error
+def _is_finite(column: pyarrow.ChunkedArray) -> bool:
+    from pyarrow import compute
+
+    return column.type != "double" or bool(compute.all(compute.is_finite(column), min_count=0).as_py())

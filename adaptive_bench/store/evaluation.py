@@ -23,6 +23,9 @@ def saving_name(axis: Axis, phase: MatchPhase = "all") -> str:
     return axis if phase == "all" else f"{phase}_{axis}"
 
 
+SAVING_NAMES = {saving_name(axis, phase): (axis, phase) for phase in MATCH_PHASES for axis in AXES}  # all, by name
+
+
 @dataclass(frozen=True)
 class Point:
     """One measured dial value: a score and the savings that came with it.
@@ -116,6 +119,11 @@ class Evaluation:
             return None if found is None else 1 - found.read / found.dense
         saved: Mapping[str, float | None] = self.savings if phase == "all" else self.report.get(phase, {})
         return saved.get(axis)
+
+    def point(self, metric: str) -> Point:
+        """Return the evaluation as a point whose score is in the given metric."""
+        saved = {name: self.saved(*known) for name, known in SAVING_NAMES.items()}
+        return Point(self.dial, self.scores[metric], saved, self.time_s)
 
     def _counts(self, phase: MatchPhase) -> list[Mapping[str, Any]] | None:
         counts = self.report.get("counts")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluation import Sample
-from adaptive_bench.store.measured import Documents, Floats, Measurement
+from adaptive_bench.store.evaluation import Evaluation, Sample
+from adaptive_bench.store.measured import Documents, Floats, MeasuredPoint
 from adaptive_bench.tables.document_values import document_values
 
 _SAME = 1e-6  # largest difference between a metric and the mean of its documents that counts as none
@@ -73,7 +73,7 @@ class DocumentScores:
 
 def answers_by_seed(
     metric: str,
-    evaluations: Mapping[int, Sequence[Measurement]],
+    evaluations: Mapping[int, Sequence[Evaluation | MeasuredPoint]],
     samples: Mapping[int, Sequence[Sequence[Sample] | Documents]],
 ) -> dict[int, Floats]:
     """Return by seed the scores [P, D] of its documents at its measured points. The result is empty if a point has no

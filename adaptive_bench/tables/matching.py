@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from adaptive_bench.store.evaluation import Point
-from adaptive_bench.store.measured import KNOWN, NAMES, Floats, Measurement
+from adaptive_bench.store.measured import Floats
 
 # `missing`: no point knows the saving. `partial`: some seeds have no point.
 Status = Literal["ok", "nearest", "partial", "inert", "missing"]
@@ -22,12 +22,6 @@ Flaw = Literal["inert", "non-monotone"]
 CLOSE = 0.01  # one percentage point: a saving this near to a level meets it
 FLAW_TOLERANCE = 1e-3  # when a dial is judged, smaller differences of a saving count as noise of the measurement
 _ROUNDING = 1e-9
-
-
-def point_of(evaluation: Measurement, metric: str) -> Point:
-    """Return one evaluation as a point."""
-    saved = {name: evaluation.saved(*known) for name, known in zip(NAMES, KNOWN, strict=True)}
-    return Point(evaluation.dial, evaluation.scores[metric], saved, evaluation.time_s)
 
 
 def nearest(savings: Sequence[float | None], level: float) -> int | None:
