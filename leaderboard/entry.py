@@ -43,7 +43,6 @@ HEADROOM = "headroom.json"  # in the folder of a run or an entry, as `headroom -
 _HEADROOM_KEYS = ("kind", "version", "tasks")
 LARGEST_BYTES = 10_000_000  # all files of an entry together
 SELF_REPORTED, REPRODUCED = "self-reported", "reproduced"
-STATES = (SELF_REPORTED, REPRODUCED)  # from weak to strong
 VERSIONS = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
 _LONGEST_REASON = 1000
 _LINK = r"^https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}(/[A-Za-z0-9._~%/#?=&+,:@\-]*)?$"

@@ -12,7 +12,7 @@ from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.results import ending_of
-from adaptive_bench.store.runs import output_of, plugins_in
+from adaptive_bench.store.runs import plugins_in
 
 from .entry import HEADROOM, VERSIONS, Entry, read_headroom
 from .plain import block, plain
@@ -33,9 +33,9 @@ def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None
 
 
 def records_of(folder: Path) -> Iterator[Path]:
-    """The record folders that a run names; of a copied run, those where it was made."""
+    """The record folders that a run names."""
     if keys := ending_of(folder).get("records"):
-        home = output_of(folder) / "records"
+        home = folder.resolve().parent.parent / "records"
         yield from (home / key for key in keys if (home / key).is_dir())
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ import numpy as np
 from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import MATCH_PHASES, SAVING_NAMES
-from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
+from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining, Text
 from adaptive_bench.store.timings import TimeCurve
 
 if TYPE_CHECKING:
@@ -30,6 +30,17 @@ if TYPE_CHECKING:
 
 POINTS, DOCUMENTS, TEXTS = "points.parquet", "documents.parquet", "texts.parquet"
 TRAINING, TIMINGS = "training.parquet", "timings.parquet"
+# Columns of a point by what `MeasuredPoint` calls them.
+_POINT = {
+    "asked": "asked_saving",
+    "dial": "dial",
+    "time_s": "seconds",
+    "docs": "documents",
+    "bytes_per_token": "bytes_per_token",
+    "projected_shape": "projected_shape",
+    "attention": "attention_executed",
+    "mlp": "mlp_executed",
+}
 _SWEEP = ("method", "task", "seed", "training", "target", "split", "variant")  # what the points of a sweep share
 _CONDITIONS = ("model", "backbone", "recipe", "task_version", "shots", "asked", "contents", "definition")
 _COST = ("tokens", "flops", "parameters_added")
@@ -69,28 +80,16 @@ _Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Text:
-    """The text written for one document at one point, with the right answer and whether the text is correct."""
-
-    document: int
-    target: str
-    written: str
-    correct: float | None
-
-
-@dataclass(frozen=True)
 class Measurements:
     """All measurements of an entry.
 
     Attributes:
         sweeps: The measured sweeps, in the order in which they were made.
         trainings: The trainings, each after the training it starts from.
-        texts: Written texts by (index of the sweep, index of the point in it).
     """
 
     sweeps: Sequence[MeasuredSweep]
     trainings: Sequence[MeasuredTraining]
-    texts: Mapping[tuple[int, int], Sequence[Text]] = field(default_factory=dict)
 
 
 def write(folder: Path, measured: Measurements) -> None:
@@ -98,11 +97,10 @@ def write(folder: Path, measured: Measurements) -> None:
     points: list[_Row] = []
     texts: list[_Row] = []
     documents: list[Documents] = []
-    for place, sweep in enumerate(measured.sweeps):
-        for number, (one, scored) in enumerate(zip(sweep.points, sweep.documents, strict=True)):
-            texts += [{"point": len(points), **vars(text)} for text in measured.texts.get((place, number), ())]
-            points.append(_point(sweep, one))
-            documents.append(scored)
+    for sweep in measured.sweeps:
+        texts += [{"point": at, **vars(one)} for at, some in enumerate(sweep.texts, len(points)) for one in some]
+        points += [_point(sweep, one) for one in sweep.points]
+        documents += sweep.documents
     curves = {(sweep.method, name): curve for sweep in measured.sweeps for name, curve in sweep.curves.items()}
     timings = [
         {"method": method, "setting": setting, "saved_tokens": saved, "saved_time": time, "plain_ms": curve.plain_ms}
@@ -130,43 +128,34 @@ def read(folder: Path) -> Measurements:
     curves: dict[str, dict[str, list[_Row]]] = {}
     for row in _rows(folder / TIMINGS) if (folder / TIMINGS).is_file() else ():
         curves.setdefault(row["method"], {}).setdefault(row["setting"], []).append(row)
-    documents = _documents(folder / DOCUMENTS)
+    documents, texts = _documents(folder / DOCUMENTS), dict[int, list[Text]]()
+    for row in _rows(folder / TEXTS):
+        texts.setdefault(row.pop("point"), []).append(Text(**row))
     grouped: dict[tuple[Any, ...], list[_Row]] = {}
     for number, row in enumerate(_rows(folder / POINTS)):
         MethodSpec.parse(row["method"])
         shares = (*row["attention_executed"], *row["mlp_executed"])
         if not all(map(math.isfinite, (*row["levels"], *dict(row["scores"]).values(), *shares))):
             raise ValueError(f"{POINTS}: levels, scores and shares are finite numbers")
-        about = {"training": trainings[row["training"]], "scored": documents[number], "number": number}
+        about = {"training": trainings[row["training"]], "scored": documents[number], "texts": texts.pop(number, ())}
         grouped.setdefault(tuple(row[name] for name in _SWEEP), []).append(row | about)
     sweeps = [
         _sweep(rows, {name: _curve(points) for name, points in curves.get(rows[0]["method"], {}).items()})
         for rows in grouped.values()
     ]
-    places = {
-        row["number"]: (place, number) for place, rows in enumerate(grouped.values()) for number, row in enumerate(rows)
-    }
-    texts: dict[tuple[int, int], list[Text]] = {}
-    for row in _rows(folder / TEXTS):
-        texts.setdefault(places[row.pop("point")], []).append(Text(**row))
-    return Measurements(sweeps, list(trainings.values()), texts)
+    if texts:
+        raise ValueError(f"{TEXTS}: there is no point {min(texts)}")
+    return Measurements(sweeps, list(trainings.values()))
 
 
 def _point(sweep: MeasuredSweep, one: MeasuredPoint) -> _Row:
     return {
         **{name: getattr(sweep, name) for name in (*_SWEEP, "levels", "eligible", "made_with", "documents_sha256")},
         "training": sweep.training.key,
-        "asked_saving": one.asked,
-        "dial": one.dial,
-        "seconds": one.time_s,
-        "documents": one.docs,
+        **{column: getattr(one, name) for name, column in _POINT.items()},
         "scores": list(one.scores.items()),
         **{f"saved_{name}": value for name, value in one.savings.items()},
         **{f"flops_{phase}": value for phase, value in one.flops.items()},
-        "bytes_per_token": one.bytes_per_token,
-        "projected_shape": one.projected_shape,
-        "attention_executed": one.attention,
-        "mlp_executed": one.mlp,
         **{name: sweep.conditions[name] for name in _CONDITIONS},
     }
 
@@ -180,22 +169,16 @@ def _sweep(rows: Sequence[_Row], curves: Mapping[str, TimeCurve]) -> MeasuredSwe
         points=[_point_of(row) for row in rows],
         documents=[row["scored"] for row in rows],
         curves=curves,
+        texts=[row["texts"] for row in rows],
     )
 
 
 def _point_of(row: _Row) -> MeasuredPoint:
     return MeasuredPoint(
-        asked=row["asked_saving"],
-        dial=row["dial"],
-        time_s=row["seconds"],
-        docs=row["documents"],
+        **{name: row[column] for name, column in _POINT.items()},
         scores=dict(row["scores"]),
         savings={name: value for name in SAVING_NAMES if (value := row[f"saved_{name}"]) is not None},
         flops={phase: value for phase in MATCH_PHASES if (value := row[f"flops_{phase}"]) is not None},
-        bytes_per_token=row["bytes_per_token"],
-        projected_shape=row["projected_shape"],
-        attention=row["attention_executed"],
-        mlp=row["mlp_executed"],
     )
 
 

@@ -16,7 +16,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.records import CHECKPOINT, SCHEMA, DialEvaluationRecord, Record, check_schema
-from adaptive_bench.store.runs import DEFAULT_OUT, check_run, find_run, output_of, read_json, unusable
+from adaptive_bench.store.runs import DEFAULT_OUT, check_run, find_run, read_json, unusable
 from adaptive_bench.task import DocumentSplit
 
 FILE = "manifest.json"
@@ -152,7 +152,7 @@ def read(folder: Path) -> Manifest | None:
         raise unusable(path, "is of an earlier version, whose records are not read any more")
     evaluations = (one | {"levels": tuple(one["levels"]), "asked": tuple(one["asked"])} for one in about["evaluations"])
     return Manifest(
-        output_of(folder),
+        folder.resolve().parent.parent,
         tuple(TrainingEntry(**one) for one in about["trainings"]),
         tuple(EvaluationEntry(**one) for one in evaluations),
     )

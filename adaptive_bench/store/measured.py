@@ -93,6 +93,16 @@ def _floats(values: Iterable[Any]) -> Floats:
 
 
 @dataclass(frozen=True)
+class Text:
+    """The text written for one document at one point, with the right answer and whether the text is correct."""
+
+    document: int
+    target: str
+    written: str
+    correct: float | None
+
+
+@dataclass(frozen=True)
 class MeasuredTraining:
     """One training: what it cost, what it aimed at, and its log.
 
@@ -134,6 +144,7 @@ class MeasuredSweep:
         points: Measured points, rising in the saving they were asked for.
         documents: Scores of single documents, one item for each point.
         curves: Saved time by setting.
+        texts: Texts written for a few documents, one item for each point; empty if they are not wanted.
     """
 
     method: str
@@ -151,3 +162,4 @@ class MeasuredSweep:
     points: Sequence[MeasuredPoint]
     documents: Sequence[Documents]
     curves: Mapping[str, TimeCurve] = field(default_factory=dict)
+    texts: Sequence[Sequence[Text]] = ()

@@ -11,17 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, message_of, one_line
 from adaptive_bench.store import atomic
 from adaptive_bench.store.runs import (
     check_run,
     config_in,
     find_run,
-    has_ended,
     read_json,
     retry_command,
     run_name,
-    tables_below,
+    tables,
     unusable,
 )
 
@@ -104,20 +103,11 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
 
 def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
     """Return the folders of some runs, each once, or of all finished runs in `out`; see `load_results`."""
-    named = [find_run(folder, Path(out)) for folder in folders] or [file.parent for file in tables_below(Path(out))]
-    chosen = list({folder.resolve(): folder for folder in named}.values())
-    if not chosen:
-        raise EnvironmentProblem(
-            f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
-        )
+    places = [find_run(folder, Path(out)) for folder in folders] or [Path(out)]
+    chosen = [table.parent for place in places for table in tables(place)]
     for folder in chosen:
         check_run(folder)
-        if not has_ended(folder):
-            raise EnvironmentProblem(
-                f"A finished run has a table.json, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
-                f"shows the runs; an unfinished one continues with `{retry_command(folder)}`."
-            )
-    return chosen
+    return list({folder.resolve(): folder for folder in chosen}.values())
 
 
 def tidy_rows(*folders: Path | str, out: Path | str = "runs", tell: Callable[[str], object]) -> list[dict[str, Any]]:
@@ -144,15 +134,11 @@ def tidy_rows(*folders: Path | str, out: Path | str = "runs", tell: Callable[[st
 
 def why_empty(folder: Path) -> str:
     """Return a sentence that says why a finished run has no results."""
-    failures = read_run(folder / "config.yaml").get("failures", ())
-    what = (
-        f": {len(failures)} piece(s) of its work failed, the first with {one_line(failures[0], 300)}"
-        if failures
-        else ""
-    )
+    failures = ending_of(folder).get("failures", ())
+    what = f": {len(failures)} piece(s) of its work failed, the first with {failures[0]}" if failures else ""
     return (
-        f"The run {run_name(folder)!r} has no results{what.rstrip('.')}. `{retry_command(folder)}` does again what "
-        f"failed."
+        f"The run {run_name(folder)!r} has no results{one_line(what, 400).rstrip('.')}. `{retry_command(folder)}` does "
+        f"again what failed."
     )
 
 

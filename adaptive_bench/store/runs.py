@@ -147,7 +147,7 @@ def tables(folder: Path) -> list[Path]:
             f"`{retry_command(begun[0])}` goes on with the newest" if begun else "`adaptive-bench run` makes one"
         )
         raise EnvironmentProblem(
-            f"A board is made of runs that have ended, which have a table.json, and of entries, which have a {ENTRY}, "
+            f"Tables are of runs that have ended, which have a table.json, and of entries, which have a {ENTRY}, "
             f"but in {str(folder)!r} there is neither. {next_step}."
         )
     return found
@@ -220,20 +220,6 @@ def check_run(folder: Path) -> None:
             f"A run is a folder with a config.yaml, its manifest.json and, once it has ended, its run.json, but "
             f"{str(folder)!r} has none of them. `adaptive-bench list runs` shows the runs."
         )
-
-
-def output_of(run: Path) -> Path:
-    """Return the output folder of a run, wherever the run lies by now. If the run was moved away from its records, its
-    `config.yaml` says where they were.
-
-    Raises:
-        EnvironmentProblem: The `config.yaml` is damaged or missing.
-    """
-    home = run.resolve().parent.parent
-    if (home / "records").is_dir():
-        return home
-    named = Path(config_in(run).get("out", DEFAULT_OUT))
-    return home if run.resolve().parent.name == "runs" and not (named / "records").is_dir() else named
 
 
 def plugins_in(folder: Path) -> list[Path]:

@@ -109,7 +109,7 @@ def first(**values):
         ("points.parquet", first(dial=...), r"points\.parquet is a Parquet file with the columns"),
         ("documents.parquet", lambda rows: rows[5:], r".*make no table \(KeyError: [01]"),
         ("documents.parquet", lambda rows: [*rows, rows[0]], r".*documents\.parquet: the documents of a point"),
-        ("texts.parquet", first(point=10**6), r".*make no table \(KeyError: 1000000"),
+        ("texts.parquet", first(point=10**6), r".*texts\.parquet: there is no point 1000000"),
         ("config.yaml", "- a", r"config\.yaml"),
         ("about.yaml", "authors: [A]\nlicence: MIT\nonload: x\n", r"about\.yaml: onload"),
         ("headroom.json", '{"tasks": [3]}', r"headroom\.json is not what"),
