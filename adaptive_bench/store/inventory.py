@@ -86,10 +86,8 @@ def _piece(folder: Path, training: RecordStatus | None) -> RecordStatus:
         which, points = about.get("split", about.get("variant")), len(record.savings())
         work = str(about.get("task", "?")) + ("" if which is None else f" ({which})")
         seed, progress = training.seed, f"{points} point{'' if points == 1 else 's'}"
-    method, since, reason = (
-        str(of.get(key, "")) for of, key in ((about, "method"), (status, "since"), (status, "reason"))
-    )
-    return RecordStatus(work, method or "?", seed, state, since, progress, reason, folder)
+    method, since = str(about.get("method", "?")), str(status.get("since", ""))
+    return RecordStatus(work, method, seed, state, since, progress, str(status.get("reason", "")), folder)
 
 
 def of_run(run: Path) -> list[Removable]:

@@ -22,8 +22,7 @@ from adaptive_bench.store.measured import (
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.tables.comparability import Conditions, both, environments
 from adaptive_bench.tables.comparison import paired_difference
-from adaptive_bench.tables.document_scores import answers_by_seed
-from adaptive_bench.tables.document_values import is_pooled
+from adaptive_bench.tables.document_scores import answers_by_seed, is_pooled
 from adaptive_bench.tables.intervals import bounds_of, interval
 from adaptive_bench.tables.matching import Status, flaws, meets, nearest
 from adaptive_bench.tables.rows import SAVINGS, Row

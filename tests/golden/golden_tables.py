@@ -13,8 +13,7 @@ import numpy as np
 from adaptive_bench.store.evaluation import Axis, Evaluation, MatchPhase, Point, Sample
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.tables.comparison import Column, holm, paired_difference, rank_intervals
-from adaptive_bench.tables.document_scores import DocumentScores
-from adaptive_bench.tables.document_values import document_values
+from adaptive_bench.tables.document_scores import DocumentScores, document_values
 from adaptive_bench.tables.intervals import UNBOUNDED, interval
 from adaptive_bench.tables.matching import flaws
 from adaptive_bench.tables.outcome import rows_of
