@@ -35,7 +35,7 @@ def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None
 def records_of(folder: Path) -> Iterator[Path]:
     """The record folders that a run names."""
     if keys := ending_of(folder).get("records"):
-        home = folder.resolve().parent.parent / "records"
+        home = folder.absolute().parent.parent / "records"
         yield from (home / key for key in keys if (home / key).is_dir())
 
 

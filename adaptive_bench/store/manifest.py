@@ -152,7 +152,7 @@ def read(folder: Path) -> Manifest | None:
         raise unusable(path, "is of an earlier version, whose records are not read any more")
     evaluations = (one | {"levels": tuple(one["levels"]), "asked": tuple(one["asked"])} for one in about["evaluations"])
     return Manifest(
-        folder.resolve().parent.parent,
+        folder.absolute().parent.parent,  # of a link where the link lies: the run was moved to another disk
         tuple(TrainingEntry(**one) for one in about["trainings"]),
         tuple(EvaluationEntry(**one) for one in evaluations),
     )
