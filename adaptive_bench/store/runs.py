@@ -9,7 +9,6 @@ import json
 import os
 import shlex
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,7 @@ DEFAULT_OUT = Path("runs")
 LAST = "last"  # may be given in place of a name, for the run that was begun last
 KEY_DIGITS = 8  # hexadecimal digits of a run's key at the end of its name
 ENTRY = "points.parquet"  # marks the folder of an entry: a run passed on without records, whose table is computed
-ENDED = ("table.json", "run.json")  # a run that has ended leaves both
-# A run begins with the first two and ends with the third; any one marks a run, since others may have been lost.
-BEGUN = ("config.yaml", "manifest.json", "run.json")
+BEGUN, ENDED = "config.yaml", "run.json"  # the first and the last file that a run writes
 _MOST_NAMED = 5
 
 
@@ -86,12 +83,7 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
 
 def _begun(folders: Iterable[Path]) -> list[Path]:
     """Return the folders that are runs, each once, the newest first."""
-    found = {}
-    for folder in folders:
-        for name in BEGUN:
-            with suppress(OSError):  # it is no folder, is gone by now, or may not be read
-                found[folder] = (folder / name).stat().st_mtime
-                break
+    found = {folder: (folder / BEGUN).stat().st_mtime for folder in folders if is_run(folder)}
     return sorted(found, key=lambda folder: (-found[folder], folder))
 
 
@@ -104,7 +96,7 @@ def run_folders(out: Path) -> list[Path]:
     """List the runs that were begun in an output folder or anywhere below it, the newest first. Folders of records and
     folders that cannot be read are passed over.
     """
-    return _begun(_with_file(out, *BEGUN))
+    return _begun(_with_file(out, BEGUN))
 
 
 def run_name(folder: Path) -> str:
@@ -138,38 +130,31 @@ def tables(folder: Path) -> list[Path]:
     paths are given even if a table was lost: whoever reads it reports that.
 
     Raises:
-        EnvironmentProblem: There is no ended run and no entry.
+        UsageError: There is neither a run nor an entry.
+        EnvironmentProblem: There are runs, but none has ended.
     """
     found = [folder / "table.json"] if has_ended(folder) or is_entry(folder) else tables_below(folder)
-    if not found:
-        begun = run_folders(folder)
-        next_step = (
-            f"`{retry_command(begun[0])}` goes on with the newest" if begun else "`adaptive-bench run` makes one"
-        )
-        raise EnvironmentProblem(
-            f"Tables are of runs that have ended, which have a table.json, and of entries, which have a {ENTRY}, "
-            f"but in {str(folder)!r} there is neither. {next_step}."
-        )
-    return found
+    if found:
+        return found
+    rule = f"Tables are of runs that have ended and of entries, but in {str(folder)!r} there is neither."
+    if begun := run_folders(folder):
+        raise EnvironmentProblem(f"{rule} `{retry_command(begun[0])}` goes on with the newest run.")
+    raise UsageError(f"{rule} `adaptive-bench list runs` shows the runs; `adaptive-bench run` makes one.")
 
 
 def tables_below(folder: Path) -> list[Path]:
     """List the tables of every ended run and every entry below a folder; there may be none."""
-    return [run / "table.json" for run in _with_file(folder, *ENDED, ENTRY)]
+    return [run / "table.json" for run in _with_file(folder, ENDED, ENTRY)]
 
 
 def newest(folder: Path) -> Path:
     """Return the table of the run below an output folder that ended last.
 
     Raises:
-        EnvironmentProblem: The folder does not exist, or no run has ended.
+        UsageError, EnvironmentProblem: The folder does not exist, or see `tables`.
     """
     check_output(folder)
-
-    def ended_s(table: Path) -> float:  # if the table was lost, `run.json` may still be there
-        return next((file.stat().st_mtime for name in ENDED if (file := table.with_name(name)).is_file()), 0.0)
-
-    return max(tables(folder), key=ended_s)
+    return max(tables(folder), key=lambda table: table.stat().st_mtime if table.is_file() else 0.0)
 
 
 def _with_file(above: Path, *names: str) -> list[Path]:
@@ -193,13 +178,13 @@ def is_entry(folder: Path) -> bool:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is a run, even if it lost its `config.yaml`."""
-    return any((folder / name).is_file() for name in BEGUN)
+    """Whether a folder is a run."""
+    return (folder / BEGUN).is_file()
 
 
 def has_ended(folder: Path) -> bool:
-    """Whether a folder has the `table.json` or the `run.json` of an ended run."""
-    return any((folder / name).is_file() for name in ENDED)
+    """Whether a folder is a run that has ended."""
+    return (folder / ENDED).is_file()
 
 
 def check_run(folder: Path) -> None:
@@ -217,8 +202,8 @@ def check_run(folder: Path) -> None:
         )
     if not is_run(folder):
         raise UsageError(
-            f"A run is a folder with a config.yaml, its manifest.json and, once it has ended, its run.json, but "
-            f"{str(folder)!r} has none of them. `adaptive-bench list runs` shows the runs."
+            f"A run is a folder with a {BEGUN}, but {str(folder)!r} has none. `adaptive-bench list runs` shows the "
+            f"runs."
         )
 
 

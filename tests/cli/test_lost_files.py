@@ -8,7 +8,7 @@ from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.source import TABLES
 from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry
 from adaptive_bench.store.results import write_run
-from adaptive_bench.store.runs import find_run, run_command, run_name, tables
+from adaptive_bench.store.runs import run_command, tables
 
 pytestmark = pytest.mark.slow
 
@@ -72,14 +72,6 @@ def test_a_file_that_is_not_json_is_named_with_the_command_that_writes_it_again(
     result = command(arguments, folders[0])
     assert result.exit_code == 1 and f"{name}' cannot be read" in result.said
     assert f"{REPAIRED}{folders[0].parents[1]}/{folders[0].name}`" in result.said
-
-
-def test_a_run_without_its_config_is_one_still(command, folders):
-    (folders[0] / "config.yaml").unlink()
-    assert find_run(run_name(folders[0])).resolve() == folders[0]
-    (damaged,) = (run for run in json.loads(command("list runs --json").stdout) if run["run"] == folders[0].name)
-    assert damaged["state"] == "damaged" and "config.yaml' cannot be read" in damaged["problem"]
-    assert "config.yaml' cannot be read" in command("show", folders[0].name).said
 
 
 def test_a_damaged_config_is_named_with_what_puts_it_back(command, folders):

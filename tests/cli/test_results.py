@@ -8,7 +8,7 @@ import pytest
 
 from adaptive_bench import load_results
 from adaptive_bench.config_file import load_config
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import run
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.results import write_run
@@ -61,7 +61,7 @@ def test_an_export_is_what_python_loads_and_has_the_ending_of_its_format(command
     assert command("export", str(folders[0])).stdout == (tmp_path / "rows.csv").read_text()
     assert load_results(out="out")["run"].nunique() == 2
     assert load_results("last", out="out")["run"].nunique() == 1
-    with pytest.raises(EnvironmentProblem, match="there is neither"):
+    with pytest.raises(UsageError, match="there is neither"):
         load_results(out="nowhere")
     result = command("export", folders[0], "-o", "rows.csv.gz")
     assert result.exit_code == 2 and "got 'rows.csv.gz'" in result.said and not (tmp_path / "rows.csv.gz").exists()
