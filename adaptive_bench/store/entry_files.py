@@ -222,28 +222,18 @@ def _curve(rows: Sequence[_Row]) -> TimeCurve:
 
 
 def _write_documents(file: Path, documents: Sequence[Documents]) -> None:
-    sizes = [len(one.numbers) for one in documents]
-    unknown = [np.full(size, np.nan) for size in sizes]
-    metrics = dict.fromkeys(metric for one in documents for metric in one.scores)
-    columns: dict[str, Any] = {
-        "point": np.repeat(np.arange(len(documents)), sizes),
-        "document": np.concatenate([np.array(one.numbers, dtype=int) for one in documents]),
-        **{
-            name: np.concatenate([getattr(one, name) for one in documents]) for name in ("log_likelihood", "size_bytes")
-        },
-        **{
-            metric: np.concatenate([one.scores.get(metric, none) for one, none in zip(documents, unknown, strict=True)])
-            for metric in metrics
-        },
-    }
+    import pandas
     import pyarrow
 
-    schema = _schema({**_COLUMNS[DOCUMENTS], **dict.fromkeys(metrics, "number?")})
-    arrays = [
-        pyarrow.array(columns[one.name], one.type, mask=np.isnan(columns[one.name]) if one.type == "double" else None)
-        for one in schema
+    parts = [
+        {"point": at, "document": one.numbers, "log_likelihood": one.log_likelihood, "size_bytes": one.size_bytes}
+        | dict(one.scores)
+        for at, one in enumerate(documents)
     ]
-    _write(file, pyarrow.table(arrays, schema))
+    frame = pandas.concat(map(pandas.DataFrame, parts))
+    schema = _schema(dict.fromkeys(frame.columns, "number?") | _COLUMNS[DOCUMENTS])
+    table = pyarrow.Table.from_pandas(frame, schema, preserve_index=False)  # NaN becomes null
+    _write(file, table.replace_schema_metadata())
 
 
 def _documents(file: Path) -> dict[int, Documents]:
