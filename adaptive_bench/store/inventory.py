@@ -8,7 +8,7 @@ is ever deleted, and nothing is deleted while a process works on the records in 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,8 @@ def of_run(run: Path) -> list[Removable]:
     except EnvironmentProblem:  # its records are not known; `clean` finds them
         return found
     _check_free(out, own)
-    return [*found, *_unreferenced(out, _referred_to(out, but=run), own)]
+    others = {*_every(_records(out))} - own
+    return [*found, *_unreferenced(out, others | _referred_to(out, but=run))]
 
 
 def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
@@ -124,15 +125,14 @@ def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
         EnvironmentProblem: A record is under way, or it is unknown which records a run refers to.
     """
     records = _records(out)
-    _check_free(out, (record for training, some in records.items() for record in (training, *some)))
-    asked = {
-        record
+    _check_free(out, _every(records))
+    # A trial is evaluated on validation documents alone, or not at all yet, if its study was stopped.
+    tried = {
+        training: evaluations
         for training, evaluations in records.items()
-        # A trial is evaluated on validation documents alone, or not at all yet, if its study was stopped.
-        if trials or any(_said(out, one).get("split", "test") == "test" for one in evaluations)
-        for record in (training, *evaluations)
+        if not any(_said(out, one).get("split", "test") == "test" for one in evaluations)
     }
-    return _unreferenced(out, _referred_to(out), asked)
+    return _unreferenced(out, _referred_to(out) | {*_every({} if trials else tried)})
 
 
 def remove(found: Iterable[Removable]) -> None:
@@ -162,6 +162,11 @@ def _records(out: Path) -> dict[str, list[str]]:
 
     home = out / "records"
     return {one: [f"{one}/eval/{name}" for name in names(home / one / "eval")] for one in names(home)}
+
+
+def _every(records: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for training, evaluations in records.items():
+        yield from (training, *evaluations)
 
 
 def _said(out: Path, record: str) -> dict[str, Any]:
@@ -194,16 +199,10 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
     return found
 
 
-def _unreferenced(out: Path, kept: set[str], asked: Collection[str]) -> list[Removable]:
-    """List those of the `asked` records that may be deleted; a training is deleted with all its evaluations or not at
-    all.
-    """
+def _unreferenced(out: Path, kept: set[str]) -> list[Removable]:
+    """List the records that are not kept; a training is deleted with all its evaluations or not at all."""
     records = _records(out)
-    staying = {
-        training
-        for training, evaluations in records.items()
-        if any(record in kept or record not in asked for record in (training, *evaluations))
-    }
+    staying = {training for training, evaluations in records.items() if not kept.isdisjoint((training, *evaluations))}
     waiting = list(staying)
     while waiting:  # a training that stays keeps the training it starts from
         base = _said(out, waiting.pop()).get("base")
@@ -212,7 +211,7 @@ def _unreferenced(out: Path, kept: set[str], asked: Collection[str]) -> list[Rem
             waiting.append(base)
     gone = []
     for training, evaluations in records.items():
-        unused = [one for one in evaluations if one in asked and one not in kept]
+        unused = [one for one in evaluations if one not in kept]
         for record in unused if training in staying else [training]:
             folder, said = out / "records" / record, _said(out, record)
             what = " on ".join(str(said[key]) for key in ("method", "task") if key in said)
