@@ -130,7 +130,7 @@ def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
     tried = {
         training: evaluations
         for training, evaluations in records.items()
-        if not any(_said(out, one).get("split", "test") == "test" for one in evaluations)
+        if not any(said.get("split", "test") == "test" for one in evaluations if (said := _said(out, one)))
     }
     return _unreferenced(out, _referred_to(out) | {*_every({} if trials else tried)})
 

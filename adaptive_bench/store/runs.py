@@ -5,6 +5,7 @@ A run lies in `<out>/runs/<name>/`, and its records in `<out>/records/`. It is f
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import shlex
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
-from adaptive_bench.registry import did_you_mean
 from adaptive_bench.strict_yaml import read_mapping
 
 DEFAULT_OUT = Path("runs")
@@ -71,13 +71,14 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
     found = exact or [folder for folder in known if _is_called(folder.name, name)]
     if len(found) == 1:
         return found[0]
-    rule = (
-        f"A run is named by its folder, its name, the beginning of its name or `last`, got {one_line(str(text), 100)!r}"
-    )
+    given = one_line(str(text), 100)
+    rule = f"A run is named by its folder, its name, the beginning of its name or `last`, got {given!r}"
     if found:
-        names = ", ".join(map(run_name, found[:_MOST_NAMED])) + (", ..." if len(found) > _MOST_NAMED else "")
-        raise UsageError(f"{rule}, which {len(found)} runs begin with: {names}. Give more of the name.")
-    hint = did_you_mean(name, (one.name for one in known)) if known else "Give `adaptive-bench run` first."
+        names = ", ".join(map(run_name, found[:_MOST_NAMED]))
+        raise UsageError(f"{rule}, which {len(found)} runs begin with, such as {names}. Give more of the name.")
+    close = difflib.get_close_matches(name, [one.name for one in known], n=1)
+    there = f"`adaptive-bench list runs --out {home}` shows the runs." if known else "Give `adaptive-bench run` first."
+    hint = f"Did you mean {close[0]!r}?" if close else there
     raise UsageError(f"{rule}, but there is no such folder and no such run in {str(home)!r}. {hint}")
 
 
@@ -202,8 +203,7 @@ def check_run(folder: Path) -> None:
         )
     if not is_run(folder):
         raise UsageError(
-            f"A run is a folder with a {BEGUN}, but {str(folder)!r} has none. `adaptive-bench list runs` shows the "
-            f"runs."
+            f"A run is a folder with a {BEGUN}, but {str(folder)!r} has none. `adaptive-bench list runs` shows them."
         )
 
 
