@@ -178,7 +178,8 @@ def read_entry(folder: Path) -> Entry:
             where = ", ".join(str(row[name]) for name in ("method", "task", "metric"))
             raise Rejected(f"{entry_files.POINTS}, {plain(where, 200)}: {why}") from why
     methods = read_json(folder / METHODS)
-    if not isinstance(methods, dict) or not isinstance(methods.get("methods"), dict):
+    facts = methods.get("methods") if isinstance(methods, dict) else None
+    if not isinstance(facts, dict) or not all(isinstance(one, dict) for one in facts.values()):
         raise Rejected(f"{METHODS} does not hold what a run writes")
     read_headroom(folder)
     return Entry(folder, about, config, measured, rows, accepted_rows, answers, warnings)

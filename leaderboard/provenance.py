@@ -12,11 +12,11 @@ from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.results import ending_of
-from adaptive_bench.store.runs import plugins_in
+from adaptive_bench.store.runs import plugins_in, read_json
 
 from .entry import HEADROOM, VERSIONS, Entry, read_headroom
 from .plain import block, plain
-from .row import Rejected, read_of_run
+from .row import Rejected
 
 _POINTS = 40  # about as many points are kept of a training curve
 
@@ -34,9 +34,8 @@ def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None
 
 def records_of(folder: Path) -> Iterator[Path]:
     """The record folders that a run names."""
-    if keys := ending_of(folder).get("records"):
-        home = folder.absolute().parent.parent / "records"
-        yield from (home / key for key in keys if (home / key).is_dir())
+    home = folder.absolute().parent.parent / "records"
+    yield from (home / key for key in ending_of(folder).get("records", ()) if (home / key).is_dir())
 
 
 def measured_earlier(folders: Sequence[Path]) -> str:
@@ -69,7 +68,7 @@ def _methods(folders: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]
     """What each run says of its methods, by spec."""
     for folder in folders:
         if (file := folder / "methods.json").is_file():
-            yield from read_of_run(file)["methods"].items()
+            yield from read_json(file)["methods"].items()
 
 
 def versions_of(folder: Path) -> list[dict[str, str]]:
