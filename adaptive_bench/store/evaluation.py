@@ -56,28 +56,23 @@ class Evaluation:
     """The results of one method at one dial value on one task.
 
     Attributes:
-        task: Name of the task.
         dial: Dial value of the method, in its own unit.
         scores: lm-eval metric key to value.
         docs: Documents evaluated.
         savings: Pooled shares saved of the dense model: `tokens`, `core`, `net`, `layers`, `executed`; they may be
             negative.
         report: The whole compute report of the model: savings by phase, and the raw sums. `decode` counts tokens fed
-            one by one while an answer is written; `prefill` counts tokens read in one pass. A prompt is read in one
-            pass, and its last position writes the first token of the answer. In log-likelihood tasks the answers are
-            given and are read together with the prompt, so such a task has no `decode`, and its `prefill` is more than
-            prompts.
+            one by one while an answer is written; `prefill` counts tokens read in one pass: prompts, and the given
+            answers of log-likelihood tasks, which have no `decode`.
         time_s: Seconds inside model calls, without scoring and tokenizing.
         prompt_tokens: Tokens fed to the model, without padding.
         generated_tokens: Tokens the model wrote.
         batch_size: Sequences evaluated together, after any halving.
         num_fewshot: Worked examples before each question.
-        fewshot_seed: Seed with which the worked examples were drawn.
         claimed: Share of token-branches that the method's dial says it skips, in any phase; `None` if the dial says
             nothing, and in older records.
-        projected: By phase, the net saving that the same decisions would have on the model shape `projected_shape`. It
-            is computed from the report when a table is made (`runs.projection`), and is `None` otherwise.
-        projected_shape: Name of that model shape.
+        projected: By phase, the net saving that the same decisions would have on the model shape `projected_shape`;
+            known only while a table is made (`runs.projection`).
         data: Where the documents came from (`source`, `revision` of the hub); digests of the documents, of their right
             answers and of the prompts made from them; the version of the task, signatures of its metrics, and the
             digest of the chat template if there is one. `None` in older records.
@@ -249,13 +244,11 @@ class TokenBytes(NamedTuple):
 
 def token_bytes(counts: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> TokenBytes | None:
     """Compute the bytes that a decoded token reads from the counts behind the MACs. A linear map multiplies each of its
-    weights once per token, so its MACs per token equal its number of weights. Each token is charged as if it were alone
-    in its batch.
+    weights once per token, so its MACs per token equal its number of weights.
 
     Args:
         counts: The counts of a compute report.
-        stored: Bytes of quantized layers as stored, in lists [L]: `attention`, `kv` and `mlp`; without them all weights
-            are fp32.
+        stored: See `Evaluation`; without it all weights are fp32.
 
     Returns:
         `None` if no token was decoded, or if the sizes cannot be derived: older records without counts, layers of

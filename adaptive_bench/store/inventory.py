@@ -25,14 +25,11 @@ class RecordStatus:
 
     Attributes:
         work: `train`, or the task that is evaluated.
-        method: The method's spec.
-        seed: Seed of the training.
         state: The state of the record; `stopped` if the record says `running` but no process holds it, `damaged` if the
             record cannot be read.
         since: When the record entered this state.
         progress: How much is done: steps logged, or points measured.
         reason: Why the work failed, or what is damaged.
-        folder: Folder of the record.
     """
 
     work: str
@@ -47,12 +44,7 @@ class RecordStatus:
 
 @dataclass(frozen=True)
 class Removable:
-    """A folder that nothing refers to.
-
-    Attributes:
-        what: What the folder holds, for the reader.
-        size_bytes: Total size of the files in it.
-    """
+    """A folder that nothing refers to; `what` it holds is for the reader."""
 
     folder: Path
     what: str

@@ -132,7 +132,6 @@ class MeasuredSweep:
     """One seed of a method, trained towards one target, measured over its dial on one task.
 
     Attributes:
-        method: The method's spec, semantics included.
         target: Saving that it was trained towards, if its method was trained towards several.
         split: `test`, or `validation` for documents that targets are chosen on.
         variant: `shuffled` for the control of shuffled decisions, else empty.

@@ -69,7 +69,7 @@ class Record:
 
     @property
     def has_result(self) -> bool:
-        """Whether the result of the work (the checkpoint of a training) is there, as far as the folder alone tells."""
+        """Whether the checkpoint of a training is there."""
         return (self.folder / CHECKPOINT).is_dir()
 
     @property
