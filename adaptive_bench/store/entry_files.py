@@ -231,7 +231,7 @@ def _write_documents(file: Path, documents: Sequence[Documents]) -> None:
         for at, one in enumerate(documents)
     ]
     frame = pandas.concat(map(pandas.DataFrame, parts))
-    schema = _schema(dict.fromkeys(frame.columns, "number?") | _COLUMNS[DOCUMENTS])
+    schema = _schema({**dict.fromkeys(frame.columns, "number?"), **_COLUMNS[DOCUMENTS]})
     table = pyarrow.Table.from_pandas(frame, schema, preserve_index=False)  # NaN becomes null
     _write(file, table.replace_schema_metadata())
 
