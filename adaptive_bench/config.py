@@ -46,11 +46,10 @@ class RunConfig(Strict):
         "whole number of layers nearest to 15 %. Every method that trains towards a saving is trained for each level.",
         None,
     )
-    match_on: Literal["layers", "net", "core", "tokens", "claimed", "bytes", "time"] = _how(
-        "What the levels are shares of; `time` after `adaptive-bench time`.\nSaved net FLOPs as a share of those of "
-        "the layers (leaving out 1 of 6 layers saves 1/6), or of the whole model with its head (`net`), saved core "
-        "FLOPs, saved tokens, what the dial claims (as papers plot it), bytes a written token reads less than in the "
-        "dense model in fp32, or saved time as measured.",
+    match_on: Literal["layers", "net", "core", "tokens", "claimed", "bytes"] = _how(
+        "What the levels are shares of.\nSaved net FLOPs as a share of those of the layers (leaving out 1 of 6 layers "
+        "saves 1/6), or of the whole model with its head (`net`), saved core FLOPs, saved tokens, what the dial claims "
+        "(as papers plot it), or bytes a written token reads less than in the dense model in fp32.",
         "layers",
         flag="--axis",
     )
@@ -128,19 +127,10 @@ class RunConfig(Strict):
 
     @model_validator(mode="after")
     def _phases_are_counted(self) -> RunConfig:
-        if self.match_phase != "all" and self.match_on in ("claimed", "bytes", "time"):
+        if self.match_phase != "all" and self.match_on in ("claimed", "bytes"):
             raise UsageError(
                 f"match_phase is for savings that are counted by phase (layers, net, core, tokens), got "
                 f"{self.match_phase!r} with match_on {self.match_on!r}. Leave out one of the two."
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _timings_are_of_the_weights(self) -> RunConfig:
-        if self.match_on == "time" and self.evaluation.quantize != "none":
-            raise UsageError(
-                f"Saved time is known only for models that are not quantized, got match_on 'time' with "
-                f"--quantize {self.evaluation.quantize}. Match on net FLOPs or on saved tokens (--axis)."
             )
         return self
 

@@ -98,8 +98,8 @@ class TrainRecipe(Strict):
     target: Share | None = Field(
         default=None,
         description="Train every method once, towards this saving, and judge it at all levels, as papers do.\nA share "
-        "on the axis that is matched on (saved time: on `net`). Without it each level is a target of its own, and is "
-        "judged where it was trained.",
+        "on the axis that is matched on. Without it each level is a target of its own, and is judged where it was "
+        "trained.",
     )
     learning_rate: float = Field(default=1e-3, gt=0, le=LARGEST_RATE, description="Peak of the schedule.")
     method_learning_rates: dict[str, Annotated[float, Field(gt=0, le=LARGEST_RATE)]] = Field(

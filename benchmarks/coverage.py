@@ -22,7 +22,7 @@ from simulated import WORLDS, Floats, World, logits, offset
 from tabulate import tabulate
 
 from adaptive_bench.store import atomic
-from adaptive_bench.tables.document_values import linearised
+from adaptive_bench.tables.document_scores import linearised
 from adaptive_bench.tables.intervals import SHARE, UNBOUNDED, Bounds, Crossed, limits
 
 PAGE = Path(__file__).parent.parent / "docs" / "statistics.md"

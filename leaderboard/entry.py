@@ -43,7 +43,6 @@ HEADROOM = "headroom.json"  # in the folder of a run or an entry, as `headroom -
 _HEADROOM_KEYS = ("kind", "version", "tasks")
 LARGEST_BYTES = 10_000_000  # all files of an entry together
 SELF_REPORTED, REPRODUCED = "self-reported", "reproduced"
-STATES = (SELF_REPORTED, REPRODUCED)  # from weak to strong
 VERSIONS = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
 _LONGEST_REASON = 1000
 _LINK = r"^https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}(/[A-Za-z0-9._~%/#?=&+,:@\-]*)?$"
@@ -179,7 +178,8 @@ def read_entry(folder: Path) -> Entry:
             where = ", ".join(str(row[name]) for name in ("method", "task", "metric"))
             raise Rejected(f"{entry_files.POINTS}, {plain(where, 200)}: {why}") from why
     methods = read_json(folder / METHODS)
-    if not isinstance(methods, dict) or not isinstance(methods.get("methods"), dict):
+    facts = methods.get("methods") if isinstance(methods, dict) else None
+    if not isinstance(facts, dict) or not all(isinstance(one, dict) for one in facts.values()):
         raise Rejected(f"{METHODS} does not hold what a run writes")
     read_headroom(folder)
     return Entry(folder, about, config, measured, rows, accepted_rows, answers, warnings)

@@ -14,7 +14,6 @@ AXES = {
     "tokens": "token-branches skipped",
     "claimed": "claimed saving",
     "bytes": "bytes saved",
-    "time": "time saved",
 }
 _FACTOR = 2.0  # savings disagree if they differ by more
 _NOTHING = 0.01  # a saving up to this counts as none

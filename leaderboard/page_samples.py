@@ -55,14 +55,14 @@ def collected(records: Iterable[Path]) -> dict[str, Any]:
 def of_entry(measured: Measurements) -> dict[str, Any]:
     """As `collected`, from an entry."""
     found: dict[str, Any] = {}
-    for number, sweep in enumerate(measured.sweeps):
+    for sweep in measured.sweeps:
         task, method = plain(sweep.task, 200), plain(sweep.method, 200)
         place = found.setdefault(task, {"targets": {}, "methods": {}})
         if sweep.split != "test" or sweep.variant or method in place["methods"]:
             continue
         points = []
-        for at, point in enumerate(sweep.points):
-            texts = measured.texts.get((number, at), ())[:DOCUMENTS]
+        for point, written in zip(sweep.points, sweep.texts, strict=True):
+            texts = written[:DOCUMENTS]
             saved = [round(100 * point.savings.get(axis, 0.0), 1) for axis in ("tokens", "core", "net")]
             answers = {str(one.document): [block(one.written, _LONGEST), _rounded(one.correct)] for one in texts}
             sites = [[round(share, 4) for share in both] for both in zip(point.attention, point.mlp, strict=True)]

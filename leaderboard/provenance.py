@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store.records import Record
-from adaptive_bench.store.runs import output_of
+from adaptive_bench.store.results import ending_of
+from adaptive_bench.store.runs import plugins_in, read_json
 
 from .entry import HEADROOM, VERSIONS, Entry, read_headroom
 from .plain import block, plain
-from .row import Rejected, read_json
+from .row import Rejected
 
 _POINTS = 40  # about as many points are kept of a training curve
 
 
 def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> list[dict[str, Any]]:
-    """What the page says about each run. Anything missing or damaged in a folder is left out.
+    """What the page says about each run. Anything missing in a folder is left out.
 
     Args:
         folders: Folders of runs and entries.
@@ -32,10 +33,9 @@ def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None
 
 
 def records_of(folder: Path) -> Iterator[Path]:
-    """The record folders that a run names; of a copied run, those where it was made."""
-    if keys := _object(folder / "run.json").get("records"):
-        home = output_of(folder) / "records"
-        yield from (home / key for key in keys if (home / key).is_dir())
+    """The record folders that a run names."""
+    home = folder.absolute().parent.parent / "records"
+    yield from (home / key for key in ending_of(folder).get("records", ()) if (home / key).is_dir())
 
 
 def measured_earlier(folders: Sequence[Path]) -> str:
@@ -67,23 +67,21 @@ def variants_of(folders: Sequence[Path]) -> dict[str, str]:
 def _methods(folders: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What each run says of its methods, by spec."""
     for folder in folders:
-        methods = _object(folder / "methods.json").get("methods")
-        for spec, facts in methods.items() if isinstance(methods, dict) else ():
-            if isinstance(facts, dict):
-                yield spec, facts
+        if (file := folder / "methods.json").is_file():
+            yield from read_json(file)["methods"].items()
 
 
 def versions_of(folder: Path) -> list[dict[str, str]]:
     """The versions with which the records of a run were made, each combination once."""
-    found = (_section(record, "env") for record in records_of(folder))
+    found = (Record(record).read("env") or {} for record in records_of(folder))
     texts = [{key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")} for one in found]
     return [one for place, one in enumerate(texts) if one and one not in texts[:place]]
 
 
 def _run(folder: Path) -> dict[str, Any]:
-    about = _object(folder / "run.json")
+    about = ending_of(folder)
     return {
-        **_began(folder, _texts(_object(folder / "command.json").get("plugins"))),
+        **_began(folder, [path.name for path in plugins_in(folder)]),
         "facts": _facts(about, ("state", "model", "match_on", "match_phase", "finished")),
         "environments": [],  # each record shows its own
         "warnings": _texts(about.get("warnings")),
@@ -134,16 +132,18 @@ def _began(folder: Path, plugins: Sequence[str]) -> dict[str, Any]:
 
 
 def _record(folder: Path) -> dict[str, Any]:
-    config, data, environment = (_section(folder, section) for section in ("config", "data", "env"))
+    config, data, timing, environment, status = (
+        Record(folder).read(section) or {} for section in ("config", "data", "timing", "env", "status")
+    )
     return {
         "record": folder.name,
         "methods": sorted({plain(str(sweep.get("method")), 200) for _, sweep in sweeps_of(folder)}),
         "facts": {
             **_facts(config, ("method", "seed", "backbone", "code", "method_learning_rate")),
             **_facts(data, ("tokens", "order_sha256")),
-            **_facts(_section(folder, "timing"), ("train_s",)),
+            **_facts(timing, ("train_s",)),
             **_facts(environment, VERSIONS),
-            **_facts(_section(folder, "status"), ("state", "reason")),
+            **_facts(status, ("state", "reason")),
         },
         "losses": _losses(folder / "train.jsonl"),
     }
@@ -152,8 +152,7 @@ def _record(folder: Path) -> dict[str, Any]:
 def sweeps_of(record: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Folders and configs of a record's sweeps."""
     for folder in sorted((record / "eval").glob("*-*")):
-        config = _section(folder, "config")
-        if config:
+        if config := Record(folder).read("config"):
             yield folder, config
 
 
@@ -166,11 +165,9 @@ def _losses(path: Path) -> list[list[float]]:
     """Pairs of step and loss, thinned out."""
     found: list[list[float]] = []
     for line in read_text(path).splitlines():
-        try:
+        with suppress(ValueError):  # a line that a killed process left half written
             step = json.loads(line)
-            found.append([int(step["step"]), float(step["loss"])])
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-            continue
+            found.append([step["step"], step["loss"]])
     return _thinned(found)
 
 
@@ -186,21 +183,6 @@ def _facts(values: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict
 
 def _texts(values: object) -> list[str]:
     return [plain(value) for value in values] if isinstance(values, list) else []
-
-
-def _object(path: Path) -> Mapping[str, Any]:
-    try:
-        value = read_json(path)
-    except Rejected:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _section(record: Path, name: str) -> Mapping[str, Any]:
-    try:
-        return Record(record).read(name) or {}
-    except EnvironmentProblem:
-        return {}
 
 
 def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[tuple[str, str]]:

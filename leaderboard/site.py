@@ -125,8 +125,7 @@ def points_of(board: Board) -> list[dict[str, object]]:
                         spread = interval(scores[None], bounds_of(metric_of(metric), [scores]))
                         line |= {metric: spread.mean, f"{metric} low": spread.low, f"{metric} high": spread.high}
                     lines.append(line)
-    columns = dict.fromkeys(name for line in lines for name in line)
-    return [{name: line.get(name) for name in columns} for line in lines]
+    return results.alike(lines)
 
 
 def _compressed(text: str) -> bytes:

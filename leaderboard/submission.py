@@ -17,7 +17,7 @@ from adaptive_bench.runs.trained import work_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import atomic, entry_files
 from adaptive_bench.store.results import ending_of
-from adaptive_bench.store.runs import is_run, plugins_in, read_json, refuse_entry
+from adaptive_bench.store.runs import check_run, plugins_in, read_json
 from adaptive_bench.strict_yaml import read_mapping
 
 from .entry import ABOUT, CONFIG, HEADROOM, METHODS, SELF_REPORTED, SUMS, About, headroom_for_entry, read_entry, sums_of
@@ -42,11 +42,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
         UsageError: The folder is not a run, the entry exists already, or `about` lacks something.
         EnvironmentProblem: The run is not finished or not complete, or a board would refuse the entry.
     """
-    refuse_entry(run)
-    if not is_run(run):
-        raise UsageError(
-            f"An entry is made from a run, but {str(run)!r} is not a run. `adaptive-bench list runs` shows the runs."
-        )
+    check_run(run)
     target = entries / run.resolve().name
     if target.exists():
         raise UsageError(f"An entry is never changed, but {str(target)!r} exists. Remove it first, or keep it.")

@@ -114,7 +114,7 @@ class Answers:
 
     def _points(self, row: Row) -> Iterator[tuple[SweptAnswers, DialPoint]]:
         for sweep in self.of(row):
-            place = nearest([_saving(one, row) for one in sweep.points], row.level)
+            place = nearest([one.saved.get(saving_name(row.axis, row.phase)) for one in sweep.points], row.level)
             if place is not None:
                 yield sweep, sweep.points[place]
 
@@ -145,10 +145,3 @@ def answers_of(values: Any) -> Answers:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Rejected(f"{FILE_NAME} does not hold what a run writes ({type(error).__name__})") from error
     return answers
-
-
-def _saving(point: DialPoint, row: Row) -> float | None:
-    """The saving on the axis of a row, or the time saved in the row's setting."""
-    if row.timing is not None:
-        return point.times.get(row.timing)
-    return point.saved.get(saving_name(row.axis, row.phase))

@@ -322,7 +322,7 @@ def verify(
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("method", "semantics", "task", "metric", "level", "timing"))
+    return tuple(row[name] for name in ("method", "semantics", "task", "metric", "level"))
 
 
 def _beside(row: Mapping[str, Any], again: Mapping[str, Any]) -> dict[str, str]:

@@ -38,7 +38,7 @@ def status(
     from adaptive_bench.store.inventory import pieces
 
     check_output(out)
-    found = sorted(pieces(out), key=lambda piece: _OF_WORK.index(piece.state) if piece.state in _OF_WORK else 0)
+    found = sorted(pieces(out), key=lambda piece: _OF_WORK.index(piece.state))
     if as_json:
         typer.echo(json_text([asdict(piece) | {"folder": str(piece.folder)} for piece in found]), nl=False)
     else:

@@ -16,18 +16,17 @@ import yaml
 from adaptive_bench import registry
 from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, Run, find_run
 from adaptive_bench.cli.terminal_text import fitting, paragraph, pasteable, terminal_width, wrapped
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.evaluation import COUNTED, saving_name
 from adaptive_bench.store.results import read_run
-from adaptive_bench.store.runs import check_run, is_run, plugins_in, run_command, run_name
+from adaptive_bench.store.runs import check_run, is_run, plugins_in, retry_command, run_name
 
 if TYPE_CHECKING:
     from adaptive_bench.store.evaluation import Sample
     from adaptive_bench.store.manifest import EvaluationEntry, Manifest
 
-_SHOWN = 3  # most evaluations with lost points that are named
 _SETTINGS = ("model", "methods", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "data_dir")
 
 
@@ -71,7 +70,6 @@ def run_text(folder: Path) -> str:
             rows.append(row | ({"last loss": f"{losses[-1]:.4f}", "text": text} if losses else {}))
         parts.append(_filled(rows))
         parts.append(paragraph("text: digest of the training text in its order; if it is equal, so are both."))
-    parts += [paragraph(f"Not as the run left it: {text}") for text in _lost(folder)]
     parts += [paragraph(f"Failed: {failure}") for failure in about.get("failures", [])]
     parts += [paragraph(f"Note: {warning}") for warning in about.get("warnings", [])]
     return "\n\n".join(parts)
@@ -79,26 +77,13 @@ def run_text(folder: Path) -> str:
 
 def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
     """The command that repeats the run, not wrapped so that it can be copied, and plugins it needs that are missing."""
-    plugins = plugins_in(folder)
     began_in = Path(about.get("directory", "."))
     if began_in.resolve() == Path.cwd():
-        said = [f"repeat it with: {pasteable(run_command(folder, plugins))}"]
+        command = pasteable(retry_command(folder))
     else:  # paths in its config may be relative
-        command = run_command(folder.resolve(), plugins, began_in)
-        said = [f"repeat it with: cd {shlex.quote(str(began_in))} && {command}"]
-    return [*said, *(f"The plugin {path} is not there any more." for path in plugins if not path.is_file())]
-
-
-def _lost(folder: Path) -> list[str]:
-    """Sentences about results that the run measured and that are no longer on disk."""
-    from adaptive_bench.store import manifest
-
-    try:
-        listed = manifest.read(folder)
-        lost = [] if listed is None else listed.lost()
-    except EnvironmentProblem as error:
-        return [message_of(error)]
-    return lost if len(lost) <= _SHOWN else [*lost[:_SHOWN], f"{len(lost) - _SHOWN} more evaluations lack points."]
+        command = f"cd {shlex.quote(str(began_in))} && {retry_command(folder.resolve())}"
+    gone = (f"The plugin {path} is not there any more." for path in plugins_in(folder) if not path.is_file())
+    return [f"repeat it with: {command}", *gone]
 
 
 def _filled(rows: Sequence[Mapping[str, str]]) -> str:

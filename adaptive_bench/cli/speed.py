@@ -53,7 +53,7 @@ def time(
 
     Each method runs in turn with the plain model, over its dial: prefill, then decoding token by token. Without --run
     the methods are untrained and read random tokens, because time depends on which tokens are kept, not on how good the
-    weights are. Once a model's methods are timed, `run` shows tables by saved time as well.
+    weights are. Once a model's methods are timed, the tables of `run` have columns of saved time.
     """
     rule = "shares of saved tokens from 0 up to but not 1 such as 0,0.25,0.5 (0.25 is 25 %)"
     shares = tuple(sorted(options.numbers(savings, "--savings", float, rule, options.is_share)))

@@ -19,11 +19,10 @@ from adaptive_bench.runs.training_targets import target_axis, without_control
 from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.entry_files import Measurements, Text
+from adaptive_bench.store.entry_files import Measurements
 from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.store.keys import USUAL, key_of
-from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
-from adaptive_bench.store.records import FILE
+from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining, Text
 from adaptive_bench.tables.comparability import Conditions, made_with
 from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
 from adaptive_bench.tables.rows import Row
@@ -184,7 +183,7 @@ def measured_run(whole: Plan) -> Measurements:
     groups: dict[tuple[str, str], list[DialEvaluation]] = {}
     for work in whole.sweeps:
         groups.setdefault((str(work.spec), work.task), []).append(work)
-    found: dict[Path, tuple[MeasuredSweep, list[list[Text]]]] = {}
+    found: dict[Path, MeasuredSweep] = {}
     for works in groups.values():
         for work, points in zip(works, with_projections(works)[0], strict=True):
             if not points:
@@ -195,10 +194,8 @@ def measured_run(whole: Plan) -> Measurements:
             samples = [work.record.samples(asked) for asked in points]
             shown = work.split == "test" and not work.variant
             written = [[_text(one) for one in some[:SHOWN_DOCUMENTS]] for some in samples] if shown else []
-            found[work.folder] = sweep_of(work, points, samples), written
-    ordered = [found[work.folder] for work in whole.sweeps]
-    texts = {(place, number): some for place, (_, one) in enumerate(ordered) for number, some in enumerate(one)}
-    return Measurements([sweep for sweep, _ in ordered], [_logged(work) for work in whole.trainings], texts)
+            found[work.folder] = replace(sweep_of(work, points, samples), texts=written)
+    return Measurements([found[work.folder] for work in whole.sweeps], [_logged(work) for work in whole.trainings])
 
 
 def _text(sample: Sample) -> Text:
@@ -273,7 +270,7 @@ def outcome_of(whole: Plan) -> Outcome:
             "parameters a method adds."
         )
     warnings += without_control(config) if rows else []
-    warnings += [*_damaged(whole), *version_warnings(rows), *_duplicate_warnings(whole, behaviours)]
+    warnings += [*version_warnings(rows), *_duplicate_warnings(whole, behaviours)]
     ordered = [answers[sweep.folder.name] for sweep in whole.sweeps if sweep.folder.name in answers]
     return Outcome(rows, list(dict.fromkeys(warnings)), answers_file(ordered))
 
@@ -287,14 +284,6 @@ def _overlong_warnings(sweep: DialEvaluation, points: Points) -> list[str]:
         for out, asked in left
         if sweep.split == "test"
     ]
-
-
-def _damaged(whole: Plan) -> list[str]:
-    """A warning about records that cannot be read, whose contents are left out of the table."""
-    records = [*(training.record for training in whole.trainings), *(sweep.record for sweep in whole.sweeps)]
-    found = [str(record.folder / FILE) for record in records if record.is_damaged]
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    return [f"{found[0]}{more} cannot be read: the table is made without it."] if found else []
 
 
 def _duplicate_warnings(whole: Plan, behaviours: Mapping[str, str]) -> list[str]:

@@ -186,9 +186,7 @@ class _Bench:
     @cached_property
     def _sweeps(self) -> Sequence[DialEvaluation]:
         assert self.request.run is not None
-        # A run matched on time cannot be planned without this timing; its trainings are those of a run matched on net.
-        run = self.request.run
-        return plan(run.model_copy(update={"match_on": "net"}) if run.match_on == "time" else run).sweeps
+        return plan(self.request.run).sweeps
 
     @cached_property
     def _text(self) -> Any:

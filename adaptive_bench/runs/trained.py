@@ -21,7 +21,7 @@ from adaptive_bench.runs.run_table import model_name
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.keys import run_key
-from adaptive_bench.store.manifest import checkpoint_of, sparing_of
+from adaptive_bench.store.manifest import find_trained
 from adaptive_bench.store.records import CHECKPOINT, SCHEMA
 from adaptive_bench.store.runs import KEY_DIGITS, check_run, config_in, is_run, run_command
 
@@ -152,7 +152,7 @@ def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -
     if not is_run(folder):
         nested = folder / CHECKPOINT
         return nested if nested.is_dir() else folder
-    return checkpoint_of(folder, method, asked)[0]
+    return find_trained(folder, method, asked=asked)[0]
 
 
 def find_sparing(folder: Path, method: str | None) -> dict[str, Any]:
@@ -160,4 +160,4 @@ def find_sparing(folder: Path, method: str | None) -> dict[str, Any]:
 
     There are none for a saved model, which stores them itself.
     """
-    return {} if method is None or not is_run(folder) else sparing_of(folder, method)
+    return {} if method is None or not is_run(folder) else find_trained(folder, method)[2]

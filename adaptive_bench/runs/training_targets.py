@@ -61,8 +61,8 @@ class TrainingTargets:
     """The goals of trainings, the same for every method of a run.
 
     Attributes:
-        axis: The axis that targets are a share of: the axis the run is matched on, but net FLOPs for time and bytes,
-            and tokens for what a dial claims.
+        axis: The axis that targets are a share of: the axis the run is matched on, but net FLOPs for bytes, and
+            tokens for what a dial claims.
         goals: Goals of a method that trains towards a saving: one training for each.
         untrained: The goal of any other method.
         pricing: For each seed, the digest of the text on which targets are turned into schedules.
@@ -94,7 +94,7 @@ class TrainingTargets:
 
 def target_axis(config: RunConfig) -> FlopAxis:
     """The axis that targets of a run are a share of."""
-    priced: dict[str, FlopAxis] = {"time": "net", "bytes": "net", "claimed": "tokens"}
+    priced: dict[str, FlopAxis] = {"bytes": "net", "claimed": "tokens"}
     return priced.get(config.match_on) or cast(FlopAxis, config.match_on)
 
 

@@ -19,7 +19,6 @@ from adaptive_bench.store.evaluation import Evaluation, Point, saving_name
 from adaptive_bench.store.manifest import Variant, target_text
 from adaptive_bench.store.records import CHECKPOINT, DialEvaluationRecord, Record
 from adaptive_bench.store.timings import TimeCurve, TimeCurves
-from adaptive_bench.tables.matching import point_of
 from adaptive_bench.task import DocumentSplit
 
 _VERSIONS = ("torch", "transformers", "python")  # this package is left out, because `code` says what matters of it
@@ -123,11 +122,6 @@ class DialEvaluation:
         """The evaluation's record, with its state, log and points."""
         return DialEvaluationRecord(self.folder)
 
-    @property
-    def matched_curve(self) -> TimeCurve | None:
-        """The timing the run is matched on, if it is matched on time."""
-        return next(iter(self.curves.values())) if self.config.match_on == "time" else None
-
     def walk(
         self,
         measure: Callable[[float], Evaluation],
@@ -151,7 +145,7 @@ class DialEvaluation:
 
         def point(saving: float) -> Point:
             measured[saving] = measure(saving)
-            return point_of(measured[saving], self.metric, self.matched_curve)
+            return measured[saving].point(self.metric)
 
         def probed(saving: float) -> float | None:
             if self.config.match_on == "claimed":
@@ -217,13 +211,12 @@ def expected_points(levels: Sequence[float], end: float) -> int:
 
 
 def with_curves(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: Reporter) -> list[DialEvaluation]:
-    """The same sweeps with their time curves in every setting, or in the one setting that the config chooses.
+    """The same sweeps with their time curves in every setting, or in those that the config chooses.
 
-    A run matched on time always has one setting. Timings that do not belong to the sweeps are left out, and the
-    reporter is told.
+    Timings that do not belong to the sweeps are left out, and the reporter is told.
 
     Raises:
-        UsageError: The run is matched on time, but there is no single setting in which every method was timed.
+        UsageError: The config chooses a setting that was not timed.
     """
     if config.evaluation.quantize != "none":  # timings are made with the weights as they were trained
         return list(sweeps)
@@ -256,11 +249,7 @@ def _curves(config: RunConfig, model: str, sweeps: Sequence[DialEvaluation], rep
     if missed:
         told = ", ".join(f"{method} (other {why})" for method, why in sorted(missed))
         reporter.line(f"Timings that do not fit this run are not used: {told}. Give `adaptive-bench time` again.")
-    if config.match_on != "time":
-        return curves if config.timing is None else timings.choose(curves, config.timing)
-    chosen = timings.choose(curves, config.timing) if curves else curves
-    setting = timings.matching_setting(chosen, config.methods, config.model, config.out)
-    return {setting: chosen[setting]}
+    return timings.choose(curves, config.timing)
 
 
 def _timing_mismatch(record: Mapping[str, Any], sweeps: Sequence[DialEvaluation]) -> str | None:

@@ -12,18 +12,17 @@ timings.parquet: One row for each method, setting and timed dial value; only if 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
+from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation import MATCH_PHASES
-from adaptive_bench.store.measured import NAMES, Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
+from adaptive_bench.store.evaluation import MATCH_PHASES, SAVING_NAMES
+from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining, Text
 from adaptive_bench.store.timings import TimeCurve
 
 if TYPE_CHECKING:
@@ -31,6 +30,17 @@ if TYPE_CHECKING:
 
 POINTS, DOCUMENTS, TEXTS = "points.parquet", "documents.parquet", "texts.parquet"
 TRAINING, TIMINGS = "training.parquet", "timings.parquet"
+# Columns of a point by what `MeasuredPoint` calls them.
+_POINT = {
+    "asked": "asked_saving",
+    "dial": "dial",
+    "time_s": "seconds",
+    "docs": "documents",
+    "bytes_per_token": "bytes_per_token",
+    "projected_shape": "projected_shape",
+    "attention": "attention_executed",
+    "mlp": "mlp_executed",
+}
 _SWEEP = ("method", "task", "seed", "training", "target", "split", "variant")  # what the points of a sweep share
 _CONDITIONS = ("model", "backbone", "recipe", "task_version", "shots", "asked", "contents", "definition")
 _COST = ("tokens", "flops", "parameters_added")
@@ -46,7 +56,7 @@ _COLUMNS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("eligible", "projected_shape", "documents_sha256", *_CONDITIONS), "text?"),
         "shots": "whole?",
         **dict.fromkeys(("target", "bytes_per_token"), "number?"),
-        **dict.fromkeys((f"saved_{name}" for name in NAMES), "number?"),
+        **dict.fromkeys((f"saved_{name}" for name in SAVING_NAMES), "number?"),
         **dict.fromkeys((f"flops_{phase}" for phase in MATCH_PHASES), "number?"),
     },
     DOCUMENTS: {"point": "whole", "document": "whole", "log_likelihood": "number?", "size_bytes": "number?"},
@@ -70,28 +80,16 @@ _Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Text:
-    """The text written for one document at one point, with the right answer and whether the text is correct."""
-
-    document: int
-    target: str
-    written: str
-    correct: float | None
-
-
-@dataclass(frozen=True)
 class Measurements:
     """All measurements of an entry.
 
     Attributes:
         sweeps: The measured sweeps, in the order in which they were made.
         trainings: The trainings, each after the training it starts from.
-        texts: Written texts by (index of the sweep, index of the point in it).
     """
 
     sweeps: Sequence[MeasuredSweep]
     trainings: Sequence[MeasuredTraining]
-    texts: Mapping[tuple[int, int], Sequence[Text]] = field(default_factory=dict)
 
 
 def write(folder: Path, measured: Measurements) -> None:
@@ -99,11 +97,10 @@ def write(folder: Path, measured: Measurements) -> None:
     points: list[_Row] = []
     texts: list[_Row] = []
     documents: list[Documents] = []
-    for place, sweep in enumerate(measured.sweeps):
-        for number, (one, scored) in enumerate(zip(sweep.points, sweep.documents, strict=True)):
-            texts += [{"point": len(points), **vars(text)} for text in measured.texts.get((place, number), ())]
-            points.append(_point(sweep, one))
-            documents.append(scored)
+    for sweep in measured.sweeps:
+        texts += [{"point": at, **vars(one)} for at, some in enumerate(sweep.texts, len(points)) for one in some]
+        points += [_point(sweep, one) for one in sweep.points]
+        documents += sweep.documents
     curves = {(sweep.method, name): curve for sweep in measured.sweeps for name, curve in sweep.curves.items()}
     timings = [
         {"method": method, "setting": setting, "saved_tokens": saved, "saved_time": time, "plain_ms": curve.plain_ms}
@@ -122,55 +119,43 @@ def read(folder: Path) -> Measurements:
     """Read the measurements in a folder.
 
     Raises:
-        EnvironmentProblem: A file is missing, is no Parquet file or lacks a column, or a row does not hold what `write`
-            writes. The message names the file and the row, counted from 0.
+        EnvironmentProblem: A file is missing, is no Parquet file, lacks a column or a value, or a number is infinite.
+        LookupError, ValueError, UsageError: A row does not hold what `write` writes.
     """
     trainings: dict[str, MeasuredTraining] = {}
-    for number, row in enumerate(_rows(folder / TRAINING)):
-        with _place(folder / TRAINING, number):
-            trainings[row["training"]] = _training_of(row, trainings)
+    for row in _rows(folder / TRAINING):
+        trainings[row["training"]] = _training_of(row, trainings)
     curves: dict[str, dict[str, list[_Row]]] = {}
     for row in _rows(folder / TIMINGS) if (folder / TIMINGS).is_file() else ():
         curves.setdefault(row["method"], {}).setdefault(row["setting"], []).append(row)
-    documents = _documents(folder / DOCUMENTS)
+    documents, texts = _documents(folder / DOCUMENTS), dict[int, list[Text]]()
+    for row in _rows(folder / TEXTS):
+        texts.setdefault(row.pop("point"), []).append(Text(**row))
     grouped: dict[tuple[Any, ...], list[_Row]] = {}
     for number, row in enumerate(_rows(folder / POINTS)):
-        with _place(folder / POINTS, number):
-            MethodSpec.parse(row["method"])
-            shares = (*row["attention_executed"], *row["mlp_executed"])
-            if not all(map(math.isfinite, (*row["levels"], *dict(row["scores"]).values(), *shares))):
-                raise ValueError("levels, scores and shares are finite numbers")
-            about = {"training": trainings[row["training"]], "scored": documents[number], "number": number}
+        MethodSpec.parse(row["method"])
+        shares = (*row["attention_executed"], *row["mlp_executed"])
+        if not all(map(math.isfinite, (*row["levels"], *dict(row["scores"]).values(), *shares))):
+            raise ValueError(f"{POINTS}: levels, scores and shares are finite numbers")
+        about = {"training": trainings[row["training"]], "scored": documents[number], "texts": texts.pop(number, ())}
         grouped.setdefault(tuple(row[name] for name in _SWEEP), []).append(row | about)
     sweeps = [
         _sweep(rows, {name: _curve(points) for name, points in curves.get(rows[0]["method"], {}).items()})
         for rows in grouped.values()
     ]
-    places = {
-        row["number"]: (place, number) for place, rows in enumerate(grouped.values()) for number, row in enumerate(rows)
-    }
-    texts: dict[tuple[int, int], list[Text]] = {}
-    for number, row in enumerate(_rows(folder / TEXTS)):
-        with _place(folder / TEXTS, number):
-            texts.setdefault(places[row.pop("point")], []).append(Text(**row))
-    return Measurements(sweeps, list(trainings.values()), texts)
+    if texts:
+        raise ValueError(f"{TEXTS}: there is no point {min(texts)}")
+    return Measurements(sweeps, list(trainings.values()))
 
 
 def _point(sweep: MeasuredSweep, one: MeasuredPoint) -> _Row:
     return {
         **{name: getattr(sweep, name) for name in (*_SWEEP, "levels", "eligible", "made_with", "documents_sha256")},
         "training": sweep.training.key,
-        "asked_saving": one.asked,
-        "dial": one.dial,
-        "seconds": one.time_s,
-        "documents": one.docs,
+        **{column: getattr(one, name) for name, column in _POINT.items()},
         "scores": list(one.scores.items()),
         **{f"saved_{name}": value for name, value in one.savings.items()},
         **{f"flops_{phase}": value for phase, value in one.flops.items()},
-        "bytes_per_token": one.bytes_per_token,
-        "projected_shape": one.projected_shape,
-        "attention_executed": one.attention,
-        "mlp_executed": one.mlp,
         **{name: sweep.conditions[name] for name in _CONDITIONS},
     }
 
@@ -184,22 +169,16 @@ def _sweep(rows: Sequence[_Row], curves: Mapping[str, TimeCurve]) -> MeasuredSwe
         points=[_point_of(row) for row in rows],
         documents=[row["scored"] for row in rows],
         curves=curves,
+        texts=[row["texts"] for row in rows],
     )
 
 
 def _point_of(row: _Row) -> MeasuredPoint:
     return MeasuredPoint(
-        asked=row["asked_saving"],
-        dial=row["dial"],
-        time_s=row["seconds"],
-        docs=row["documents"],
+        **{name: row[column] for name, column in _POINT.items()},
         scores=dict(row["scores"]),
-        savings={name: value for name in NAMES if (value := row[f"saved_{name}"]) is not None},
+        savings={name: value for name in SAVING_NAMES if (value := row[f"saved_{name}"]) is not None},
         flops={phase: value for phase in MATCH_PHASES if (value := row[f"flops_{phase}"]) is not None},
-        bytes_per_token=row["bytes_per_token"],
-        projected_shape=row["projected_shape"],
-        attention=row["attention_executed"],
-        mlp=row["mlp_executed"],
     )
 
 
@@ -243,28 +222,18 @@ def _curve(rows: Sequence[_Row]) -> TimeCurve:
 
 
 def _write_documents(file: Path, documents: Sequence[Documents]) -> None:
-    sizes = [len(one.numbers) for one in documents]
-    unknown = [np.full(size, np.nan) for size in sizes]
-    metrics = dict.fromkeys(metric for one in documents for metric in one.scores)
-    columns: dict[str, Any] = {
-        "point": np.repeat(np.arange(len(documents)), sizes),
-        "document": np.concatenate([np.array(one.numbers, dtype=int) for one in documents]),
-        **{
-            name: np.concatenate([getattr(one, name) for one in documents]) for name in ("log_likelihood", "size_bytes")
-        },
-        **{
-            metric: np.concatenate([one.scores.get(metric, none) for one, none in zip(documents, unknown, strict=True)])
-            for metric in metrics
-        },
-    }
+    import pandas
     import pyarrow
 
-    types = {**_schema(_COLUMNS[DOCUMENTS]), **dict.fromkeys(metrics, pyarrow.float64())}
-    arrays = {
-        name: pyarrow.array(values, types[name], mask=np.isnan(values) if values.dtype == float else None)
-        for name, values in columns.items()
-    }
-    _write(file, pyarrow.table(arrays))
+    parts = [
+        {"point": at, "document": one.numbers, "log_likelihood": one.log_likelihood, "size_bytes": one.size_bytes}
+        | dict(one.scores)
+        for at, one in enumerate(documents)
+    ]
+    frame = pandas.concat(map(pandas.DataFrame, parts))
+    schema = _schema({**dict.fromkeys(frame.columns, "number?"), **_COLUMNS[DOCUMENTS]})
+    table = pyarrow.Table.from_pandas(frame, schema, preserve_index=False)  # NaN becomes null
+    _write(file, table.replace_schema_metadata())
 
 
 def _documents(file: Path) -> dict[int, Documents]:
@@ -277,19 +246,18 @@ def _documents(file: Path) -> dict[int, Documents]:
     found: dict[int, Documents] = {}
     for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(point)], strict=True):
         here = slice(first, last)
-        with _place(file, first):
-            if int(point[first]) in found:
-                raise ValueError("the documents of a point must be in adjacent rows")
-            found[int(point[first])] = Documents(
-                tuple(numbers[here].tolist()),
-                {name: values[here] for name, values in columns.items()},
-                log_likelihood[here],
-                size_bytes[here],
-            )
+        if int(point[first]) in found:
+            raise ValueError(f"{DOCUMENTS}: the documents of a point must be in adjacent rows")
+        found[int(point[first])] = Documents(
+            tuple(numbers[here].tolist()),
+            {name: values[here] for name, values in columns.items()},
+            log_likelihood[here],
+            size_bytes[here],
+        )
     return found
 
 
-def _schema(columns: Mapping[str, str]) -> dict[str, Any]:
+def _schema(columns: Mapping[str, str]) -> pyarrow.Schema:
     import pyarrow
 
     number = pyarrow.float64()
@@ -301,17 +269,13 @@ def _schema(columns: Mapping[str, str]) -> dict[str, Any]:
         "by name": pyarrow.map_(pyarrow.string(), number),
         "flag": pyarrow.bool_(),
     }
-    return {name: types[kind.rstrip("?")] for name, kind in columns.items()}
+    return pyarrow.schema([(name, types[kind.rstrip("?")]) for name, kind in columns.items()])
 
 
 def _write_rows(file: Path, rows: Sequence[_Row]) -> None:
     import pyarrow
 
-    schema = _schema(_COLUMNS[file.name])
-    _write(
-        file,
-        pyarrow.table({name: pyarrow.array([row.get(name) for row in rows], kind) for name, kind in schema.items()}),
-    )
+    _write(file, pyarrow.Table.from_pylist(rows, _schema(_COLUMNS[file.name])))
 
 
 def _write(file: Path, table: pyarrow.Table) -> None:
@@ -326,46 +290,34 @@ def _rows(file: Path) -> list[_Row]:
 
 
 def _table(file: Path) -> pyarrow.Table:
-    """Read a file and check its columns: all are there with the right types, and no value is missing or infinite that
-    may not be. The file of documents may have further columns, one for each metric.
+    """Read a file and check that its columns are there with the right types, and without missing values where there
+    may be none. The file of documents may have further columns, one for each metric.
     """
     import pyarrow
-    from pyarrow import compute, parquet
+    from pyarrow import parquet
 
     columns = dict(_COLUMNS[file.name])
     try:
         table = parquet.read_table(file)
         if file.name == DOCUMENTS:
             columns |= dict.fromkeys(table.column_names, "number?") | columns
-        schema = pyarrow.schema(list(_schema(columns).items()))
+        schema = _schema(columns)
         for name in [one for one in columns if columns[one].endswith("?") and one not in table.column_names]:
             # The version that wrote the entry did not have this column.
             table = table.append_column(name, pyarrow.nulls(len(table), schema.field(name).type))
-        table = table.select(list(columns)).cast(schema)
+        strict = [one.with_nullable(columns[one.name].endswith("?")) for one in schema]
+        table = table.select(list(columns)).cast(pyarrow.schema(strict))
+        if infinite := [name for name in columns if not _is_finite(table[name])]:
+            raise ValueError(f"{infinite[0]} is a finite number")
+        return table
     except (OSError, KeyError, ValueError, pyarrow.ArrowException) as error:
         raise EnvironmentProblem(
             f"{file.name} is a Parquet file with the columns {', '.join(columns)}, but it cannot be read as one "
             f"({one_line(message_of(error), 300)}). Submit the run again."
         ) from error
-    for name, kind in columns.items():
-        wrong = compute.is_null(table[name], nan_is_null=True)
-        if kind.endswith("?"):
-            wrong = compute.and_not(wrong, compute.is_null(table[name]))
-        if kind.startswith("number") and not kind.startswith("numbers"):
-            wrong = compute.or_(wrong, compute.is_inf(table[name]).fill_null(False))
-        if (row := compute.index(wrong, True).as_py()) >= 0:
-            with _place(file, row):
-                raise ValueError(f"{name} is {'a finite number' if 'number' in kind else 'needed'}")
-    return table
 
 
-@contextmanager
-def _place(file: Path, row: int) -> Iterator[None]:
-    """Within the block, turn errors into an `EnvironmentProblem` that names the file and the row."""
-    try:
-        yield
-    except (AdaptiveBenchError, KeyError, TypeError, ValueError) as error:
-        why = f"there is no {error}" if isinstance(error, KeyError) else message_of(error)
-        raise EnvironmentProblem(
-            f"{file.name}, row {row}: {one_line(why, 300)}. Submit the run again, or correct that row."
-        ) from error
+def _is_finite(column: pyarrow.ChunkedArray) -> bool:
+    from pyarrow import compute
+
+    return column.type != "double" or bool(compute.all(compute.is_finite(column), min_count=0).as_py())

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     import numpy as np
 
-Axis = Literal["tokens", "core", "net", "layers", "claimed", "projected", "bytes", "time"]
+Axis = Literal["tokens", "core", "net", "layers", "claimed", "projected", "bytes"]
 COUNTED: tuple[Axis, ...] = ("tokens", "core", "net", "layers")  # axes that the ledger counts in every phase
-UNTIMED: tuple[Axis, ...] = (*COUNTED, "claimed", "projected", "bytes")  # axes that need no timing
+AXES: tuple[Axis, ...] = get_args(Axis)
 MatchPhase = Literal["all", "prefill", "decode"]
 MATCH_PHASES: tuple[MatchPhase, ...] = ("all", "prefill", "decode")
 PHASES = MATCH_PHASES[1:]
@@ -21,6 +21,9 @@ PHASES = MATCH_PHASES[1:]
 def saving_name(axis: Axis, phase: MatchPhase = "all") -> str:
     """Return the name of a saving among those of a point: `net` for all phases, `decode_net` for one phase."""
     return axis if phase == "all" else f"{phase}_{axis}"
+
+
+SAVING_NAMES = {saving_name(axis, phase): (axis, phase) for phase in MATCH_PHASES for axis in AXES}  # all, by name
 
 
 @dataclass(frozen=True)
@@ -53,28 +56,23 @@ class Evaluation:
     """The results of one method at one dial value on one task.
 
     Attributes:
-        task: Name of the task.
         dial: Dial value of the method, in its own unit.
         scores: lm-eval metric key to value.
         docs: Documents evaluated.
         savings: Pooled shares saved of the dense model: `tokens`, `core`, `net`, `layers`, `executed`; they may be
             negative.
         report: The whole compute report of the model: savings by phase, and the raw sums. `decode` counts tokens fed
-            one by one while an answer is written; `prefill` counts tokens read in one pass. A prompt is read in one
-            pass, and its last position writes the first token of the answer. In log-likelihood tasks the answers are
-            given and are read together with the prompt, so such a task has no `decode`, and its `prefill` is more than
-            prompts.
+            one by one while an answer is written; `prefill` counts tokens read in one pass: prompts, and the given
+            answers of log-likelihood tasks, which have no `decode`.
         time_s: Seconds inside model calls, without scoring and tokenizing.
         prompt_tokens: Tokens fed to the model, without padding.
         generated_tokens: Tokens the model wrote.
         batch_size: Sequences evaluated together, after any halving.
         num_fewshot: Worked examples before each question.
-        fewshot_seed: Seed with which the worked examples were drawn.
         claimed: Share of token-branches that the method's dial says it skips, in any phase; `None` if the dial says
             nothing, and in older records.
-        projected: By phase, the net saving that the same decisions would have on the model shape `projected_shape`. It
-            is computed from the report when a table is made (`runs.projection`), and is `None` otherwise.
-        projected_shape: Name of that model shape.
+        projected: By phase, the net saving that the same decisions would have on the model shape `projected_shape`;
+            known only while a table is made (`runs.projection`).
         data: Where the documents came from (`source`, `revision` of the hub); digests of the documents, of their right
             answers and of the prompts made from them; the version of the task, signatures of its metrics, and the
             digest of the chat template if there is one. `None` in older records.
@@ -116,6 +114,11 @@ class Evaluation:
             return None if found is None else 1 - found.read / found.dense
         saved: Mapping[str, float | None] = self.savings if phase == "all" else self.report.get(phase, {})
         return saved.get(axis)
+
+    def point(self, metric: str) -> Point:
+        """Return the evaluation as a point whose score is in the given metric."""
+        saved = {name: self.saved(*known) for name, known in SAVING_NAMES.items()}
+        return Point(self.dial, self.scores[metric], saved, self.time_s)
 
     def _counts(self, phase: MatchPhase) -> list[Mapping[str, Any]] | None:
         counts = self.report.get("counts")
@@ -241,13 +244,11 @@ class TokenBytes(NamedTuple):
 
 def token_bytes(counts: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> TokenBytes | None:
     """Compute the bytes that a decoded token reads from the counts behind the MACs. A linear map multiplies each of its
-    weights once per token, so its MACs per token equal its number of weights. Each token is charged as if it were alone
-    in its batch.
+    weights once per token, so its MACs per token equal its number of weights.
 
     Args:
         counts: The counts of a compute report.
-        stored: Bytes of quantized layers as stored, in lists [L]: `attention`, `kv` and `mlp`; without them all weights
-            are fp32.
+        stored: See `Evaluation`; without it all weights are fp32.
 
     Returns:
         `None` if no token was decoded, or if the sizes cannot be derived: older records without counts, layers of

@@ -12,12 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.records import CHECKPOINT, SCHEMA, DialEvaluationRecord, Record, check_schema
-from adaptive_bench.store.runs import DEFAULT_OUT, check_run, find_run, output_of, read_json, run_command, unusable
+from adaptive_bench.store.runs import DEFAULT_OUT, check_run, find_run, read_json, unusable
 from adaptive_bench.task import DocumentSplit
 
 FILE = "manifest.json"
@@ -108,14 +107,13 @@ class Manifest:
         Raises:
             EnvironmentProblem: There is no folder of records for the run.
         """
-        self.check_home()
-        return DialEvaluationRecord(self.out / "records" / evaluation.record, evaluation.asked or None)
+        return DialEvaluationRecord(self.records_home() / evaluation.record, evaluation.asked or None)
 
-    def check_home(self) -> None:
-        """Refuse a run without its records: the run was copied alone, or its output folder was moved.
+    def records_home(self) -> Path:
+        """Return the folder of records.
 
         Raises:
-            EnvironmentProblem: There is no folder of records; the message says how to bring the two together.
+            EnvironmentProblem: There is none: the run was copied alone, or its output folder was moved.
         """
         home = self.out / "records"
         if not home.is_dir():
@@ -123,21 +121,13 @@ class Manifest:
                 f"A run is read with its records, but there is no folder {str(home)!r}. Put it back; or move the "
                 f"run's folder to where its records lie, into the folder `runs` beside `records`."
             )
+        return home
 
     def unfinished(self, evaluations: Iterable[EvaluationEntry]) -> Iterator[str]:
-        """Give a sentence for each of some evaluations that is not done or has lost measured points."""
+        """Give a sentence for each of some evaluations that is not done."""
         for one in evaluations:
-            what = f"`evaluate {one.method} on {one.task}`"
-            record = self.record_of(one)
-            if lost := len(one.asked) - len(record.savings()) if one.asked else 0:
-                of_all = f"{lost} of its {len(one.asked)} measured points"
-                yield f"{what} lacks {of_all} in {record.folder}: give the run's command again."
-            elif not one.asked and record.state != "done":
-                yield f"{what} is {record.state}: give the run's command again."
-
-    def lost(self) -> list[str]:
-        """Return a sentence for each finished evaluation that has lost measured points."""
-        return list(self.unfinished(one for one in self.evaluations if one.asked))
+            if not one.asked and (state := self.record_of(one).state) != "done":
+                yield f"`evaluate {one.method} on {one.task}` is {state}: give the run's command again."
 
     def write(self, folder: Path) -> None:
         """Write the manifest into the folder of its run."""
@@ -157,23 +147,15 @@ def read(folder: Path) -> Manifest | None:
     if not path.is_file():
         return None
     about = read_json(path)
-    if not isinstance(about, dict):
-        raise unusable(path, "must list the records of its run")
     check_schema(about, path)
-    if about.get("schema") != SCHEMA:
-        raise EnvironmentProblem(
-            f"The run in {str(folder)!r} was made by an earlier version, whose records are not read any more. To make "
-            f"it again: `{run_command(folder)}`."
-        )
-    try:
-        trainings = tuple(TrainingEntry(**values) for values in about["trainings"])
-        evaluations = tuple(
-            EvaluationEntry(**{**values, "levels": tuple(values["levels"]), "asked": tuple(values["asked"])})
-            for values in about["evaluations"]
-        )
-    except (LookupError, TypeError) as error:
-        raise unusable(path, f"must list the records of its run ({type(error).__name__}: {error})") from error
-    return Manifest(output_of(folder), trainings, evaluations)
+    if about["schema"] != SCHEMA:
+        raise unusable(path, "is of an earlier version, whose records are not read any more")
+    evaluations = (one | {"levels": tuple(one["levels"]), "asked": tuple(one["asked"])} for one in about["evaluations"])
+    return Manifest(
+        folder.absolute().parent.parent,  # of a link where the link lies: the run was moved to another disk
+        tuple(TrainingEntry(**one) for one in about["trainings"]),
+        tuple(EvaluationEntry(**one) for one in evaluations),
+    )
 
 
 def of_run(folder: Path) -> Manifest:
@@ -211,63 +193,41 @@ def make_again(folder: Path) -> str:
     )
 
 
-def checkpoint_of(run: Path, method: str | None, asked: str = "--method") -> tuple[Path, float | None]:
-    """Return the checkpoint folder of a method of a run (that of its first evaluation), and the saving that it was
-    trained towards, if any.
-
-    Args:
-        asked: The option or argument that names the method, for messages.
-
-    Raises:
-        UsageError: No method is named, or the run does not have it.
-        EnvironmentProblem: The method is not trained yet.
-    """
-    listed = of_run(run)
-    known = list(dict.fromkeys(one.method for one in listed.evaluations))
-    methods = ", ".join(known)
-    if method is None:
-        raise UsageError(f"A run has several methods ({methods}), got {str(run)!r} and no {asked}. Name one.")
-    if (found := listed.first_of(method)) is None:
-        hint = registry.did_you_mean(str(MethodSpec.parse(method)), known)
-        raise UsageError(f"The run has the methods {methods}, got {asked} {method!r}. {hint}")
-    training = listed.training_of(found)
-    listed.check_home()
-    record = Record(listed.out / "records" / training.record)
-    if record.has_result:
-        return record.folder / CHECKPOINT, training.target
-    raise EnvironmentProblem(
-        f"A model must be trained before it writes, but `{training}` is not finished or its checkpoint was removed. "
-        f"Give the run's command again."
-    )
-
-
 def sparing(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return which sites a training or an evaluation with this config spares: arguments of `AdaptiveModel.build`."""
     said = content.get("eligible") or {"spared": (), "keep_first": False}
     return {"spared": [tuple(site) for site in said["spared"]], "keep_first": bool(said["keep_first"])}
 
 
-def sparing_of(run: Path, method: str) -> dict[str, Any]:
-    """Return which sites a method of a run spares. This is read from the method's own record: the saved model of an
-    untrained control is that of another method, which does not say.
-    """
-    listed = of_run(run)
-    found = listed.first_of(method)
-    content = None if found is None else Record(listed.out / "records" / found.record).read("config")
-    return sparing(content or {})
-
-
 def find_trained(
-    run: Path | str, method: str, out: Path | str = DEFAULT_OUT
+    run: Path | str, method: str | None, out: Path | str = DEFAULT_OUT, asked: str = "the method"
 ) -> tuple[Path, float | None, dict[str, Any]]:
-    """Find a run and return checkpoint and target of one of its methods, and which sites the method spares.
+    """Find a run, and return of one of its methods the checkpoint folder (that of its first evaluation), the saving
+    that it was trained towards, if any, and which sites it spares, see `sparing`.
+
+    The sites are read from the method's own record: the saved model of an untrained control is that of another method,
+    which does not say.
 
     Args:
         run: The run's name, the beginning of its name, its folder, or `last`.
+        asked: The option or argument that names the method, for messages.
 
     Raises:
-        UsageError: There is no such run, or the run does not have the method.
+        UsageError: There is no such run, no method is named, or the run does not have it.
         EnvironmentProblem: The method is not trained yet.
     """
-    folder = find_run(run, Path(out))
-    return *checkpoint_of(folder, method, asked="the method"), sparing_of(folder, method)
+    listed = of_run(find_run(run, Path(out)))
+    methods = ", ".join(dict.fromkeys(one.method for one in listed.evaluations))
+    if method is None:
+        raise UsageError(f"A run has several methods ({methods}), got {str(run)!r} and no {asked}. Name one.")
+    if (found := listed.first_of(method)) is None:
+        raise UsageError(f"The run has the methods {methods}, got {asked} {method!r}. Name one of them.")
+    training = listed.training_of(found)
+    record = Record(listed.records_home() / training.record)
+    if not record.has_result:
+        raise EnvironmentProblem(
+            f"A model must be trained before it writes, but `{training}` is not finished or its checkpoint was "
+            f"removed. Give the run's command again."
+        )
+    content = Record(listed.out / "records" / found.record).read("config") or {}
+    return record.folder / CHECKPOINT, training.target, sparing(content)

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_bench.store.evaluation import MATCH_PHASES, UNTIMED, Axis, Evaluation, MatchPhase, Sample, saving_name
+from adaptive_bench.store.evaluation import MATCH_PHASES, SAVING_NAMES, Evaluation, Sample
 from adaptive_bench.store.timings import TimeCurve
 
-KNOWN = [(axis, phase) for phase in MATCH_PHASES for axis in UNTIMED]
-NAMES = [saving_name(axis, phase) for axis, phase in KNOWN]
 Floats = NDArray[np.float64]
 
 
@@ -43,7 +41,7 @@ class MeasuredPoint:
     @classmethod
     def of(cls, asked: float, one: Evaluation, metrics: Sequence[str]) -> MeasuredPoint:
         """Make a point of an evaluation, with its scores in the given metrics, in that order."""
-        saved = {name: one.saved(*known) for name, known in zip(NAMES, KNOWN, strict=True)}
+        saved = {name: one.saved(*known) for name, known in SAVING_NAMES.items()}
         flops = {phase: one.flops_per_token(phase) for phase in MATCH_PHASES}
         sites = one.report.get("sites", ())
         return cls(
@@ -58,22 +56,6 @@ class MeasuredPoint:
             one.projected_shape,
             *([site["executed"] for site in sites if site["branch"] == branch] for branch in ("attention", "mlp")),
         )
-
-    @property
-    def claimed(self) -> float | None:
-        """Share of token-branches that the dial claims to skip."""
-        return self.savings.get("claimed")
-
-    def saved(self, axis: Axis, phase: MatchPhase = "all") -> float | None:
-        """Return the share saved on an axis in a phase; `None` if it is not known."""
-        return self.savings.get(saving_name(axis, phase))
-
-    def flops_per_token(self, phase: MatchPhase = "all") -> float | None:
-        """Return the mean FLOPs of a token fed in a phase; `None` if they are not known."""
-        return self.flops.get(phase)
-
-
-Measurement = Evaluation | MeasuredPoint  # tables are made of either: from a run's own records, or from an entry
 
 
 @dataclass(frozen=True)
@@ -111,6 +93,16 @@ def _floats(values: Iterable[Any]) -> Floats:
 
 
 @dataclass(frozen=True)
+class Text:
+    """The text written for one document at one point, with the right answer and whether the text is correct."""
+
+    document: int
+    target: str
+    written: str
+    correct: float | None
+
+
+@dataclass(frozen=True)
 class MeasuredTraining:
     """One training: what it cost, what it aimed at, and its log.
 
@@ -140,7 +132,6 @@ class MeasuredSweep:
     """One seed of a method, trained towards one target, measured over its dial on one task.
 
     Attributes:
-        method: The method's spec, semantics included.
         target: Saving that it was trained towards, if its method was trained towards several.
         split: `test`, or `validation` for documents that targets are chosen on.
         variant: `shuffled` for the control of shuffled decisions, else empty.
@@ -152,6 +143,7 @@ class MeasuredSweep:
         points: Measured points, rising in the saving they were asked for.
         documents: Scores of single documents, one item for each point.
         curves: Saved time by setting.
+        texts: Texts written for a few documents, one item for each point; empty if they are not wanted.
     """
 
     method: str
@@ -169,3 +161,4 @@ class MeasuredSweep:
     points: Sequence[MeasuredPoint]
     documents: Sequence[Documents]
     curves: Mapping[str, TimeCurve] = field(default_factory=dict)
+    texts: Sequence[Sequence[Text]] = ()

@@ -12,9 +12,8 @@
         documents.jsonl     one line per document, point after point
     eval/<task>-shuffled-<sweep key>/       the same for the control of shuffled decisions, without behaviour
 
-A `record.json` is always replaced as a whole, by the process that holds the record. A file that cannot be parsed counts
-as missing; it is put aside when the work begins again. Documents are appended before their point is listed; any bytes
-behind the documents of the last point were left by a process that was killed in between.
+A `record.json` is always replaced as a whole, by the process that holds the record. Documents are appended before their
+point is listed; any bytes behind the documents of the last point were left by a process that was killed in between.
 """
 
 from __future__ import annotations
@@ -47,24 +46,18 @@ class Record:
         self.folder = folder
 
     def read(self, section: str) -> dict[str, Any] | None:
-        """Return a section of the record; `None` if the section is missing or the record cannot be parsed, which counts
-        as not done. The returned mapping is shared between callers and must not be changed.
+        """Return a section of the record; `None` if it is missing. The returned mapping is shared between callers and
+        must not be changed.
 
         Raises:
-            EnvironmentProblem: A newer version wrote the record, or its permissions forbid reading it.
+            EnvironmentProblem: The record cannot be read, or a newer version wrote it.
         """
-        values: dict[str, Any] | None = (_content(self.folder / FILE) or {}).get(section)
+        values: dict[str, Any] | None = _content(self.folder / FILE).get(section)
         return values
 
     def write(self, section: str, values: Mapping[str, Any]) -> None:
         """Write a section of the record; only the process that holds the record may do this."""
-        known = _content(self.folder / FILE) or {"schema": SCHEMA}
-        atomic.write_json(self.folder / FILE, {**known, section: values})
-
-    @property
-    def is_damaged(self) -> bool:
-        """Whether the record exists but cannot be parsed."""
-        return (self.folder / FILE).is_file() and _content(self.folder / FILE) is None
+        atomic.write_json(self.folder / FILE, {"schema": SCHEMA, **_content(self.folder / FILE), section: values})
 
     @property
     def state(self) -> State:
@@ -76,18 +69,13 @@ class Record:
 
     @property
     def has_result(self) -> bool:
-        """Whether the result of the work (the checkpoint of a training) is there, as far as the folder alone tells."""
+        """Whether the checkpoint of a training is there."""
         return (self.folder / CHECKPOINT).is_dir()
 
     @property
     def reason(self) -> str:
         """Why the work failed, or an empty text."""
         return self._status()["reason"]
-
-    @property
-    def owner(self) -> lock.Owner | None:
-        """The process that works on the record, if any."""
-        return lock.owner(self.folder)
 
     def move(self, state: State, reason: str = "") -> None:
         """Write a new state, with the current time."""
@@ -96,21 +84,14 @@ class Record:
 
     def mark_done(self) -> None:
         """Mark finished work as done, even if the last process that worked on it was killed before it could do so."""
-        lock.tidy(self.folder)
-        if self._status()["state"] == "done" or lock.is_held(self.folder):
+        if lock.is_held(self.folder) or self._status()["state"] == "done":
             return
         with lock.exclusive(self.folder, str(self.folder), SilentReporter()):
             atomic.remove(self.folder / "resume")
             self.move("done")
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        """Write the work's config and mark it running. A record that cannot be parsed is put aside and made again."""
-        if self.is_damaged:
-            aside = self.folder / f"{FILE}.damaged"
-            with atomic.writable(aside):
-                atomic.check()
-                (self.folder / FILE).replace(aside)
-            self.log(f"{FILE} could not be read and is now {FILE}.damaged; it is made again.")
+        """Write the work's config and mark it running."""
         self.write("config", config)
         self.move("running")
 
@@ -207,12 +188,8 @@ class DialEvaluationRecord(Record):
                 lines = stream.read(end - start).decode("utf-8").split("\n")[:-1][:most]
             found = json.loads(f"[{','.join(lines)}]")  # one call takes a third of the time of one for each line
             return [Sample.from_json(one) for one in found]
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise EnvironmentProblem(
-                f"The documents of a measured point must be readable, but {str(path)!r} is not from byte {start} to "
-                f"{end}: {type(error).__name__}, {message_of(error)}. Remove the folder {str(self.folder)!r} and give "
-                f"the run's command again: it is measured anew."
-            ) from error
+        except (OSError, ValueError) as error:
+            raise _unreadable(path, error) from error
 
     def add_point(self, saving: float, evaluation: Evaluation, samples: Sequence[Sample], *, wall_s: float) -> None:
         """Write a point. Its documents are written first, so that a listed point is always complete."""
@@ -241,29 +218,28 @@ class DialEvaluationRecord(Record):
         return {text: values for text, values in points.items() if values["documents"][1] <= size_bytes}
 
 
-def _content(path: Path) -> dict[str, Any] | None:
-    """Return the content of a `record.json`; `None` if the file does not exist or cannot be parsed."""
+def _content(path: Path) -> dict[str, Any]:
+    """Return the content of a `record.json`; empty if the file does not exist."""
     try:
         found = path.stat()
         return _parsed(path, (found.st_ino, found.st_size, found.st_mtime_ns))
     except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"A record must be readable, but {str(path)!r} is not: {error.strerror or error}. Change its permissions, "
-            "or choose another --out."
-        ) from error
+        return {}
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"A record must be readable, but {str(path)!r} is not: {message_of(error)}. Change its permissions; or remove "
+        f"the folder {str(path.parent)!r} and give the run's command again: it is made anew."
+    )
 
 
 @lru_cache(maxsize=64)  # sections are read one at a time, and a record with the counts of 20 points has 300 kB
-def _parsed(path: Path, stamp: tuple[int, ...]) -> dict[str, Any] | None:
+def _parsed(path: Path, stamp: tuple[int, ...]) -> dict[str, Any]:
     """Do as `_content`; the stamp (inode, size and time of the file) makes the cache miss when the file changes."""
-    try:
-        values = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(values, dict):
-        return None
+    values: dict[str, Any] = json.loads(path.read_bytes())
     check_schema(values, path)
     return values
 

@@ -11,18 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, message_of, one_line
 from adaptive_bench.store import atomic
 from adaptive_bench.store.runs import (
     check_run,
     config_in,
     find_run,
-    has_ended,
     read_json,
-    refuse_entry,
     retry_command,
     run_name,
-    tables_below,
+    tables,
     unusable,
 )
 
@@ -37,13 +35,9 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     """Read the rows of a `table.json`.
 
     Raises:
-        UsageError: The folder is a leaderboard entry, which has no `table.json`.
-        EnvironmentProblem: The file cannot be read, or is no table.
+        EnvironmentProblem: The file cannot be read.
     """
-    refuse_entry(path.parent)
-    rows = read_json(path)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise unusable(path, "must hold a list of rows")
+    rows: list[dict[str, Any]] = read_json(path)
     return rows
 
 
@@ -51,12 +45,12 @@ def write_run(folder: Path, about: Mapping[str, Any]) -> None:
     """Write `run.json`, which says how a run ended. If only its times would change, the file stays as it is: the run
     keeps the time at which it first finished.
     """
-    times = {"finished": "", "took_s": 0.0}
     try:
         before = json.loads((folder / RUN).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        before = None
-    if not isinstance(before, dict) or {**before, **times} != json.loads(atomic.json_text({**about, **times})):
+        times = {name: before[name] for name in ("finished", "took_s")}
+    except (OSError, ValueError, LookupError):  # the run has not ended yet
+        before, times = None, {}
+    if before != json.loads(atomic.json_text({**about, **times})):
         atomic.write_json(folder / RUN, about)
 
 
@@ -66,10 +60,7 @@ def ending_of(folder: Path) -> dict[str, Any]:
     Raises:
         EnvironmentProblem: The file cannot be read.
     """
-    path = folder / RUN
-    about = read_json(path) if path.is_file() else {}
-    if not isinstance(about, dict):
-        raise unusable(path, f"must hold keys and values, got {type(about).__name__}")
+    about: dict[str, Any] = read_json(folder / RUN) if (folder / RUN).is_file() else {}
     return about
 
 
@@ -112,20 +103,11 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
 
 def finished_runs(*folders: Path | str, out: Path | str = "runs") -> list[Path]:
     """Return the folders of some runs, each once, or of all finished runs in `out`; see `load_results`."""
-    named = [find_run(folder, Path(out)) for folder in folders] or [file.parent for file in tables_below(Path(out))]
-    chosen = list({folder.resolve(): folder for folder in named}.values())
-    if not chosen:
-        raise EnvironmentProblem(
-            f"There is no finished run in {str(out)!r}. Give `adaptive-bench run`, or name another folder."
-        )
+    places = [find_run(folder, Path(out)) for folder in folders] or [Path(out)]
+    chosen = [table.parent for place in places for table in tables(place)]
     for folder in chosen:
         check_run(folder)
-        if not has_ended(folder):
-            raise EnvironmentProblem(
-                f"A finished run has a table.json, but there is none in {str(folder)!r}. `adaptive-bench list runs` "
-                f"shows the runs; an unfinished one continues with `{retry_command(folder)}`."
-            )
-    return chosen
+    return list({folder.resolve(): folder for folder in chosen}.values())
 
 
 def tidy_rows(*folders: Path | str, out: Path | str = "runs", tell: Callable[[str], object]) -> list[dict[str, Any]]:
@@ -152,42 +134,32 @@ def tidy_rows(*folders: Path | str, out: Path | str = "runs", tell: Callable[[st
 
 def why_empty(folder: Path) -> str:
     """Return a sentence that says why a finished run has no results."""
-    failures = read_run(folder / "config.yaml").get("failures", ())
-    what = (
-        f": {len(failures)} piece(s) of its work failed, the first with {one_line(failures[0], 300)}"
-        if failures
-        else ""
-    )
+    failures = ending_of(folder).get("failures", ())
+    what = f": {len(failures)} piece(s) of its work failed, the first with {failures[0]}" if failures else ""
     return (
-        f"The run {run_name(folder)!r} has no results{what.rstrip('.')}. `{retry_command(folder)}` does again what "
-        f"failed."
+        f"The run {run_name(folder)!r} has no results{one_line(what, 400).rstrip('.')}. `{retry_command(folder)}` does "
+        f"again what failed."
     )
 
 
-def columns(rows: Rows) -> dict[str, list[Any]]:
-    """Return the values of all rows by key; `None` if a row lacks the key."""
-    names: dict[str, None] = {}
-    for row in rows:
-        if not row.keys() <= names.keys():  # nearly all of thousands of rows have the keys of the first
-            names |= dict.fromkeys(row)
-    return {name: [row.get(name) for row in rows] for name in names}
+def alike(rows: Rows) -> list[dict[str, Any]]:
+    """Return the rows with the keys of all of them, in the same order; `None` if a row lacks the key."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{**names, **row} for row in rows]
 
 
 def as_csv(rows: Rows) -> str:
     """Return CSV: a header and a line for each row; `None` becomes an empty cell."""
-    found = columns(rows)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(found)
-    writer.writerows(zip(*found.values(), strict=True))
+    found, text = alike(rows), io.StringIO()
+    writer = csv.DictWriter(text, found[0] if found else (), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found)
     return text.getvalue()
 
 
 def as_json(rows: Rows) -> str:
     """Return a JSON list of objects that all have the same keys."""
-    found = columns(rows)
-    lines = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
-    return json.dumps(lines, ensure_ascii=False) + "\n"
+    return json.dumps(alike(rows), ensure_ascii=False) + "\n"
 
 
 def as_parquet(rows: Rows) -> bytes:
@@ -196,5 +168,5 @@ def as_parquet(rows: Rows) -> bytes:
     from pyarrow import parquet
 
     written = pyarrow.BufferOutputStream()
-    parquet.write_table(pyarrow.table(columns(rows)), written)
+    parquet.write_table(pyarrow.Table.from_pylist(alike(rows)), written)
     return bytes(written.getvalue())

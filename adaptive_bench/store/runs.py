@@ -1,4 +1,4 @@
-"""Finds runs by folder or name, knows the files in their folders, and gives the commands that write them again.
+"""Finds runs by folder or name, and knows the files in their folders.
 
 A run lies in `<out>/runs/<name>/`, and its records in `<out>/records/`. It is found without reading its files.
 """
@@ -10,26 +10,18 @@ import json
 import os
 import shlex
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.strict_yaml import read_mapping
 
 DEFAULT_OUT = Path("runs")
 LAST = "last"  # may be given in place of a name, for the run that was begun last
 KEY_DIGITS = 8  # hexadecimal digits of a run's key at the end of its name
 ENTRY = "points.parquet"  # marks the folder of an entry: a run passed on without records, whose table is computed
-ENDED = ("table.json", "run.json")  # a run that has ended leaves both; if only one is there, the other was lost
-# A run begins with the first two and ends with the third; any one marks a run, since others may have been lost.
-BEGUN = ("config.yaml", "manifest.json", "run.json")
-TABLES = ("table.json", "run.json", "answers.json", "methods.json")  # can be made again from the records
+BEGUN, ENDED = "config.yaml", "run.json"  # the first and the last file that a run writes
 _MOST_NAMED = 5
-_PUT_BACK = (
-    "Put the run's own file back; or give `adaptive-bench run` the options that the run was made with: it writes the "
-    "file again and computes nothing twice."
-)
 
 
 def is_output(folder: Path) -> bool:
@@ -48,12 +40,12 @@ def check_output(out: Path) -> None:
     first run.
 
     Raises:
-        EnvironmentProblem: The folder is missing, or is not a folder.
+        EnvironmentProblem: The folder is missing.
     """
-    if not out.is_dir() and (out.exists() or out != DEFAULT_OUT):
-        what = "is no folder" if out.exists() else "does not exist"
+    if not out.is_dir() and out != DEFAULT_OUT:
         raise EnvironmentProblem(
-            f"Runs are looked for in the folder that they were written to, but {str(out)!r} {what}. Correct --out."
+            f"Runs are looked for in the folder that they were written to, but {str(out)!r} does not exist. Correct "
+            f"--out."
         )
 
 
@@ -63,7 +55,7 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
     Args:
         text: A folder; the name of a run; the beginning of its name or key, if that fits one run only; or `last`, the
             run that was begun last. Names in another output folder are given as `<folder>/<name>`, `<folder>/last`.
-        out: Output folder in which a name alone is looked for. Only its folders of runs are searched.
+        out: Output folder in which a name alone is looked for.
 
     Raises:
         UsageError: No run has this name, or several have.
@@ -71,48 +63,29 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
     path = Path(text).expanduser()
     if path.is_dir():
         return path
-    is_name = path.name == str(path)
-    home = out if is_name else path.parent
-    places = [home, home / "runs", *(inner / "runs" for inner in (_folders_in(home) if is_name else ()))]
-    named = {folder: folder.name for folder in _begun(one for place in places for one in _folders_in(place))}
-    exact = [folder for folder, name in named.items() if name == path.name]
-    if path.name == LAST and named and not exact:
-        return next(iter(named))
-    found = exact or [folder for folder, name in named.items() if _is_called(name, path.name)]
+    home, name = out if path.name == str(path) else path.parent, path.name
+    known = _begun(one for place in (home, home / "runs") if place.is_dir() for one in place.iterdir())
+    exact = [folder for folder in known if folder.name == name]
+    if name == LAST and known and not exact:
+        return known[0]
+    found = exact or [folder for folder in known if _is_called(folder.name, name)]
     if len(found) == 1:
         return found[0]
-    rule = (
-        f"A run is named by its folder, its name, the beginning of its name or `last`, got {one_line(str(text), 100)!r}"
-    )
+    given = one_line(str(text), 100)
+    rule = f"A run is named by its folder, its name, the beginning of its name or `last`, got {given!r}"
     if found:
-        names = ", ".join(map(run_name, found[:_MOST_NAMED])) + (", ..." if len(found) > _MOST_NAMED else "")
-        raise UsageError(f"{rule}, which {len(found)} runs begin with: {names}. Give more of the name.")
-    if path.exists():
-        raise UsageError(f"{rule}, which is a file. `adaptive-bench list runs --out {home}` shows the runs.")
-    close = difflib.get_close_matches(path.name, named.values(), n=1)
-    there = f"`adaptive-bench list runs --out {home}` shows the runs." if named else "Give `adaptive-bench run` first."
+        names = ", ".join(map(run_name, found[:_MOST_NAMED]))
+        raise UsageError(f"{rule}, which {len(found)} runs begin with, such as {names}. Give more of the name.")
+    close = difflib.get_close_matches(name, [one.name for one in known], n=1)
+    there = f"`adaptive-bench list runs --out {home}` shows the runs." if known else "Give `adaptive-bench run` first."
     hint = f"Did you mean {close[0]!r}?" if close else there
     raise UsageError(f"{rule}, but there is no such folder and no such run in {str(home)!r}. {hint}")
 
 
-def _folders_in(home: Path) -> list[Path]:
-    """List what may be a folder in `home`; empty if that is no folder, is gone by now or may not be read."""
-    try:
-        with os.scandir(home) as entries:
-            return sorted(home / entry.name for entry in entries if not entry.name.startswith("."))
-    except OSError:
-        return []
-
-
 def _begun(folders: Iterable[Path]) -> list[Path]:
     """Return the folders that are runs, each once, the newest first."""
-    found = {}
-    for folder in folders:
-        for name in BEGUN:
-            with suppress(OSError):  # it is no folder, is gone by now, or may not be read
-                found[folder] = (folder / name).stat().st_mtime
-                break
-    return sorted(found, key=lambda folder: found[folder], reverse=True)
+    found = {folder: (folder / BEGUN).stat().st_mtime for folder in folders if is_run(folder)}
+    return sorted(found, key=lambda folder: (-found[folder], folder))
 
 
 def _is_called(name: str, text: str) -> bool:
@@ -124,7 +97,7 @@ def run_folders(out: Path) -> list[Path]:
     """List the runs that were begun in an output folder or anywhere below it, the newest first. Folders of records and
     folders that cannot be read are passed over.
     """
-    return _begun(_with_file(out, *BEGUN))
+    return _begun(_with_file(out, BEGUN))
 
 
 def run_name(folder: Path) -> str:
@@ -143,8 +116,14 @@ def quoted_name(folder: Path) -> str:
 
 
 def retry_command(folder: Path) -> str:
-    """Return the command that continues a run."""
+    """Return the command that continues a run, or writes its files again from its records."""
     return f"adaptive-bench retry {quoted_name(folder)}"
+
+
+def run_command(folder: Path, plugins: Iterable[Path]) -> str:
+    """Return the command that makes a run, with the plugin files that it needs."""
+    options = [part for path in plugins for part in ("--plugin", str(path))]
+    return shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), *options])
 
 
 def tables(folder: Path) -> list[Path]:
@@ -158,40 +137,25 @@ def tables(folder: Path) -> list[Path]:
     found = [folder / "table.json"] if has_ended(folder) or is_entry(folder) else tables_below(folder)
     if found:
         return found
-    if not (begun := run_folders(folder)):
-        raise UsageError(
-            f"A board is made of runs, which have a config.yaml, and entries, which have a {ENTRY}, but in "
-            f"{str(folder)!r} there is neither. `adaptive-bench list runs` shows the runs; `adaptive-bench run` makes "
-            f"the first."
-        )
-    raise EnvironmentProblem(
-        f"A run leaves its table.json when it ends, but none in {str(folder)!r} has ended. `"
-        f"{retry_command(begun[0])}` goes on with the newest."
-    )
+    rule = f"Tables are of runs that have ended and of entries, but in {str(folder)!r} there is neither."
+    if begun := run_folders(folder):
+        raise EnvironmentProblem(f"{rule} `{retry_command(begun[0])}` goes on with the newest run.")
+    raise UsageError(f"{rule} `adaptive-bench list runs` shows the runs; `adaptive-bench run` makes one.")
 
 
 def tables_below(folder: Path) -> list[Path]:
     """List the tables of every ended run and every entry below a folder; there may be none."""
-    return [run / "table.json" for run in _with_file(folder, *ENDED, ENTRY)]
+    return [run / "table.json" for run in _with_file(folder, ENDED, ENTRY)]
 
 
 def newest(folder: Path) -> Path:
     """Return the table of the run below an output folder that ended last.
 
     Raises:
-        EnvironmentProblem: No run has ended.
+        UsageError, EnvironmentProblem: The folder does not exist, or see `tables`.
     """
-    if not run_folders(folder) and not tables_below(folder):
-        check_output(folder)
-        raise EnvironmentProblem(
-            f"There is no run in {str(folder)!r} yet. Give `adaptive-bench run` first, or name the output folder of "
-            f"other runs with --out."
-        )
-
-    def ended_s(table: Path) -> float:  # if the table was lost, `run.json` may still be there
-        return next((file.stat().st_mtime for name in ENDED if (file := table.with_name(name)).is_file()), 0.0)
-
-    return max(tables(folder), key=ended_s)
+    check_output(folder)
+    return max(tables(folder), key=lambda table: table.stat().st_mtime if table.is_file() else 0.0)
 
 
 def _with_file(above: Path, *names: str) -> list[Path]:
@@ -215,31 +179,21 @@ def is_entry(folder: Path) -> bool:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is a run, even if it lost its `config.yaml`."""
-    return any((folder / name).is_file() for name in BEGUN)
+    """Whether a folder is a run."""
+    return (folder / BEGUN).is_file()
 
 
 def has_ended(folder: Path) -> bool:
-    """Whether a folder has the `table.json` or the `run.json` of an ended run."""
-    return any((folder / name).is_file() for name in ENDED)
+    """Whether a folder is a run that has ended."""
+    return (folder / ENDED).is_file()
 
 
 def check_run(folder: Path) -> None:
     """Refuse a folder that is not a run.
 
     Raises:
-        UsageError: It is another folder, or an entry.
+        UsageError: It is another folder, or an entry; the message says what can be done with an entry.
     """
-    refuse_entry(folder)
-    if not is_run(folder):
-        raise UsageError(
-            f"A run is a folder with a config.yaml, its manifest.json and, once it has ended, its run.json, but "
-            f"{str(folder)!r} has none of them. `adaptive-bench list runs` shows the runs."
-        )
-
-
-def refuse_entry(folder: Path) -> None:
-    """Refuse an entry where a run with its records is needed; the message says what can be done with an entry."""
     if is_entry(folder):
         quoted = shlex.quote(str(folder))
         raise UsageError(
@@ -247,48 +201,16 @@ def refuse_entry(folder: Path) -> None:
             f"verify {quoted}` prints its table, `adaptive-bench leaderboard build {quoted}` makes its board, and "
             f"`adaptive-bench run --config {quoted}/config.yaml` is the run again."
         )
-
-
-def output_of(run: Path) -> Path:
-    """Return the output folder of a run, wherever the run lies by now. If the run was moved away from its records, its
-    `config.yaml` says where they were.
-
-    Raises:
-        EnvironmentProblem: The `config.yaml` is damaged or missing.
-    """
-    home = run.resolve().parent.parent
-    if (home / "records").is_dir():
-        return home
-    named = Path(config_in(run).get("out", DEFAULT_OUT))
-    return home if run.resolve().parent.name == "runs" and not (named / "records").is_dir() else named
+    if not is_run(folder):
+        raise UsageError(
+            f"A run is a folder with a {BEGUN}, but {str(folder)!r} has none. `adaptive-bench list runs` shows them."
+        )
 
 
 def plugins_in(folder: Path) -> list[Path]:
-    """Return the plugin files that a run was made with, from its `command.json`; none if that file cannot be read,
-    which `read_run` reports.
-    """
-    try:
-        about = json.loads((folder / "command.json").read_text(encoding="utf-8"))
-        return [Path(path) for path in about["plugins"]]
-    except (OSError, ValueError, RecursionError, LookupError, TypeError):
-        return []
-
-
-def run_command(folder: Path, plugins: Iterable[Path] | None = None, directory: Path | None = None) -> str:
-    """Return the command that repeats or continues a run where it lies now; for a moved run it has an `--out`.
-
-    Args:
-        plugins: Plugin files to name; by default those that the run was made with.
-        directory: Directory in which the command will be given; by default the working directory.
-    """
-    named = plugins_in(folder) if plugins is None else plugins
-    options = [part for path in named for part in ("--plugin", str(path))]
-    home = folder.absolute().parent.parent
-    if folder.parent.name == "runs":
-        with suppress(AdaptiveBenchError, OSError):  # a config that cannot be read names no output folder
-            written = (directory or Path.cwd()) / str(config_in(folder).get("out", DEFAULT_OUT))
-            options += ["--out", str(home)] if written.resolve() != home.resolve() else []
-    return shlex.join(["adaptive-bench", "run", "--config", str(folder / "config.yaml"), *options])
+    """Return the plugin files that a run was made with; none if its `command.json` is missing."""
+    file = folder / "command.json"
+    return [Path(path) for path in read_json(file).get("plugins", ())] if file.is_file() else []
 
 
 def config_in(folder: Path) -> dict[str, Any]:
@@ -297,14 +219,13 @@ def config_in(folder: Path) -> dict[str, Any]:
     Raises:
         EnvironmentProblem: The file is damaged or missing.
     """
-    if not (folder / "config.yaml").is_file():
-        raise EnvironmentProblem(
-            f"A run is read by its config.yaml, but in {str(folder)!r} config.yaml is missing. {_PUT_BACK}"
-        )
     try:
         return read_mapping(folder / "config.yaml")
     except UsageError as error:  # not the user's fault: the program wrote the file
-        raise EnvironmentProblem(f"The config.yaml of a run is damaged. {error} {_PUT_BACK}") from error
+        raise EnvironmentProblem(
+            f"A run is read by its config.yaml. {error} Put the run's own file back; or give `adaptive-bench run` the "
+            f"options that the run was made with: it writes the file again and computes nothing twice."
+        ) from error
 
 
 def read_json(path: Path) -> Any:
@@ -325,5 +246,5 @@ def unusable(path: Path, why: str) -> EnvironmentProblem:
     Args:
         why: Predicate of the sentence whose subject is the file, such as `is missing`.
     """
-    command = run_command(path.parent) + (" --table-only" if path.name in TABLES else "")
+    command = retry_command(path.parent)
     return EnvironmentProblem(f"The file {str(path)!r} {why.rstrip('.')}. To write it again: `{command}`.")

@@ -7,18 +7,20 @@ different settings are never compared.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.records import check_schema
 
+FOLDER = "time"
+BATCHES = (1, 8, 32)  # rows of a batch: one user, a few, and a server
 _SAME = 1e-6
 
 
@@ -54,14 +56,6 @@ class TimeCurve:
         return None
 
 
-# Curves by the text of the method spec, for each setting by its label.
-TimeCurves = Mapping[str, Mapping[str, TimeCurve]]
-
-
-FOLDER = "time"
-BATCHES = (1, 8, 32)  # rows of a batch: one user, a few, and a server
-
-
 def label(setting: Mapping[str, Any]) -> str:
     """Return a setting in words, the device last: `batch 8, 128+128 tokens, 1 thread, <cpu>`."""
     parts = [f"batch {setting['batch']}", f"{setting['prompt']}+{setting['new']} tokens"]
@@ -88,18 +82,11 @@ def read(path: Path) -> dict[str, Any] | None:
     """Read a record; `None` if it does not exist.
 
     Raises:
-        EnvironmentProblem: The file is damaged, or a newer version wrote it.
+        EnvironmentProblem: A newer version wrote it.
     """
     if not path.is_file():
         return None
-    try:
-        record = json.loads(path.read_bytes())
-        _curve(record), label(record["setting"])  # raises if the file is no timing record
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise EnvironmentProblem(
-            f"A timing record is a JSON file, but {str(path)!r} cannot be read: {type(error).__name__}: "
-            f"{message_of(error)}. Remove it and give `adaptive-bench time` again."
-        ) from error
+    record: dict[str, Any] = json.loads(path.read_bytes())
     check_schema(record, path)
     return record
 
@@ -132,6 +119,10 @@ def _curve(record: Mapping[str, Any]) -> TimeCurve:
     )
 
 
+# Curves by the text of the method spec, for each setting by its label.
+TimeCurves = Mapping[str, Mapping[str, TimeCurve]]
+
+
 def choose(curves: TimeCurves, wanted: str | None) -> TimeCurves:
     """Return the settings whose label contains a text; without a text, all settings.
 
@@ -140,36 +131,6 @@ def choose(curves: TimeCurves, wanted: str | None) -> TimeCurves:
     """
     found = {setting: by_spec for setting, by_spec in curves.items() if wanted is None or wanted in setting}
     if wanted is not None and not found:
-        raise UsageError(f"--timing is part of the name of a setting, got {wanted!r}. There is: {_listed(curves)}.")
+        there = "; ".join(curves) or "none"
+        raise UsageError(f"--timing is part of the name of a setting, got {wanted!r}. There is: {there}.")
     return found
-
-
-def matching_setting(curves: TimeCurves, specs: Sequence[str], model: str, out: Path) -> str:
-    """Return the only setting, to match on.
-
-    Raises:
-        UsageError: There is no setting, there are several, or a method was not timed in it.
-    """
-    command = f'adaptive-bench time --model {model} --methods "{",".join(specs)}" --out {out}'
-    if not curves:
-        raise UsageError(
-            f"Matching on time needs a timing of every method on {model!r}, but there is none in "
-            f"{str(out / FOLDER)!r}. Give `{command}` first."
-        )
-    if len(curves) > 1:
-        raise UsageError(
-            f"Times of different settings are never mixed, and {len(curves)} settings were timed: {_listed(curves)}. "
-            f"Choose one by --timing with a part of its name."
-        )
-    (setting,) = curves
-    missing = [spec for spec in specs if spec not in curves[setting]]
-    if missing:
-        raise UsageError(
-            f"Matching on time needs a timing of every method, but {', '.join(missing)} was not timed in: {setting}. "
-            f"Give `{command}` with the same --batch, --prompt, --new and --threads first."
-        )
-    return setting
-
-
-def _listed(curves: TimeCurves) -> str:
-    return "; ".join(curves) or "none"

@@ -10,7 +10,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ _SEPARATOR = "; "
 _STRANGE = re.compile(r"[^A-Za-z0-9_ .,+@()\-:]+")  # characters of a device name that boards do not accept
 QUICK_NOTE = "Quick: not to be quoted"  # how the warning of a quick run begins
 Row = dict[str, Any]
-_MEANING = ("method", "semantics", "task", "metric", "axis", "level", "timing", "projected_shape")
+_MEANING = ("method", "semantics", "task", "metric", "axis", "phase", "level", "projected_shape")
 # Runs dispute over the first 3 parts of a row's meaning (conditions, method, semantics), so that either all rows of a
 # method name their run or none does.
 _DISPUTED = 3
@@ -84,18 +84,13 @@ class Conditions:
         return said | ({} if self.definition is None else {"definition": f"task definition {self.definition[:8]}"})
 
 
-_NUMBERS = ("documents", "shots")
-_TEXTS = tuple(one.name for one in fields(Conditions) if one.name not in _NUMBERS)
 _DIGESTS = ("backbone", "asked", "contents", "definition")
 
 
 def conditions_of(row: Mapping[str, Any]) -> Conditions:
-    """Return the conditions of a table's row. Rows of earlier versions say little; foreign rows may hold anything."""
-    texts = {name: None if (value := row.get(name)) is None else str(value) for name in _TEXTS}
-    numbers = {name: value if isinstance(value := row.get(name), int) else None for name in _NUMBERS}
-    if texts["backbone"] is None:
-        texts["backbone"] = texts["model"]
-    return Conditions(**texts, **numbers)  # type: ignore[arg-type]
+    """Return the conditions of a table's row. Rows of earlier versions say little."""
+    found = Conditions(**{one.name: row.get(one.name) for one in fields(Conditions)})
+    return found if found.backbone is not None else replace(found, backbone=found.model)
 
 
 def differences(conditions: Iterable[Conditions]) -> dict[Conditions, str]:
@@ -134,11 +129,6 @@ def both(columns: Iterable[str | None]) -> str | None:
     return _SEPARATOR.join(environments(columns)) or None
 
 
-def phase_of(row: Mapping[str, Any]) -> str:
-    """Return the phase of a row; rows of older tables have none and are pooled."""
-    return str(row.get("phase", "all"))
-
-
 def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
     """Join the rows of several tables; a row that several runs have under the same conditions is kept once. If two runs
     disagree on a method's scores, all its rows stay, with the end of the run's name in `run`. If they disagree on the
@@ -148,7 +138,7 @@ def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
     answers: dict[tuple[Any, ...], dict[Path, Row]] = defaultdict(dict)
     for folder, rows in tables_by_folder.items():
         for row in rows:
-            answers[(conditions_of(row), *(row.get(key) for key in _MEANING), phase_of(row))][folder] = row
+            answers[(conditions_of(row), *(row.get(key) for key in _MEANING))][folder] = row
     disputed = {
         meaning[:_DISPUTED]
         for meaning, by_folder in answers.items()

@@ -1,17 +1,20 @@
-"""Holds the scores of single documents at a matched saving, as a table of seeds by documents."""
+"""Computes what single documents score at a matched saving, and holds it as a table of seeds by documents."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluation import Sample
-from adaptive_bench.store.measured import Documents, Floats, Measurement
-from adaptive_bench.tables.document_values import document_values
+from adaptive_bench.store.evaluation import Evaluation, Sample
+from adaptive_bench.store.measured import Documents, Floats, MeasuredPoint
 
+_BITS = "bits_per_byte"
+_EXPONENTIALS = ("byte_perplexity", "word_perplexity", "perplexity")  # cannot be split into parts of documents
 _SAME = 1e-6  # largest difference between a metric and the mean of its documents that counts as none
 _ROUNDING = 1e-9  # the same for large metrics, as a share of the metric
 ByDocument = Mapping[int, float]  # document index to its score
@@ -73,7 +76,7 @@ class DocumentScores:
 
 def answers_by_seed(
     metric: str,
-    evaluations: Mapping[int, Sequence[Measurement]],
+    evaluations: Mapping[int, Sequence[Evaluation | MeasuredPoint]],
     samples: Mapping[int, Sequence[Sequence[Sample] | Documents]],
 ) -> dict[int, Floats]:
     """Return by seed the scores [P, D] of its documents at its measured points. The result is empty if a point has no
@@ -94,3 +97,44 @@ def answers_by_seed(
         if not all(abs(mean - score) <= _SAME + _ROUNDING * abs(score) for mean, score in means):
             return {}
     return found
+
+
+def is_pooled(metric: str) -> bool:
+    """Whether a metric (an lm-eval key) is computed over all documents at once, so that the value of a document depends
+    on the other documents.
+    """
+    return metric.split(",")[0] in (_BITS, *_EXPONENTIALS)
+
+
+def document_values(metric: str, samples: Sequence[Sample] | Documents) -> dict[int, float]:
+    """Return a value for each document such that the metric is their mean and their spread is that of the metric; empty
+    if the samples do not tell, and for perplexities.
+
+    If the metric is a ratio of sums, R = sum of t / sum of w, the value of a document is R + (t - R w) / mean of w, the
+    linearised ratio (Cochran, Sampling Techniques, 1977, chapter 6). It says how the metric moves when the document is
+    left out, and is no score of the document alone. t are the bits lost and w the bytes of the document's text, as
+    lm-eval counts them.
+
+    Args:
+        metric: lm-eval key such as `bits_per_byte,none`.
+    """
+    found = samples if isinstance(samples, Documents) else Documents.of(samples)
+    if not is_pooled(metric):
+        scores = found.scores.get(metric, np.array([]))
+        return {doc: score for doc, score in zip(found.numbers, scores.tolist(), strict=False) if score == score}
+    if metric.split(",")[0] != _BITS or not found.numbers or np.isnan(found.size_bytes).any():
+        return {}
+    values = linearised(-found.log_likelihood / math.log(2), found.size_bytes)
+    return dict(zip(found.numbers, values.tolist(), strict=True)) if np.isfinite(values).all() else {}
+
+
+def linearised(lost: ArrayLike, sizes: ArrayLike) -> Floats:
+    """Return values [..., D] whose mean over D documents is the ratio sum(lost) / sum(sizes).
+
+    Args:
+        lost, sizes: [..., D] each.
+    """
+    above, below = np.asarray(lost, dtype=float), np.asarray(sizes, dtype=float)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratio = above.sum(axis=-1, keepdims=True) / below.sum(axis=-1, keepdims=True)
+        return np.asarray(ratio + (above - ratio * below) / below.mean(axis=-1, keepdims=True))

@@ -13,8 +13,7 @@ from typing import Literal
 import numpy as np
 
 from adaptive_bench.store.evaluation import Point
-from adaptive_bench.store.measured import KNOWN, NAMES, Floats, Measurement
-from adaptive_bench.store.timings import TimeCurve
+from adaptive_bench.store.measured import Floats
 
 # `missing`: no point knows the saving. `partial`: some seeds have no point.
 Status = Literal["ok", "nearest", "partial", "inert", "missing"]
@@ -22,21 +21,7 @@ Flaw = Literal["inert", "non-monotone"]
 
 CLOSE = 0.01  # one percentage point: a saving this near to a level meets it
 FLAW_TOLERANCE = 1e-3  # when a dial is judged, smaller differences of a saving count as noise of the measurement
-TIME_TOLERANCE = 0.02  # the same for saved time, whose measurement repeats less exactly
 _ROUNDING = 1e-9
-
-
-def point_of(evaluation: Measurement, metric: str, curve: TimeCurve | None = None) -> Point:
-    """Return one evaluation as a point; `curve` gives its saved time."""
-    saved = {name: evaluation.saved(*known) for name, known in zip(NAMES, KNOWN, strict=True)}
-    saved["time"] = saved_time(evaluation, curve)
-    return Point(evaluation.dial, evaluation.scores[metric], saved, evaluation.time_s)
-
-
-def saved_time(evaluation: Measurement, curve: TimeCurve | None) -> float | None:
-    """Return the saved time; `None` without a timing, or if the timing does not cover the saved tokens."""
-    tokens = evaluation.saved("tokens")
-    return None if curve is None or tokens is None else curve.at(tokens)
 
 
 def nearest(savings: Sequence[float | None], level: float) -> int | None:
@@ -83,9 +68,8 @@ def flaws(points: Iterable[Point], name: str) -> tuple[Flaw, ...]:
     measured = sorted((point.dial, point.at(name)) for point in points if point.on(name))
     if len({dial for dial, _ in measured}) < 2:
         return ()
-    tolerance = TIME_TOLERANCE if name == "time" else FLAW_TOLERANCE
     savings = [saving for _, saving in measured]
-    if max(savings) - min(savings) <= tolerance:
+    if max(savings) - min(savings) <= FLAW_TOLERANCE:
         return ("inert",)
     steps = [after - before for before, after in pairwise(savings)]
-    return ("non-monotone",) if min(steps) < -tolerance and max(steps) > tolerance else ()
+    return ("non-monotone",) if min(steps) < -FLAW_TOLERANCE and max(steps) > FLAW_TOLERANCE else ()

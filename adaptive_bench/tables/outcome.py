@@ -11,10 +11,8 @@ import numpy as np
 
 from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation import Axis, MatchPhase, saving_name
+from adaptive_bench.store.evaluation import SAVING_NAMES, Axis, MatchPhase, Point, saving_name
 from adaptive_bench.store.measured import (
-    KNOWN,
-    NAMES,
     Documents,
     Floats,
     MeasuredPoint,
@@ -24,10 +22,9 @@ from adaptive_bench.store.measured import (
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.tables.comparability import Conditions, both, environments
 from adaptive_bench.tables.comparison import paired_difference
-from adaptive_bench.tables.document_scores import answers_by_seed
-from adaptive_bench.tables.document_values import is_pooled
+from adaptive_bench.tables.document_scores import answers_by_seed, is_pooled
 from adaptive_bench.tables.intervals import bounds_of, interval
-from adaptive_bench.tables.matching import Status, flaws, meets, nearest, point_of, saved_time
+from adaptive_bench.tables.matching import Status, flaws, meets, nearest
 from adaptive_bench.tables.rows import SAVINGS, Row
 
 CLAIM_TOLERANCE = 0.05  # a larger difference between claimed and measured skipping gives a warning
@@ -78,24 +75,20 @@ class _Cell:
         phase: MatchPhase,
     ) -> None:
         self.sweeps, self.controls, self.level, self.axis, self.phase = sweeps, controls, level, axis, phase
-        self.timing = next((name for sweep in sweeps for name in sweep.curves), None) if axis == "time" else None
-        places = [nearest([self._saving(sweep, one) for one in sweep.points], level) for sweep in sweeps]
+        self.name = saving_name(axis, phase)
+        places = [nearest([one.savings.get(self.name) for one in sweep.points], level) for sweep in sweeps]
         found = [(sweep, place) for sweep, place in zip(sweeps, places, strict=True) if place is not None]
         self.points = {sweep.seed: sweep.points[place] for sweep, place in found}
         self.documents = {sweep.seed: sweep.documents[place] for sweep, place in found}
-        self.savings = [self._saving(sweep, sweep.points[place]) or 0.0 for sweep, place in found]
+        self.savings = [one.savings[self.name] for one in self.points.values()]
         self.values = self._values()
-
-    def _saving(self, sweep: MeasuredSweep, point: MeasuredPoint) -> float | None:
-        return saved_time(point, sweep.curves[self.timing]) if self.timing else point.saved(self.axis, self.phase)
 
     def _status(self) -> Status:
         if not self.points:
             return "missing"
         if len(self.points) < len(self.sweeps):
             return "partial"
-        name = saving_name(self.axis, self.phase)
-        if any("inert" in flaws(_points(sweep), name) for sweep in self.sweeps):
+        if any("inert" in flaws(_points(sweep), self.name) for sweep in self.sweeps):
             return "inert"
         return "ok" if all(meets(saving, self.level) for saving in self.savings) else "nearest"
 
@@ -103,7 +96,7 @@ class _Cell:
         """Return the columns that are the same for every metric."""
         first, points = self.sweeps[0], list(self.points.values())
         spec = MethodSpec.parse(first.method)
-        means = {name: _mean([one.saved(*known) for one in points]) for name, known in zip(NAMES, KNOWN, strict=True)}
+        means = {name: _mean([one.savings.get(name) for one in points]) for name in SAVING_NAMES}
         claimed, executed = means["claimed"], means.get(saving_name("tokens", self.phase))
         some = next((sweep for sweep in self.sweeps if sweep.points), None)
         return {
@@ -122,12 +115,11 @@ class _Cell:
             "projected_net": means.get(saving_name("projected", self.phase)),
             "projected_shape": next((one.projected_shape for one in points if one.projected_shape), None),
             "status": self._status(),
-            "timing": self.timing,
             **about_training([sweep.training for sweep in self.sweeps]),
             "eligible": first.eligible,
             "dial": _mean([one.dial for one in points]),
             "seconds": _mean([one.time_s for one in points]),
-            "flops_per_token": _mean([one.flops_per_token(self.phase) for one in points]),
+            "flops_per_token": _mean([one.flops.get(self.phase) for one in points]),
             "bytes_per_token": _mean([one.bytes_per_token for one in points]),
             "made_with": both(sweep.made_with for sweep in self.sweeps),
         }
@@ -213,7 +205,8 @@ def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
     }
     points = []
     for place, one in enumerate(sweep.points):
-        times = {setting: saved_time(one, curve) for setting, curve in sweep.curves.items()}
+        tokens = one.savings.get("tokens")
+        times = {name: None if tokens is None else curve.at(tokens) for name, curve in sweep.curves.items()}
         points.append(
             {
                 "asked": one.asked,
@@ -274,8 +267,8 @@ def _cost(training: MeasuredTraining) -> Mapping[str, float] | None:
     return None if base is None else {**cost, **{key: cost[key] + base[key] for key in ("tokens", "flops")}}
 
 
-def _points(sweep: MeasuredSweep) -> list[Any]:
-    return [point_of(one, next(iter(one.scores)), next(iter(sweep.curves.values()), None)) for one in sweep.points]
+def _points(sweep: MeasuredSweep) -> list[Point]:
+    return [Point(one.dial, 0.0, one.savings) for one in sweep.points]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -298,10 +291,9 @@ def _dial_warnings(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhas
         "non-monotone" in found
     )
     points = [one for sweep in sweeps for one in sweep.points]
+    skipping = saving_name("tokens", phase)
     claims = [
-        (one.claimed, tokens)
-        for one in points
-        if one.claimed is not None and (tokens := one.saved("tokens", phase)) is not None
+        (one.savings["claimed"], one.savings[skipping]) for one in points if one.savings.keys() >= {"claimed", skipping}
     ]
     claimed, skipped = max(claims, key=lambda pair: abs(pair[0] - pair[1]), default=(0.0, 0.0))
     if abs(claimed - skipped) > CLAIM_TOLERANCE:
@@ -310,7 +302,7 @@ def _dial_warnings(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhas
             f"{first.method} on {first.task}: where the dial claims to skip {claimed:.1%} of the {what}, {skipped:.1%} "
             f"were skipped. Tables are matched on what was measured, unless on the axis `claimed`."
         )
-    if points and all(one.saved(axis, phase) is None for one in points) and axis != "time":
+    if points and not any(name in one.savings for one in points):
         said.append(f"{first.task}: the saving on the axis {where} is not known, so there is no table by it.")
     return said
 

@@ -25,7 +25,7 @@ class Row:
         semantics: `bench` or `paper`.
         task: Name of the task.
         metric: lm-eval metric key.
-        axis: What the level is a share of: `layers`, `net`, `core`, `tokens`, `claimed`, `bytes` or `time`.
+        axis: What the level is a share of: `layers`, `net`, `core`, `tokens`, `claimed` or `bytes`.
         phase: Which tokens count on the axis: `all`, `prefill` or `decode`.
         level: Saving at which methods are compared.
         saved: Measured saving on that axis at the measured points, mean over the seeds.
@@ -45,7 +45,6 @@ class Row:
         projected_net: Net saving of the same decisions on `projected_shape` in the row's phase: a projection.
         status: `ok`; `nearest` if a seed has no point within one percentage point of the level; `partial` if some seeds
             are missing; `missing` if all are; `inert` if the dial moves nothing.
-        timing: On the axis `time`, the setting of the timing, device included; otherwise `None`.
         parameters_added: Number of parameters that the method adds to the backbone.
         train_tokens, train_flops: Tokens and FLOPs of its training, including the training it starts from.
         target: The saving that the method was trained towards; `None` if it was trained towards none.
@@ -95,7 +94,6 @@ class Row:
     projected_net: float | None = None
     projected_shape: str | None = None
     status: Status = "missing"
-    timing: str | None = None
     parameters_added: int | None = None
     train_tokens: int | None = None
     train_flops: float | None = None

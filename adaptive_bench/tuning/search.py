@@ -29,7 +29,6 @@ from adaptive_bench.runs.run_plan import Plan, plan
 from adaptive_bench.runs.training_targets import levels_of
 from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.store.evaluation import Point, saving_name
-from adaptive_bench.tables.matching import point_of
 from adaptive_bench.tuning.objective import REACHED, Objective, nearest
 from adaptive_bench.tuning.result import EVALUATION, TRAINING, TrialResult
 from adaptive_bench.tuning.space import METHOD_RATE, Space, Values, recipe_values
@@ -310,7 +309,7 @@ class TrialRunner:
 
 def points_of(sweep: DialEvaluation) -> list[Point]:
     """The measured points of a finished sweep."""
-    return [point_of(one, sweep.metric, sweep.matched_curve) for one in (sweep.finished() or {}).values()]
+    return [one.point(sweep.metric) for one in (sweep.finished() or {}).values()]
 
 
 def _score(sweep: DialEvaluation, level: float) -> float | None:

@@ -8,7 +8,7 @@ import pytest
 
 from adaptive_bench import load_results
 from adaptive_bench.config_file import load_config
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import run
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.results import write_run
@@ -41,14 +41,14 @@ def test_status_lists_what_is_not_done(command, folders):
     (third / "record.json").write_text('{"dial": {"max')
     said = command("status --out out").stdout
     assert "1 stopped, 1 failed, 1 damaged, 5 done" in said
-    assert "on fire" in said and "record.json cannot be read" in said
+    assert "on fire" in said and "must be readable" in said
     listed = json.loads(command("status --out out --json").stdout)
     assert len(listed) == 8 and {"stopped", "failed", "damaged", "done"} == {one["state"] for one in listed}
 
 
 def test_show_tells_where_numbers_come_from(command, folders):
     run_text = command("show", str(folders[0])).stdout
-    assert "gateskip" in run_text and "torch" in run_text and "--config" in run_text
+    assert "gateskip" in run_text and "torch" in run_text and "adaptive-bench retry" in run_text
     assert command("show nowhere").exit_code == 2
 
 
@@ -61,7 +61,7 @@ def test_an_export_is_what_python_loads_and_has_the_ending_of_its_format(command
     assert command("export", str(folders[0])).stdout == (tmp_path / "rows.csv").read_text()
     assert load_results(out="out")["run"].nunique() == 2
     assert load_results("last", out="out")["run"].nunique() == 1
-    with pytest.raises(EnvironmentProblem, match="no finished run"):
+    with pytest.raises(UsageError, match="there is neither"):
         load_results(out="nowhere")
     result = command("export", folders[0], "-o", "rows.csv.gz")
     assert result.exit_code == 2 and "got 'rows.csv.gz'" in result.said and not (tmp_path / "rows.csv.gz").exists()
@@ -78,12 +78,15 @@ def test_a_run_in_which_everything_failed_says_so_where_its_rows_are_read(comman
     assert result.exit_code == 0 and "retry" in result.stderr and "Memory ran out" in result.stderr
 
 
-def test_retry_makes_again_what_is_damaged(command, folders):
+def test_retry_makes_again_what_is_gone(command, folders):
     used = json.loads((folders[0] / "run.json").read_text())["records"]
     (file, *_) = sorted((folders[0].parent.parent / "records" / used[0]).glob("eval/*/record.json"))
     file.write_text(file.read_text()[:-40])
+    result = command("retry", str(folders[0]))
+    assert result.exit_code == 1 and f"remove the folder {str(file.parent)!r}" in result.said
+    shutil.rmtree(file.parent)
     assert command("retry", str(folders[0])).exit_code == 0
-    assert Record(file.parent).read("points")["0"]["docs"] == 4 and file.with_name("record.json.damaged").is_file()
+    assert Record(file.parent).read("points")["0"]["docs"] == 4
 
     def written():
         files = (file for file in folders[0].parent.rglob("*") if file.is_file())

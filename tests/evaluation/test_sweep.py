@@ -77,6 +77,11 @@ def test_a_dial_that_cannot_move_gets_one_point():
     assert measured(lambda asked: 0.0, lambda asked: 0.0, 0.0, 0.15, 0.3, end=0.0) == ({0.0: 0.0}, [])
 
 
+def test_a_saving_that_is_not_known_is_asked_for_once():
+    found = sweep(lambda asked: Point(asked, 0.0, {}), lambda asked: asked, [0.6], "decode_net", 1.0, CLOSE)
+    assert list(found) == [0.6]
+
+
 def test_without_held_out_text_the_level_is_asked_for_as_it_is():
     found, _ = measured(lambda asked: asked, lambda _: None, 0.15, 0.25)
     assert list(found) == [0.15, 0.25]

@@ -12,10 +12,8 @@ import numpy as np
 
 from adaptive_bench.store.evaluation import Axis, Evaluation, MatchPhase, Point, Sample
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
-from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.tables.comparison import Column, holm, paired_difference, rank_intervals
-from adaptive_bench.tables.document_scores import DocumentScores
-from adaptive_bench.tables.document_values import document_values
+from adaptive_bench.tables.document_scores import DocumentScores, document_values
 from adaptive_bench.tables.intervals import UNBOUNDED, interval
 from adaptive_bench.tables.matching import flaws
 from adaptive_bench.tables.outcome import rows_of
@@ -120,11 +118,10 @@ def _matching() -> dict[str, Any]:
         "rising": [(0, 0.004, 0.9), (1, 0.1, 0.8), (2, 0.104, 0.7), (3, 0.104, 0.6), (4, 0.3, 0.2)],
         "there and back": [(0, 0.0, 0.9), (1, 0.3, 0.7), (2, 0.1, 0.8)],
         "nothing moves": [(0, 0.0, 0.9), (1, 0.0005, 0.8)],
-        "loses time": [(0, -0.015, 0.9)],
     }
     found = {}
+    axis: Axis = "net"
     for name, measured in dials.items():
-        axis: Axis = "time" if "time" in name else "net"
         points = [Point(dial=dial, score=score, saved={axis: saving}) for dial, saving, score in measured]
         matched = [
             {
@@ -144,16 +141,15 @@ def _matching() -> dict[str, Any]:
 
 
 def _matched_sweep(points: Sequence[Point], axis: Axis) -> MeasuredSweep:
-    """A sweep of one document; what it saves in time is what a timing says of its tokens."""
+    """A sweep of one document."""
     measured = [
         MeasuredPoint(one.dial, one.dial, 0.0, 1, {METRIC: one.score}, {axis: one.at(axis), "tokens": one.dial}, {})
         for one in points
     ]
     unknown = np.array([math.nan])
     said = [Documents((0,), {METRIC: np.array([one.score])}, unknown, unknown) for one in points]
-    curves = {"setting": TimeCurve.of((one.dial, one.at(axis)) for one in points)} if axis == "time" else {}
     about = ("mod", "made_up", 1, MeasuredTraining("mod", "mod", 1), None, "test", "", (0.0, 0.1, 0.102, 0.2, 0.35))
-    return MeasuredSweep(*about, {}, "torch 1", None, None, measured, said, curves)
+    return MeasuredSweep(*about, {}, "torch 1", None, None, measured, said)
 
 
 def finite(value: Any) -> Any:

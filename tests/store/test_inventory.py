@@ -80,7 +80,7 @@ def test_what_runs_refer_to_stays_and_all_else_goes(tmp_path, seed):
     while more := {bases[one] for one in kept_trials if one in bases} - kept_trials:
         kept_trials |= more
     found = inventory.of_output(tmp_path)
-    assert inventory.remove(found) == sum(one.size_bytes for one in found)
+    inventory.remove(found)
     assert _there(tmp_path) == _needed(runs, bases) | kept_trials
     inventory.remove(inventory.of_output(tmp_path, trials=True))
     assert _there(tmp_path) == _needed(runs, bases)
@@ -129,7 +129,7 @@ def test_a_run_on_a_disk_that_is_not_there_keeps_everything(tmp_path):
     run.symlink_to(tmp_path / "disk")
     assert inventory.of_output(tmp_path) == []
     (tmp_path / "disk").rename(tmp_path / "gone")
-    with pytest.raises(EnvironmentProblem, match="a link that leads nowhere"):
+    with pytest.raises(EnvironmentProblem, match="are not known"):
         inventory.of_output(tmp_path)
 
 

@@ -69,24 +69,12 @@ def test_a_point_whose_documents_are_gone_is_measured_again(record, size_bytes):
     assert file.read_bytes() == whole and record.samples(0.3) == point(0.3)[1]
 
 
-def test_documents_that_cannot_be_read_are_an_error_with_the_place_and_the_way_out(record):
-    file = record.folder / "documents.jsonl"
+@pytest.mark.parametrize("name", ["record.json", "documents.jsonl"])
+def test_what_cannot_be_read_is_an_error_with_the_place_and_the_way_out(record, name):
+    file = record.folder / name
     file.write_bytes(file.read_bytes()[:-5] + b"\xff\xff\xff\xff\n")
-    with pytest.raises(EnvironmentProblem, match=r"documents\.jsonl' is not from byte \d+ to \d+: .*Remove the folder"):
+    with pytest.raises(EnvironmentProblem, match=rf"{name}' is not: .*remove the folder '{record.folder}'"):
         record.samples(0.3)
-
-
-@pytest.mark.parametrize("content", ['{"config": {"me', "[]", "", "\xff"])
-def test_a_record_that_cannot_be_parsed_is_put_aside_and_the_log_says_so(record, content):
-    file = record.folder / "record.json"
-    file.write_text(content, encoding="latin-1")
-    again = DialEvaluationRecord(record.folder)
-    assert again.is_damaged and again.state == "planned" and again.savings() == []
-    again.begin({"method": "mod"})
-    assert (record.folder / "record.json.damaged").read_text(encoding="latin-1") == content
-    assert "record.json could not be read and is now record.json.damaged" in (record.folder / "log.txt").read_text()
-    add(again, 0.0)
-    assert again.savings() == [0.0] and (record.folder / "documents.jsonl").read_text().count("\n") == 2
 
 
 def test_a_record_of_a_newer_version_is_not_taken_for_a_damaged_one(record):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.runs import find_run, is_output, output_of, run_folders, run_name
+from adaptive_bench.store.runs import find_run, is_output, run_folders, run_name
 
 NAMES = ("nano-gateskip-mod-seed1-3f9a2c1b", "nano-gateskip-mod-3seeds-77aa0c1b", "tiny-calm-seed1-00112233")
 
@@ -58,13 +58,6 @@ def test_records_of_somebody_beside_the_default_folder_make_no_output_folder(tmp
     (tmp_path / "records").mkdir()
     (tmp_path / "runs" / "records").mkdir()
     assert is_output(tmp_path / "runs") and not is_output(tmp_path)
-
-
-def test_a_run_without_its_records_is_of_the_folder_it_lies_in(runs, tmp_path):
-    (runs / NAMES[0] / "config.yaml").write_text("out: elsewhere\n")
-    assert output_of(runs / NAMES[0]) == tmp_path / "runs"
-    (tmp_path / "elsewhere" / "records").mkdir(parents=True)
-    assert output_of(runs / NAMES[0]) == Path("elsewhere")
 
 
 def test_runs_are_listed_by_their_names_wherever_they_lie_but_among_records(runs, tmp_path, monkeypatch):

@@ -46,10 +46,9 @@ def test_a_model_may_be_called_differently():
     assert replace(ONE, model="copy of nano") == ONE
 
 
-def test_a_row_of_anything_has_conditions():
+def test_a_row_that_says_little_has_conditions():
     assert conditions_of({}) == Conditions()
     assert conditions_of(asdict(ONE) | {"method": "mod"}) == ONE
-    hash(conditions_of({"documents": [8], "recipe": {"steps": 1}, "model": 3, "shots": "two"}))
 
 
 SOME = st.builds(

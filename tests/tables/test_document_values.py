@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.store.evaluation import Sample
-from adaptive_bench.tables.document_values import document_values, is_pooled, linearised
+from adaptive_bench.tables.document_scores import document_values, is_pooled, linearised
 from adaptive_bench.tables.intervals import UNBOUNDED, interval
 
 BITS = "bits_per_byte,none"

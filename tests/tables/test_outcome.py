@@ -14,7 +14,7 @@ from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredTrai
 from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.intervals import interval
-from adaptive_bench.tables.outcome import about_training, rows_of
+from adaptive_bench.tables.outcome import about_training, answers_of, rows_of
 
 COSTS = {"tokens": 1000.0, "flops": 1e9, "parameters_added": 12.0}
 
@@ -100,12 +100,11 @@ def test_a_phase_is_matched_by_its_own_saving():
     assert _row(silent, phase="decode").status == "missing" and _row(silent).saved_decode_net is None
 
 
-def test_the_setting_of_a_table_by_time_is_named_and_ends_where_its_timing_ends():
+def test_the_time_saved_at_a_point_ends_where_its_timing_ends():
     curve = TimeCurve.of([(0.0, -0.1), (0.5, 0.4)])
     points = [(0.0, [1, 1], 0.0), (0.2, [1, 0], 0.21), (0.6, [0, 0], 0.6)]
-    row = _row(sweep_of(points, curves={"batch 1": curve}, levels=(0.5,)), axis="time")
-    assert (row.timing, row.saved, row.score) == ("batch 1", pytest.approx(-0.1 + 0.21), 0.5)
-    assert row.status == "nearest" and row.saved_tokens == pytest.approx(0.21)
+    times = [one["times"] for one in answers_of(sweep_of(points, curves={"batch 1": curve}))["points"]]
+    assert times == [{"batch 1": pytest.approx(-0.1)}, {"batch 1": pytest.approx(-0.1 + 0.21)}, {}]
 
 
 def test_what_a_dial_claims_stands_beside_what_was_skipped_and_a_broken_claim_is_told():
