@@ -154,7 +154,7 @@ def run(
         run_config = quickened(run_config, overrides.values)
     if "methods" in overrides.values and not no_controls:
         added = missing_controls(run_config.methods, run_config.train.steps)
-        run_config = run_config.with_controls(added)
+        run_config = run_config.model_copy(update={"methods": (*run_config.methods, *added)})
         if added:
             names = " and ".join(added)
             text = f"Compared with {names} as well, the controls of --methods; --no-controls leaves them out."
