@@ -105,7 +105,7 @@ def test_wrong_resources_and_slurm_that_is_not_there_or_refuses_are_said(config_
     with pytest.raises(UsageError, match="partitoin"):
         launch(tmp_path / "resources.yaml")
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(EnvironmentProblem, match="no 'sbatch'"):
+    with pytest.raises(EnvironmentProblem, match="no 'squeue'"):
         launch()
     refused = subprocess.CompletedProcess([], 1, "", "Invalid partition specified")
     monkeypatch.setattr(slurm.subprocess, "run", lambda *_, **__: refused)
