@@ -10,18 +10,19 @@ import math
 import signal
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, Generic
 
 import torch
 
-from adaptive_bench import registry, spawn, stopping
+from adaptive_bench import registry, stopping
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.jobs.job import Failure, Job, JobEstimate, JobGroup, JobT, named_plugins, plugins_of, run_job
 from adaptive_bench.jobs.watchdog import LOOK_S, Limits, Watch, watched
 from adaptive_bench.jobs.worker import GRACE_S as _GRACE_S
-from adaptive_bench.jobs.worker import work
+from adaptive_bench.jobs.worker import spawn_context, work
 from adaptive_bench.progress import Event, JobFinished, Reporter, RunningTask, TaskFinished, TaskStarted, UnitDone
 
 _KILLED = (
@@ -90,7 +91,7 @@ def _one_after_the_other(groups: Sequence[JobGroup[JobT]], reporter: Reporter, l
 
 
 def _in_parallel(groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: int, limits: Limits) -> list[Failure]:
-    context = spawn.context(runs_main=registry.needs_main())
+    context = spawn_context()
     given = max(1, torch.get_num_threads() // workers), registry.plugin_files(), workers
     processes = [Worker(context, given) for _ in range(workers)]
     try:
@@ -124,7 +125,8 @@ class Worker:
         if not self.process.is_alive() or (self.plugins and self.plugins != plugins_of(job)):
             self.replace()
         self.plugins, self.watch = plugins_of(job), Watch(job, limits, reporter, self.process)
-        self.pipe.send(job)
+        with suppress(OSError):  # the process has just ended, as `hear` will find
+            self.pipe.send(job)
 
     def hear(self) -> list[Failure] | None:
         """Pass on what the process sends, until there is no more or the job is over; return what failed in the job,
@@ -227,7 +229,6 @@ class Schedule(Generic[JobT]):
     def _outcome(self, worker: Worker, group: JobGroup[JobT], job: JobT) -> list[Failure] | None:
         """Return what failed in a job that is over; `None` while it goes on."""
         watch = worker.watch
-        watch.look()
         try:
             failures = worker.hear()
         except (EOFError, OSError):
@@ -244,9 +245,11 @@ class Schedule(Generic[JobT]):
             reason = (_KILLED if plugin is None else _PLUGIN_KILLED).format(how=how, plugin=plugin)
             kind = EnvironmentProblem.kind if plugin is None else PluginFault.kind
             return [Failure(name, reason, kind) for name in job.unfinished]
-        if failures and watch.timed_out:  # being asked to end made its code fail in some other way
+        if failures is None:
+            watch.look()
+        elif failures and watch.timed_out:  # being asked to end made its code fail in some other way
             return watch.failures()
-        if failures == [] and job is group.first:
+        elif not failures and job is group.first:
             self.ready += [(group, other) for other in group.others]
         return failures
 

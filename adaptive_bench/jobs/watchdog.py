@@ -20,6 +20,7 @@ from adaptive_bench.progress import Event, Line, Reporter, duration
 
 LOOK_S = 1.0  # between two looks at a job
 _GRACE_S = 10.0  # between SIGTERM and SIGKILL
+_START_S = 120.0  # the time of a job runs from its process's first event, but begins after this long at the latest
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Limits:
     """How long one job may take.
 
     Attributes:
-        timeout_s: Seconds after which a job is ended, which include the start of its process; `None`: never.
+        timeout_s: Seconds after which a job is ended; `None`: never.
         silence_s: Seconds without progress after which this is reported, and again each time after twice as long;
             `None`: never.
     """
@@ -52,7 +53,8 @@ class Watch(Reporter):
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.job, self.limits, self.reporter, self.process, self._now_s = job, limits, reporter, process, now_s
-        self._begun_s = self._moved_s = now_s()
+        self._moved_s = now_s()
+        self._begun_s = self._moved_s if process is None else self._moved_s + _START_S
         self._silence_s = limits.silence_s
         self._asked_s: float | None = None
 
@@ -63,8 +65,10 @@ class Watch(Reporter):
 
     def emit(self, event: Event) -> None:
         """Pass an event on. It is progress, unless it is a mere line of text."""
+        now_s = self._now_s()
+        self._begun_s = min(self._begun_s, now_s)
         if not isinstance(event, Line):
-            self._moved_s, self._silence_s = self._now_s(), self.limits.silence_s
+            self._moved_s, self._silence_s = now_s, self.limits.silence_s
         self.reporter.emit(event)
 
     def look(self) -> None:

@@ -1,10 +1,11 @@
-"""The code of a worker process: it does the jobs that come through its pipe, sends events and results back, and ends
-with the process that started it.
+"""Starts worker processes, and does the jobs that come through the pipe of one: it sends events and results back, and
+ends with the process that started it.
 """
 
 from __future__ import annotations
 
 import io
+import multiprocessing
 import os
 import signal
 import sys
@@ -12,13 +13,18 @@ import threading
 import time
 from contextlib import redirect_stdout, suppress
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from queue import SimpleQueue
+from types import ModuleType
+from typing import Any
 
 import torch
 
 from adaptive_bench import free_memory, registry, stopping
-from adaptive_bench.errors import one_line
+from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.jobs.job import Job, run_job
 from adaptive_bench.progress import Event, Reporter
 
@@ -74,25 +80,63 @@ def work(pipe: Connection, threads: int, plugins: list[Path], workers: int) -> N
     reporter = RemoteReporter(pipe)
     sys.stdout = sys.stderr = StdoutForwarder(reporter)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that the job can save its state
-    jobs: SimpleQueue[Job | None] = SimpleQueue()
+    jobs: SimpleQueue[bytes | None] = SimpleQueue()
     threading.Thread(target=_receive, args=(pipe, jobs), daemon=True).start()
     torch.set_num_threads(threads)
     free_memory.share_among(workers)
     registry.load_plugins(plugins)
     with suppress(stopping.Stopped):
-        while (job := jobs.get()) is not None:
+        while (pickled := jobs.get()) is not None:
+            job: Job = ForkingPickler.loads(pickled)  # not in the other thread: plugins must be loaded before
             reporter.send(run_job(job, reporter))
 
 
-def _receive(pipe: Connection, jobs: SimpleQueue[Job | None]) -> None:
+def _receive(pipe: Connection, jobs: SimpleQueue[bytes | None]) -> None:
     """Take jobs until the pipe is closed; then give a job under way some seconds to save its state."""
-    try:
+    with suppress(EOFError, OSError):
         while True:
-            jobs.put(pipe.recv())
-    except (EOFError, OSError):
-        jobs.put(None)
-        stopping.request()
-        time.sleep(GRACE_S / 2)
+            jobs.put(pipe.recv_bytes())
+    jobs.put(None)
+    stopping.request()
+    time.sleep(GRACE_S / 2)
     os.kill(os.getpid(), signal.SIGTERM)  # if the job has not stopped by then, it is interrupted
     time.sleep(GRACE_S / 2)
     os._exit(1)
+
+
+class _WithoutMain(SpawnProcess):
+    """A process that does not run the program's main file (as `__mp_main__`, which is Python's default), and with it a
+    call of `run` that is not guarded by `if __name__ == "__main__":`.
+    """
+
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Any:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")  # has no `__file__`, so `multiprocessing` runs no main file
+        try:
+            return SpawnProcess._Popen(process_obj)
+        finally:
+            sys.modules["__main__"] = main
+
+
+def spawn_context() -> SpawnContext:
+    """Return a context whose processes run the program's main file again only if they need what it registers."""
+    context = SpawnContext()
+    if not registry.needs_main():
+        context.Process = _WithoutMain  # type: ignore[misc]
+    return context
+
+
+def check_main() -> None:
+    """Refuse to start processes from a process that was itself just started and still runs the program's main file.
+
+    Raises:
+        UsageError: This is such a process.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # multiprocessing itself checks this
+        main = getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0]
+        raise UsageError(
+            f"The processes of a run get what a script registers by running the script again, so the script must not "
+            f'begin a run unguarded, got {main}. Put the call under if __name__ == "__main__":, or move what is '
+            f"registered to a file of its own and load that with load_plugin."
+        )

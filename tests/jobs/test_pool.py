@@ -126,11 +126,14 @@ def test_lines_are_told_whole_and_clean_and_long_ones_are_cut(lines):
 
 # What becomes of a script that starts processes without `if __name__ == "__main__":`.
 SCRIPT = """
-from adaptive_bench import spawn
+from adaptive_bench import registry
+from adaptive_bench.jobs.worker import check_main, spawn_context
 
 print("the script")
-spawn.check_main()
-process = spawn.context(runs_main={runs_main}).Process(target=print, args=("work",), kwargs=dict(flush=True))
+if {needed}:
+    registry.register("tasks", "of_this_script")(object())
+check_main()
+process = spawn_context().Process(target=print, args=("work",), kwargs=dict(flush=True))
 process.start()
 process.join()
 """
@@ -141,7 +144,7 @@ def test_processes_do_not_run_the_script_again_and_where_they_need_it_a_script_t
     tmp_path, needed
 ):
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(runs_main=needed))
+    script.write_text(SCRIPT.format(needed=needed))
     done = subprocess.run([sys.executable, "-u", script], capture_output=True, text=True, check=True)
     assert done.stdout == ("the script\nthe script\n" if needed else "the script\nwork\n")
     assert bool(done.stderr) == needed

@@ -40,6 +40,7 @@ def watch_over(limits, reporter, process=None):
 def test_a_process_is_asked_to_end_at_its_limit_and_then_ended(lines):
     process = Process()
     watch, clock = watch_over(Limits(timeout_s=60), lines, process)
+    watch.emit(JobFinished("another"))
     clock.now += 59
     watch.emit(JobFinished("another"))  # progress makes no difference to a limit
     watch.look()
@@ -52,6 +53,20 @@ def test_a_process_is_asked_to_end_at_its_limit_and_then_ended(lines):
     watch.look()
     assert process.signals == ["TERM", "KILL"]
     assert lines.lines == ["train mine, seed 1: ended after 1:00, its --cell-timeout."]
+
+
+def test_the_time_of_a_process_begins_with_its_first_word(lines):
+    """Until then it loads libraries; one that never speaks is not waited for without end."""
+    process = Process()
+    watch, clock = watch_over(Limits(timeout_s=10), lines, process)
+    clock.now += 100
+    watch.look()
+    assert process.signals == []
+    clock.now += watchdog._START_S
+    watch.look()
+    clock.now += 10
+    watch.look()
+    assert process.signals == ["TERM"]
 
 
 def test_silence_is_said_with_growing_distance_and_nothing_is_ended(lines):
@@ -103,14 +118,14 @@ def test_trainings_that_never_end_are_ended_alone(eventful_config, lines, monkey
     """
     monkeypatch.setattr(watchdog, "_GRACE_S", 1.0)
     events = ("loops", "holds", "killed", "quiet")
-    config = eventful_config(events, step=8, train={"steps": 10, "checkpoint_every": 5}, cell_timeout=0.5)
+    config = eventful_config(events, step=8, train={"steps": 10, "checkpoint_every": 5}, cell_timeout=0.25)
     outcome = run(config, lines, jobs=2)
     assert sorted(failure.work for failure in outcome.failures) == [
         "train eventful[event=holds], seed 1",
         "train eventful[event=loops], seed 1",
     ]
     for failure in outcome.failures:
-        assert failure.kind == "Time limit" and "took more than 0:30, the --cell-timeout" in failure.reason
+        assert failure.kind == "Time limit" and "took more than 0:15, the --cell-timeout" in failure.reason
     assert {row["method"] for row in outcome.rows} == {"eventful[event=killed]", "eventful[event=quiet]"}
     assert ["event=killed" in line for line in lines.lines if "another one continues it" in line] == [True]
     *endless, killed, quiet = plan(config).trainings
@@ -126,7 +141,7 @@ def test_trainings_that_never_end_are_ended_alone(eventful_config, lines, monkey
 
 def test_evaluations_that_never_end_are_ended_alone(eventful_config, lines, monkeypatch):
     monkeypatch.setattr(watchdog, "_GRACE_S", 1.0)
-    config = eventful_config(("loops_later", "quiet"), step=8, train={"steps": 10}, cell_timeout=0.5)
+    config = eventful_config(("loops_later", "quiet"), step=8, train={"steps": 10}, cell_timeout=0.25)
     outcome = run(config, lines, jobs=1)
     (failure,) = outcome.failures
     assert failure.work == "evaluate eventful[event=loops_later] on nano_qa_ll, seed 1" and failure.kind == "Time limit"
