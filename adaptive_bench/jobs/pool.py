@@ -25,6 +25,7 @@ from adaptive_bench.jobs.worker import GRACE_S as _GRACE_S
 from adaptive_bench.jobs.worker import spawn_context, work
 from adaptive_bench.progress import Event, JobFinished, Reporter, RunningTask, TaskFinished, TaskStarted, UnitDone
 
+_AT_ONCE = 1000  # events of one process that are passed on before the others are looked at
 _KILLED = (
     "its process ended twice{how}, most likely because memory ran out, unless the lines above say otherwise. Re-run "
     "the command: it continues from where it stopped; finished work is kept."
@@ -129,13 +130,14 @@ class Worker:
             self.pipe.send(job)
 
     def hear(self) -> list[Failure] | None:
-        """Pass on what the process sends, until there is no more or the job is over; return what failed in the job,
-        and `None` as long as it is not over.
+        """Pass on what the process has sent by now; return what failed in the job, and `None` as long as it goes on.
 
         Raises:
             EOFError: The process has ended.
         """
-        while self.pipe.poll():
+        for _ in range(_AT_ONCE):
+            if not self.pipe.poll():
+                break
             said = self.pipe.recv()
             if not isinstance(said, Event):
                 return list(said)
@@ -144,7 +146,7 @@ class Worker:
             if isinstance(said, TaskFinished):
                 self._open.pop(said.task, None)
             self.watch.emit(said)
-        if not self.process.is_alive():
+        if not self.pipe.poll() and not self.process.is_alive():
             raise EOFError  # whatever it has started may still hold the pipe
         return None
 
