@@ -207,20 +207,15 @@ def _queued(home: Path) -> tuple[dict[str, list[str]], list[set[str]]]:
 
 def _call(*words: str) -> str:
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+        return subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=True).stdout
     except FileNotFoundError as error:
         raise EnvironmentProblem(
             f"The launcher slurm needs Slurm's commands, but there is no {words[0]!r}. Give the command on a machine "
             "of the cluster, or choose --launcher local."
         ) from error
-    except subprocess.TimeoutExpired as error:
+    except subprocess.SubprocessError as error:
+        said = str(getattr(error, "stderr", None) or error).strip()
         raise EnvironmentProblem(
-            f"Slurm must answer within {_ANSWER_S} s, but {words[0]} did not. Try again once `sinfo` answers; nothing "
-            "is submitted twice."
+            f"Slurm refused `{shlex.join(words)}`: {said}. Correct --resources, or try again once `sinfo` answers; "
+            "nothing is submitted twice."
         ) from error
-    if done.returncode:
-        raise EnvironmentProblem(
-            f"Slurm refused `{shlex.join(words)}`: {done.stderr.strip()}. Correct --resources, or try again once "
-            "`sinfo` answers; nothing is submitted twice."
-        )
-    return done.stdout
