@@ -9,22 +9,22 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.recipe import EvalRecipe, ForModels, Shares, Strict, TrainRecipe, listed, option
+from adaptive_bench.recipe import LISTED, EvalRecipe, ForModels, Shares, Strict, TrainRecipe, option
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.validation import LARGEST_SEED, MOST_MINUTES, MOST_SEEDS
 
 DATA_VARIABLE = "ADAPTIVE_BENCH_DATA"
 QUICK = " --quick"  # appended to the name of a preset that `run --quick` made smaller
 
-Names = Annotated[tuple[str, ...], Field(min_length=1), *listed()]
-_SEEDS = "takes a number n for the seeds 1 to n, or a list such as 1,2,5"
+Names = Annotated[tuple[str, ...], Field(min_length=1), *LISTED]
+_Folder = Annotated[Path, AfterValidator(Path.expanduser)]
 _Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
-Seeds = Annotated[tuple[_Seed, ...], Field(min_length=1, max_length=MOST_SEEDS), *listed(int, _SEEDS)]
-Trackers = Annotated[tuple[Literal["tensorboard", "trackio", "wandb"], ...], *listed()]
+Seeds = Annotated[tuple[_Seed, ...], Field(min_length=1, max_length=MOST_SEEDS), *LISTED]
+Trackers = Annotated[tuple[Literal["tensorboard", "trackio", "wandb"], ...], *LISTED]
 
 _what, _how, _where = (partial(option, panel) for panel in ("What is compared", "How", "Where"))
 
@@ -39,7 +39,7 @@ class RunConfig(Strict):
     methods: Names = _what("Method specs, for example `gateskip,mod` or `gateskip[shape=scalar]@paper`.")
     tasks: Names = _what("Tasks of `list tasks`, or any lm-eval task.")
     model: str = _what("A model of `list models`, a folder in Hugging Face layout, a GGUF file, or a hub id.", "nano")
-    data_dir: Path | None = _where(f"Folder with local data files (or set {DATA_VARIABLE}).", None)
+    data_dir: _Folder | None = _where(f"Folder with local data files (or set {DATA_VARIABLE}).", None)
     seeds: Seeds = _how("`3` for seeds 1 to 3, or a list: `1,2,5`.", (1,))
     levels: Shares | None = _how(
         "Saved shares to compare at, for example `0,0.15,0.25`, or `auto`.\n`auto`, the default, is one level: the "
@@ -83,7 +83,7 @@ class RunConfig(Strict):
     )
     train: TrainRecipe = TrainRecipe()
     evaluation: EvalRecipe = EvalRecipe()
-    out: Path = _where("Folder for records and tables.", Path("runs"))
+    out: _Folder = _where("Folder for records and tables.", Path("runs"))
     device: str = _where("auto, cpu, cuda:0, ...", "auto")
     track: Trackers = _where("Also send training curves to these trackers.", ())
     cell_timeout: Annotated[float, Field(gt=0, le=MOST_MINUTES)] | None = _where(
@@ -97,45 +97,18 @@ class RunConfig(Strict):
     preset: str | None = Field(default=None, description="Name of the preset that it was made from.")
     for_models: ForModels | None = Field(default=None, description="Models that it is for; others are refused.")
 
-    _controls: tuple[str, ...] = PrivateAttr(default=())
-
-    @property
-    def controls(self) -> tuple[str, ...]:
-        """The methods that were added as controls: the user did not ask for them, but the others are compared with
-        them.
-        """
-        return self._controls
-
-    def with_controls(self, specs: tuple[str, ...]) -> RunConfig:
-        """Return this config with more methods as controls. The run's key does not say which methods are controls: it
-        is the key of a run of all the methods.
-        """
-        found = self.model_copy(update={"methods": (*self.methods, *specs)})
-        found._controls = specs
-        return found
-
-    def with_controls_of(self, other: RunConfig) -> RunConfig:
-        """Return this config with the controls of another config."""
-        found = self.model_copy()
-        found._controls = other.controls
-        return found
-
     @property
     def is_quick(self) -> bool:
         """Whether the run is only a first look (`--quick`), whose numbers are not to be quoted."""
         return (self.preset or "").endswith(QUICK)
 
     @model_validator(mode="after")
-    def _phases_are_counted(self) -> RunConfig:
+    def _fits_together(self) -> RunConfig:
         if self.match_phase != "all" and self.match_on in ("claimed", "bytes"):
             raise UsageError(
                 f"match_phase is for savings that are counted by phase (layers, net, core, tokens), got "
                 f"{self.match_phase!r} with match_on {self.match_on!r}. Leave out one of the two."
             )
-        return self
-
-    @model_validator(mode="after")
-    def _templates_may_think(self) -> RunConfig:
         if self.evaluation.enable_thinking is not None and not self.chat_template:
             raise UsageError(
                 f"evaluation.enable_thinking is given to the chat template, got {self.evaluation.enable_thinking} "
@@ -152,28 +125,16 @@ class RunConfig(Strict):
             return tuple(str(MethodSpec.parse(part)) for part in value)
         return value
 
-    @field_validator("tasks", "train_on", "track", mode="before")
-    @classmethod
-    def _name_list(cls, value: Any) -> Any:
-        strip = isinstance(value, list | tuple)
-        return tuple(part.strip() if isinstance(part, str) else part for part in value) if strip else value
-
-    @field_validator("out", "data_dir", mode="before")
-    @classmethod
-    def _a_path(cls, value: Any) -> Any:
-        return type(value)(Path(value).expanduser()) if isinstance(value, str | Path) else value  # JSON has text here
-
     @field_validator("seeds", mode="before")
     @classmethod
     def _count_or_list(cls, value: Any) -> Any:
-        if isinstance(value, str) and value.strip().removeprefix("-").isdecimal():
+        if isinstance(value, str) and value.strip().isdecimal():
             value = int(value)
-        if not isinstance(value, int | list | tuple):
+        if not isinstance(value, int):
             return value
-        count = value if isinstance(value, int) else len(value)
-        if not 1 <= count <= MOST_SEEDS:
+        if not 1 <= value <= MOST_SEEDS:
             raise ValueError(f"a run has from 1 to {MOST_SEEDS} seeds")
-        return tuple(range(1, value + 1)) if isinstance(value, int) else value
+        return tuple(range(1, value + 1))
 
     @field_validator("levels", mode="before")
     @classmethod

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE, RunConfig, keys
-from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
+from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 from adaptive_bench.recipe import ForModels
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of
@@ -46,15 +46,8 @@ def load_config(
     path = Path(preset_or_path).expanduser()
     preset = None
     if path.suffix not in {".yaml", ".yml"}:
-        if path.exists() and str(preset_or_path) not in registry.names("configs"):
-            of_run = path if path.is_dir() else path.parent
-            there = f"Name {of_run / 'config.yaml'}" if (of_run / "config.yaml").is_file() else "Name another one"
-            raise UsageError(
-                f"A config is the name of a preset or a YAML file, which ends in .yaml, got {str(path)!r}. {there}; "
-                f"`adaptive-bench list configs` shows the presets."
-            )
-        path = preset_file(str(preset_or_path))
         preset = str(preset_or_path)
+        path = preset_file(preset)
     read = _read(path)
     # A file that changes a preset is not limited to the preset's models; its author says which models it is for.
     if preset is None and "extends" in (own := read_mapping(path)):
@@ -65,7 +58,7 @@ def load_config(
     try:
         config = RunConfig.model_validate(values)
     except ValidationError as error:
-        raise UsageError(_Explanation(overrides or {}, flags or {}, path).of(error)) from error
+        raise UsageError(_explained(error, flags or {}, path)) from error
     if reads_data:
         check_data_folder(config.data_dir)
     return config
@@ -118,16 +111,8 @@ def preset_naming(model: str | None) -> str | None:
 
 
 def preset_file(name: str) -> Path:
-    """Return the file of a registered config.
-
-    Raises:
-        PluginFault: A plugin registered something else than a path.
-    """
-    registered = registry.get("configs", name)
-    if not isinstance(registered, str | Path):
-        got = f"{type(registered).__name__} under {name!r} ({registry.origin('configs', name)})"
-        raise PluginFault(f"A registered config must be the path of a YAML file, got {got}. Correct the plugin.")
-    return Path(registered)
+    """Return the file of a registered config."""
+    return Path(registry.get("configs", name))
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,66 +124,21 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-class _Explanation:
-    """Says what is wrong with a config in the user's terms: by flag if one was given, otherwise by key of the file."""
-
-    def __init__(self, overrides: Mapping[str, Any], flags: Mapping[str, str], path: Path) -> None:
-        self.overrides, self.flags, self.path = overrides, flags, path
-
-    def of(self, error: ValidationError) -> str:
-        """Return a text that says every problem once."""
-        problems = [dict[str, Any](problem) for problem in error.errors()]
-        # pydantic also reports a list with wrong items as too short; only the items' errors are shown.
-        items = {problem["loc"][:-1] for problem in problems}
-        reported = [problem for problem in problems if problem["type"] != "too_short" or problem["loc"] not in items]
-        return " ".join(dict.fromkeys(map(self._one, reported)))
-
-    def _one(self, problem: dict[str, Any]) -> str:
-        location = [str(part) for part in problem["loc"]]
-        key, name = ".".join(location), self._name(location)
+def _explained(error: ValidationError, flags: Mapping[str, str], file: Path) -> str:
+    """Return what is wrong with a config, each problem by its flag if one was given, otherwise by its key."""
+    said: list[str] = []
+    for problem in error.errors():
+        if problem["type"] == "too_short" and said:
+            continue  # pydantic counts only the items that are right
+        key = ".".join(map(str, problem["loc"]))
+        flag = next((flag for path, flag in flags.items() if f"{key}.".startswith(f"{path}.")), None)
+        name = flag or f"The config key {one_line(key, 60)!r} in {file.name}"
         if problem["type"] == "extra_forbidden":
-            above = ".".join(location[:-1])
-            around = [path.rpartition(".")[2] for path in keys() if path.rpartition(".")[0] == above]
-            hint = registry.did_you_mean(location[-1], around if above else [*around, "extends"])
-            if elsewhere := [path for path in keys() if location[-1] in (path, path.rpartition(".")[2])]:
-                hint = f"Write it as {' or '.join(map(_nested, elsewhere))}."
-            return f"No config key is called {one_line(key, 60)!r}{self._where(location)}. {hint}"
-        if problem["type"] == "missing":
-            where = self._where(location)
-            return f"The config key {key!r} is needed{where}. {'Add it to the file' if where else 'Give it too'}."
-        if problem["input"] is None:
-            return f"{name} is wrong{self._where(location)}: it has no value. Write one, or leave the key out."
-        rule = rule_of(problem)
-        hint = (
-            " Write 0.05 for 5 %." if location[0] in {"levels", "evaluation"} and "less_than" in problem["type"] else ""
-        )
-        is_typed = isinstance(problem["input"], str) and name.startswith("--")  # text on a command line needs no quotes
-        received = one_line(problem["input"] if is_typed else repr(problem["input"]), 100)
-        if rule.startswith("takes "):
-            return f"{name}{self._where(location)} {rule}, got {received}."
-        return f"{name} is wrong{self._where(location)}: {rule}, got {received}.{hint}"
-
-    def _name(self, location: list[str]) -> str:
-        for end in range(len(location), 0, -1):
-            if self._is_override(location[:end]) and (flag := self.flags.get(".".join(location[:end]))):
-                return flag
-        return f"The config key {'.'.join(location)!r}"
-
-    def _where(self, location: list[str]) -> str:
-        return "" if self._is_override(location) else f" in {self.path.name}"
-
-    def _is_override(self, location: list[str]) -> bool:
-        values: Any = self.overrides
-        for part in location:
-            if not isinstance(values, Mapping):
-                return True  # an item of a list in the overrides
-            if part not in values:
-                return False
-            values = values[part]
-        return True
-
-
-def _nested(path: str) -> str:
-    """Return a dotted path as the nested key of a config."""
-    outer, dot, inner = path.partition(".")
-    return f"{{{outer!r}: {_nested(inner) if dot else '...'}}}"
+            above, _, last = key.rpartition(".")
+            around = [path.removeprefix(f"{above}.") for path in keys() if path.rpartition(".")[0] == above]
+            said.append(f"{name} does not exist. {registry.did_you_mean(last, around)}")
+        elif problem["type"] == "missing":
+            said.append(f"{name} is needed.")
+        else:
+            said.append(f"{name} is wrong: {rule_of(problem)}, got {one_line(str(problem['input']), 100)}.")
+    return " ".join(dict.fromkeys(said))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 import traceback
 from pathlib import Path
@@ -14,10 +13,6 @@ _INSTALLED = {"site-packages", "dist-packages"}
 _OWN = Path(__file__).resolve().parent
 # How torch reports lack of memory, in a `RuntimeError` or its subclass `OutOfMemoryError`.
 _NO_MEMORY = ("out of memory", "can't allocate memory", "CUDNN_STATUS_NOT_SUPPORTED")
-_MACHINE = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.EIO, errno.ENOMEM),
-    *(errno.ELOOP, errno.ENAMETOOLONG),
-}
 
 
 def watch(path: Path) -> None:
@@ -92,7 +87,7 @@ def explained(error: BaseException, suspect: str | None = None) -> AdaptiveBench
             f"A package that adaptive-bench needs cannot be imported here: {what}. Install or repair it in this Python "
             f"(`{sys.executable} -m pip install ...`), and give the same command again."
         )
-    if isinstance(error, OSError) and error.errno in _MACHINE:
+    if isinstance(error, OSError) and error.errno is not None:
         return EnvironmentProblem(f"The system refused: {what}. Correct that and give the same command again.")
     if suspect is not None:
         step = "`adaptive-bench check` says which rule it breaks."

@@ -1,83 +1,106 @@
-"""Shows progress as one live display on an interactive terminal, and as plain lines elsewhere.
+"""Shows progress as live bars on an interactive terminal, and as plain lines elsewhere.
 
 It is apart from `progress` because machines that only train may lack rich.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from adaptive_bench.progress import (
-    Event,
-    Line,
-    PlainReporter,
-    Reporter,
-    ShownTask,
-    TaskAdvanced,
-    TaskFinished,
-    TaskStarted,
-    duration,
-)
+from adaptive_bench.progress import Event, Info, Line, Reporter, TaskAdvanced, TaskFinished, TaskStarted, duration, say
+
+_SPEED_S = 3600.0  # the time left is estimated from the speed within so many seconds; one unit may take minutes
 
 
-class _Column(ProgressColumn):
-    """A column with the progress, time left and info of a `ShownTask`."""
+class Display(Reporter, AbstractContextManager["Display"]):
+    """Shows running tasks with their time left: as bars on a terminal, elsewhere by a line for each now and then.
 
-    def render(self, task: Task) -> Text:
-        shown: ShownTask = task.fields["shown"]
-        left_s = shown.eta.left_s(time.monotonic(), shown.total)
-        return Text(f"{shown} {'-:--' if left_s is None else duration(left_s)} {shown.info}", "progress.remaining")
+    Args:
+        console: Where it is shown; by default standard error.
+        every_s: Least seconds between two lines of a task.
+    """
 
-
-class RichReporter(Reporter, AbstractContextManager["RichReporter"]):
-    """A reporter with one live display that shows the running tasks with their time left."""
-
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(
+        self, console: Console | None = None, every_s: float = 10.0, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.console, self.every_s, self._now_s = console or Console(stderr=True), every_s, now_s
+        self.is_live = self.console.is_interactive
         self.progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             _Column(),
-            console=console or Console(stderr=True),
+            console=self.console,
             transient=True,
+            speed_estimate_period=_SPEED_S,
+            get_time=now_s,
         )
-        self._bars: dict[str, tuple[ShownTask, TaskID]] = {}
+        self._tasks: dict[str, Task] = {}
 
     def __enter__(self) -> Self:
-        self.progress.start()
+        if self.is_live:
+            self.progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.progress.stop()
+        if self.is_live:
+            self.progress.stop()
 
     def emit(self, event: Event) -> None:
-        """Update the display."""
+        """Show an event, at once or when a line is due."""
         match event:
             case Line(text):
-                self.progress.console.print(text, markup=False, highlight=False)
-            case TaskStarted():
-                shown = ShownTask(event)
-                bar = self.progress.add_task(event.label, total=event.total, completed=int(event.done), shown=shown)
-                self._bars[event.task] = shown, bar
-            case TaskAdvanced():
-                shown, bar = self._bars[event.task]
-                shown.advance(event)
-                self.progress.update(bar, completed=shown.done)
-            case TaskFinished():
-                self.progress.remove_task(self._bars.pop(event.task)[1])
+                self._print(text)
+            case TaskStarted(name, label, total, done):
+                self.progress.add_task(label, total=total, completed=int(done), info="", printed_s=self._now_s())
+                self._tasks[name] = self.progress.tasks[-1]
+            case TaskAdvanced(name, units, info):
+                task = self._tasks[name]
+                shown = ", ".join(_texts(info)) if info else task.fields["info"]
+                self.progress.update(task.id, advance=units, info=shown)
+                self._print_now_and_then(task)
+            case TaskFinished(name):
+                task = self._tasks.pop(name)
+                if task.total and not self.is_live:  # a task without any units is not mentioned
+                    self._print(f"{task.description}: {_share(task)} in {duration(task.elapsed or 0)}")
+                self.progress.remove_task(task.id)
+
+    def _print_now_and_then(self, task: Task) -> None:
+        now_s = self._now_s()
+        if self.is_live or task.finished or now_s - task.fields["printed_s"] < self.every_s:
+            return
+        left = "" if task.time_remaining is None else f"{duration(task.time_remaining)} left"
+        self._print(f"{task.description}: {', '.join(filter(None, [_share(task), task.fields['info'], left]))}")
+        self.progress.update(task.id, printed_s=now_s)
+
+    def _print(self, text: str) -> None:
+        if self.is_live:
+            self.console.print(text, markup=False, highlight=False)
+        else:
+            say(text, self.console.file)
 
 
-def open_reporter() -> AbstractContextManager[Reporter]:
-    """Return a live display if stderr is an interactive terminal, otherwise a reporter of plain lines on stderr."""
-    console = Console(stderr=True)
-    watched = sys.stderr.isatty() and not console.is_dumb_terminal
-    return RichReporter(console) if watched else nullcontext(PlainReporter())
+class _Column(ProgressColumn):
+    """A column with what is done of a task, its time left and its info."""
+
+    def render(self, task: Task) -> Text:
+        left = "-:--" if task.time_remaining is None else duration(task.time_remaining)
+        return Text(f"{_share(task)} {left} {task.fields['info']}", "progress.remaining")
+
+
+def _share(task: Task) -> str:
+    """Return what is done: `3/8`, or `37%` if the total is in seconds."""
+    return f"{task.percentage:.0f}%" if isinstance(task.total, float) else f"{task.completed:.0f}/{task.total}"
+
+
+def _texts(info: Mapping[str, Info]) -> list[str]:
+    return [f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in info.items()]

@@ -22,7 +22,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from adaptive_bench.error_origin import explained
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
 
 T = TypeVar("T")
 _WAIT = timedelta(days=7)  # a worker has nothing to do while the main process waits for another run
@@ -156,36 +156,19 @@ def current_group() -> Processes:
     return _group
 
 
-def _number(name: str, otherwise: int) -> int:
-    """Read one of the environment variables that torchrun sets."""
-    text = os.environ.get(name) or str(otherwise)
-    if not text.isdecimal():
-        raise UsageError(
-            f"The environment variable {name} is a whole number, which torchrun sets, got {one_line(text, 40)!r}. "
-            f"Unset it, or start the processes with torchrun."
-        )
-    return int(text)
-
-
 @cache
 def world() -> Processes:
     """Return the processes that this one was started with; the first call connects them.
 
     Raises:
-        UsageError: There are several processes, but torchrun did not say how they can connect.
-        EnvironmentProblem: The processes cannot reach each other.
+        EnvironmentProblem: The processes cannot reach each other, or torchrun did not say how.
     """
-    count = _number("WORLD_SIZE", 1)
+    count = int(os.environ.get("WORLD_SIZE", 1))
     if count == 1:
         return Processes()
-    if "MASTER_ADDR" not in os.environ or "RANK" not in os.environ:
-        raise UsageError(
-            f"Several processes do one cell when torchrun starts them, got WORLD_SIZE={count} without MASTER_ADDR and "
-            "RANK. Use `torchrun --nproc-per-node 2 -m adaptive_bench run ...`, or unset WORLD_SIZE."
-        )
     backend = "gloo"
     if torch.cuda.is_available():
-        torch.cuda.set_device(_number("LOCAL_RANK", 0))
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
         backend = "cpu:gloo,cuda:nccl"
     try:
         store, rank, count = next(iter(rendezvous("env://", timeout=timedelta(minutes=10))))
@@ -194,6 +177,7 @@ def world() -> Processes:
         )
     except (RuntimeError, ValueError) as error:
         raise EnvironmentProblem(
-            f"The {count} processes of a run must reach each other, but they do not: {error}. Start them with torchrun."
+            f"The {count} processes of a run (WORLD_SIZE) must reach each other, but they do not: {error} Start them "
+            f"with `torchrun --nproc-per-node 2 -m adaptive_bench run ...`, or unset WORLD_SIZE."
         ) from error
     return Processes(rank, count, PrefixStore("jobs", store))

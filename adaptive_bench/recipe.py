@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -25,30 +24,17 @@ _MOST = 1e6
 _OF_WRITING = {"stop_strings", "max_new_tokens"}  # these have no effect on tasks in which nothing is generated
 
 
-def listed(item: Callable[[str], Any] = str, rule: str = "") -> tuple[BeforeValidator, AfterValidator]:
-    """Return validators that split a comma-separated text into a list and refuse a list with an item twice.
-
-    Args:
-        item: Converts the text of an item.
-        rule: Error text if the conversion fails, which follows the key's name: `takes ...`.
-    """
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        parts = parts_of(value)
-        try:
-            return tuple(map(item, parts))
-        except ValueError:
-            raise ValueError(rule) from None
-
-    return BeforeValidator(read), AfterValidator(each_once)
+def _items(value: Any) -> Any:
+    """Split a comma-separated text, and strip the texts of a list."""
+    parts = parts_of(value) if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        return value
+    return tuple(part.strip() if isinstance(part, str) else part for part in parts)
 
 
+LISTED = BeforeValidator(_items), AfterValidator(each_once)  # of a list, which may be a comma-separated text
 Share = Annotated[float, Field(ge=0, lt=1)]
-_SHARES = "takes saved shares from 0 up to but not 1, such as 0,0.05,0.1 (0.05 is 5 %)"
-_Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000)]
-Shares = Annotated[_Shares, *listed(float, _SHARES)]
+Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000), *LISTED]
 Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Parameters = Annotated[int, Field(ge=1)]  # of a model
 FlopAxis = Literal["layers", "net", "tokens", "core"]
@@ -81,7 +67,7 @@ class LoraRecipe(Strict):
 
     rank: Positive = Field(default=16, description="Rank of the product that is added to each map.")
     alpha: float = Field(default=32.0, gt=0, le=_MOST, description="The product is scaled by `alpha / rank`.")
-    targets: Annotated[tuple[LinearMap, ...], Field(min_length=1), *listed()] = Field(
+    targets: Annotated[tuple[LinearMap, ...], Field(min_length=1), *LISTED] = Field(
         default=get_args(LinearMap), description="Which maps of every layer get one."
     )
     dropout: Share = Field(default=0.0, description="Share of an adapter's inputs that is dropped in training.")
@@ -139,16 +125,12 @@ class TrainRecipe(Strict):
     )
 
     @model_validator(mode="after")
-    def _text_fits(self) -> TrainRecipe:
+    def _fits_together(self) -> TrainRecipe:
         if self.steps * self.batch_size > MOST_SEQUENCES:
             raise UsageError(
                 f"A training has at most {MOST_SEQUENCES:,} sequences (train.steps times train.batch_size), got "
                 f"{self.steps:,} times {self.batch_size:,}. Lower --train-steps or train.batch_size."
             )
-        return self
-
-    @model_validator(mode="after")
-    def _whole_micro_batches(self) -> TrainRecipe:
         if self.batch_size % self.accumulation:
             raise UsageError(
                 f"train.accumulation must divide train.batch_size, got {self.accumulation} and {self.batch_size}. "

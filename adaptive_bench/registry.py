@@ -73,33 +73,26 @@ def get(group: Group, name: str) -> Any:
 
     Raises:
         UsageError: The name is not registered; the message suggests the closest one.
-        EnvironmentProblem: A part of this package cannot be imported.
         PluginFault: A plugin cannot be imported.
+        EnvironmentProblem: A part of this package cannot be imported.
     """
     if (group, name) in _registered:
         return _registered[group, name][0]
     check_name(group, name)
     entry = _installed(group)[name]
-    if not is_foreign(group, name):
-        try:
-            return entry.load()
-        except (ImportError, AttributeError) as error:
-            raise EnvironmentProblem(
-                f"{name!r} ({entry.value}) is installed but cannot be loaded: {message_of(error)}. Reinstall its "
-                f"package."
-            ) from error
     try:
         with redirect_stdout(sys.stderr):  # standard output is for results that other programs read
             thing = entry.load()
     except AdaptiveBenchError:
         raise
     except (Exception, SystemExit) as error:  # importing runs the plugin's code, and that may raise anything
-        raise PluginFault(
-            f"The plugin {name!r} ({entry.value}) of {origin(group, name)} cannot be loaded: "
+        kind = PluginFault if is_foreign(group, name) else EnvironmentProblem
+        raise kind(
+            f"The {one_of(group)} {name!r} ({entry.value}) of {origin(group, name)} cannot be loaded: "
             f"{type(error).__name__}: {message_of(error)}. Correct or reinstall its package."
         ) from error
     file = getattr(sys.modules.get(entry.module.partition(".")[0]), "__file__", None)
-    if file is not None:
+    if file is not None and is_foreign(group, name):
         error_origin.watch(Path(file).parent if Path(file).name == "__init__.py" else Path(file))
     return thing
 
@@ -174,8 +167,7 @@ def register(group: Group, name: str) -> Callable[[Any], Any]:
         PluginFault: The group does not exist, or the name has a wrong form or is taken.
     """
     if group not in get_args(Group):
-        known = f"A plugin group is one of {', '.join(get_args(Group))}, got {one_line(repr(group), 60)}."
-        raise PluginFault(f"{known} {did_you_mean(str(group), get_args(Group))}")
+        raise PluginFault(f"A plugin group is one of {', '.join(get_args(Group))}, got {one_line(repr(group), 60)}.")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise PluginFault(
             f"A registered name has letters, digits, underscores and hyphens, got {one_line(repr(name), 60)}. Choose "

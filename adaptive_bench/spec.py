@@ -15,13 +15,6 @@ SEMANTICS: tuple[Semantics, ...] = ("bench", "paper")
 _FORM = re.compile(rf"(?P<name>{NAME.pattern})(\[(?P<params>[^\[\]]*)\])?(@(?P<semantics>\w+))?")
 
 
-def _form_of(text: object) -> str:
-    """Return what to write instead of a text that is no spec."""
-    if isinstance(text, str) and len(several := text.split()) > 1 and all(map(_FORM.fullmatch, several)):
-        return f"Several are separated by commas: {','.join(several)}."
-    return "Try 'gateskip'."
-
-
 @dataclass(frozen=True)
 class MethodSpec:
     """A method, the parameters that differ from its defaults (as text), and the semantics.
@@ -58,9 +51,7 @@ class MethodSpec:
         """
         match = _FORM.fullmatch(text.strip()) if isinstance(text, str) else None
         if match is None:
-            raise UsageError(
-                f"A method spec has the form name[key=value,...]@semantics, got {text!r}. {_form_of(text)}"
-            )
+            raise UsageError(f"A method spec has the form name[key=value,...]@semantics, got {text!r}.")
         params: list[tuple[str, str]] = []
         try:
             parts = parts_of(match["params"] or "")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from copy import deepcopy
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,23 +56,14 @@ def parse(text: str, what: str) -> Any:
     Raises:
         UsageError: The text is not YAML, or has a key twice.
     """
-    return deepcopy(_value(text, what))
-
-
-@lru_cache(maxsize=4)  # a command reads a run's config many times, and one with a thousand seeds takes long to parse
-def _value(text: str, what: str) -> Any:
     try:
         return yaml.load(text, _StrictLoader)
+    except yaml.MarkedYAMLError as error:
+        mark, problem = error.problem_mark, str(error.problem)
+        where = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+        step = "Correct it there."
+        if problem == _BRACKETS:
+            step = "In a list quote what has brackets of its own: ['static_depth[trained=true]', mod]."
+        raise UsageError(f"{what} is not valid YAML: {one_line(problem, 300)}{where}. {step}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"{what} is not valid YAML: {_why(error)}") from error
-
-
-def _why(error: Exception) -> str:
-    """Return what a parser found wrong, where, and what to do about it."""
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error)
-    where = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
-    instead = "Correct it there." if mark is not None else "Correct it."
-    if problem == _BRACKETS:
-        instead = "In a list quote what has brackets of its own: ['static_depth[trained=true]', mod]."
-    return f"{one_line(problem, 300)}{where}. {instead}"
+        raise UsageError(f"{what} is not valid YAML: {one_line(str(error), 300)}. Correct it.") from error

@@ -62,39 +62,13 @@ def each_once(items: Iterable[Item]) -> tuple[Item, ...]:
     return found
 
 
-_RULES = {
-    "bool": "true or false is needed",
-    "dict": "keys with values are needed, such as `{key: value}`",
-    "float": "a number is needed",
-    "int": "a whole number is needed",
-    "list": "a list is needed, such as `[a, b]`",
-    "model": "keys with values are needed, such as `{key: value}`",
-    "string": "text is needed",
-    "tuple": "a list is needed, such as `[a, b]`",
-}
-_SIZES = {"too_short": ("min_length", "at least"), "too_long": ("max_length", "at most")}
-
-
 def rule_of(problem: Mapping[str, Any]) -> str:
-    """Return the rule that a value breaks.
+    """Return the rule that a value breaks, as pydantic says it.
 
     Args:
         problem: An item of pydantic's `ValidationError.errors()`.
     """
-    kind, limits = str(problem["type"]), problem.get("ctx", {})
-    if kind in _SIZES:
-        name, bound = _SIZES[kind]
-        items = f"{limits[name]} item{'s' if limits[name] != 1 else ''}"
-        return f"a list of {bound} {items} is needed"
-    about, _, what = kind.partition("_")
-    if what in ("type", "parsing", "from_float", "attributes_type") and about in _RULES:
-        return _RULES[about]
-    return without_prefix(str(problem["msg"]))
-
-
-def without_prefix(said: str) -> str:
-    """Return pydantic's message about a value without its prefix `Value error, ` or `Input `."""
-    return said.removeprefix("Value error, ").removeprefix("Input ")
+    return str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
 
 
 def check_device(name: str) -> None:

@@ -2,34 +2,10 @@
 
 from pathlib import Path
 
-_FOLDER = Path(__file__).parent
 
-nano = _FOLDER / "nano.yaml"
-nano_all = _FOLDER / "nano_all.yaml"
-smoke = _FOLDER / "smoke.yaml"
-tune = _FOLDER / "tune.yaml"
-pretrained_small = _FOLDER / "pretrained_small.yaml"
-pretrained_medium = _FOLDER / "pretrained_medium.yaml"
-pretrained_large = _FOLDER / "pretrained_large.yaml"
-real_text = _FOLDER / "real_text.yaml"
-smollm2 = _FOLDER / "smollm2.yaml"
-paper_generative = _FOLDER / "paper_generative.yaml"
-paper_loglikelihood = _FOLDER / "paper_loglikelihood.yaml"
-paper_instruct = _FOLDER / "paper_instruct.yaml"
-paper_out_of_domain = _FOLDER / "paper_out_of_domain.yaml"
-paper_ablations = _FOLDER / "paper_ablations.yaml"
-paper_lambada = _FOLDER / "paper_lambada.yaml"
-paper_wmt16 = _FOLDER / "paper_wmt16.yaml"
-nano_paper = _FOLDER / "nano_paper.yaml"
-nano_paper_out_of_domain = _FOLDER / "nano_paper_out_of_domain.yaml"
-nano_paper_ablations = _FOLDER / "nano_paper_ablations.yaml"
-nano_paper_latency = _FOLDER / "nano_paper_latency.yaml"
-nano_paper_pruning = _FOLDER / "nano_paper_pruning.yaml"
-nano_paper_quantization = _FOLDER / "nano_paper_quantization.yaml"
-nano_paper_sizes = _FOLDER / "nano_paper_sizes.yaml"
-nano_paper_text = _FOLDER / "nano_paper_text.yaml"
-paper_sizes = _FOLDER / "paper_sizes.yaml"
-paper_quantization = _FOLDER / "paper_quantization.yaml"
-paper_speculation = _FOLDER / "paper_speculation.yaml"
-paper_pruning = _FOLDER / "paper_pruning.yaml"
-paper_latency = _FOLDER / "paper_latency.yaml"
+def __getattr__(name: str) -> Path:
+    """Return the file of a preset."""
+    file = Path(__file__).with_name(f"{name}.yaml")
+    if not file.is_file():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return file

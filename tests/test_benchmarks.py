@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "benchmarks"
 MODULES = (
     *("measure", "page", "gpu_page", "plot", "decode", "decode_parts", "growth", "training_step", "prefill"),
-    *("host_reads", "progress_bar", "smollm2", "evaluation"),
+    *("host_reads", "smollm2", "evaluation"),
 )
 SIMULATIONS = ("coverage", "pair_coverage", "ranking", "simulated")
 
@@ -104,21 +104,6 @@ def test_every_file_that_runs_is_a_benchmark(benchmark, monkeypatch):
     assert main.wanted_of(["decode", "gpu"], []) == ["decode"] and main.wanted_of(["decode", "gpu"], ["gpu"]) == ["gpu"]
     with pytest.raises(SystemExit, match="decode"):
         main.main(["dekode"])
-
-
-def test_a_bar_that_moves_with_the_clock_is_never_off_and_one_that_stands_still_is(benchmark):
-    bar = benchmark("progress_bar")
-
-    def events(weights):
-        found = [[0.0, 0.0, "task", "run", float(sum(weights))]]
-        found += [[20.0 + second, 0.0, "advance", "run", weight] for second, weight in enumerate(weights)]
-        return [*found, [19.0 + len(weights), 0.0, "end", "run", 0.0]]
-
-    def worst(weights):
-        return max(abs(said / truly - 1) for _, said, truly in bar.judged(events(weights), 0) if truly > 10)
-
-    assert worst([1.0] * 300) < 0.02
-    assert worst([1.0] * 150 + [0.1] * 150) > 0.3
 
 
 def test_the_simulations_of_the_statistics_fill_their_tables(benchmark):

@@ -77,7 +77,7 @@ def check(
 
     import torch
 
-    from adaptive_bench.live_display import open_reporter
+    from adaptive_bench.live_display import Display
     from adaptive_bench.model.hardware import find_device
     from adaptive_bench.testing import check_specs
     from adaptive_bench.testing.backbones import FAMILIES
@@ -85,7 +85,7 @@ def check(
 
     place = find_device(device)
     torch.set_num_threads(1)  # tiny matrices: more threads only get in each other's way
-    with open_reporter() as reporter:
+    with Display() as reporter:
         report = check_specs(specs, family or FAMILIES, reporter=reporter, debug=debug, device=place)
     if json_file is not None:
         output.write_text(json_file, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")

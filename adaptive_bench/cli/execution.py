@@ -13,7 +13,7 @@ from adaptive_bench.cli.leaderboard import build
 from adaptive_bench.cli.terminal_text import fitting, paragraph, pasteable
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, SeveralProblems
-from adaptive_bench.live_display import open_reporter
+from adaptive_bench.live_display import Display
 from adaptive_bench.progress import let_go, say
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.store.runs import quoted_name, run_command
@@ -38,7 +38,7 @@ def print_plan(config: RunConfig, flops_per_s: float | None = None, part: Shard 
     from adaptive_bench.runs import about, describe, preflight
 
     try:
-        with open_reporter() as reporter:
+        with Display() as reporter:
             whole = part is None or part.is_whole
             found = preflight(config, reporter, measures=not whole)  # names of cells depend on the measured sites
             cells = () if part is None or part.is_whole else part.of(found.plan)
@@ -80,7 +80,7 @@ def execute(
     from adaptive_bench.runs import run
 
     try:
-        with open_reporter() as reporter:
+        with Display() as reporter:
             outcome = run(config, reporter, **how or {})
             if timed and outcome.rows and not outcome.failures:
                 from adaptive_bench.runs.timing import TimingRequest, time_specs

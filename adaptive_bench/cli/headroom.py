@@ -50,7 +50,7 @@ def headroom(
     registry.load_plugins(plugin)
     from adaptive_bench.headroom.named_models import find_subject
     from adaptive_bench.headroom.study import Settings, study
-    from adaptive_bench.live_display import open_reporter
+    from adaptive_bench.live_display import Display
 
     names, root = options.tasks_and_data(tasks, data_dir)
     settings = Settings(
@@ -62,7 +62,7 @@ def headroom(
         batch_size=batch,
     )
     subject = find_subject(model, device, out)
-    with open_reporter() as reporter:
+    with Display() as reporter:
         record = study(subject, names, settings, out, reporter)
     options.give_record(record, to, as_json, shown)
 

@@ -139,11 +139,11 @@ def _texts_of(
 ) -> list[Text]:
     """Documents of tasks with the answers that the first model writes with nothing skipped, or that are given."""
     from adaptive_bench.headroom.asking import collect_texts
-    from adaptive_bench.live_display import open_reporter
+    from adaptive_bench.live_display import Display
 
     model, texts = subjects.models[0], []
     model.dial = model.method.dial.skip_nothing
-    with open_reporter() as reporter:
+    with Display() as reporter:
         for name in names:
             found = collect_texts(
                 model,

@@ -292,7 +292,7 @@ def verify(
     from pydantic import ValidationError
 
     from adaptive_bench.config import RunConfig
-    from adaptive_bench.live_display import open_reporter
+    from adaptive_bench.live_display import Display
     from adaptive_bench.runs import run
 
     specs = {str(MethodSpec.parse(text)): text for text in known.config["methods"]}
@@ -308,7 +308,7 @@ def verify(
             f"An entry's config.yaml is a run's, but this one has {error.error_count()} wrong value(s), the first: "
             f"{rule_of(error.errors()[0])}. It cannot be run again."
         ) from error
-    with open_reporter() as reporter:
+    with Display() as reporter:
         found = run(config, reporter)
     now = {_place(row): row for row in found.rows}
     pairs = [(row, now[_place(row)]) for row in known.rows if _place(row) in now and row["score"] is not None]

@@ -154,7 +154,7 @@ def run(
         run_config = quickened(run_config, overrides.values)
     if "methods" in overrides.values and not no_controls:
         added = missing_controls(run_config.methods, run_config.train.steps)
-        run_config = run_config.with_controls(added)
+        run_config = run_config.model_copy(update={"methods": (*run_config.methods, *added)})
         if added:
             names = " and ".join(added)
             text = f"Compared with {names} as well, the controls of --methods; --no-controls leaves them out."
@@ -221,10 +221,10 @@ def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
 
 def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool) -> RunConfig:
     """The config made smaller to what this machine does in time, with a note to the user."""
-    from adaptive_bench.live_display import open_reporter
+    from adaptive_bench.live_display import Display
     from adaptive_bench.runs.fitted_recipe import NIGHT, QUICK, fitted
 
-    with open_reporter() as reporter:
+    with Display() as reporter:
         config, text = fitted(config, overrides.values, QUICK if quick else NIGHT, reporter)
     if text:
         text += "" if quick else f" `--config {config.preset}` takes the recipe as it is."

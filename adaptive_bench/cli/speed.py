@@ -62,7 +62,7 @@ def time(
     registry.load_plugins(plugin)
     import torch
 
-    from adaptive_bench.live_display import open_reporter
+    from adaptive_bench.live_display import Display
     from adaptive_bench.runs.timing import TimingRequest, time_specs
     from adaptive_bench.runs.trained import config_of
     from adaptive_bench.spec import parse_specs
@@ -87,7 +87,7 @@ def time(
         run=config,
         again=again,
     )
-    with open_reporter() as reporter:
+    with Display() as reporter:
         records = time_specs(request, reporter)
     typer.echo(json_text(records).rstrip() if as_json else timing_text(records))
 
@@ -173,7 +173,7 @@ def speculate(
     registry.load_plugins(plugin)
     import torch
 
-    from adaptive_bench.live_display import open_reporter
+    from adaptive_bench.live_display import Display
     from adaptive_bench.speculation import Settings, defects, find_drafter, study
 
     names, root = options.tasks_and_data(tasks, data_dir)
@@ -193,7 +193,7 @@ def speculate(
     for note in drafter.notes:
         typer.echo(paragraph(f"Note: {note}"), err=True)
     try:
-        with open_reporter() as reporter:
+        with Display() as reporter:
             record = study(drafter, settings, reporter)
     except KeyboardInterrupt:
         raise Interrupted("Stopped. Nothing was written; give the command again.") from None

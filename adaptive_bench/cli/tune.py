@@ -84,7 +84,7 @@ def tune(
     The same command continues a study that was stopped. `adaptive-bench run --tuned STUDY` takes the best of each
     method and finds its trainings done.
     """
-    from adaptive_bench.live_display import open_reporter
+    from adaptive_bench.live_display import Display
     from adaptive_bench.tuning import Objective
     from adaptive_bench.tuning import tune as carry_out
 
@@ -100,7 +100,7 @@ def tune(
     if preset is not None and "seeds" not in overrides.values:  # one seed is enough to choose a recipe
         run_config = run_config.model_copy(update={"seeds": run_config.seeds[:1]})
     how: dict[str, Any] = {"preset": preset, "confirm": confirm, "name": study, "jobs": jobs}
-    with open_reporter() as reporter:
+    with Display() as reporter:
         result = carry_out(run_config, aim, trials, param or [], reporter=reporter, **how)
     _print(result, source, run_config.out)
 

@@ -1,7 +1,8 @@
 """Reads data sets from a folder of local files or from the Hugging Face hub."""
 
-from adaptive_bench.data.folders import MissingData, Place, find_place, folder_names, read_lines
 from adaptive_bench.data.sources import (
+    MissingData,
+    Place,
     Row,
     Source,
     data_root,
@@ -9,6 +10,7 @@ from adaptive_bench.data.sources import (
     harness_splits,
     held_out,
     local_splits,
+    read_lines,
     read_rows,
     read_several,
     revision,
@@ -22,8 +24,6 @@ __all__ = [
     "Source",
     "data_root",
     "draw",
-    "find_place",
-    "folder_names",
     "harness_splits",
     "held_out",
     "local_splits",

@@ -1,5 +1,11 @@
 """Reads data sets by their name on the hub, from local files or the hub itself, and divides training splits by use.
 
+In a folder of local data, the data set `owner/name` is the first existing folder of `owner/name`, `name` and, if it has
+one, its short name. Its configuration `c` is looked for as `name/c` and `name_c` before `name` itself: the plain folder
+stands for the configuration that everybody uses, or holds all configurations in rows with a field `subject`. In the
+folder every split is one file, `<split>.jsonl` or `<split>.jsonl.gz`, with the fields of the hub. A folder without such
+files is read as a copy of the hub's repository.
+
 A tenth of the rows of a training split is held out, chosen by a hash of each row's key. Of these, seven in ten
 calibrate thresholds and three in ten are validation documents for choosing settings; the other rows are trained on. The
 choice does not depend on seed, order or machine, and no row has two uses.
@@ -7,22 +13,23 @@ choice does not depend on seed, order or machine, and no row has two uses.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 import os
 import random
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from adaptive_bench.config import DATA_VARIABLE
-from adaptive_bench.data.folders import SUBJECT, MissingData, Place, find_place, folder_names, read_lines
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
-from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache, raise_together
-from adaptive_bench.store.keys import file_digest, folder_digest
+from adaptive_bench.hub import Needed, hub_or_cache, raise_together
+from adaptive_bench.store.keys import folder_digest
 from adaptive_bench.task import ExampleRequest
 
 if TYPE_CHECKING:
@@ -30,6 +37,17 @@ if TYPE_CHECKING:
 
 
 Use = Literal["train", "calibration", "validation"]
+Row = Mapping[str, Any]
+_SUBJECT = "subject"
+_SUFFIXES = (".jsonl", ".jsonl.gz")
+# Configurations that are read from the plain folder of a data set.
+_PLAIN = (None, "default", "main", "all", "plain_text", "v1.11", "winogrande_xl")
+_SHORT_NAMES = {"lambada_openai": "lambada", "mmlu_no_train": "mmlu"}
+_INSTEAD = f"Set --data-dir or {DATA_VARIABLE} to a folder with"
+
+
+class MissingData(EnvironmentProblem):
+    """A folder of local data lacks a data set or a split. Callers that can do without the data catch this."""
 
 
 def draw(
@@ -53,9 +71,27 @@ def _use(key: str) -> Use:
     return "validation" if number // 10 % 10 < 3 else "calibration"
 
 
-Row = Mapping[str, Any]
+class Place(NamedTuple):
+    """The place of a data set in a folder of local data.
 
-_KEPT_BYTES = 30_000_000  # largest data file whose rows are kept in memory
+    Attributes:
+        folder: The folder with its files.
+        subject: Only rows with this `subject` belong to the data set; `None` for all rows.
+    """
+
+    folder: Path
+    subject: str | None = None
+
+    def split_file(self, split: str) -> Path | None:
+        """Return the file of a split, or `None`."""
+        files = (self.folder / f"{split}{suffix}" for suffix in _SUFFIXES)
+        return next((file for file in files if file.is_file()), None)
+
+    @property
+    def splits(self) -> list[str]:
+        """Names of the splits that have a file; empty for a copy of the hub's repository."""
+        files = (file for suffix in _SUFFIXES for file in self.folder.glob(f"*{suffix}"))
+        return sorted({file.name.partition(".jsonl")[0] for file in files})
 
 
 @dataclass(frozen=True)
@@ -79,21 +115,48 @@ class Source:
     form: Callable[[Row], object] | None = None
 
     @property
+    def name(self) -> str:
+        """Last part of the name on the hub."""
+        return self.hub_id.rpartition("/")[2]
+
+    @property
     def folders(self) -> tuple[str, ...]:
-        """Folders of a data folder that may hold the data set (see `folder_names`)."""
-        return tuple(folder_names(self.hub_id, self.configuration, exact=self.exact))
+        """Folders of a data folder in which the data set is looked for, the first choice first."""
+        return tuple(dict.fromkeys((*self._own_folders, *self._plain_folders)))
+
+    @property
+    def _plain_folders(self) -> list[str]:
+        return [self.hub_id] if self.exact else [self.hub_id, self.name, _SHORT_NAMES.get(self.name, self.name)]
+
+    @property
+    def _own_folders(self) -> list[str]:
+        """Those of the configuration alone."""
+        if self.configuration is None:
+            return []
+        ends = f"/{self.configuration}", f"_{self.configuration.replace('-', '_')}"
+        return [base + end for base in self._plain_folders for end in ends]
 
     def place(self, root: Path) -> Place:
         """Return the data set's folder in a folder of local data.
 
         Raises:
-            EnvironmentProblem: There is no such folder.
+            MissingData: There is no such folder.
         """
-        return find_place(root, self.hub_id, self.configuration, exact=self.exact)
+        for name in self.folders:
+            place = Place((root / name).resolve())
+            if place.folder.is_dir():
+                whole = name in self._own_folders or self.configuration in _PLAIN or not place.splits
+                return place if whole else Place(place.folder, self.configuration)
+        raise MissingData(
+            f"The data set {self} cannot be read: it must be a folder of {str(root)!r} called "
+            f"{' or '.join(self.folders)}, but there is none. {_INSTEAD} {self.folders[-1]}/<split>.jsonl, or leave "
+            f"both out to read from the Hugging Face hub."
+        )
 
     def needed(self, split: str) -> Needed:
         """Return the description of a split as needed from the hub, with the local file that could take its place."""
-        return Needed("data set", str(self), f"{folder_names(*_named(self))[0]}/{split}.jsonl")
+        folder = self.name if self.configuration is None else f"{self.name}/{self.configuration}"
+        return Needed("data set", str(self), f"{folder}/{split}.jsonl")
 
     def __str__(self) -> str:
         return self.hub_id if self.configuration is None else f"{self.hub_id} ({self.configuration})"
@@ -103,6 +166,41 @@ def data_root(data_dir: Path | str | None) -> Path | None:
     """Return the folder of local data: the given one, else `ADAPTIVE_BENCH_DATA`; `None` means the hub."""
     chosen = data_dir or os.environ.get(DATA_VARIABLE) or None
     return None if chosen is None else Path(chosen)
+
+
+def read_lines(path: Path, fields: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Read all rows of a file.
+
+    Args:
+        path: A `.jsonl` or `.jsonl.gz` file.
+        fields: Fields that every row must have; by default those of the first row.
+
+    Raises:
+        EnvironmentProblem: The file cannot be read, is cut off or is not UTF-8, or a line is not an object with the
+            fields. The message names the line.
+    """
+    rows: list[dict[str, Any]] = []
+    number = 0
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+            for number, line in enumerate(stream, 1):
+                if not line.strip():
+                    continue
+                # Windows editors begin a UTF-8 file with a byte order mark.
+                row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+                if not isinstance(row, dict):
+                    raise ValueError(f"it is of the kind {type(row).__name__}")
+                if missing := [field for field in fields or (rows or [row])[0] if field not in row]:
+                    raise ValueError(f"it lacks {', '.join(missing)} (found: {', '.join(row)})")
+                rows.append(row)
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise EnvironmentProblem(
+            f"A data file holds one JSON object in UTF-8 a line, with the fields of the data set on the Hugging Face "
+            f"hub, but {path} cannot be read at line {number}: {error}. It may be cut off; fetch it again."
+        ) from error
+    if not rows:
+        raise EnvironmentProblem(f"A data file holds one JSON object a line, but {path} is empty. Fetch it again.")
+    return rows
 
 
 def read_rows(source: Source, split: str, data_dir: Path | str | None = None) -> list[dict[str, Any]]:
@@ -125,17 +223,7 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
             rows = datasets.load_dataset(source.hub_id, source.configuration, split=split)
         _check_fields(source, split, rows.column_names)
         return _checked(source, split, rows.to_list())
-    place = source.place(root)
-    file = place.split_file(split)
-    if file is None or not os.access(file, os.R_OK) or file.stat().st_size > _KEPT_BYTES:
-        return _checked(source, split, _local_rows(place, source, split))
-    return [dict(row) for row in _kept_rows(source, split, place, file_digest(file))]
-
-
-@lru_cache(maxsize=8)  # a plan asks for the same rows again for every seed
-def _kept_rows(source: Source, split: str, place: Place, digest: str) -> list[dict[str, Any]]:
-    """Return the rows of a local file with this digest. They are shared, so `read_rows` hands out copies."""
-    return _checked(source, split, _local_rows(place, source, split))
+    return _checked(source, split, _local_rows(source.place(root), source, split))
 
 
 def _checked(source: Source, split: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -179,9 +267,8 @@ def read_several(
             found.append(read_rows(source, split, data_dir))
         except EnvironmentProblem as error:
             errors.append(error)
-    if len(errors) > 1 and not any(isinstance(error, OutOfReach) for error in errors):
-        kind = MissingData if all(isinstance(error, MissingData) for error in errors) else EnvironmentProblem
-        raise kind(" ".join(dict.fromkeys(map(str, errors)))) from errors[0]
+    if errors and all(isinstance(error, MissingData) for error in errors):
+        raise MissingData(" ".join(dict.fromkeys(map(str, errors))))
     raise_together(errors)
     return found
 
@@ -248,23 +335,20 @@ def _local_rows(place: Place, source: Source, split: str) -> list[dict[str, Any]
     if file is None:
         raise MissingData(
             f"The split {split!r} of {source} cannot be read: there is no {split}.jsonl or {split}.jsonl.gz in "
-            f"{str(place.folder)!r} (found: {', '.join(place.splits)}). Put it there, or set --data-dir or "
-            f"{DATA_VARIABLE} to a folder with {place.folder.name}/{split}.jsonl."
+            f"{str(place.folder)!r} (found: {', '.join(place.splits)}). {_INSTEAD} "
+            f"{place.folder.name}/{split}.jsonl."
         )
     found = read_lines(file, source.fields)
     if place.subject is None:
         return found
-    if any(SUBJECT not in row for row in found) or not any(row[SUBJECT] == place.subject for row in found):
+    of_subject = [row for row in found if row.get(_SUBJECT) == place.subject]
+    if not of_subject:
         raise EnvironmentProblem(
-            f"The folder {str(place.folder)!r} is read as {source} if its rows have the {SUBJECT!r} "
-            f"{place.subject!r}, but {file.name} has none. Put the data into {folder_names(*_named(source))[0]} of "
+            f"The folder {str(place.folder)!r} is read as {source} if its rows have the {_SUBJECT!r} "
+            f"{place.subject!r}, but {file.name} has none. Put the data into {source.name}/{source.configuration} of "
             f"--data-dir."
         )
-    return [row for row in found if row[SUBJECT] == place.subject]
-
-
-def _named(source: Source) -> tuple[str, str | None]:
-    return source.hub_id.rpartition("/")[2], source.configuration
+    return of_subject
 
 
 def _copied_rows(place: Place, source: Source, split: str) -> datasets.Dataset:
@@ -279,16 +363,14 @@ def _copied_rows(place: Place, source: Source, split: str) -> datasets.Dataset:
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise EnvironmentProblem(
             f"The split {split!r} of {source} cannot be read: {str(place.folder)!r} has no {split}.jsonl and is no "
-            f"copy of the hub's repository either ({' '.join(str(error).split())[:300]}). Set --data-dir or "
-            f"{DATA_VARIABLE} to a folder with {place.folder.name}/{split}.jsonl."
+            f"copy of the hub's repository either ({' '.join(str(error).split())[:300]}). {_INSTEAD} "
+            f"{place.folder.name}/{split}.jsonl."
         ) from error
 
 
 @contextmanager
 def _of_the_hub(source: Source, split: str) -> Iterator[None]:
-    """Turn errors of reading a split from the hub within the block into errors that a user can act on. A name that is
-    also a path from the working directory is refused, because `datasets` would read that path instead.
-    """
+    """Turn errors of reading a split from the hub within the block into errors that a user can act on."""
     import datasets
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -303,10 +385,9 @@ def _of_the_hub(source: Source, split: str) -> Iterator[None]:
     except (OSError, ValueError, HfHubHTTPError, datasets.exceptions.DatasetsError) as error:
         reason = " ".join(str(error).split())[:300]
         gated = " Accept its terms on the hub and set HF_TOKEN." if "gated" in reason.lower() else ""
-        name = source.hub_id.rpartition("/")[2]
         raise EnvironmentProblem(
-            f"The split {split!r} of {source} cannot be read from the Hugging Face hub: {reason}.{gated} Set "
-            f"--data-dir or {DATA_VARIABLE} to a folder with {name}/{split}.jsonl, or connect to the hub."
+            f"The split {split!r} of {source} cannot be read from the Hugging Face hub: {reason}.{gated} "
+            f"{_INSTEAD} {source.name}/{split}.jsonl, or connect to the hub."
         ) from error
 
 

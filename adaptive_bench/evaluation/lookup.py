@@ -76,7 +76,7 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     """The lm-eval task with its documents, ready to be evaluated.
 
     A task that names a data set of the hub reads it from there. If a data folder is given, the task instead reads local
-    files, found by the rule of `adaptive_bench.data.folders`.
+    files, found by the rule of `adaptive_bench.data.sources`.
 
     Args:
         task: A task from `find_task`.

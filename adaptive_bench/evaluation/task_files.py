@@ -15,7 +15,7 @@ from lm_eval.api.task import Task as HarnessTask
 from lm_eval.tasks._yaml_loader import load_yaml
 
 from adaptive_bench import error_origin
-from adaptive_bench.data import Source, find_place, folder_names
+from adaptive_bench.data import Source
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault
 from adaptive_bench.hub import Needed
 from adaptive_bench.store.runs import is_output
@@ -102,7 +102,7 @@ def local_folders(settings: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Folders within a data folder that a task may read; `None` if only the task's code names its data set."""
     if not settings.get("dataset_path"):
         return None
-    return tuple(folder_names(str(settings["dataset_path"]), settings.get("dataset_name")))
+    return Source(str(settings["dataset_path"]), configuration=settings.get("dataset_name")).folders
 
 
 def reads_data_set(settings: Mapping[str, Any]) -> bool:
@@ -134,7 +134,7 @@ def write_local_task(target: Path, settings: Mapping[str, Any], yaml_path: Path,
         EnvironmentProblem: The data set has no folder in `data_dir`.
     """
     hub_id, configuration = str(settings["dataset_path"]), settings.get("dataset_name")
-    place = find_place(data_dir, hub_id, configuration)
+    place = Source(hub_id, configuration=configuration).place(data_dir)
     named = {setting: split for setting in _SHOWN if (split := settings.get(setting))}
     evaluated = next((named[setting] for setting in _EVALUATED if setting in named), None)
     shown = (settings.get("fewshot_config") or {}).get("split") or next(iter(named.values()), None)

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from adaptive_bench import processes, registry, stopping
 from adaptive_bench.error_origin import explained
 from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of
-from adaptive_bench.progress import JobFinished, JobStarted, Reporter, UnitDone
+from adaptive_bench.progress import JobFinished, Reporter, UnitDone
 
 
 def needs_own_process(method: str) -> bool:
@@ -99,13 +99,11 @@ class JobEstimate:
         job: The folder of its record, which identifies the job in events.
         seconds: Expected seconds in all.
         unit_s: By event that reports a finished unit, the seconds expected for that unit.
-        after: The job that must be done before, if it is not done yet.
     """
 
     job: str
     seconds: float
     unit_s: Mapping[UnitDone, float] = field(default_factory=dict)
-    after: str | None = None
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,6 @@ def run_job(job: Job, reporter: Reporter) -> list[Failure]:
     """Do a job, and return what could not be done (tracebacks are in the logs of the records)."""
     stopping.check()
     failures: list[Failure] = []
-    reporter.emit(JobStarted(str(job.folder)))
     try:
         with caught(failures, str(job), job.method, job.tasks):
             failures += job.do(reporter)

@@ -18,7 +18,7 @@ from adaptive_bench.errors import CellTimeout
 from adaptive_bench.jobs.job import Failure, Job
 from adaptive_bench.progress import Event, Line, Reporter, duration
 
-_LOOK_S = 1.0  # between two looks at a job
+LOOK_S = 1.0  # between two looks at a job
 _GRACE_S = 10.0  # between SIGTERM and SIGKILL
 _START_S = 120.0  # the time of a job runs from its process's first event, but begins after this long at the latest
 
@@ -37,15 +37,11 @@ class Limits:
     silence_s: float | None = None
 
 
-NO_LIMITS = Limits()
-
-
-class Watch:
-    """Watches one job.
+class Watch(Reporter):
+    """Watches one job, and passes its events on.
 
     Args:
-        process: Gives the process that does the job, if it is not this one. The job's time then runs from the first
-            event of that process.
+        process: The process that does the job, if it is not this one.
     """
 
     def __init__(
@@ -53,13 +49,12 @@ class Watch:
         job: Job,
         limits: Limits,
         reporter: Reporter,
-        process: Callable[[], BaseProcess | None] | None = None,
+        process: BaseProcess | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.job, self.limits, self.reporter, self._now_s = job, limits, reporter, now_s
-        self._process = process
-        self._given_s = self._moved_s = now_s()
-        self._begun_s: float | None = None if process else self._given_s
+        self.job, self.limits, self.reporter, self.process, self._now_s = job, limits, reporter, process, now_s
+        self._moved_s = now_s()
+        self._begun_s = self._moved_s if process is None else self._moved_s + _START_S
         self._silence_s = limits.silence_s
         self._asked_s: float | None = None
 
@@ -68,21 +63,20 @@ class Watch:
         """Whether the job's process was asked to end because its time was over."""
         return self._asked_s is not None
 
-    def moved(self) -> None:
-        """Note that the job has made progress."""
-        self._moved_s, self._silence_s = self._now_s(), self.limits.silence_s
-        if self._begun_s is None:
-            self._begun_s = self._moved_s
+    def emit(self, event: Event) -> None:
+        """Pass an event on. It is progress, unless it is a mere line of text."""
+        now_s = self._now_s()
+        self._begun_s = min(self._begun_s, now_s)
+        if not isinstance(event, Line):
+            self._moved_s, self._silence_s = now_s, self.limits.silence_s
+        self.reporter.emit(event)
 
     def look(self) -> None:
         """Report if there is no progress, and end the process if its time is over."""
         now_s = self._now_s()
-        if self._begun_s is None and now_s - self._given_s >= _START_S:
-            self._begun_s = now_s
-        passed_s = 0.0 if self._begun_s is None else now_s - self._begun_s
-        is_over = self.limits.timeout_s is not None and passed_s >= self.limits.timeout_s
-        if is_over and self._process is not None and (process := self._process()) is not None:
-            self._end(process, now_s, passed_s)
+        passed_s = now_s - self._begun_s
+        if self.process is not None and self.limits.timeout_s is not None and passed_s >= self.limits.timeout_s:
+            self._end(self.process, now_s, passed_s)
         elif self._silence_s is not None and now_s - self._moved_s >= self._silence_s:
             self._silence_s *= 2
             silent = duration(now_s - self._moved_s)
@@ -115,32 +109,16 @@ def watched(job: Job, limits: Limits, reporter: Reporter) -> Iterator[Reporter]:
     """Give a reporter for a job in this process, watched by a thread, which can report a lack of progress but cannot
     end the job.
     """
-    if limits.silence_s is None:
-        yield reporter
-        return
     watch, over = Watch(job, limits, reporter), threading.Event()
 
     def look() -> None:
-        while not over.wait(_LOOK_S):
+        while not over.wait(LOOK_S):
             watch.look()
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     try:
-        yield _Noting(reporter, watch.moved)
+        yield watch
     finally:
         over.set()
         thread.join()
-
-
-class _Noting(Reporter):
-    """A reporter that also notes progress; a mere line of text is no progress."""
-
-    def __init__(self, reporter: Reporter, moved: Callable[[], None]) -> None:
-        self._reporter, self._moved = reporter, moved
-
-    def emit(self, event: Event) -> None:
-        """See `Reporter`."""
-        if not isinstance(event, Line):
-            self._moved()
-        self._reporter.emit(event)

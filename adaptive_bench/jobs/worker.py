@@ -1,90 +1,52 @@
-"""The code of a worker process: it gets ready, works, sends events, and ends with the process that started it.
-
-Each worker has a pipe of its own for its events, so that a worker that is killed in the middle of an event, or while it
-holds a lock, cannot silence the others.
+"""Starts worker processes, and does the jobs that come through the pipe of one: it sends events and results back, and
+ends with the process that started it.
 """
 
 from __future__ import annotations
 
 import io
+import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from multiprocessing.connection import Connection
-from multiprocessing.context import BaseContext
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from types import TracebackType
+from queue import SimpleQueue
+from types import ModuleType
+from typing import Any
 
 import torch
 
 from adaptive_bench import free_memory, registry, stopping
-from adaptive_bench.errors import one_line
-from adaptive_bench.jobs.job import Failure, Job, run_job
-from adaptive_bench.progress import Event, Line, Reporter, TaskFinished, TaskStarted
+from adaptive_bench.errors import UsageError, one_line
+from adaptive_bench.jobs.job import Job, run_job
+from adaptive_bench.progress import Event, Reporter
+
+GRACE_S = 10.0  # time that a stopped worker has to save its state
+_LONGEST = 300  # characters of a line
 
 
 class RemoteReporter(Reporter):
     """The reporter of a worker process."""
 
-    def __init__(self, sender: Connection) -> None:
-        self._sender = sender
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
         self._lock = threading.Lock()
 
     def emit(self, event: Event) -> None:
         """Send an event to the parent, if it still listens."""
+        self.send(event)
+
+    def send(self, thing: object) -> None:
+        """Send an event or a result."""
         with self._lock, suppress(OSError):
-            self._sender.send(event)
-
-
-class ProgressQueue(AbstractContextManager["ProgressQueue"]):
-    """Passes the events of workers to a reporter of this process; on exit all of them have been passed on."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
-
-    def sender(self, context: BaseContext, moved: Callable[[], None] = lambda: None) -> Connection:
-        """Return the sending end of a new pipe for a worker. Close it in this process when the worker is gone.
-
-        Args:
-            moved: Called whenever the worker has made progress; a mere line of text is no progress.
-        """
-        listener, sender = context.Pipe(duplex=False)
-        thread = threading.Thread(target=self._listen, args=(listener, moved), daemon=True)
-        thread.start()
-        self._threads.append(thread)
-        return sender
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for thread in self._threads:
-            thread.join()
-
-    def _listen(self, listener: Connection, moved: Callable[[], None]) -> None:
-        open_tasks: dict[str, None] = {}
-        with suppress(EOFError, OSError):  # the worker is gone, perhaps in the middle of an event
-            while True:
-                event: Event = listener.recv()
-                if not isinstance(event, Line):
-                    moved()
-                if isinstance(event, TaskStarted):
-                    open_tasks[event.task] = None
-                if isinstance(event, TaskFinished):
-                    open_tasks.pop(event.task, None)
-                with self._lock:
-                    self._reporter.emit(event)
-        with self._lock:
-            for task in open_tasks:
-                self._reporter.emit(TaskFinished(task))
-
-
-_LONGEST = 300  # characters of a line
+            self._pipe.send(thing)
 
 
 class StdoutForwarder(io.TextIOBase):
@@ -107,64 +69,74 @@ class StdoutForwarder(io.TextIOBase):
         return len(text)
 
 
-GRACE_S = 10.0  # time that a stopped worker has to save its state
-_reporter: RemoteReporter | None = None
-_busy = False
-
-
-def start_worker(sender: Connection, alive: Connection, threads: int, plugins: list[Path], workers: int = 1) -> None:
-    """Get this process ready to work for the one that started it.
+def work(pipe: Connection, threads: int, plugins: list[Path], workers: int) -> None:
+    """Do the jobs that come through a pipe, until its other end is closed or the process that holds it is gone.
 
     Args:
-        sender: Pipe for its events.
-        alive: Pipe whose other end the parent holds: when that is closed, or the parent is gone, this process ends.
-        threads: Number of threads, its share of the cores.
+        threads: Number of threads, this process's share of the cores.
         plugins: Plugin files to load.
         workers: Number of worker processes that share the memory.
     """
-    global _reporter
-    # Ctrl-C reaches the whole process group; the parent decides what to do.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _leave)
-    threading.Thread(target=_stop_with_parent, args=(alive,), daemon=True).start()
+    reporter = RemoteReporter(pipe)
+    sys.stdout = sys.stderr = StdoutForwarder(reporter)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that the job can save its state
+    jobs: SimpleQueue[bytes | None] = SimpleQueue()
+    threading.Thread(target=_receive, args=(pipe, jobs), daemon=True).start()
     torch.set_num_threads(threads)
     free_memory.share_among(workers)
-    _reporter = RemoteReporter(sender)
-    sys.stdout = sys.stderr = StdoutForwarder(_reporter)
     registry.load_plugins(plugins)
+    with suppress(stopping.Stopped):
+        while (pickled := jobs.get()) is not None:
+            job: Job = ForkingPickler.loads(pickled)  # not in the other thread: plugins must be loaded before
+            reporter.send(run_job(job, reporter))
 
 
-def _stop_with_parent(alive: Connection) -> None:
-    """Wait until the parent closes its end of the pipe or is gone; then let this process save its state, and end it."""
-    alive.poll(None)
+def _receive(pipe: Connection, jobs: SimpleQueue[bytes | None]) -> None:
+    """Take jobs until the pipe is closed; then give a job under way some seconds to save its state."""
+    with suppress(EOFError, OSError):
+        while True:
+            jobs.put(pipe.recv_bytes())
+    jobs.put(None)
     stopping.request()
-    _wait_until_idle()
-    os.kill(os.getpid(), signal.SIGTERM)  # if the work has not stopped by then, it is interrupted
-    _wait_until_idle()
+    time.sleep(GRACE_S / 2)
+    os.kill(os.getpid(), signal.SIGTERM)  # if the job has not stopped by then, it is interrupted
+    time.sleep(GRACE_S / 2)
     os._exit(1)
 
 
-def _wait_until_idle() -> None:
-    end_s = time.monotonic() + GRACE_S / 2
-    while _busy and time.monotonic() < end_s:
-        time.sleep(0.05)
-
-
-def _leave(*_: object) -> None:
-    """On SIGTERM, interrupt the work under way so that it can save its state; without any work, exit at once."""
-    if not _busy:
-        os._exit(1)
-    sys.exit(1)
-
-
-def run_in_worker(job: Job) -> list[Failure]:
-    """Run a job in this process, which `start_worker` has made ready. If the process is asked to end meanwhile, the job
-    has some seconds to save its state.
+class _WithoutMain(SpawnProcess):
+    """A process that does not run the program's main file (as `__mp_main__`, which is Python's default), and with it a
+    call of `run` that is not guarded by `if __name__ == "__main__":`.
     """
-    global _busy
-    assert _reporter is not None
-    _busy = True
-    try:
-        return run_job(job, _reporter)
-    finally:
-        _busy = False
+
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Any:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")  # has no `__file__`, so `multiprocessing` runs no main file
+        try:
+            return SpawnProcess._Popen(process_obj)
+        finally:
+            sys.modules["__main__"] = main
+
+
+def spawn_context() -> SpawnContext:
+    """Return a context whose processes run the program's main file again only if they need what it registers."""
+    context = SpawnContext()
+    if not registry.needs_main():
+        context.Process = _WithoutMain  # type: ignore[misc]
+    return context
+
+
+def check_main() -> None:
+    """Refuse to start processes from a process that was itself just started and still runs the program's main file.
+
+    Raises:
+        UsageError: This is such a process.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # multiprocessing itself checks this
+        main = getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0]
+        raise UsageError(
+            f"The processes of a run get what a script registers by running the script again, so the script must not "
+            f'begin a run unguarded, got {main}. Put the call under if __name__ == "__main__":, or move what is '
+            f"registered to a file of its own and load that with load_plugin."
+        )

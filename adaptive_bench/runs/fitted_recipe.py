@@ -80,7 +80,7 @@ def fitted(
     values = config.model_dump(mode="json")
     for part, changed in said["changed"].items():
         values[part] = {**values[part], **changed} if isinstance(changed, dict) else changed
-    return RunConfig.model_validate(values).with_controls_of(config), str(said["text"])
+    return RunConfig.model_validate(values), str(said["text"])
 
 
 class _Forecast:

@@ -61,9 +61,8 @@ class TrainingJob(Job):
         """The job of a training, with an estimate of what is left of it."""
         seconds, record = estimator.training(training).seconds, str(training.folder)
         unit_s: dict[UnitDone, float] = {TrainingStep(record): seconds / max(1, steps_left(training))}
-        after = None if training.base is None else str(training.base.folder)
         methods = frozenset(one.spec.name for one in training.chain)
-        estimate = JobEstimate(record, seconds, unit_s, after)
+        estimate = JobEstimate(record, seconds, unit_s)
         return cls(str(training), estimate, training.spec.name, methods, config.tasks, training, config)
 
     @property
@@ -99,7 +98,7 @@ class EvaluationJob(Job):
             unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep).seconds
             unit_s[PointMeasured(str(sweep.folder))] = estimator.point(sweep).seconds
         seconds = sum(estimator.sweep(sweep).seconds for sweep in sweeps)
-        estimate = JobEstimate(str(first.folder), seconds, unit_s, str(first.training.folder))
+        estimate = JobEstimate(str(first.folder), seconds, unit_s)
         methods = frozenset({first.spec.name, *(one.spec.name for one in first.training.chain)})
         label, tasks = f"evaluate {first.spec}, seed {first.training.seed}", tuple(sweep.task for sweep in sweeps)
         return cls(label, estimate, first.spec.name, methods, tasks, sweeps)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench import processes, registry, spawn
+from adaptive_bench import processes, registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.jobs.job import Failure
-from adaptive_bench.jobs.worker import StdoutForwarder
+from adaptive_bench.jobs.worker import StdoutForwarder, check_main
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.launching import launch_request, stoppable, unfinished_work, wait_for_others, work_as_worker
 from adaptive_bench.runs.run_checks import preflight
@@ -76,7 +76,7 @@ def run(
         EnvironmentProblem: Model or data cannot be reached, or the output folder cannot be written.
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
-    spawn.check_main()
+    check_main()
     registry.check_name("launchers", launcher)
     config, reporter = without_groups(config), reporter or SilentReporter()
     world, folder = processes.world(), run_folder(config)

@@ -13,10 +13,10 @@ from optuna.pruners import NopPruner
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from adaptive_bench import spawn
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.jobs.worker import check_main
 from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.training_targets import levels_of
@@ -65,7 +65,7 @@ def tune(
         UsageError: Something to tune does not exist, a task has no validation documents, or the name belongs to a
             different study.
     """
-    spawn.check_main()
+    check_main()
     asks = None if preset is None else PRESETS[preset]
     objective = objective or Objective.parse("area" if asks is None else asks.objective)
     objective.check(find_task(task).metrics[0] for task in config.tasks)

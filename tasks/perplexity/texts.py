@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.data import Row, Source, data_root, folder_names, held_out, read_lines, read_rows, stream_rows
+from adaptive_bench.data import Row, Source, data_root, held_out, read_lines, read_rows, stream_rows
 from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 
 # How many documents, from a split's beginning, are searched for held-out ones.
@@ -90,7 +90,7 @@ def trained_on(argument: str, data_dir: Path | str | None) -> Iterator[dict[str,
 
 def folders(argument: str) -> tuple[str, ...]:
     """Names of folders inside a data folder that may hold the corpus."""
-    return () if local_path(argument) is not None else tuple(folder_names(argument, source_of(argument).configuration))
+    return () if local_path(argument) is not None else source_of(argument).folders
 
 
 def _file_rows(file: Path) -> list[dict[str, Any]]:

@@ -26,9 +26,9 @@ ARGUMENTS = [
     ("run --methods dense,mod,dense", USAGE, "every item of a list stands there once"),
     # Numbers out of their range, and what is no number.
     ("run --seeds 1001", USAGE, "--seeds is wrong: a run has from 1 to 1000 seeds, got 1001"),
-    ("run --seeds one", USAGE, "--seeds takes a number n for the seeds 1 to n, or a list"),
+    ("run --seeds one", USAGE, "--seeds is wrong: should be a valid integer"),
     ("run --limit 0", USAGE, "--limit is wrong"),
-    ("run --levels 5", USAGE, "Write 0.05 for 5 %"),
+    ("run --levels 5", USAGE, "--levels is wrong: should be less than 1, got 5"),
     ("run --train-steps 999999999999", USAGE, "Lower --train-steps"),
     ("time --batch 0", USAGE, "--batch takes whole numbers from 1"),
     # Words that are none of those there are.
@@ -57,12 +57,12 @@ CONFIGS = [
     ("", USAGE, "must hold keys and values"),
     (b"\xff\xfe\x00methods", ENVIRONMENT, "cannot be read"),
     ("methods: [mod, static_depth[trained=true]]\n", USAGE, "quote what has brackets"),
-    ("methods: [dense]\n", USAGE, "'tasks' is needed"),
+    ("methods: [dense]\n", USAGE, "'tasks' in mine.yaml is needed"),
     (_GOOD + "methods: [mod]\n", USAGE, "every key stands once, got 'methods' 2 times"),
     (_GOOD + "metods: [mod]\n", USAGE, "Did you mean 'methods'?"),
-    (_GOOD + "train: {limit: 1}\n", USAGE, "Write it as {'evaluation': {'limit': ...}}"),
+    (_GOOD + "train: {limit: 1}\n", USAGE, "'train.limit' in mine.yaml does not exist. Known: accumulation"),
     (_GOOD + "train: {batch_size: 32, accumulation: 5}\n", USAGE, "must divide"),
-    (_GOOD + "model: no\n", USAGE, "'model' is wrong in mine.yaml: text is needed, got False"),
+    (_GOOD + "model: no\n", USAGE, "'model' in mine.yaml is wrong: should be a valid string, got False"),
 ]
 # What does not fit the model: `run --dry-run` on it.
 MODELS = [

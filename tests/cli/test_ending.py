@@ -138,8 +138,9 @@ def test_commands_that_are_printed_can_be_given_as_they_stand(monkeypatch, tmp_p
 
 LEVELS = """
 import logging
+import multiprocessing
 
-from adaptive_bench import spawn
+import adaptive_bench
 
 
 def tell():
@@ -147,7 +148,7 @@ def tell():
 
 
 if __name__ == "__main__":
-    process = spawn.context(runs_main=True).Process(target=tell)
+    process = multiprocessing.get_context("spawn").Process(target=tell)
     process.start()
     process.join()
 """

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+from unittest.mock import Mock
 
 import pytest
 
@@ -105,9 +106,9 @@ def test_wrong_resources_and_slurm_that_is_not_there_or_refuses_are_said(config_
     with pytest.raises(UsageError, match="partitoin"):
         launch(tmp_path / "resources.yaml")
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(EnvironmentProblem, match="no 'sbatch'"):
+    with pytest.raises(EnvironmentProblem, match="no 'squeue'"):
         launch()
-    refused = subprocess.CompletedProcess([], 1, "", "Invalid partition specified")
-    monkeypatch.setattr(slurm.subprocess, "run", lambda *_, **__: refused)
+    refused = subprocess.CalledProcessError(1, [], stderr="Invalid partition specified")
+    monkeypatch.setattr(slurm.subprocess, "run", Mock(side_effect=refused))
     with pytest.raises(EnvironmentProblem, match="Invalid partition"):
         launch()

@@ -46,8 +46,7 @@ def test_every_cell_is_done_once_or_marked_with_its_reason(eventful, cluster, tm
     resources.write_text("partition: low\nmemory: 100M\ntime: '10'\nwarn_s: 60\n")
     outcome = run(eventful, launcher="slurm", resources=resources)
     assert "Submitted 6 cells" in outcome.elsewhere
-    ((array, names),) = json.loads((outcome.folder / "slurm" / "jobs.json").read_text()).items()
-    assert array in slurm._numbers().values()  # where a command looks that was killed before it noted the number
+    ((array, names),) = slurm._queued(outcome.folder / "slurm")[0].items()
     trainings = {str(training.spec).partition("=")[2].rstrip("]"): training for training in plan(eventful).trainings}
     index = {event: f"{array}_{names.index(training.folder.name)}" for event, training in trainings.items()}
     wait = cluster.wait_until
@@ -65,7 +64,7 @@ def test_every_cell_is_done_once_or_marked_with_its_reason(eventful, cluster, tm
     cluster.call("scontrol", "requeue", index["cancelled"])
     wait(lambda: cluster.states()[urgent] == "COMPLETED", _LONG_S, "the urgent job is done")
     assert "nothing was submitted" not in run(eventful, table_only=True).elsewhere
-    assert set(slurm._queued()) <= {(array, number) for number in range(6)}
+    assert set(slurm._queued(outcome.folder / "slurm")[0]) <= {array}
     over = {"COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT"}
     wait(lambda: set(cluster.states().values()) <= over, _LONG_S, "everything has ended")
 
@@ -112,22 +111,21 @@ class Cluster:
     Args:
         kill_after: The number of the submission that Slurm still gets, and the command does not live to hear of.
         kill_before: The number of one that Slurm does not get.
+
+    Attributes:
+        scripts: What was submitted, in order.
     """
 
     def __init__(self, kill_after=0, kill_before=0):
         self.kill_after, self.kill_before = kill_after, kill_before
-        self.jobs, self.calls, self.late = {}, [], None
+        self.jobs, self.calls, self.scripts = {}, [], []
 
     def __call__(self, words, **_):
         self.calls.append(words[0])
         if words[0] == "squeue":
             lines = [f"{job} {index} {name}" for job, (name, indices, _) in self.jobs.items() for index in indices]
-            if self.late is not None:  # it arrives while it is asked for
-                self._take(self.late)
-                self.late = None
             return subprocess.CompletedProcess(words, 0, "\n".join(lines), "")
         if self.calls.count("sbatch") == self.kill_before:
-            self.late = words if self.kill_after else None
             raise Killed
         job = self._take(words)
         if self.calls.count("sbatch") == self.kill_after:
@@ -136,6 +134,7 @@ class Cluster:
 
     def _take(self, words):
         text = Path(words[-1]).read_text()
+        self.scripts.append(text)
         name = re.search(r"--job-name=(\S+)", text)[1]
         array = re.search(r"--array=0-(\d+)", text)
         after = [part for word in words if "afterany" in word for part in word.split(":")[1:]]
@@ -156,7 +155,6 @@ def submit(config_of, lines, monkeypatch, tmp_path):
     config = config_of(METHODS)
     (tmp_path / "resources.yaml").write_text(yaml.safe_dump(RESOURCES))
     request = launch_request(plan(config), config.out / "runs" / "a-run", lines, resources=tmp_path / "resources.yaml")
-    monkeypatch.setattr(slurm, "_SETTLE_S", 0.0)
 
     def give(cluster):
         monkeypatch.setattr(slurm.subprocess, "run", cluster)
@@ -165,12 +163,10 @@ def submit(config_of, lines, monkeypatch, tmp_path):
     return give
 
 
-def test_an_array_for_each_generation_asks_for_what_was_asked_for_and_a_table_for_none_of_it(submit, config_of):
-    submit(Cluster())
-    first, second, table = (
-        (config_of(METHODS).out / "runs/a-run/slurm" / f"{name}.sh").read_text()
-        for name in ("array-0", "array-1", "table")
-    )
+def test_an_array_for_each_generation_asks_for_what_was_asked_for_and_a_table_for_none_of_it(submit):
+    cluster = Cluster()
+    submit(cluster)
+    first, second, table = cluster.scripts
     assert "#SBATCH --array=0-1%4" in first and "#SBATCH --array=0-0%4" in second
     assert "#SBATCH --partition=low" in first and "module load cuda" in first
     assert "#SBATCH --gpus-per-node=a100:1" in first and "gpus" not in table
@@ -193,15 +189,11 @@ def test_a_job_whose_number_was_never_heard_is_found_again(submit, call):
     assert cluster.calls[known:] == ["squeue"]
 
 
-@pytest.mark.parametrize("how", [{"kill_before": 1}, {"kill_before": 3}, {"kill_after": -1, "kill_before": 1}])
-def test_what_slurm_never_got_is_submitted_and_what_is_still_on_its_way_waited_for(submit, monkeypatch, how):
-    """`sbatch` goes on when the command that called it is killed."""
-    cluster = Cluster(**how)
+@pytest.mark.parametrize("call", [1, 3])
+def test_what_slurm_never_got_is_submitted(submit, call):
+    cluster = Cluster(kill_before=call)
     with pytest.raises(Killed):
         submit(cluster)
-    if "kill_after" in how:
-        monkeypatch.setattr(slurm, "_SETTLE_S", 600.0)
-        monkeypatch.setattr(slurm.time, "sleep", lambda _: None)
     submit(cluster)
     assert cluster.elements == (3, 1)
 

@@ -8,6 +8,7 @@ import pytest
 from adaptive_bench.errors import ToBeContinued, UsageError
 from adaptive_bench.jobs import pool, watchdog
 from adaptive_bench.jobs.watchdog import Limits, Watch, watched
+from adaptive_bench.progress import JobFinished
 from adaptive_bench.runs import launching, plan, run
 from adaptive_bench.runs.trained import run_name
 
@@ -38,10 +39,10 @@ def watch_over(limits, reporter, process=None):
 
 def test_a_process_is_asked_to_end_at_its_limit_and_then_ended(lines):
     process = Process()
-    watch, clock = watch_over(Limits(timeout_s=60), lines, lambda: process)
-    watch.moved()
+    watch, clock = watch_over(Limits(timeout_s=60), lines, process)
+    watch.emit(JobFinished("another"))
     clock.now += 59
-    watch.moved()  # progress makes no difference to a limit
+    watch.emit(JobFinished("another"))  # progress makes no difference to a limit
     watch.look()
     assert process.signals == [] and not watch.timed_out
     clock.now += 1
@@ -57,7 +58,7 @@ def test_a_process_is_asked_to_end_at_its_limit_and_then_ended(lines):
 def test_the_time_of_a_process_begins_with_its_first_word(lines):
     """Until then it loads libraries; one that never speaks is not waited for without end."""
     process = Process()
-    watch, clock = watch_over(Limits(timeout_s=10), lines, lambda: process)
+    watch, clock = watch_over(Limits(timeout_s=10), lines, process)
     clock.now += 100
     watch.look()
     assert process.signals == []
@@ -70,7 +71,7 @@ def test_the_time_of_a_process_begins_with_its_first_word(lines):
 
 def test_silence_is_said_with_growing_distance_and_nothing_is_ended(lines):
     process = Process()
-    watch, clock = watch_over(Limits(silence_s=60), lines, lambda: process)
+    watch, clock = watch_over(Limits(silence_s=60), lines, process)
     said_s = []
     for second in range(1, 1000):
         clock.now += 1
@@ -80,7 +81,7 @@ def test_silence_is_said_with_growing_distance_and_nothing_is_ended(lines):
     assert said_s == [60, 120, 240, 480, 960] and process.signals == []
     assert lines.lines[1].startswith("train mine, seed 1: no progress for 2:00.")
     for expected in (6, 7):  # what gets further is left alone for as long again
-        watch.moved()
+        watch.emit(JobFinished("another"))
         clock.now += 59
         watch.look()
         assert len(lines.lines) == expected - 1
@@ -90,7 +91,7 @@ def test_silence_is_said_with_growing_distance_and_nothing_is_ended(lines):
 
 
 def test_silence_in_this_process_is_said_from_a_thread(lines, monkeypatch):
-    monkeypatch.setattr(watchdog, "_LOOK_S", 0.01)
+    monkeypatch.setattr(watchdog, "LOOK_S", 0.01)
     with watched("train mine, seed 1", Limits(silence_s=0.05), lines) as told, told.task("steps", 3) as meter:
         meter.advance(1)
         end_s = time.monotonic() + 20

@@ -152,7 +152,7 @@ def test_missing_fields_and_missing_explanations_are_told(data_dir):
     with pytest.raises(EnvironmentProblem, match=r"explanation of the same id in .*cos_e.*, but 10 have none"):
         CSQA.training(_request(data_dir))
     _write(data_dir / "cos_e", "train", [{"id": "1"}])
-    with pytest.raises(EnvironmentProblem, match=r"cos_e/train.jsonl .* line 1 lacks abstractive_explanation"):
+    with pytest.raises(EnvironmentProblem, match=r"cos_e/train.jsonl .* line 1: it lacks abstractive_explanation"):
         CSQA.training(_request(data_dir))
 
 

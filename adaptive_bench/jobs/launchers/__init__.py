@@ -15,7 +15,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from adaptive_bench import registry
-from adaptive_bench.errors import ToBeContinued, UsageError, one_line
+from adaptive_bench.errors import ToBeContinued, UsageError
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.recipe import Strict
 from adaptive_bench.strict_yaml import read_mapping
@@ -69,12 +69,9 @@ class LaunchRequest:
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(map(str, first["loc"])) or "the whole"
-            # A value under `secrets` may be a password, and is not repeated.
-            hidden = not first["loc"] or first["loc"][0] == "secrets"
-            got = "" if hidden else f", got {one_line(repr(first['input']), 60)}"
             raise UsageError(
-                f"{key!r} in {self.resources} is wrong: {rule_of(first)}{got}. Known: {', '.join(kind.model_fields)}."
-            ) from (None if hidden else error)
+                f"{key!r} in {self.resources} is wrong: {rule_of(first)}. Known: {', '.join(kind.model_fields)}."
+            ) from error
 
     def command(self, *more: str, processes: int = 1, python: str = sys.executable) -> str:
         """Return the command of this run with further words at its end, quoted for a shell.

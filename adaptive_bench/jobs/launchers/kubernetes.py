@@ -24,45 +24,27 @@ from adaptive_bench.recipe import Positive, Strict
 from adaptive_bench.store import atomic
 
 LONGEST_LABEL = 63
-_RANDOM = 5  # characters that the server appends to a `generateName`
-_DIGEST = 8
-_SHARED_MEMORY = "/dev/shm"
+_READABLE = 36  # characters of a run's name in that of a Job
 _LONGEST_SCRIPT = 128 * 1024 - 1  # bytes of one argument on Linux
 _RETRIES_OF_TABLE = 3
 
 
-def job_prefix(run: str, place: str, completions: int) -> str:
+def job_prefix(run: str, place: str) -> str:
     """Return the beginning of a Job's name (`generateName`) for a run. It is readable, unique to the run, and short
-    enough for all names derived from it: pods of an Indexed Job get the host name `<job>-<index>`, which is one DNS
-    label, and the name itself is the value of the label `job-name`.
+    enough for all names derived from it: the server appends five characters, and pods of an Indexed Job get the host
+    name `<job>-<index>`, which is one DNS label.
 
     Args:
         run: The run's name.
         place: The run's folder, which tells runs with equal names apart.
-        completions: Number of completions of the Job.
     """
-    digest = hashlib.sha256(place.encode()).hexdigest()[:_DIGEST]
-    room = LONGEST_LABEL - len(f"-{max(0, completions - 1)}") - _RANDOM - len(f"ab--{digest}-")
-    return "-".join(
-        [*filter(None, ("ab", re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:room].strip("-"), digest)), ""]
-    )
+    readable = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:_READABLE].strip("-")
+    return "-".join([*filter(None, ("ab", readable, hashlib.sha256(place.encode()).hexdigest()[:8])), ""])
 
 
 def as_label_value(text: str) -> str:
     """Return as much of a text as fits into the value of a label, which may have capitals and underscores."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:LONGEST_LABEL].strip("-_.")
-
-
-class SecretValue(Strict):
-    """A reference to a value of a Secret; the value itself never passes through this program.
-
-    Attributes:
-        name: Name of the Secret.
-        key: Key of the value in it.
-    """
-
-    name: str
-    key: str
 
 
 class PodResources(Strict):
@@ -76,7 +58,6 @@ class PodResources(Strict):
         namespace: Namespace of the jobs; `None` for that of the context.
         cpus, memory: Cores and memory of a pod; memory in the notation of Kubernetes.
         gpus: NVIDIA GPUs of a pod.
-        shared_memory: Size of `/dev/shm`, which counts as memory; `None` leaves the 64 MiB of the container runtime.
         processes: Processes that do one job together, one for each GPU (`torchrun`).
         at_once: Largest number of pods that run at the same time.
         retries: How often one index is tried again after it failed.
@@ -84,15 +65,8 @@ class PodResources(Strict):
         table_memory: Memory of the pod that writes the table; it has one core and no GPU.
         table_wait_min: After so many minutes without a process working on any cell, the table is written with what is
             there.
-        env: Environment variables.
-        secrets: Environment variables with values of Secrets, such as `HF_TOKEN: {name: hub, key: token}`.
-        pull_secrets: Secrets for the registry of the image.
-        service_account: Service account whose rights the pods have.
-        node_selector: Labels of the nodes that pods may run on.
-        tolerations: Taints of nodes that pods tolerate, in the form of Kubernetes.
         labels: Further labels of jobs and pods, for example `kueue.x-k8s.io/queue-name`.
-        security_context: Security context of the pod, in the form of Kubernetes (`runAsUser`, `fsGroup`, ...).
-        container_security_context: That of the container (`allowPrivilegeEscalation`, `capabilities`, ...).
+        pod, container: Further fields of the pods and of their container, in the form of Kubernetes.
     """
 
     image: str
@@ -103,72 +77,41 @@ class PodResources(Strict):
     cpus: Positive = 1
     memory: str = "4Gi"
     gpus: Annotated[int, Field(ge=0)] = 0
-    shared_memory: str | None = None
     processes: Positive = 1
     at_once: Positive = 8
     retries: Annotated[int, Field(ge=0)] = 1
     warn_s: Positive = 120
     table_memory: str = "4Gi"
     table_wait_min: Annotated[float, Field(gt=0)] = 30.0
-    env: dict[str, str] = Field(default_factory=dict)
-    secrets: dict[str, SecretValue] = Field(default_factory=dict)
-    pull_secrets: tuple[str, ...] = ()
-    service_account: str | None = None
-    node_selector: dict[str, str] = Field(default_factory=dict)
-    tolerations: tuple[dict[str, Any], ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
-    security_context: dict[str, Any] = Field(default_factory=dict)
-    container_security_context: dict[str, Any] = Field(default_factory=dict)
+    pod: dict[str, Any] = Field(default_factory=dict)
+    container: dict[str, Any] = Field(default_factory=dict)
 
-    def limits(self, *, cpu: int, memory: str, gpus: int = 0) -> dict[str, Any]:
-        """Return the resources of a container, which are both its requests and its limits."""
-        return {"cpu": cpu, "memory": memory} | ({"nvidia.com/gpu": gpus} if gpus else {})
-
-    def pod(self, name: str, script: str, limits: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a pod with one container that runs a bash script.
-
-        Args:
-            limits: Resources of the container, from `limits`.
-        """
-        container: dict[str, Any] = {
+    def pod_spec(self, name: str, script: str, *, cpu: int, memory: str, gpus: int = 0) -> dict[str, Any]:
+        """Return a pod with one container that runs a bash script."""
+        limits = {"cpu": cpu, "memory": memory} | ({"nvidia.com/gpu": gpus} if gpus else {})
+        container = {
             "name": name,
             "image": self.image,
             "command": ["/bin/bash", "-c", script],
             "workingDir": self.mount,
-            "env": self._environment(limits),
-            "resources": {"requests": dict(limits), "limits": dict(limits)},
+            "env": [{"name": "OMP_NUM_THREADS", "value": str(max(1, cpu // self.processes))}],
+            "resources": {"requests": limits, "limits": dict(limits)},
             "volumeMounts": [{"name": "output", "mountPath": self.mount}],
         }
-        volumes: list[dict[str, Any]] = [{"name": "output", "persistentVolumeClaim": {"claimName": self.claim}}]
-        if self.shared_memory is not None:
-            container["volumeMounts"].append({"name": "shared-memory", "mountPath": _SHARED_MEMORY})
-            size = {"medium": "Memory", "sizeLimit": self.shared_memory}
-            volumes.append({"name": "shared-memory", "emptyDir": size})
-        if self.container_security_context:
-            container["securityContext"] = self.container_security_context
-        wishes: dict[str, Any] = {
-            "serviceAccountName": self.service_account,
-            "nodeSelector": self.node_selector,
-            "tolerations": list(self.tolerations),
-            "imagePullSecrets": [{"name": secret} for secret in self.pull_secrets],
-            "securityContext": self.security_context,
-        }
-        return {
+        pod = {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": self.warn_s,
-            **{key: value for key, value in wishes.items() if value},
-            "containers": [container],
-            "volumes": volumes,
+            "containers": [_with(container, self.container)],
+            "volumes": [{"name": "output", "persistentVolumeClaim": {"claimName": self.claim}}],
         }
+        return _with(pod, self.pod)
 
-    def _environment(self, limits: Mapping[str, Any]) -> list[dict[str, Any]]:
-        values = {"OMP_NUM_THREADS": str(max(1, limits["cpu"] // self.processes)), **self.env}
-        plain = [{"name": name, "value": value} for name, value in values.items() if name not in self.secrets]
-        secret = [
-            {"name": name, "valueFrom": {"secretKeyRef": {"name": value.name, "key": value.key}}}
-            for name, value in self.secrets.items()
-        ]
-        return plain + secret
+
+def _with(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with further ones, which are appended to a list and otherwise replace."""
+    both = {key: [*values[key], *more[key]] for key in more if isinstance(values.get(key), list)}
+    return {**values, **more, **both}
 
 
 def launch(request: LaunchRequest) -> LaunchResult:
@@ -212,8 +155,8 @@ exec {command} "${{cells[$JOB_COMPLETION_INDEX]}}"
             f"A job's cells are named in one argument of at most {_LONGEST_SCRIPT} bytes, but {len(names)} cells are "
             "left. Submit the run in parts: add --shard 1/2, start that job, then --shard 2/2."
         )
-    limits = resources.limits(cpu=resources.cpus, memory=resources.memory, gpus=resources.gpus)
-    job = _job(request, resources, "cell", script, limits, completions=len(names))
+    pod = resources.pod_spec("cell", script, cpu=resources.cpus, memory=resources.memory, gpus=resources.gpus)
+    job = _job(request, resources, "cell", pod)
     job["spec"] |= {
         "completionMode": "Indexed",
         "completions": len(names),
@@ -229,8 +172,8 @@ def table_manifest(request: LaunchRequest, resources: PodResources) -> dict[str,
     any cell for `table_wait_min` minutes.
     """
     command = request.command("--table-only", "--wait", f"{resources.table_wait_min:g}", python=resources.python)
-    limits = resources.limits(cpu=1, memory=resources.table_memory)
-    job = _job(request, resources, "table", f"exec {command}\n", limits)
+    pod = resources.pod_spec("table", f"exec {command}\n", cpu=1, memory=resources.table_memory)
+    job = _job(request, resources, "table", pod)
     job["spec"]["backoffLimit"] = _RETRIES_OF_TABLE
     # Exit code 1 means that the table lacks failed work; writing the table again would not help.
     partial = {"action": "FailJob", "onExitCodes": {"containerName": "table", "operator": "In", "values": [1]}}
@@ -238,15 +181,7 @@ def table_manifest(request: LaunchRequest, resources: PodResources) -> dict[str,
     return job
 
 
-def _job(
-    request: LaunchRequest,
-    resources: PodResources,
-    what: str,
-    script: str,
-    limits: Mapping[str, Any],
-    *,
-    completions: int = 0,
-) -> dict[str, Any]:
+def _job(request: LaunchRequest, resources: PodResources, what: str, pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts that both Jobs have in common."""
     labels = {
         "app.kubernetes.io/name": "adaptive-bench",
@@ -256,7 +191,7 @@ def _job(
     }
     run = request.folder.name if what == "cell" else f"{what}-{request.folder.name}"
     about: dict[str, Any] = {
-        "generateName": job_prefix(run, str(request.folder.resolve()), completions),
+        "generateName": job_prefix(run, str(request.folder.resolve())),
         "labels": labels,
         "annotations": {"adaptive-bench/run": str(request.folder.resolve())},
     }
@@ -274,7 +209,7 @@ def _job(
         "spec": {
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {"rules": ignored},
-            "template": {"metadata": {"labels": labels}, "spec": resources.pod(what, script, limits)},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
 

@@ -1,8 +1,8 @@
 """The launcher `slurm` submits job arrays whose elements call this command with one cell each.
 
 The records say what is done. Slurm is asked only which jobs wait or run already, so that the same command given twice
-submits nothing twice. Every job has a unique name, which is written to disk before the job is submitted: if the command
-is killed in between, it finds the job by this name when it is given again.
+submits nothing twice. Every job has a unique name, under which its cells are written to disk before it is submitted: a
+command that was killed in between knows the job by this name when it is given again.
 
 An element that is asked to stop (by SIGUSR1 some time before its limit, or on preemption) saves its state and is queued
 again. The last job of a run only writes the table.
@@ -13,12 +13,10 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import time
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from adaptive_bench.errors import EnvironmentProblem
@@ -28,8 +26,6 @@ from adaptive_bench.store import atomic
 
 _ANSWER_S = 60
 _LARGEST_ARRAY = 1000  # Slurm's default MaxArraySize is 1001
-_SETTLE_S = 15.0  # a call of `sbatch` may outlive a killed command, and its job appear only after that
-_JOBS, _TABLE, _INTENT = "jobs.json", "table.json", "submitting.json"
 
 
 class SlurmResources(Strict):
@@ -66,48 +62,38 @@ def launch(request: LaunchRequest) -> LaunchResult:
     Raises:
         EnvironmentProblem: Slurm is not installed, does not answer, or refuses.
     """
-    resources = request.settings(SlurmResources)
-    home = request.folder / "slurm"
-    _adopt(home)
-    known: dict[str, list[str]] = _read(home / _JOBS)
-    queued = _queued() if known else set()
-    busy = [job for job, cells in known.items() if any((job, index) in queued for index in range(len(cells)))]
-    under_way = {cell for job in busy for index, cell in enumerate(known[job]) if (job, index) in queued}
+    resources, home = request.settings(SlurmResources), request.folder / "slurm"
+    busy, tables = _queued(home)
+    under_way = {cell for cells in busy.values() for cell in cells}
     left = [job for job in request.pending() if job.name not in under_way]
     if not left:
         if not under_way:
             return LaunchResult()
         said = f"{len(under_way)} cells wait or run in Slurm already; nothing was submitted"
-        if set(busy) <= set(_read(home / _TABLE).get("after", [])):
+        if any(set(busy) <= after for after in tables):
             return LaunchResult(submitted=f"{said}.")
-        return LaunchResult(
-            submitted=f"{said} but job {_submit_table(request, resources, home, busy)}, which writes the table."
-        )
-    jobs: list[str] = []
-    before: list[str] = []
+        table = _submit_table(request, resources, home, list(busy))
+        return LaunchResult(submitted=f"{said} but job {table}, which writes the table.")
+    arrays, before = list(busy), list[str]()
     for depth, pending in groupby(left, key=attrgetter("depth")):
-        stage = [job.name for job in pending]
-        after = [*busy, *before] if depth else []
+        stage, after = [job.name for job in pending], [*busy, *before] if depth else []
         before = []
         for start in range(0, len(stage), _LARGEST_ARRAY):
-            names = stage[start : start + _LARGEST_ARRAY]
-            file, name = home / f"array-{len(jobs)}.sh", _new_name(request)
-            atomic.write_text(file, array_script(request, resources, names, home, name))
-            before.append(_submit(home, file, name, after, cells=names))
-            jobs.append(before[-1])
-    last = _submit_table(request, resources, home, [*busy, *jobs])
+            cells, name = stage[start : start + _LARGEST_ARRAY], _new_name(request)
+            before.append(_submit(home, name, array_script(request, resources, cells, home, name), after, cells))
+        arrays += before
+    table = _submit_table(request, resources, home, arrays)
     return LaunchResult(
-        submitted=f"Submitted {len(left)} cells to Slurm: {', '.join(f'array {job}' for job in jobs)}; job {last} "
-        f"writes the table after them. `squeue` and `adaptive-bench status` show how it goes, logs are in {home}. "
-        "Running the command again submits what failed or was lost."
+        submitted=f"Submitted {len(left)} cells to Slurm; job {table} writes the table after them. `squeue` and "
+        f"`adaptive-bench status` show how it goes, logs are in {home}. Running the command again submits what failed "
+        "or was lost."
     )
 
 
 def _submit_table(request: LaunchRequest, resources: SlurmResources, home: Path, after: Sequence[str]) -> str:
     """Submit the job that writes the table once some arrays have ended."""
     name = _new_name(request)
-    atomic.write_text(home / "table.sh", table_script(request, resources, home, name))
-    return _submit(home, home / "table.sh", name, after)
+    return _submit(home, name, table_script(request, resources, home, name), after)
 
 
 def array_script(request: LaunchRequest, resources: SlurmResources, names: Sequence[str], home: Path, name: str) -> str:
@@ -185,85 +171,48 @@ def _new_name(request: LaunchRequest) -> str:
     return f"ab-{request.folder.name}-{uuid4().hex[:12]}"
 
 
-def _submit(home: Path, script: Path, name: str, after: Sequence[str], cells: Sequence[str] = ()) -> str:
-    """Submit a script, and return the number of its job, which is also stored in `home`.
+def _submit(home: Path, name: str, script: str, after: Sequence[str], cells: Sequence[str] = ()) -> str:
+    """Submit a script as a job of this name, and return the job's number.
 
     Args:
-        name: Name of the job in the script.
         after: Jobs that have to end before it starts.
         cells: Cells that the elements of an array do, in order; none for the job that writes the table.
     """
-    intent = {"name": name, "after": list(after), "cells": list(cells), "since_s": time.time()}
-    atomic.write_json(home / _INTENT, intent)
+    atomic.write_text(home / f"{name}.sh", script)
+    atomic.write_json(home / f"{name}.json", {"cells": list(cells), "after": list(after)})
     options = [f"--dependency=afterany:{':'.join(after)}"] if after else []
-    job = _call("sbatch", "--parsable", *options, str(script)).strip().partition(";")[0]
-    _keep(home, job, intent)
-    return job
+    return _call("sbatch", "--parsable", *options, str(home / f"{name}.sh")).strip().partition(";")[0]
 
 
-def _adopt(home: Path) -> None:
-    """Find out whether a job was submitted, if an earlier command was killed, or got no answer, while submitting it."""
-    intent = _read(home / _INTENT)
-    if not intent:
-        return
-    while (job := _numbers().get(intent["name"])) is None and 0 <= time.time() - intent["since_s"] < _SETTLE_S:
-        time.sleep(1)
-    if job is None:  # it was never submitted, or has ended: then the records say what is left
-        atomic.remove(home / _INTENT)
-    else:
-        _keep(home, job, intent)
-
-
-def _keep(home: Path, job: str, intent: dict[str, Any]) -> None:
-    """Store that a job was submitted."""
-    if intent["cells"]:
-        atomic.write_json(home / _JOBS, _read(home / _JOBS) | {job: intent["cells"]})
-    else:
-        atomic.write_json(home / _TABLE, {"job": job, "after": intent["after"]})
-    atomic.remove(home / _INTENT)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """Return what was stored in a file before, if anything."""
-    try:
-        return dict(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
-
-
-def _queued() -> set[tuple[str, int]]:
-    """Return job and index of every array element of this user that waits, runs or is ending."""
-    return {(job, int(index)) for job, index, _ in _squeue() if index.isdigit()}
-
-
-def _numbers() -> dict[str, str]:
-    """Return the numbers of this user's jobs that wait, run or are ending, by their names."""
-    return {name: job for job, _, name in _squeue()}
-
-
-def _squeue() -> list[tuple[str, str, str]]:
-    """Return job number, index and name of all array elements and jobs of this user in Slurm's queue."""
-    lines = _call("squeue", "--noheader", "--array", "--me", "--format=%F %K %j").split("\n")
-    parts = ([*line.split(maxsplit=2), ""] for line in lines if len(line.split()) > 1)
-    return [(job, index, name) for job, index, name, *_ in parts]
+def _queued(home: Path) -> tuple[dict[str, list[str]], list[set[str]]]:
+    """Return what was submitted from a folder and still waits, runs or is ending: the cells of each array, by its
+    number, and of each job that writes the table the arrays that it waits for.
+    """
+    arrays: dict[str, list[str]] = {}
+    tables = []
+    for line in _call("squeue", "--noheader", "--array", "--me", "--format=%F %K %j").splitlines():
+        job, index, name = [*line.split(maxsplit=2), "", "", ""][:3]
+        if not name or not (file := home / f"{name}.json").is_file():
+            continue
+        about = json.loads(file.read_text(encoding="utf-8"))
+        if index.isdigit():
+            arrays.setdefault(job, []).append(about["cells"][int(index)])
+        else:
+            tables.append(set(about["after"]))
+    return arrays, tables
 
 
 def _call(*words: str) -> str:
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+        return subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=True).stdout
     except FileNotFoundError as error:
         raise EnvironmentProblem(
             f"The launcher slurm needs Slurm's commands, but there is no {words[0]!r}. Give the command on a machine "
             "of the cluster, or choose --launcher local."
         ) from error
-    except subprocess.TimeoutExpired as error:
+    except subprocess.SubprocessError as error:
+        said = str(getattr(error, "stderr", None) or error).strip()
         raise EnvironmentProblem(
-            f"Slurm must answer within {_ANSWER_S} s, but {words[0]} did not. Try again once `sinfo` answers; nothing "
-            "is submitted twice."
+            f"Slurm refused `{shlex.join(words)}`: {said}. Correct --resources, or try again once `sinfo` answers; "
+            "nothing is submitted twice."
         ) from error
-    if done.returncode:
-        raise EnvironmentProblem(
-            f"Slurm refused `{shlex.join(words)}`: {done.stderr.strip()}. Correct --resources, or try again once "
-            "`sinfo` answers; nothing is submitted twice."
-        )
-    return done.stdout

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_bench.data import Source, find_place, folder_names, harness_splits, read_lines, read_rows, read_several
+from adaptive_bench.data import Source, harness_splits, read_lines, read_rows, read_several
 from adaptive_bench.errors import EnvironmentProblem, SeveralProblems
 from adaptive_bench.hub import HubAnswer, Needed, OutOfReach, raise_together
 from adaptive_bench.tasks.csqa.task import harness_docs
@@ -31,15 +31,15 @@ def _write(folder, split, *rows):
 )
 def test_a_data_set_is_found(hub_id, configuration, folder, tmp_path):
     _write(tmp_path / folder, "test", {"n": 1})
-    assert find_place(tmp_path, hub_id, configuration).folder == tmp_path / folder
-    assert folder in folder_names(hub_id, configuration)
-    assert read_rows(Source(hub_id, configuration=configuration), "test", tmp_path) == [{"n": 1}]
+    source = Source(hub_id, configuration=configuration)
+    assert source.place(tmp_path).folder == tmp_path / folder and folder in source.folders
+    assert read_rows(source, "test", tmp_path) == [{"n": 1}]
 
 
 def test_the_more_exact_name_wins(tmp_path):
     for folder in ("gsm8k", "openai/gsm8k", "gsm8k_socratic", "gsm8k/socratic", "openai/gsm8k/socratic"):
         _write(tmp_path / folder, "test", {"n": folder})
-        found = find_place(tmp_path, "openai/gsm8k", "socratic")
+        found = Source("openai/gsm8k", configuration="socratic").place(tmp_path)
         assert found.folder == tmp_path / folder
         assert (found.subject is None) == ("socratic" in folder)
 
@@ -139,10 +139,13 @@ def _file(folder, content, name="test.jsonl"):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (ROW + b'{"question": "cut o', r"test.jsonl cannot be read in line 2: Unterminated string.* character 14"),
-        (ROW + ROW + b'{"question": "Caf\xe9?"}\n', r"UTF-8, but .*jsonl cannot be read in line 3: byte 18 .*0xe9"),
-        (ROW + b"[1, 2]\n", r"line 2 of .*test.jsonl is of the kind list"),
-        (ROW + b'\n{"question": "Why?"}\n', r"has the fields question, answer, but line 3 lacks answer"),
+        (ROW + b'{"question": "cut o', r"test.jsonl cannot be read at line 2: Unterminated string.* column 14"),
+        (
+            ROW + ROW + b'{"question": "Caf\xe9?"}\n',
+            r"UTF-8 .*jsonl cannot be read at line 3: .* 0xe9 in position 17",
+        ),
+        (ROW + b"[1, 2]\n", r"test.jsonl cannot be read at line 2: it is of the kind list"),
+        (ROW + b'\n{"question": "Why?"}\n', r"at line 3: it lacks answer \(found: question\)"),
         (b"", r"test.jsonl is empty"),
     ],
 )
@@ -152,7 +155,7 @@ def test_a_bad_line_is_named(content, message, tmp_path):
 
 
 def test_a_byte_order_mark_is_none_of_the_data_and_without_given_fields_every_row_has_those_of_the_first(tmp_path):
-    with pytest.raises(EnvironmentProblem, match="line 2 lacks b"):
+    with pytest.raises(EnvironmentProblem, match="line 2: it lacks b"):
         read_lines(_file(tmp_path, b'{"a": 1, "b": 2}\n{"a": 1}\n'))
     assert read_lines(_file(tmp_path, b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n')) == [{"a": 1}, {"a": 2}]
 
@@ -160,9 +163,9 @@ def test_a_byte_order_mark_is_none_of_the_data_and_without_given_fields_every_ro
 @pytest.mark.parametrize("cut", [5, 30, 60])
 def test_a_compressed_file_that_is_cut_off_is_told(cut, tmp_path):
     whole = gzip.compress(b"".join(b'{"n": %d}\n' % n for n in range(1000)))
-    with pytest.raises(EnvironmentProblem, match=r"train.jsonl.gz cannot be read after line \d+: .*cut off"):
+    with pytest.raises(EnvironmentProblem, match=r"train.jsonl.gz cannot be read at line \d+: .*cut off"):
         read_lines(_file(tmp_path, whole[:cut], "train.jsonl.gz"))
-    with pytest.raises(EnvironmentProblem, match=r"cannot be read after line 0: Not a gzipped file"):
+    with pytest.raises(EnvironmentProblem, match=r"cannot be read at line 0: Not a gzipped file"):
         read_lines(_file(tmp_path, ROW, "train.jsonl.gz"))
 
 
