@@ -69,7 +69,7 @@ def run_text(folder: Path) -> str:
             row |= {"seed": str(content.get("seed", "?")), "state": record.state}
             text = (record.read("data") or {}).get("order_sha256", "")[:8]
             rows.append(row | ({"last loss": f"{losses[-1]:.4f}", "text": text} if losses else {}))
-        parts.append(_filled(rows))
+        parts.append(fitting(rows))
         parts.append(paragraph("text: digest of the training text in its order; if it is equal, so are both."))
     parts += [paragraph(f"Not as the run left it: {text}") for text in _lost(folder)]
     parts += [paragraph(f"Failed: {failure}") for failure in about.get("failures", [])]
@@ -99,12 +99,6 @@ def _lost(folder: Path) -> list[str]:
     except EnvironmentProblem as error:
         return [message_of(error)]
     return lost if len(lost) <= _SHOWN else [*lost[:_SHOWN], f"{len(lost) - _SHOWN} more evaluations lack points."]
-
-
-def _filled(rows: Sequence[Mapping[str, str]]) -> str:
-    """A table of the rows, without empty columns."""
-    keys = [key for key in dict.fromkeys(key for row in rows for key in row) if any(row.get(key) for row in rows)]
-    return fitting([{key: row.get(key, "") for key in keys} for row in rows])
 
 
 def _losses(folder: Path) -> list[float]:

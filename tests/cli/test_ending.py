@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from adaptive_bench import __version__, startup
 from adaptive_bench.cli.failures import ctrl_c_answered, reported
-from adaptive_bench.cli.terminal_text import fits, fitting, in_parts, listed, pasteable, wrapped
+from adaptive_bench.cli.terminal_text import fitting, listed, pasteable, wrapped
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 
 PROGRAM = f"{shlex.quote(sys.executable)} -m adaptive_bench"
@@ -177,7 +177,7 @@ def test_a_table_keeps_every_word_whole_and_to_the_width_where_it_can(cells, wid
     rows = [dict(zip(("method", "decision MACs per token", "n"), one, strict=True)) for one in cells]
     text = fitting(rows, width)
     assert {word for row in cells for cell in row for word in cell.split()} <= set(text.split())
-    if fits(rows, width):
+    if width >= 3 * 12 + 2 * 2:  # the longest words, side by side
         assert max(map(len, text.splitlines())) <= width
     for row in rows:
         row["method"] = row["method"].replace(" ", "")[:width]  # a name
@@ -190,16 +190,8 @@ def test_prose_is_wrapped_where_it_has_to_be_and_a_path_never():
     assert PROSE in fitting([ROW], 300) and PROSE not in fitting([ROW], 80)
     path = "/somewhere/" + "deep/" * 30 + "mine.py"
     assert path in fitting([{"name": "a", "from": path, "what": PROSE}], 80)
-    assert not fits([{"name": "a", "from": path}], 80) and fitting([], 80) == ""
+    assert fitting([], 80) == "" and "nothing" not in fitting([ROW | {"nothing": ""}], 80)
     assert "---" in listed([ROW, ROW], 140) and "---" not in listed([ROW, ROW], 60)
-
-
-@given(st.integers(1, 12), st.integers(30, 120))
-def test_many_short_columns_go_on_below(columns, width):
-    rows = [{"": name, **{f"can do\n{number}": "yes" for number in range(columns)}} for name in ("gateskip", "mod")]
-    text = in_parts(rows, width)
-    assert max(map(len, text.splitlines())) <= width
-    assert text.count("yes") == 2 * columns and text.count("gateskip") == text.count("\n\n") + 1
 
 
 def test_commands_are_not_broken():
