@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.metric import metric_of
 from adaptive_bench.store import atomic, results
 from adaptive_bench.tables.intervals import bounds_of, interval
@@ -18,9 +18,10 @@ from .markdown import written
 from .page import ROWS, files_of
 from .page.method_pages import links_of
 from .plain import cell
-from .publish import INDEX, check_place
+from .publish import BOARD
 
 SCHEMA = 3
+INDEX = "board.json"  # lists the data files; a folder that has it is a board's
 POINTS = "points.csv.gz"
 _MOST_NAMED = 20  # refusals that an error names
 LARGEST_PAGE_BYTES = 1_572_864
@@ -47,10 +48,10 @@ def build(
         Messages for the user, one sentence each.
 
     Raises:
-        UsageError: An address is not valid, or the folder holds something other than a board.
+        UsageError: The folder holds something other than a board.
         EnvironmentProblem: A strict build refused something.
     """
-    check_place(out, "-o")
+    _check_place(out)
     links = links_of(manual)
     board = read_board(tables)
     said = list(board.problems)
@@ -72,6 +73,22 @@ def build(
             f"{' '.join(board.refused[:_MOST_NAMED])} Correct or remove them; the board of the rest is {str(out)!r}."
         )
     return said
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse a folder in which a board would lie among foreign files; hidden ones, which desktops leave, do not count.
+
+    Raises:
+        UsageError: The folder holds something other than a board or a board with its documentation, or is a file.
+    """
+    if any((folder / inner / INDEX).is_file() for inner in ("", BOARD)):
+        return
+    inside = folder.iterdir() if folder.is_dir() else [folder] if folder.exists() else []
+    if foreign := sorted(one.name for one in inside if not one.name.startswith(".")):
+        raise UsageError(
+            f"-o is a new or empty folder, or one with an earlier board, but {str(folder)!r} holds something else: "
+            f"{', '.join(foreign[:3])}. Name another folder."
+        )
 
 
 def as_csv(board: Board) -> str:

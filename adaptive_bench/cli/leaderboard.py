@@ -23,6 +23,7 @@ from adaptive_bench.cli.options import (
     Plugins,
     Run,
     Runs,
+    check_goes_with,
     find_run,
     tables_of,
 )
@@ -79,8 +80,7 @@ def show(
     out: Out = DEFAULT_OUT,
 ) -> None:
     """Print the leaderboard of one or several runs."""
-    if everything and style != "terminal":
-        raise UsageError(f"--all is for --format terminal, got {style!r}, which shows everything anyway. Leave it out.")
+    check_goes_with("--all", everything, "--format terminal", style == "terminal")
     render = registry.get("leaderboards", style)
     chosen = tables_of(runs, out)
     for note in not_to_be_quoted(path.parent for path in chosen):
@@ -342,12 +342,12 @@ def _beside(row: Mapping[str, Any], again: Mapping[str, Any]) -> dict[str, str]:
 @app.command("publish", cls=Command)
 def publish(
     site: Annotated[Path, typer.Argument(help="Folder that `leaderboard build` wrote.")] = Path("site"),
-    to: Annotated[str, typer.Option(help="Name or address of a git remote; or a folder to copy to.")] = "origin",
+    to: Annotated[str, typer.Option(help="Name or address of a git remote.")] = "origin",
     branch: Annotated[str, typer.Option(help="Branch of the remote.")] = "gh-pages",
     docs: Annotated[
         Path | None,
         typer.Option(help="Site of the documentation (`make docs`: build/docs), published around the board."),
     ] = None,
 ) -> None:
-    """Commit a site to a branch of a git remote, or copy it to a folder. The local work tree is not touched."""
+    """Commit a site to a branch of a git remote. The local work tree is not touched."""
     typer.echo(registry.get("sites", "publish")(site, to, branch, docs))
