@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from adaptive_bench.cli.options import (
     Out,
     Plugins,
     Run,
+    check_goes_with,
     find_run,
     naming_plugins,
     run_names,
@@ -79,8 +79,8 @@ def generate(
     registry.load_plugins(plugin)
     if saving is not None and dial is not None:
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
-    if not chat_template and (system_prompt or enable_thinking is not None):
-        raise UsageError("A system prompt and thinking go into a chat template, got none: add --chat-template.")
+    check_goes_with("--system-prompt", bool(system_prompt), "--chat-template", chat_template)
+    check_goes_with("--enable-thinking", enable_thinking is not None, "--chat-template", chat_template)
     from adaptive_bench.recipe import LEAST_TEMPERATURE
 
     if 0 < temperature < LEAST_TEMPERATURE:
@@ -105,12 +105,7 @@ def generate(
     if saving is not None or dial is not None:
         check_has_dials(checkpoint, model, stored_calibration.names(folder, model.spec))
     if saving is not None:
-        try:
-            model.saving = saving
-        except UsageError as error:  # its advice is for Python code, so it is replaced by one for the command line
-            if not (rule := _askable(model, folder, calibration)):
-                raise
-            raise UsageError(f"{rule.rstrip('.')}, got {saving:g}. Give such a share, or a --dial.") from error
+        model.saving = saving
     if dial is not None:
         model.dial = dial
     # Set `do_sample` in both cases, because a model's own generation config may ask for samples.
@@ -136,8 +131,8 @@ def generate(
         note = f"Note: the model is taken as it was trained; this run evaluated with --quantize {form}."
         typer.echo(paragraph(note), err=True)
     as_saved = saving is None and dial is None and model.method.value == model.method.dial.skip_nothing
-    if as_saved and (rule := _askable(model, folder, calibration)):
-        typer.echo(paragraph(f"Nothing was skipped: {rule}"), err=True)
+    if as_saved and model.method.max_saving:
+        typer.echo("Nothing was skipped. Give --saving, a share such as 0.15, or --dial.", err=True)
     if as_json:
         found = {
             "method": str(model.spec),
@@ -151,27 +146,6 @@ def generate(
     for prompt, text in zip(prompts, texts, strict=True):
         typer.echo(text if len(prompts) == 1 else f"> {prompt}\n{text}\n")
     typer.echo(saved_line(report), err=True)
-
-
-def _askable(model: AdaptiveModel, folder: Path, calibration: str) -> str:
-    """A sentence that says which savings can be asked for; an empty text if there are none."""
-    from adaptive_bench.model import stored_calibration
-
-    method = model.method
-    if not method.max_saving:
-        return ""
-    if not model.needs_calibration:
-        return f"--saving takes a share from 0 to {method.max_saving:.3g} (0.15 is 15 %)."
-    known = stored_calibration.names(folder, model.spec)
-    read = {name: max(stored_calibration.read(folder, model.spec, name).dials, default=0) for name in known}
-    most = {name: math.floor(1000 * share) / 1000 for name, share in read.items()}  # rounded down: short and calibrated
-    chosen = stored_calibration.choose(folder, model.spec, calibration)
-    if chosen is not None:
-        return f"--saving takes a share up to {most[chosen]:g}, as calibrated on {chosen}."
-    if known:
-        listed = ", ".join(f"{name} (up to {most[name]:g})" for name in known)
-        return f"--saving takes a share that the stored --calibration reaches, one of {listed}."
-    return "--saving takes a share that this saved model was calibrated for; no run stored others."
 
 
 def _continue(

@@ -110,8 +110,7 @@ def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path |
         raise UsageError(
             f"inspect looks at a text (--text FILE) or documents of tasks (--tasks), got {got}. Give one of them."
         )
-    if answer is not None and text is None:
-        raise UsageError("--answer is the answer to --text, got it with --tasks. Leave it out.")
+    options.check_goes_with("--answer", answer is not None, "--text", text is not None)
     if to is None:
         return
     if to != output.STDOUT and to.suffix not in FORMS:

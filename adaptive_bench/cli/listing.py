@@ -14,7 +14,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.capabilities import CAPABILITIES, Matrix, stored_matrix
-from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, names_of
+from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, check_goes_with, names_of
 from adaptive_bench.cli.terminal_text import in_parts, listed, load_libraries, wrapped
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.spec import MethodSpec
@@ -49,8 +49,7 @@ def list_names(
 
     Runs are listed newest first. In JSON numbers are numbers, and null stands for what is unknown or does not apply.
     """
-    if full and what != "methods":
-        raise UsageError(f"--full goes with `list methods`, got `list {what}`. Leave it out.")
+    check_goes_with("--full", full, "`list methods`", what == "methods")
     if plugin:
         load_libraries()
     registry.load_plugins(plugin)

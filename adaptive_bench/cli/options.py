@@ -102,10 +102,9 @@ class StrictCommand(TyperCommand):
                     raise UsageError(f"{_name(param)} needs a value, got an empty one. Give a value or leave it out.")
         try:
             return super().parse_args(ctx, args)
-        except typer.BadParameter as error:
+        except typer.BadParameter as error:  # pydantic's messages lack the value
             given = None if error.param is None else values.get(error.param.name)
-            if given is not None and str(given) not in error.message:  # pydantic's messages lack the value
-                error.message = f"{error.message.rstrip('.')}, got {given!r}."
+            error.message = f"{error.message.rstrip('.')}, got {given!r}."
             raise
 
 
@@ -154,6 +153,12 @@ def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
     app = typer.Typer(add_completion=False)
     app.command()(takes_them)
     return list(typer.main.get_command(app).params)
+
+
+def check_goes_with(option: str, is_given: bool, other: str, is_there: bool) -> None:
+    """Refuse an option that means nothing without another one."""
+    if is_given and not is_there:
+        raise UsageError(f"{option} is for {other}. Add {other}, or leave {option} out.")
 
 
 def items(text: str, option: str) -> tuple[str, ...]:

@@ -11,7 +11,17 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.config_options import PANELS, Overrides
-from adaptive_bench.cli.options import DEFAULT_OUT, Debug, Out, Plugins, Run, find_run, names_of, naming_plugins
+from adaptive_bench.cli.options import (
+    DEFAULT_OUT,
+    Debug,
+    Out,
+    Plugins,
+    Run,
+    check_goes_with,
+    find_run,
+    names_of,
+    naming_plugins,
+)
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec
@@ -103,24 +113,14 @@ def run(
     from adaptive_bench.validation import check_device
 
     overrides: Overrides = ctx.obj
-    if no_controls and "methods" not in overrides.values:
-        raise UsageError(
-            "--no-controls is for --methods, to which controls are added; what a config lists is taken as it stands. "
-            "Leave it out, or give --methods."
-        )
-    if flops is not None and not dry_run:
-        raise UsageError("--flops is for --dry-run, which prints the hours a run takes. Add --dry-run or leave it out.")
-    if wait is not None and not table_only:
-        raise UsageError("--wait is for --table-only, which computes nothing. Add --table-only or leave it out.")
+    check_goes_with("--no-controls", no_controls, "--methods", "methods" in overrides.values)
+    check_goes_with("--flops", flops is not None, "--dry-run", dry_run)
+    check_goes_with("--wait", wait is not None, "--table-only", table_only)
+    check_goes_with("--resources", resources is not None, "--launcher slurm or kubernetes", launcher != "local")
     if timed and (table_only or launcher != "local" or shard is not None or cell is not None):
         raise UsageError(
             "--time measures here, at the end of a whole run: it does not go with --table-only, --shard, --cell or a "
             "launcher of a cluster. Leave it out, and give `adaptive-bench time --run RUN` on the machine that counts."
-        )
-    if resources is not None and launcher == "local":
-        raise UsageError(
-            f"--resources is for a launcher that asks a cluster for them, got {str(resources)!r} with --launcher "
-            f"local. Add --launcher slurm or kubernetes, or leave it out."
         )
     if resources is not None:
         read_mapping(resources)  # so that a dry run, which does not use it, finds errors too
@@ -163,8 +163,7 @@ def run(
         run_config = _fitted(run_config, overrides, quick, dry_run)
     if timed and run_config.evaluation.quantize != "none":
         raise UsageError(
-            f"--time times models as they were trained, got it with --quantize {run_config.evaluation.quantize}. Leave "
-            f"one of the two out."
+            f"--time times models as they were trained, got --quantize {run_config.evaluation.quantize}. Leave one out."
         )
     from adaptive_bench.runs import Shard
 

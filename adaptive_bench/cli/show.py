@@ -6,7 +6,6 @@ import json
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +18,7 @@ from adaptive_bench.cli.terminal_text import fitting, paragraph, pasteable, term
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store.atomic import json_text
-from adaptive_bench.store.evaluation import COUNTED, saving_name
+from adaptive_bench.store.evaluation import COUNTED, Axis, MatchPhase
 from adaptive_bench.store.results import read_run
 from adaptive_bench.store.runs import check_run, is_run, plugins_in, run_command, run_name
 
@@ -121,35 +120,6 @@ _UNITS = {"layers": "FLOPs of the layers", "tokens": "tokens", "core": "core FLO
 _ENDS = 400  # characters of a text, unless everything is wanted
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One method's answer to one document.
-
-    Attributes:
-        method: The method's spec.
-        asked: Share of tokens that the method was asked to save on the task.
-        saved: The share it saved there, on the axis of the run's tables.
-        output: The text it wrote or chose.
-        correct: The headline metric of the document.
-    """
-
-    method: str
-    asked: float
-    saved: float
-    output: str
-    correct: float | None
-
-
-@dataclass(frozen=True)
-class Document:
-    """One document with every method's answer; the prompt is `None` in records of earlier versions."""
-
-    doc: int
-    prompt: str | None
-    target: str
-    answers: tuple[Answer, ...]
-
-
 def samples(
     run: Run,
     task: Annotated[str | None, typer.Option(help="Which task; needed if the run has several.")] = None,
@@ -177,19 +147,20 @@ def samples(
     wanted = evaluations_of(known, task, methods)
     for text in known.unfinished(wanted):
         typer.echo(paragraph(f"Not finished: {text} The point shown may not be the nearest to the saving."), err=True)
-    axis, unit = _axis_of(folder)
-    found = documents(known, wanted, level, axis)
-    if found and first > found[-1].doc:
+    axis, phase = _axis_of(folder)
+    found = documents(known, wanted, level, axis, phase)
+    if found and first > found[-1]["doc"]:
         raise UsageError(
-            f"--first is the number of a document, and {wanted[0].task} has {found[0].doc} to {found[-1].doc} in "
+            f"--first is the number of a document, and {wanted[0].task} has {found[0]['doc']} to {found[-1]['doc']} in "
             f"this run, got {first}. Lower it."
         )
     if differing:
-        found = [each for each in found if len({answer.correct for answer in each.answers}) > 1]
-    found = [each for each in found if each.doc >= first][:docs]
+        found = [each for each in found if len({answer["correct"] for answer in each["answers"]}) > 1]
+    found = [each for each in found if each["doc"] >= first][:docs]
     if as_json:
-        typer.echo(json_text([asdict(document) for document in found]), nl=False)
+        typer.echo(json_text(found), nl=False)
     else:
+        unit = _UNITS[axis] + ("" if phase == "all" else f" of {phase}")
         shown = (_document_text(document, unit, full) for document in found)
         typer.echo("\n\n".join(shown) or "There are no such documents.")
 
@@ -219,58 +190,48 @@ def evaluations_of(known: Manifest, task: str | None, methods: str | None) -> li
     return [one for spec in specs for one in found if one.method == spec]
 
 
-def _axis_of(run: Path) -> tuple[str, str]:
-    """Name of the saving that a run's tables are matched on, and what it is a share of.
-
-    The saving of tokens stands in for an axis that points do not store.
-
-    Raises:
-        EnvironmentProblem: The run's files are damaged.
-    """
+def _axis_of(run: Path) -> tuple[Axis, MatchPhase]:
+    """The axis and phase that a run's tables are matched on; the saving of tokens stands in for what is not counted."""
     about = read_run(run / "config.yaml")
     if problem := about.get("problem"):
         raise EnvironmentProblem(problem)
     axis, phase = about.get("match_on"), about.get("match_phase", "all")
-    if axis not in COUNTED:
-        return saving_name("tokens"), _UNITS["tokens"]
-    return saving_name(axis, phase), _UNITS[axis] + ("" if phase == "all" else f" of {phase}")
+    return (axis, phase) if axis in COUNTED else ("tokens", "all")
 
 
 def documents(
-    known: Manifest, evaluations: Sequence[EvaluationEntry], saving: float, axis: str = "tokens"
-) -> list[Document]:
-    """The documents that all these evaluations have measured, each at its point nearest to a saving.
-
-    Args:
-        axis: Name of the saving (`store.evaluation.saving_name`).
+    known: Manifest,
+    evaluations: Sequence[EvaluationEntry],
+    saving: float,
+    axis: Axis = "tokens",
+    phase: MatchPhase = "all",
+) -> list[dict[str, Any]]:
+    """The documents that all these evaluations have measured, each at its point nearest to a saving: prompt, right
+    answer, and each method's answer with the saving it was asked for, what it saved, and whether it is right.
 
     Raises:
         EnvironmentProblem: Nothing is measured.
     """
-    prompts: dict[int, Sample] = {}
-    answers: dict[int, list[Answer]] = {}
-    targets: dict[int, str] = {}
+    prompts: dict[int, Sample] = {}  # stored with the answers at which nothing is skipped
+    found: dict[int, dict[str, Any]] = {}
     for one in evaluations:
         record = known.record_of(one)
-        if not (savings := record.savings()):
+        if not (points := record.points()):
             raise EnvironmentProblem(
                 f"`evaluate {one.method} on {one.task}` has no measured point. Give the run's command again."
             )
-        if 0.0 in savings and not any(sample.prompt for sample in prompts.values()):
+        if 0.0 in points and not any(sample.prompt for sample in prompts.values()):
             prompts = {sample.doc: sample for sample in record.samples(0.0)}
-        # Records of earlier versions lack savings by phase; the saving of tokens stands in.
-        saved = {asked: point.savings.get(axis, point.savings["tokens"]) for asked, point in record.points().items()}
-        asked = min(savings, key=lambda point: abs(saved[point] - saving))
+        saved = {asked: point.saved(axis, phase) or 0.0 for asked, point in points.items()}
+        asked = min(saved, key=lambda point: abs(saved[point] - saving))
         for sample in record.samples(asked):
-            choices = prompts[sample.doc].choices if sample.doc in prompts else ()
-            targets.setdefault(sample.doc, _read(sample.target, choices))
-            output = _read(sample.output, choices)
-            answers.setdefault(sample.doc, []).append(Answer(one.method, asked, saved[asked], output, sample.correct))
-    return [
-        Document(doc, prompts[doc].prompt if doc in prompts else None, targets[doc], tuple(some))
-        for doc, some in sorted(answers.items())
-        if len(some) == len(evaluations)
-    ]
+            first = prompts.get(sample.doc)
+            choices = () if first is None else first.choices
+            about = {"doc": sample.doc, "prompt": None if first is None else first.prompt}
+            place = found.setdefault(sample.doc, about | {"target": _read(sample.target, choices), "answers": []})
+            answer = {"method": one.method, "asked": asked, "saved": saved[asked]}
+            place["answers"].append(answer | {"output": _read(sample.output, choices), "correct": sample.correct})
+    return [one for _, one in sorted(found.items()) if len(one["answers"]) == len(evaluations)]
 
 
 def _read(answer: Any, choices: Sequence[str]) -> str:
@@ -278,7 +239,7 @@ def _read(answer: Any, choices: Sequence[str]) -> str:
     return choices[answer] if isinstance(answer, int) and 0 <= answer < len(choices) else str(answer)
 
 
-def _document_text(document: Document, unit: str, full: bool) -> str:
+def _document_text(document: Mapping[str, Any], unit: str, full: bool) -> str:
     """Text of at most 80 columns.
 
     Args:
@@ -295,10 +256,10 @@ def _document_text(document: Document, unit: str, full: bool) -> str:
         ]
         return [f"{name if not number else '':<{_INDENT}}{line}".rstrip() for number, line in enumerate(lines)]
 
-    prompt = "(not recorded by the version that made this run)" if document.prompt is None else document.prompt
-    lines = [f"document {document.doc} ".ljust(_TEXT_WIDTH, "-"), *block("prompt", prompt)]
-    lines += block("target", document.target)
-    for answer in document.answers:
-        verdict = {None: "", 1.0: ", right", 0.0: ", wrong"}.get(answer.correct, f", {answer.correct}")
-        lines += [f"{answer.method}, saves {100 * answer.saved:.1f} % of {unit}{verdict}", *block("", answer.output)]
+    lines = [f"document {document['doc']} ".ljust(_TEXT_WIDTH, "-"), *block("prompt", document["prompt"] or "")]
+    lines += block("target", document["target"])
+    for answer in document["answers"]:
+        verdict = {None: "", 1.0: ", right", 0.0: ", wrong"}.get(answer["correct"], f", {answer['correct']}")
+        lines.append(f"{answer['method']}, saves {100 * answer['saved']:.1f} % of {unit}{verdict}")
+        lines += block("", answer["output"])
     return "\n".join(lines)
