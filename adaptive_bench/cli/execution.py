@@ -10,7 +10,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.leaderboard import build
-from adaptive_bench.cli.terminal_text import fitting, paragraph, pasteable
+from adaptive_bench.cli.terminal_text import fitting, paragraph
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, SeveralProblems
 from adaptive_bench.live_display import open_reporter
@@ -121,7 +121,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
     if not rows:
         commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
     for what, command in commands.items():
-        typer.echo(f"\n{what}:\n  {pasteable(command)}")
+        typer.echo(f"\n{what}:\n  {command}")
     typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")
     if rows and open_page:
         build([str(outcome.folder)], to=outcome.folder / "site", open_=True)
@@ -131,24 +131,24 @@ def _unchecked(config: RunConfig) -> list[str]:
     """Warnings about plugins' methods that were never checked, or whose decisions were found to use later text."""
     from adaptive_bench.capabilities import FILE_NAME, stored_matrix
 
-    known, never, found = registry.names("methods"), dict[str, str](), list[str]()
+    said = list[str]()
     for spec in map(MethodSpec.parse, config.methods):
-        if spec.name not in known or not registry.is_foreign("methods", spec.name):
+        if spec.name not in registry.names("methods") or not registry.is_foreign("methods", spec.name):
             continue
         matrix = stored_matrix(spec.name)
         if not matrix:
-            never[spec.name] = (
+            said.append(
                 f"The method {spec.name!r} ({registry.origin('methods', spec.name)}) was never checked: its scores may "
                 f"rest on later text. `adaptive-bench check {spec.name} --plugin FILE --capabilities {FILE_NAME}` in "
                 f"the folder of its file checks it."
             )
         causality = matrix.get(str(spec), {}).get("causality", "-")
         if spec.semantics == "bench" and causality not in ("-", "C0"):
-            found.append(
+            said.append(
                 f"`adaptive-bench check` found that the decisions of {str(spec)!r} depend on more than earlier text "
                 f"(causality {causality}): its scores are not those of a model that writes."
             )
-    return [*never.values(), *found]
+    return list(dict.fromkeys(said))
 
 
 def _print_failures(failures: Sequence[Failure], debug: bool) -> None:

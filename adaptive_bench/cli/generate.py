@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_bench import output, registry
+from adaptive_bench import output
 from adaptive_bench.cli.options import (
     DEFAULT_OUT,
     AsJson,
@@ -18,8 +18,7 @@ from adaptive_bench.cli.options import (
     Plugins,
     Run,
     check_goes_with,
-    find_run,
-    naming_plugins,
+    open_run,
     run_names,
 )
 from adaptive_bench.cli.terminal_text import paragraph, percent, plain_table
@@ -75,8 +74,7 @@ def generate(
     out: Out = DEFAULT_OUT,
 ) -> None:
     """Continue prompts with a trained model; the last line, on stderr, says what was saved."""
-    checkpoint = find_run(run, out)
-    registry.load_plugins(plugin)
+    checkpoint = open_run(run, out, plugin)
     if saving is not None and dial is not None:
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
     check_goes_with("--system-prompt", bool(system_prompt), "--chat-template", chat_template)
@@ -96,12 +94,8 @@ def generate(
     from adaptive_bench.runs.backbone_source import find_device
     from adaptive_bench.runs.trained import check_has_dials, find_checkpoint, find_sparing, quantized_as
 
-    with naming_plugins(checkpoint):
-        folder = find_checkpoint(checkpoint, method)
-        model = AdaptiveModel.from_pretrained(
-            folder, method, calibration=calibration, **find_sparing(checkpoint, method)
-        )
-    model = model.to(find_device(device))
+    folder, sparing = find_checkpoint(checkpoint, method), find_sparing(checkpoint, method)
+    model = AdaptiveModel.from_pretrained(folder, method, calibration=calibration, **sparing).to(find_device(device))
     if saving is not None or dial is not None:
         check_has_dials(checkpoint, model, stored_calibration.names(folder, model.spec))
     if saving is not None:
@@ -213,8 +207,7 @@ def export_model(
     If the method does not change a backbone of the hub, the folder holds only what was added and names the backbone.
     With --without-layers it is a plain Hugging Face model, so that `run --model` can put methods on a pruned backbone.
     """
-    folder = find_run(run, out)
-    registry.load_plugins(plugin)
+    folder = open_run(run, out, plugin)
     from adaptive_bench.method import starting_spec, training_spec
     from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.hub_models import Pretrained, model_card

@@ -25,6 +25,7 @@ from adaptive_bench.cli.options import (
     Runs,
     check_goes_with,
     find_run,
+    open_run,
     tables_of,
 )
 from adaptive_bench.cli.terminal_text import (
@@ -240,8 +241,7 @@ def submit(
         raise UsageError(
             f"-o is a folder of entries, but {str(to)!r} has runs, whose names entries would take. Name another folder."
         )
-    folder = find_run(run, out)
-    registry.load_plugins(plugin)
+    folder = open_run(run, out, plugin)
     said = {} if about is None else dict(read_mapping(about))
     said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
     said |= {} if licence is None else {"licence": licence}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -205,22 +203,16 @@ def tables_of(runs: list[str] | None, out: Path) -> list[Path]:
     return [path for run in runs for path in tables(find_run(run, out))] if runs else [newest(out)]
 
 
-@contextmanager
-def naming_plugins(run: Path) -> Iterator[None]:
-    """Add to an error about an unknown name the plugin files that a run was made with and that are not loaded.
+def open_run(run: str, out: Path, plugin: list[Path] | None) -> Path:
+    """Find a run's folder, and load the plugin files that it was made with, or those that are named instead."""
+    folder = find_run(run, out)
+    registry.load_plugins(plugin or plugins_there(folder))
+    return folder
 
-    Args:
-        run: Folder of the run; a folder that is not a run's adds nothing.
-    """
-    try:
-        yield
-    except UsageError as error:
-        lacking = [path for path in plugins_in(run) if path not in registry.plugin_files()]
-        if not lacking:
-            raise
-        options = " ".join(f"--plugin {shlex.quote(str(path))}" for path in lacking)
-        gone = "".join(f" There is no {path} any more." for path in lacking if not path.is_file())
-        raise UsageError(f"{error} The run was made with `{options}`: give it too.{gone}") from error
+
+def plugins_there(run: Path) -> list[Path]:
+    """The plugin files of a run that are still there; one that is gone may not be needed."""
+    return [path for path in plugins_in(run) if path.is_file()]
 
 
 def tasks_and_data(tasks: str, data_dir: Path | None) -> tuple[list[str], Path | None]:

@@ -14,7 +14,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from adaptive_bench import __version__
-from adaptive_bench.errors import UsageError
 
 _COMPARE, _CHOOSE, _LOOK = "Compare methods", "Choose settings", "Look at results"
 _ROOM, _USE, _FIND = "Make room", "Use a trained model", "Find your way, add a method"
@@ -91,12 +90,6 @@ COMMANDS = {
     "check": Source("check:check", _FIND),
     "new-method": Source("check:new_method", _FIND),
 }
-# Commands of earlier versions, with what to type instead.
-_GONE = {
-    "rates": "adaptive-bench tune --preset rates",
-    "steps": "adaptive-bench tune --preset steps",
-    "diff": "adaptive-bench export RUN RUN -o runs.csv",
-}
 
 
 @cache
@@ -113,8 +106,6 @@ class _LazyGroup(TyperGroup):
         self._writes_help = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in _GONE:
-            raise UsageError(f"There is no command {cmd_name!r} any more. Use `{_GONE[cmd_name]}`.")
         if self._writes_help and cmd_name in COMMANDS:
             source = COMMANDS[cmd_name]
             return TyperCommand(cmd_name, help=source.summary(), rich_help_panel=source.panel)

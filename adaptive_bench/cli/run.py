@@ -18,14 +18,13 @@ from adaptive_bench.cli.options import (
     Plugins,
     Run,
     check_goes_with,
-    find_run,
     names_of,
-    naming_plugins,
+    open_run,
+    plugins_there,
 )
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.runs import plugins_in
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import MOST_MINUTES
 
@@ -124,9 +123,9 @@ def run(
         )
     if resources is not None:
         read_mapping(resources)  # so that a dry run, which does not use it, finds errors too
-    if plugin:
+    if plugins := plugin or (plugins_there(Path(config).parent) if config else None):
         load_libraries()
-        registry.load_plugins(plugin)
+        registry.load_plugins(plugins)
     if any_model:
         overrides = overrides.with_value(["for_models"], None, "--any-model")
     model = overrides.values.get("model")
@@ -138,10 +137,10 @@ def run(
         preset = preset_by_size(str(model))
     only_reads = table_only and wait is None
     run_config = overrides.load(preset, reads_data=not only_reads)
-    with naming_plugins(Path(preset).parent):  # the folder of a run if `--config` is its config.yaml
-        for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
-            check_task_name(name)  # before the libraries load, which takes seconds
-        _check_methods([] if only_reads else run_config.methods)
+    for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
+        check_task_name(name)  # before the libraries load, which takes seconds
+    for text in () if only_reads else run_config.methods:
+        registry.check_name("methods", MethodSpec.parse(text).name)
     check_device(run_config.device)
     registry.check_name("launchers", launcher)
     load_libraries()
@@ -174,11 +173,6 @@ def run(
     how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources}
     how |= {"table_only": table_only, "shard": part, "wait_s": None if wait is None else 60 * wait}
     execute(run_config, how, wide=wide, open_page=open_page, debug=debug, timed=timed)
-
-
-def _check_methods(texts: Sequence[str]) -> None:
-    for text in texts:
-        registry.check_name("methods", MethodSpec.parse(text).name)
 
 
 def missing_controls(methods: Sequence[str], steps: int) -> tuple[str, ...]:
@@ -234,17 +228,12 @@ def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool)
 def retry(run: Run, plugin: Plugins = None, out: Out = DEFAULT_OUT, debug: Debug = False) -> None:
     """Do what failed or was never finished in a run; what is done stays, and nothing else is computed.
 
-    The run's plugin files are loaded from where they were; if they have moved, name them with --plugin.
+    Plugin files are loaded from where they were; if they have moved, name them with --plugin.
     """
     from adaptive_bench.cli.execution import execute
 
-    folder = find_run(run, out)
-    # A plugin file that is gone may not be needed; if it is, the error names it.
-    registry.load_plugins(plugin or [path for path in plugins_in(folder) if path.is_file()])
+    folder = open_run(run, out, plugin)
     load_libraries()
     from adaptive_bench.runs.trained import config_of
 
-    config = config_of(folder)
-    with naming_plugins(folder):
-        _check_methods(config.methods)
-    execute(config, debug=debug)
+    execute(config_of(folder), debug=debug)

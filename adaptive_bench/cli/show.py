@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
-from adaptive_bench import registry
-from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, Run, find_run
-from adaptive_bench.cli.terminal_text import fitting, paragraph, pasteable, terminal_width, wrapped
+from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, Run, find_run, open_run
+from adaptive_bench.cli.terminal_text import fitting, paragraph, terminal_width, wrapped
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store.atomic import json_text
@@ -81,7 +80,7 @@ def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
     plugins = plugins_in(folder)
     began_in = Path(about.get("directory", "."))
     if began_in.resolve() == Path.cwd():
-        said = [f"repeat it with: {pasteable(run_command(folder, plugins))}"]
+        said = [f"repeat it with: {run_command(folder, plugins)}"]
     else:  # paths in its config may be relative
         command = run_command(folder.resolve(), plugins, began_in)
         said = [f"repeat it with: cd {shlex.quote(str(began_in))} && {command}"]
@@ -141,8 +140,7 @@ def samples(
     """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
     from adaptive_bench.store import manifest  # imports NumPy, which no help needs
 
-    registry.load_plugins(plugin)
-    folder = find_run(run, out)
+    folder = open_run(run, out, plugin)
     known = manifest.of_run(folder)
     wanted = evaluations_of(known, task, methods)
     for text in known.unfinished(wanted):

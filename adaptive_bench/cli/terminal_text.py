@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from adaptive_bench.progress import say
 
-PROGRAM = "adaptive-bench"
 READING_TABLES = "Reading the tables; those of entries are computed from their measurements"
 _GAP = 2  # characters between two columns
 _HEADER = 2  # tabulate makes a column at least this much wider than its header
@@ -122,18 +119,6 @@ def _cell(text: str, width: int) -> str:
 def percent(share: float | None) -> str:
     """A share in per cent, without the sign."""
     return "n/a" if share is None else f"{100 * share:.1f}"
-
-
-def pasteable(command: str) -> str:
-    """A command that can be pasted: its `adaptive-bench` is replaced by what this process was started with."""
-    started, found = Path(sys.argv[0]), shutil.which(PROGRAM)
-    if started.name == "__main__.py":
-        program = f"{shlex.quote(sys.executable)} -m adaptive_bench"
-    elif started.name != PROGRAM or started.parent == Path():
-        program = PROGRAM
-    else:
-        program = PROGRAM if found and started.resolve() == Path(found).resolve() else shlex.quote(str(started))
-    return program + command.removeprefix(PROGRAM)
 
 
 def waiting(what: str) -> None:
