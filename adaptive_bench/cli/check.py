@@ -151,11 +151,7 @@ def new_method(
 
 
 def _check_name(name: str) -> None:
-    """Refuse names that cannot be a method, a Python module and an entry point at once.
-
-    Raises:
-        UsageError: The name has the wrong form, or a method or module has it already.
-    """
+    """Refuse names that cannot be a method, a Python module and an entry point at once."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise UsageError(
             f"A method's name starts with a lower-case letter, has only lower-case letters, digits and underscores, "
@@ -173,12 +169,7 @@ def _check_name(name: str) -> None:
 
 
 def write_package(name: str, folder: Path) -> None:
-    """Write the package of a new method into a new folder.
-
-    Raises:
-        UsageError: The folder exists already.
-        EnvironmentProblem: The folder cannot be written.
-    """
+    """Write the package of a new method into a new folder."""
     if folder.exists():
         raise UsageError(f"A new method gets a new folder, but {str(folder)!r} exists. Name another one with -o.")
     words = {

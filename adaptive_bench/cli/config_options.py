@@ -51,11 +51,7 @@ class Overrides:
     flags: Mapping[str, str] = field(default_factory=dict)
 
     def with_value(self, path: Sequence[str], value: Any, flag: str) -> Overrides:
-        """The same values and one more.
-
-        Raises:
-            UsageError: The key, or a part of it, was given already.
-        """
+        """The same values and one more."""
         from adaptive_bench.config_file import merged
 
         flags = dict(self.flags)
@@ -69,11 +65,7 @@ class Overrides:
         return replace(self, values=merged(self.values, value), flags=flags)
 
     def with_assignment(self, text: str) -> Overrides:
-        """The same values and one from `--set KEY=VALUE`, a dotted path and a value in YAML.
-
-        Raises:
-            UsageError: The text has another form, the key was given already, or the value is not YAML.
-        """
+        """The same values and one from `--set KEY=VALUE`, a dotted path and a value in YAML."""
         match = _ASSIGNMENT.fullmatch(text)
         if match is None or not match[2].strip():
             raise UsageError(

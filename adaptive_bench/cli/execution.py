@@ -30,10 +30,6 @@ def print_plan(config: RunConfig, flops_per_s: float | None = None, part: Shard 
     Args:
         flops_per_s: FLOPs a second that a device sustains, to print the hours the run takes.
         part: The part that this command would do; the plan shows the whole run.
-
-    Raises:
-        AdaptiveBenchError: The run would fail. If its model is one of the hub that cannot be reached, what the run
-            would take is printed all the same.
     """
     from adaptive_bench.runs import about, describe, preflight
 
@@ -72,10 +68,6 @@ def execute(
         debug: Whether to print the traceback of everything that failed.
         timed: Whether to time the methods afterwards at every batch size of `adaptive-bench time`, and to make the
             table with their times.
-
-    Raises:
-        Interrupted: The user pressed Ctrl-C.
-        typer.Exit: Part of the work failed; what succeeded is in the table.
     """
     from adaptive_bench.runs import run
 

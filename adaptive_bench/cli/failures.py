@@ -55,10 +55,8 @@ def _answer(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def reported(debug: bool) -> Iterator[None]:
-    """End the process with one paragraph on stderr that begins with the kind of the error (see `errors`).
-
-    Args:
-        debug: Whether to print the traceback before it.
+    """End the process with one paragraph on stderr that begins with the kind of the error (see `errors`); with `debug`
+    the traceback stands before it.
     """
     try:
         yield

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_bench import output
-from adaptive_bench.cli.options import (
-    DEFAULT_OUT,
-    AsJson,
-    Device,
-    Out,
-    Plugins,
-    Run,
-    check_goes_with,
-    open_run,
-    run_names,
-)
+from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import paragraph, percent, plain_table
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
@@ -39,7 +29,7 @@ def generate(
         str,
         typer.Argument(
             metavar="RUN|FOLDER",
-            autocompletion=run_names,
+            autocompletion=options.run_names,
             help="Name or folder of a run, or `last` (then with --method); or folder of a saved model.",
         ),
     ],
@@ -68,17 +58,17 @@ def generate(
     temperature: Annotated[float, typer.Option(min=0.0, help="0 writes the likeliest token, above 0 samples.")] = 0.0,
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="Sample from the likeliest tokens only.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the sampling.")] = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
-    plugin: Plugins = None,
-    out: Out = DEFAULT_OUT,
+    device: options.Device = "auto",
+    as_json: options.AsJson = False,
+    plugin: options.Plugins = None,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Continue prompts with a trained model; the last line, on stderr, says what was saved."""
-    checkpoint = open_run(run, out, plugin)
+    checkpoint = options.open_run(run, out, plugin)
     if saving is not None and dial is not None:
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
-    check_goes_with("--system-prompt", bool(system_prompt), "--chat-template", chat_template)
-    check_goes_with("--enable-thinking", enable_thinking is not None, "--chat-template", chat_template)
+    options.check_goes_with("--system-prompt", bool(system_prompt), "--chat-template", chat_template)
+    options.check_goes_with("--enable-thinking", enable_thinking is not None, "--chat-template", chat_template)
     from adaptive_bench.recipe import LEAST_TEMPERATURE
 
     if 0 < temperature < LEAST_TEMPERATURE:
@@ -185,7 +175,7 @@ def saved_line(report: dict[str, Any]) -> str:
 
 
 def export_model(
-    run: Run,
+    run: options.Run,
     method: Annotated[str, typer.Option(help="Which method spec of the run.")],
     to: Annotated[
         Path, typer.Option("--output", "-o", parser=output.folder, help="Folder to write; it must not exist.")
@@ -199,15 +189,15 @@ def export_model(
     calibration: Annotated[
         str, typer.Option(help="With --without-layers: which of several stored calibrations, a task or `pooled`.")
     ] = "auto",
-    plugin: Plugins = None,
-    out: Out = DEFAULT_OUT,
+    plugin: options.Plugins = None,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Copy a method's model of the first seed, with calibrations, tokenizer and a model card, ready to be uploaded.
 
     If the method does not change a backbone of the hub, the folder holds only what was added and names the backbone.
     With --without-layers it is a plain Hugging Face model, so that `run --model` can put methods on a pruned backbone.
     """
-    folder = open_run(run, out, plugin)
+    folder = options.open_run(run, out, plugin)
     from adaptive_bench.method import starting_spec, training_spec
     from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.hub_models import Pretrained, model_card

@@ -13,21 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.options import (
-    DEFAULT_OUT,
-    AsJson,
-    Command,
-    DataDir,
-    Device,
-    Out,
-    Plugins,
-    Run,
-    Runs,
-    check_goes_with,
-    find_run,
-    open_run,
-    tables_of,
-)
+from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import (
     READING_TABLES,
     fitting,
@@ -69,21 +55,21 @@ app = typer.Typer(
 )
 
 
-@app.command("show", cls=Command)
+@app.command("show", cls=options.Command)
 def show(
-    runs: Runs = None,
+    runs: options.Runs = None,
     style: Annotated[
         str, typer.Option("--format", help="terminal (80 columns), or markdown with everything.")
     ] = "terminal",
     everything: Annotated[
         bool, typer.Option("--all", help="All levels and rows, with what was saved and the scores of every task.")
     ] = False,
-    out: Out = DEFAULT_OUT,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Print the leaderboard of one or several runs."""
-    check_goes_with("--all", everything, "--format terminal", style == "terminal")
+    options.check_goes_with("--all", everything, "--format terminal", style == "terminal")
     render = registry.get("leaderboards", style)
-    chosen = tables_of(runs, out)
+    chosen = options.tables_of(runs, out)
     for note in not_to_be_quoted(path.parent for path in chosen):
         typer.echo(f"Note: {note}", err=True)
     for path in chosen:
@@ -92,14 +78,14 @@ def show(
     typer.echo(render(chosen, wide=everything) if style == "terminal" else render(chosen))
 
 
-@app.command("build", cls=Command)
+@app.command("build", cls=options.Command)
 def build(
-    runs: Runs = None,
+    runs: options.Runs = None,
     to: Annotated[Path, typer.Option("--output", "-o", parser=output.folder, help="Folder to write.")] = Path("site"),
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if an entry or a row is refused; the rest is written first.")
     ] = False,
-    plugin: Plugins = None,
+    plugin: options.Plugins = None,
     one_file: Annotated[
         bool, typer.Option("--one-file", help="Write index.html alone, without a page for each method.")
     ] = False,
@@ -108,12 +94,12 @@ def build(
         typer.Option(metavar="ADDRESS", help="Where the documentation is, for links: https://..., or .. beside it."),
     ] = "",
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
-    out: Out = DEFAULT_OUT,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Write a board: `index.html` and a page for each method, which need no network and no scripts, and the same
     numbers as Markdown, CSV, JSON and Parquet.
     """
-    chosen = tables_of(runs, out)
+    chosen = options.tables_of(runs, out)
     registry.load_plugins(plugin)
     site = registry.get("sites", "board")
     waiting(READING_TABLES)
@@ -128,20 +114,20 @@ def build(
 MarkdownFile = Annotated[Path, typer.Option("--output", "-o", help="Markdown file to write; - for standard output.")]
 
 
-@app.command("ranks", cls=Command)
+@app.command("ranks", cls=options.Command)
 def ranks(
-    runs: Runs = None,
+    runs: options.Runs = None,
     before: Annotated[
         Path | None, typer.Option(help="Folder with the entries that the board has; ranks are shown beside theirs.")
     ] = None,
     to: MarkdownFile = Path("ranks.md"),
-    plugin: Plugins = None,
-    out: Out = DEFAULT_OUT,
+    plugin: options.Plugins = None,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Write the ranked tables that an entry changes, and what is refused, as Markdown for a pull request."""
     if before is not None and not before.is_dir():
         raise UsageError(f"--before is a folder of entries, got {str(before)!r}, which is no folder. Name one.")
-    chosen = tables_of(runs, out)
+    chosen = options.tables_of(runs, out)
     known = None if before is None else tables_below(before)
     registry.load_plugins(plugin)
     waiting(READING_TABLES)
@@ -152,14 +138,14 @@ def ranks(
 PaperForm = Literal["terminal", "markdown", "json"]
 
 
-@app.command("paper", cls=Command)
+@app.command("paper", cls=options.Command)
 def paper(
     table: Annotated[
         int | None, typer.Argument(help="Number of the paper's table; without it they are listed.", min=1)
     ] = None,
-    runs: Runs = None,
+    runs: options.Runs = None,
     style: Annotated[PaperForm, typer.Option("--format", help="terminal, markdown or json.")] = "terminal",
-    out: Out = DEFAULT_OUT,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Print a table of the GateSkip paper beside the same rows and columns of runs, and say what agrees.
 
@@ -173,7 +159,7 @@ def paper(
             )
         typer.echo(listed(registry.get("sites", "paper_tables")()))
         return
-    chosen = [path for run in runs or () for path in tables(find_run(run, out))]
+    chosen = [path for run in runs or () for path in tables(options.find_run(run, out))]
     if chosen:
         waiting(READING_TABLES)
     found, problems = registry.get("sites", "paper")(chosen, table)
@@ -215,9 +201,9 @@ def _paper_lines(one: dict[str, Any], group: dict[str, Any]) -> list[dict[str, s
     return lines
 
 
-@app.command("submit", cls=Command)
+@app.command("submit", cls=options.Command)
 def submit(
-    run: Run,
+    run: options.Run,
     to: Annotated[
         Path, typer.Option("--output", "-o", parser=output.folder, help="Folder of entries to add it to.")
     ] = ENTRIES,
@@ -230,8 +216,8 @@ def submit(
             "(name==version)."
         ),
     ] = None,
-    plugin: Plugins = None,
-    out: Out = DEFAULT_OUT,
+    plugin: options.Plugins = None,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Write a run as an entry of a board: its measurements, its configuration, and who made it with which versions.
 
@@ -241,7 +227,7 @@ def submit(
         raise UsageError(
             f"-o is a folder of entries, but {str(to)!r} has runs, whose names entries would take. Name another folder."
         )
-    folder = open_run(run, out, plugin)
+    folder = options.open_run(run, out, plugin)
     said = {} if about is None else dict(read_mapping(about))
     said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
     said |= {} if licence is None else {"licence": licence}
@@ -261,19 +247,19 @@ def submit(
         )
 
 
-@app.command("verify", cls=Command)
+@app.command("verify", cls=options.Command)
 def verify(
     entry: Annotated[Path, typer.Argument(help="Folder of an entry.")],
     rerun: Annotated[
         str | None, typer.Option(metavar="METHOD", help="Train this method of the entry again, with a fresh seed.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The fresh seed; default: the entry's largest + 1.")] = None,
-    out: Out = DEFAULT_OUT,
+    out: options.Out = options.DEFAULT_OUT,
     model: Annotated[str | None, typer.Option(help="The model, if the entry names a folder of its author's.")] = None,
-    data_dir: DataDir = None,
-    device: Device = "auto",
-    as_json: AsJson = False,
-    plugin: Plugins = None,
+    data_dir: options.DataDir = None,
+    device: options.Device = "auto",
+    as_json: options.AsJson = False,
+    plugin: options.Plugins = None,
 ) -> None:
     """Compute the table of an entry from its measurements and print it; or train one of its methods again with a fresh
     seed, and print both scores side by side.
@@ -339,7 +325,7 @@ def _beside(row: Mapping[str, Any], again: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-@app.command("publish", cls=Command)
+@app.command("publish", cls=options.Command)
 def publish(
     site: Annotated[Path, typer.Argument(help="Folder that `leaderboard build` wrote.")] = Path("site"),
     to: Annotated[str, typer.Option(help="Name or address of a git remote.")] = "origin",

@@ -79,11 +79,7 @@ def list_names(
 
 
 def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Mapping[str, Any]]:
-    """The row with one name, or the rows of a section of keys.
-
-    Raises:
-        UsageError: No row has the name.
-    """
+    """The row with one name, or the rows of a section of keys."""
     key = "run" if what == "runs" else "name"
     if found := [row for row in rows if row[key] == name or (what == "runs" and Path(row[key]).name == name)]:
         return found

@@ -160,11 +160,7 @@ def check_goes_with(option: str, is_given: bool, other: str, is_there: bool) -> 
 
 
 def items(text: str, option: str) -> tuple[str, ...]:
-    """The items of a text such as `a,b`.
-
-    Raises:
-        UsageError: An item is empty or given twice.
-    """
+    """The items of a text such as `a,b`."""
     try:
         return each_once(parts_of(text))
     except ValueError as error:
@@ -174,11 +170,7 @@ def items(text: str, option: str) -> tuple[str, ...]:
 def numbers(
     text: str, option: str, kind: Callable[[str], Number], rule: str, fits: Callable[[Number], bool]
 ) -> tuple[Number, ...]:
-    """The numbers of a text such as `1,8,32`.
-
-    Raises:
-        UsageError: A part is not a number that `fits`, is given twice, or there is none; the message has the `rule`.
-    """
+    """The numbers of a text such as `1,8,32`."""
     try:
         found = [kind(part) for part in items(text, option)]
     except ValueError:
@@ -216,12 +208,7 @@ def plugins_there(run: Path) -> list[Path]:
 
 
 def tasks_and_data(tasks: str, data_dir: Path | None) -> tuple[list[str], Path | None]:
-    """Find the tasks that `--tasks` names and the folder of local data, before a model is loaded.
-
-    Raises:
-        UsageError: No task is named, or a task is unknown.
-        EnvironmentProblem: The folder does not exist.
-    """
+    """Find the tasks that `--tasks` names and the folder of local data, before a model is loaded."""
     from adaptive_bench.config_file import check_data_folder
     from adaptive_bench.data import data_root
     from adaptive_bench.evaluation.lookup import expand_tasks, find_task

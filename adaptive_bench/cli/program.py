@@ -36,11 +36,7 @@ class Source:
     settings: Mapping[str, Any] | None = None
 
     def load(self, called: str) -> Any:
-        """Import the place and make the command.
-
-        Args:
-            called: The command's name.
-        """
+        """Import the place and make the command of this name."""
         found = _named(self.place)
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")

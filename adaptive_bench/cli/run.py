@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_bench import registry
+from adaptive_bench.cli import options
 from adaptive_bench.cli.config_options import PANELS, Overrides
-from adaptive_bench.cli.options import (
-    DEFAULT_OUT,
-    Debug,
-    Out,
-    Plugins,
-    Run,
-    check_goes_with,
-    names_of,
-    open_run,
-    plugins_there,
-)
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec
@@ -41,7 +31,10 @@ def run(
     ctx: typer.Context,
     config: Annotated[
         str | None,
-        _what(help="A preset of `list configs` or a YAML file; flags override it.", autocompletion=names_of("configs")),
+        _what(
+            help="A preset of `list configs` or a YAML file; flags override it.",
+            autocompletion=options.names_of("configs"),
+        ),
     ] = None,
     any_model: Annotated[bool, _what("--any-model", help="Use a preset on a model it is not meant for.")] = False,
     no_controls: Annotated[
@@ -98,7 +91,7 @@ def run(
         bool, typer.Option("--all", help="Print all levels and rows, with the scores of every task and what was saved.")
     ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Build the page at the end and show it.")] = False,
-    debug: Debug = False,
+    debug: options.Debug = False,
 ) -> None:
     """Compare methods at the same saved compute.
 
@@ -112,10 +105,10 @@ def run(
     from adaptive_bench.validation import check_device
 
     overrides: Overrides = ctx.obj
-    check_goes_with("--no-controls", no_controls, "--methods", "methods" in overrides.values)
-    check_goes_with("--flops", flops is not None, "--dry-run", dry_run)
-    check_goes_with("--wait", wait is not None, "--table-only", table_only)
-    check_goes_with("--resources", resources is not None, "--launcher slurm or kubernetes", launcher != "local")
+    options.check_goes_with("--no-controls", no_controls, "--methods", "methods" in overrides.values)
+    options.check_goes_with("--flops", flops is not None, "--dry-run", dry_run)
+    options.check_goes_with("--wait", wait is not None, "--table-only", table_only)
+    options.check_goes_with("--resources", resources is not None, "--launcher slurm or kubernetes", launcher != "local")
     if timed and (table_only or launcher != "local" or shard is not None or cell is not None):
         raise UsageError(
             "--time measures here, at the end of a whole run: it does not go with --table-only, --shard, --cell or a "
@@ -123,7 +116,7 @@ def run(
         )
     if resources is not None:
         read_mapping(resources)  # so that a dry run, which does not use it, finds errors too
-    if plugins := plugin or (plugins_there(Path(config).parent) if config else None):
+    if plugins := plugin or (options.plugins_there(Path(config).parent) if config else None):
         load_libraries()
         registry.load_plugins(plugins)
     if any_model:
@@ -179,10 +172,6 @@ def missing_controls(methods: Sequence[str], steps: int) -> tuple[str, ...]:
     """The controls that `run --methods` adds for comparison: the dense model, and static depth.
 
     Static depth is the trained variant if the run trains at all. A control that is named in any variant is not added.
-
-    Args:
-        methods: Specs that were asked for.
-        steps: Training steps.
     """
     names = {MethodSpec.parse(text).name for text in methods}
     controls = {"dense": "dense", "static_depth": "static_depth[trained=true]" if steps else "static_depth"}
@@ -192,10 +181,7 @@ def missing_controls(methods: Sequence[str], steps: int) -> tuple[str, ...]:
 def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
     """The config of a quick run: fewer steps, documents and calibration examples, and a preset name that marks it.
 
-    Values that are smaller already stay, and so do values that the command line names.
-
-    Args:
-        given: Values of the command line, nested like a config.
+    Values that are smaller already stay, and so do values that the command line has given.
     """
     from adaptive_bench.config import QUICK, RunConfig
 
@@ -225,14 +211,19 @@ def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool)
     return config
 
 
-def retry(run: Run, plugin: Plugins = None, out: Out = DEFAULT_OUT, debug: Debug = False) -> None:
+def retry(
+    run: options.Run,
+    plugin: options.Plugins = None,
+    out: options.Out = options.DEFAULT_OUT,
+    debug: options.Debug = False,
+) -> None:
     """Do what failed or was never finished in a run; what is done stays, and nothing else is computed.
 
     Plugin files are loaded from where they were; if they have moved, name them with --plugin.
     """
     from adaptive_bench.cli.execution import execute
 
-    folder = open_run(run, out, plugin)
+    folder = options.open_run(run, out, plugin)
     load_libraries()
     from adaptive_bench.runs.trained import config_of
 

@@ -164,12 +164,7 @@ def samples(
 
 
 def evaluations_of(known: Manifest, task: str | None, methods: str | None) -> list[EvaluationEntry]:
-    """The evaluations of a run's first seed on one task, of the named methods or of all.
-
-    Raises:
-        UsageError: The task or a method is not in the run, or the run has several tasks and none is named.
-        EnvironmentProblem: Nothing is measured.
-    """
+    """The evaluations of a run's first seed on one task, of the named methods or of all."""
     tests = [one for one in known.evaluations if one.split == "test" and not one.variant]
     if not tests:
         raise EnvironmentProblem("Nothing of this run is measured yet. Give the run's command again.")
@@ -206,9 +201,6 @@ def documents(
 ) -> list[dict[str, Any]]:
     """The documents that all these evaluations have measured, each at its point nearest to a saving: prompt, right
     answer, and each method's answer with the saving it was asked for, what it saved, and whether it is right.
-
-    Raises:
-        EnvironmentProblem: Nothing is measured.
     """
     prompts: dict[int, Sample] = {}  # stored with the answers at which nothing is skipped
     found: dict[int, dict[str, Any]] = {}
@@ -238,11 +230,7 @@ def _read(answer: Any, choices: Sequence[str]) -> str:
 
 
 def _document_text(document: Mapping[str, Any], unit: str, full: bool) -> str:
-    """Text of at most 80 columns.
-
-    Args:
-        unit: What the savings are shares of.
-    """
+    """Text of at most 80 columns; `unit` says what the savings are shares of."""
 
     def block(name: str, text: str) -> list[str]:
         if not full and len(text) > _ENDS:

@@ -29,7 +29,7 @@ def wrapped(text: str, width: int | None = None, indent: str = "") -> str:
     """Wrap a paragraph. Words are never broken, nor is text in backticks, because it is meant for copying.
 
     Args:
-        width: Most characters of a line; by default the terminal's width.
+        width: Most characters of a line; by default the terminal's width, here as below.
         indent: Text that every line but the first begins with.
     """
     room = width or terminal_width()
@@ -44,11 +44,7 @@ def paragraph(text: str) -> str:
 
 
 def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
-    """Rows as a table without empty columns that fits the width, as far as wrapping its widest columns at words allows.
-
-    Args:
-        width: Most characters of a line; by default the terminal's width.
-    """
+    """Rows as a table without empty columns that fits the width, as far as wrapping its widest columns allows."""
     texts = [{key: str(value) for key, value in row.items()} for row in rows]
     keys = [key for key in dict.fromkeys(key for row in texts for key in row) if any(row.get(key) for row in texts)]
     columns = {key: [row.get(key, "") for row in texts] for key in keys}
@@ -60,11 +56,10 @@ def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
 
 
 def listed(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
-    """List named things: as a table if columns of prose are wide enough to read, else as a paragraph each.
+    """List named things as a table if columns of prose are wide enough to read, else as a paragraph each.
 
     Args:
         rows: The name first, then a sentence, then further facts.
-        width: Most characters of a line; by default the terminal's width.
     """
     if _fits({key: [str(row[key]) for row in rows] for key in rows[0]}, _READABLE, width):
         return fitting(rows, width)
