@@ -27,11 +27,7 @@ def samples_of(folder: Path, entry: Entry | None = None) -> dict[str, Any]:
 
     The first three are savings in percent. An answer is a text and whether it is right (1, 0, another score, or `None`
     if unknown). Sites hold, for each layer, the shares of tokens that executed its attention and its MLP. One seed of
-    each method is shown.
-
-    Args:
-        folder: Folder of a run or of an entry.
-        entry: The entry, if the folder is one.
+    each method is shown. The folder is a run's, or that of the `entry`.
     """
     found: dict[str, Any] = {}
     for task, method, measured in _of_run(folder) if entry is None else _of_entry(entry.measured):

@@ -76,14 +76,7 @@ def _commit(site: Path, to: str, branch: str) -> str:
 def _git(
     *arguments: str, place: dict[str, str] | None = None, where: Path | None = None, on_failure: str | None = None
 ) -> str:
-    """Runs git and returns what it prints.
-
-    Args:
-        arguments: Arguments of git.
-        place: Environment variables that select the repository.
-        where: The folder to work in.
-        on_failure: Returned if git fails, instead of raising an error.
-    """
+    """Runs git with some environment variables and returns what it prints, or `on_failure` if that is given."""
     if shutil.which("git") is None:
         raise EnvironmentProblem("Publishing to a remote needs git, which is not installed.")
     try:

@@ -162,11 +162,7 @@ def spec_of(row: Mapping[str, Any]) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file.
-
-    Raises:
-        Rejected: It cannot be read.
-    """
+    """The content of a JSON file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -174,11 +170,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_of_run(path: Path) -> Any:
-    """A JSON file that a run wrote.
-
-    Raises:
-        Rejected: It cannot be read; the message has the command that writes it again.
-    """
+    """The content of a JSON file that a run wrote; the message of an error has the command that writes it again."""
     try:
         return read_run_file(path)
     except AdaptiveBenchError as error:

@@ -1,4 +1,4 @@
-"""Writes a board as files: the page, Markdown, CSV, JSON and Parquet, all from the same rows."""
+"""Writes a board as files: the page, Markdown, CSV and Parquet, all from the same rows."""
 
 from __future__ import annotations
 
@@ -76,11 +76,7 @@ def build(
 
 
 def _check_place(folder: Path) -> None:
-    """Refuse a folder in which a board would lie among foreign files; hidden ones, which desktops leave, do not count.
-
-    Raises:
-        UsageError: The folder holds something other than a board or a board with its documentation, or is a file.
-    """
+    """Refuse a folder in which a board would lie among foreign files; hidden ones, which desktops leave, do not count."""
     if any((folder / inner / INDEX).is_file() for inner in ("", BOARD)):
         return
     inside = folder.iterdir() if folder.is_dir() else [folder] if folder.exists() else []
@@ -100,31 +96,20 @@ def _csv(lines: Sequence[Mapping[str, object]]) -> str:
     return results.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
 
 
-def as_json(board: Board) -> str:
-    """The rows as JSON, one row per line, together with the problems."""
-    rows = ",\n".join(_json(line) for line in board.lines)
-    return f'{{"schema": {SCHEMA}, "rows": [\n{rows}\n], "problems": {_json(board.problems)}}}\n'
-
-
 def downloads(board: Board) -> dict[str, bytes]:
-    """Data files by name, for other programs.
-
-    The folder `ROWS` has the rows of each model and recipe as CSV, JSON and Parquet; `INDEX` lists these files and what
-    was left out. pandas reads the compressed files directly.
-    """
+    """Data files by name: the rows of each model and recipe, and `INDEX`, which lists them and what was left out."""
     found: dict[str, bytes] = {}
     listed = []
     for group in groups_of(board):
-        some, name = group.board, f"{ROWS}/{group.key}"
+        name = f"{ROWS}/{group.key}"
         found |= {
-            f"{name}.csv.gz": _compressed(as_csv(some)),
-            f"{name}.json.gz": _compressed(as_json(some)),
-            f"{name}.parquet": results.as_parquet(some.lines),
+            f"{name}.csv.gz": _compressed(as_csv(group.board)),
+            f"{name}.parquet": results.as_parquet(group.board.lines),
         }
-        listed.append({"name": name, "model": group.name, "rows": len(some.rows)})
-    index = {"schema": SCHEMA, "endings": [".csv.gz", ".json.gz", ".parquet"], "files": listed}
+        listed.append({"name": name, "model": group.name, "rows": len(group.board.rows)})
+    index = {"schema": SCHEMA, "endings": [".csv.gz", ".parquet"], "files": listed, "problems": board.problems}
     # The index comes first, so that the next build recognises the folder of a build that was stopped.
-    return {INDEX: (json.dumps(index | {"problems": board.problems}, indent=1) + "\n").encode()} | found
+    return {INDEX: (json.dumps(index, indent=1) + "\n").encode()} | found
 
 
 def points_of(board: Board) -> list[dict[str, object]]:
@@ -148,7 +133,3 @@ def points_of(board: Board) -> list[dict[str, object]]:
 
 def _compressed(text: str) -> bytes:
     return gzip.compress(text.encode(), mtime=0)  # no date, so that the same rows give the same bytes
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)

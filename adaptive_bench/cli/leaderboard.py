@@ -97,7 +97,7 @@ def build(
     out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Write a board: `index.html` and a page for each method, which need no network and no scripts, and the same
-    numbers as Markdown, CSV, JSON and Parquet.
+    numbers as Markdown, CSV and Parquet.
     """
     chosen = options.tables_of(runs, out)
     registry.load_plugins(plugin)
