@@ -76,7 +76,7 @@ def build(
 
 
 def _check_place(folder: Path) -> None:
-    """Refuse a folder in which a board would lie among foreign files; hidden ones, which desktops leave, do not count."""
+    """Refuse a folder in which a board would lie among foreign files; hidden ones of desktops do not count."""
     if any((folder / inner / INDEX).is_file() for inner in ("", BOARD)):
         return
     inside = folder.iterdir() if folder.is_dir() else [folder] if folder.exists() else []

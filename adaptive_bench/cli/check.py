@@ -23,6 +23,7 @@ from adaptive_bench.cli.options import DEFAULT_OUT, DataDir, Debug, Device, Plug
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
+from adaptive_bench.store import atomic
 
 if TYPE_CHECKING:
     from adaptive_bench.spec import MethodSpec
@@ -179,15 +180,10 @@ def write_package(name: str, folder: Path) -> None:
         "class_name": "".join(part.capitalize() for part in name.split("_")),
     }
     templates = files("adaptive_bench.cli") / "templates" / "new_method"
-    try:
-        folder.mkdir(parents=True)
+    with atomic.new_folder(folder) as temporary:
         for source, target in _TEMPLATES.items():
             text = Template((templates / source).read_text(encoding="utf-8")).substitute(words)
-            (folder / target.format(name=name)).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"The folder {str(folder)!r} must be writable: {error}. Name another one with -o."
-        ) from error
+            (temporary / target.format(name=name)).write_text(text, encoding="utf-8")
 
 
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "lm-eval", "safetensors", "tokenizers")

@@ -32,7 +32,6 @@ from adaptive_bench.store.runs import is_entry, is_output, quoted_name, read_jso
 from adaptive_bench.store.timings import BATCHES
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.tables.comparability import not_to_be_quoted
-from adaptive_bench.validation import rule_of
 
 ENTRIES = Path("leaderboard/entries")
 
@@ -240,9 +239,8 @@ def submit(
     if missing := [str(batch) for batch in BATCHES if f"batch {batch}" not in timed]:
         typer.echo(
             paragraph(
-                f"Note: this run was not timed at batch {', '.join(missing)}, so the entry does not say what a saving "
-                f"is worth in time. To add it, give `adaptive-bench time --run {quoted_name(folder)}` and the run's "
-                f"command once more (nothing is computed twice), remove this entry and submit the run again."
+                f"Note: this run was not timed at batch {', '.join(missing)}. To add times, remove the entry, give "
+                f"`adaptive-bench time --run {quoted_name(folder)}` and the run's command, and submit the run again."
             )
         )
 
@@ -275,9 +273,7 @@ def verify(
             typer.echo(paragraph(f"Note: {text}"), err=True)
         return
     load_libraries()
-    from pydantic import ValidationError
-
-    from adaptive_bench.config import RunConfig
+    from adaptive_bench.config_file import load_config
     from adaptive_bench.live_display import open_reporter
     from adaptive_bench.runs import run
 
@@ -285,15 +281,9 @@ def verify(
     if (spec := str(MethodSpec.parse(rerun))) not in specs:
         raise UsageError(f"--rerun is a method of the entry, got {rerun!r}. {registry.did_you_mean(spec, specs)}")
     fresh = max(known.config["seeds"]) + 1 if seed is None else seed
-    given: dict[str, Any] = {"methods": [specs[spec]], "seeds": [fresh], "shuffled": False}
+    given = {"methods": [specs[spec]], "seeds": [fresh], "shuffled": False}
     given |= {"out": out, "device": device, "data_dir": data_dir, "model": model or known.config["model"]}
-    try:
-        config = RunConfig.model_validate({**known.config, **given})
-    except ValidationError as error:
-        raise UsageError(
-            f"An entry's config.yaml is a run's, but this one has {error.error_count()} wrong value(s), the first: "
-            f"{rule_of(error.errors()[0])}. It cannot be run again."
-        ) from error
+    config = load_config(entry / "config.yaml", given)
     with open_reporter() as reporter:
         found = run(config, reporter)
     now = {_place(row): row for row in found.rows}
