@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.options import DEFAULT_OUT, DataDir, Debug, Device, Plugins, names_of
+from adaptive_bench.cli.options import DEFAULT_OUT, DataDir, Device, Plugins, debugging, names_of
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
@@ -55,7 +55,6 @@ def check(
     ] = None,
     plugin: Plugins = None,
     device: Device = "cpu",
-    debug: Debug = False,
 ) -> None:
     """Check that methods do what every method has to do.
 
@@ -87,7 +86,7 @@ def check(
     place = find_device(device)
     torch.set_num_threads(1)  # tiny matrices: more threads only get in each other's way
     with open_reporter() as reporter:
-        report = check_specs(specs, family or FAMILIES, reporter=reporter, debug=debug, device=place)
+        report = check_specs(specs, family or FAMILIES, reporter=reporter, debug=debugging(), device=place)
     if json_file is not None:
         output.write_text(json_file, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
     if capabilities is not None:

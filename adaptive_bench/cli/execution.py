@@ -10,6 +10,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.leaderboard import build
+from adaptive_bench.cli.options import debugging
 from adaptive_bench.cli.terminal_text import fitting, paragraph
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, SeveralProblems
@@ -56,7 +57,6 @@ def execute(
     *,
     wide: bool = False,
     open_page: bool = False,
-    debug: bool = False,
     timed: bool = False,
 ) -> None:
     """Run, then print the table, the notes about it, and where everything is.
@@ -65,7 +65,6 @@ def execute(
         how: Further arguments of `adaptive_bench.runs.run`.
         wide: Whether to print all levels and rows, with the scores of every task and what was saved there.
         open_page: Whether to build the page of the run and show it in a browser.
-        debug: Whether to print the traceback of everything that failed.
         timed: Whether to time the methods afterwards at every batch size of `adaptive-bench time`, and to make the
             table with their times.
     """
@@ -92,7 +91,7 @@ def execute(
     except BrokenPipeError:  # standard output was closed; everything is on disk
         let_go(sys.stdout)
     if outcome.failures:
-        _print_failures(outcome.failures, debug)
+        _print_failures(outcome.failures)
         raise typer.Exit(outcome.exit_code)
 
 
@@ -143,7 +142,7 @@ def _unchecked(config: RunConfig) -> list[str]:
     return list(dict.fromkeys(said))
 
 
-def _print_failures(failures: Sequence[Failure], debug: bool) -> None:
+def _print_failures(failures: Sequence[Failure]) -> None:
     """Print every cause of failure once, with the work that it affected."""
     by_cause: dict[str, list[Failure]] = {}
     for failure in failures:
@@ -152,7 +151,7 @@ def _print_failures(failures: Sequence[Failure], debug: bool) -> None:
         log = next((failure.log for failure in failed if failure.log), None)
         works = ", ".join(failure.work for failure in failed)
         say("\n" + paragraph(f"Failed: {works}: {cause}{f' Log: {log}' if log else ''}"), sys.stderr)
-        if debug:
+        if debugging():
             say("\n".join(dict.fromkeys(failure.trace for failure in failed)), sys.stderr)
     if any(failure.was_tried for failure in failures):
         say("\nThe same command tries again what failed and keeps the rest.", sys.stderr)

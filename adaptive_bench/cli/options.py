@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -40,8 +40,11 @@ def run_names(ctx: typer.Context) -> list[str]:
     return [folder.name for folder in folders] + [LAST] * bool(folders)
 
 
-# `main` reads it from the arguments before Typer parses them. A command function that needs it has a parameter `debug`.
-Debug = Annotated[bool, typer.Option("--debug", help="Show library messages, and the traceback of an error.")]
+def debugging() -> bool:
+    """Whether the command was given with `--debug`, which every command takes."""
+    return "--debug" in sys.argv
+
+
 Out = Annotated[Path, typer.Option(readable=False, help="Folder of the runs.")]  # checked by `store.runs`
 Run = Annotated[
     str,
@@ -88,6 +91,7 @@ class StrictCommand(TyperCommand):
         """See click; a first parse only counts values."""
         if ctx.resilient_parsing:
             return super().parse_args(ctx, args)
+        args = [one for one in args if one != "--debug"]
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for param, times in Counter(order).items():
             given = values.get(param.name)
@@ -115,24 +119,12 @@ def _name(param: Any) -> str:
 
 
 class Command(StrictCommand):
-    """A command that takes `--debug`, and silences the libraries without it."""
-
-    @cached_property
-    def _debug(self) -> list[Any]:
-        there = any(param.name == "debug" for param in self.params)
-        return [] if there else options_of([keyword("debug", Debug, False)])
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """See click; `--help` stays the last option."""
-        own = super().get_params(ctx)
-        return [*own[:-1], *self._debug, own[-1]]
+    """A command of this package, which silences the libraries unless `--debug` is given."""
 
     def invoke(self, ctx: Any) -> Any:
         """See click."""
-        if not ctx.params["debug"]:
+        if not debugging():
             quiet()
-        for option in self._debug:
-            del ctx.params[option.name]
         return super().invoke(ctx)
 
 

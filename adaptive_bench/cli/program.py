@@ -117,7 +117,8 @@ app = typer.Typer(
     name="adaptive-bench",
     cls=_LazyGroup,
     help="Which adaptive-compute method keeps the most quality at the same saved compute, and is the saving real?",
-    epilog="Start with `adaptive-bench run`: minutes on a laptop, no network.",
+    epilog="Start with `adaptive-bench run`: minutes on a laptop, no network. With `--debug` any command shows library "
+    "messages, and the traceback of an error.",
     rich_markup_mode="markdown",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -91,7 +91,6 @@ def run(
         bool, typer.Option("--all", help="Print all levels and rows, with the scores of every task and what was saved.")
     ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Build the page at the end and show it.")] = False,
-    debug: options.Debug = False,
 ) -> None:
     """Compare methods at the same saved compute.
 
@@ -165,7 +164,7 @@ def run(
         return
     how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources}
     how |= {"table_only": table_only, "shard": part, "wait_s": None if wait is None else 60 * wait}
-    execute(run_config, how, wide=wide, open_page=open_page, debug=debug, timed=timed)
+    execute(run_config, how, wide=wide, open_page=open_page, timed=timed)
 
 
 def missing_controls(methods: Sequence[str], steps: int) -> tuple[str, ...]:
@@ -215,7 +214,6 @@ def retry(
     run: options.Run,
     plugin: options.Plugins = None,
     out: options.Out = options.DEFAULT_OUT,
-    debug: options.Debug = False,
 ) -> None:
     """Do what failed or was never finished in a run; what is done stays, and nothing else is computed.
 
@@ -227,4 +225,4 @@ def retry(
     load_libraries()
     from adaptive_bench.runs.trained import config_of
 
-    execute(config_of(folder), debug=debug)
+    execute(config_of(folder))
