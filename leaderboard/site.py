@@ -16,7 +16,7 @@ from .frame import Board, read_board
 from .groups import groups_of
 from .markdown import written
 from .page import ROWS, files_of
-from .page.method_pages import links_of
+from .page.method_pages import Links
 from .plain import cell
 from .publish import BOARD
 
@@ -52,12 +52,11 @@ def build(
         EnvironmentProblem: A strict build refused something.
     """
     _check_place(out)
-    links = links_of(manual)
     board = read_board(tables)
     said = list(board.problems)
     for name, content in downloads(board).items():
         atomic.write_bytes(out / name, content)
-    pages = files_of(board, one_file=one_file, links=links)
+    pages = files_of(board, one_file=one_file, links=Links(manual))
     for name, text in pages.items():
         if (size := len(text.encode())) > LARGEST_PAGE_BYTES:
             said.append(

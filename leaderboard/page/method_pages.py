@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -37,12 +37,12 @@ class Links:
     """Addresses; for an empty one the page has no link.
 
     Attributes:
-        repository: Address of the repository, without a slash at its end.
         manual: Address of the documentation, absolute or relative to the board's folder.
+        repository: Address of the repository, without a slash at its end; by default taken from the environment.
     """
 
-    repository: str = ""
     manual: str = ""
+    repository: str = field(default_factory=lambda: os.environ.get(REPOSITORY, "").rstrip("/"))
 
     def of_file(self, path: str) -> str:
         """Address of a file in the repository."""
@@ -54,16 +54,6 @@ class Links:
             return ""
         start = self.manual if self.manual.startswith("http") else f"../{self.manual}"
         return f"{start.rstrip('/')}/{page}/"
-
-
-def links_of(manual: str = "", repository: str | None = None) -> Links:
-    """The links of a board.
-
-    Args:
-        manual: Address of the documentation.
-        repository: Address of the repository; by default taken from the environment.
-    """
-    return Links((os.environ.get(REPOSITORY, "") if repository is None else repository).rstrip("/"), manual)
 
 
 def page_of(label: str) -> str:

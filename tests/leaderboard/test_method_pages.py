@@ -10,7 +10,7 @@ from adaptive_bench.leaderboard.entry import read_entry
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.method_text import _of_docstring, described
 from adaptive_bench.leaderboard.page import files_of
-from adaptive_bench.leaderboard.page.method_pages import links_of
+from adaptive_bench.leaderboard.page.method_pages import Links
 from adaptive_bench.leaderboard.page_samples import samples_of
 from adaptive_bench.leaderboard.row import checked
 from adaptive_bench.leaderboard.site import build
@@ -99,7 +99,7 @@ def test_a_board_in_one_file_has_no_pages_and_no_links_to_them(make_row):
 
 
 def test_addresses_lead_away_only_from_links(make_row):
-    links = links_of("https://docs.example.org", "https://example.org/repository/")
+    links = Links("https://docs.example.org", "https://example.org/repository")
     page = files_of(board_of([checked(make_row())]), links=links)["index.html"]
     away = re.findall(r"<(\w+)[^>]*(?:href|src)=[\"']?(?:https?:)?//", page)
     assert away == ["a", "a"] and 'href="https://example.org/repository"' in page
