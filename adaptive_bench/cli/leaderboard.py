@@ -151,11 +151,6 @@ def paper(
     Without a run the paper's values are shown alone, with the commands that make ours.
     """
     if table is None:
-        if style != "terminal":
-            raise UsageError(
-                f"--format is that of one table, got {style} and no number of a table. Give one: "
-                f"`adaptive-bench leaderboard paper` lists them."
-            )
         typer.echo(listed(registry.get("sites", "paper_tables")()))
         return
     chosen = [path for run in runs or () for path in tables(options.find_run(run, out))]

@@ -147,11 +147,6 @@ def samples(
         typer.echo(paragraph(f"Not finished: {text} The point shown may not be the nearest to the saving."), err=True)
     axis, phase = _axis_of(folder)
     found = documents(known, wanted, level, axis, phase)
-    if found and first > found[-1]["doc"]:
-        raise UsageError(
-            f"--first is the number of a document, and {wanted[0].task} has {found[0]['doc']} to {found[-1]['doc']} in "
-            f"this run, got {first}. Lower it."
-        )
     if differing:
         found = [each for each in found if len({answer["correct"] for answer in each["answers"]}) > 1]
     found = [each for each in found if each["doc"] >= first][:docs]
