@@ -65,7 +65,7 @@ def build(
             )
         atomic.write_text(out / name, text)
     atomic.write_text(out / "board.md", written(board))
-    atomic.write_bytes(out / POINTS, _compressed(_csv(points_of(board))))
+    atomic.write_bytes(out / POINTS, _compressed(as_csv(points_of(board))))
     if strict and board.refused:
         raise EnvironmentProblem(
             f"A strict build takes every entry and row, but {len(board.refused)} of them are refused: "
@@ -86,12 +86,8 @@ def _check_place(folder: Path) -> None:
         )
 
 
-def as_csv(board: Board) -> str:
-    """The rows as CSV, in which no text can run as a formula."""
-    return _csv(board.lines)
-
-
-def _csv(lines: Sequence[Mapping[str, object]]) -> str:
+def as_csv(lines: Sequence[Mapping[str, object]]) -> str:
+    """Rows as CSV, in which no text can run as a formula."""
     return results.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
 
 
@@ -102,7 +98,7 @@ def downloads(board: Board) -> dict[str, bytes]:
     for group in groups_of(board):
         name = f"{ROWS}/{group.key}"
         found |= {
-            f"{name}.csv.gz": _compressed(as_csv(group.board)),
+            f"{name}.csv.gz": _compressed(as_csv(group.board.lines)),
             f"{name}.parquet": results.as_parquet(group.board.lines),
         }
         listed.append({"name": name, "model": group.name, "rows": len(group.board.rows)})

@@ -19,7 +19,7 @@ from ..frame import Board
 from ..groups import RULE as FEATURED
 from ..groups import Group, groups_of
 from ..headline import headline, is_real
-from ..paper import beside_board, paper_tables
+from ..paper import beside, paper_tables
 from ..provenance import headroom, measured_earlier, runs_of
 from ..standing import Standing, preferred, standings
 from ..svg import chart
@@ -67,7 +67,7 @@ def files_of(board: Board, *, one_file: bool = False, links: Links | None = None
         failures=[text for part in parts for run in part.runs for text in run["failures"]],
         links=links,
         bibtex=bibtex(),
-        paper=[one for table in paper_tables() for one in beside_board(board, table["table"]) if _is_measured(one)],
+        paper=[one for table in paper_tables() for one in beside(board, table["table"]) if _is_measured(one)],
         rows_folder=ROWS,
         version=version("adaptive-bench"),
     )

@@ -67,7 +67,7 @@ def cells(page):
 def test_every_face_carries_the_numbers_of_the_rows(rows):
     board = board_of(rows)
     page, text = files_of(board, one_file=True)["index.html"], markdown.written(board)
-    lines = list(csv.DictReader(io.StringIO(as_csv(board))))
+    lines = list(csv.DictReader(io.StringIO(as_csv(board.lines))))
     assert len(lines) == len(rows)
     for row, line in zip(board.rows, lines, strict=True):
         values = [float(line[key]) if line[key] else None for key in ("level", "score", "low", "high", "saved")]
