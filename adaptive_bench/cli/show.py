@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from adaptive_bench.store.evaluation import Sample
     from adaptive_bench.store.manifest import EvaluationEntry, Manifest
 
-_SHOWN = 3  # most evaluations with lost points that are named
 _SETTINGS = ("model", "methods", "tasks", "seeds", "levels", "match_on", "match_phase", "train_on", "data_dir")
 
 
@@ -62,11 +61,11 @@ def run_text(folder: Path) -> str:
         parts += [wrapped(f"environment: {text}", indent="  ") for text in sorted(environments)]
         rows = []
         for record in records:
-            content, losses = record.read("config") or {}, _losses(record.folder)
+            content, loss = record.read("config") or {}, _last_loss(record.folder)
             row = {"record": record.folder.name, "method": str(content.get("method", "?"))}
             row |= {"seed": str(content.get("seed", "?")), "state": record.state}
             text = (record.read("data") or {}).get("order_sha256", "")[:8]
-            rows.append(row | ({"last loss": f"{losses[-1]:.4f}", "text": text} if losses else {}))
+            rows.append(row | ({"last loss": loss, "text": text} if loss else {}))
         parts.append(fitting(rows))
         parts.append(paragraph("text: digest of the training text in its order; if it is equal, so are both."))
     parts += [paragraph(f"Not as the run left it: {text}") for text in _lost(folder)]
@@ -93,21 +92,16 @@ def _lost(folder: Path) -> list[str]:
 
     try:
         listed = manifest.read(folder)
-        lost = [] if listed is None else listed.lost()
+        return [] if listed is None else listed.lost()
     except EnvironmentProblem as error:
         return [message_of(error)]
-    return lost if len(lost) <= _SHOWN else [*lost[:_SHOWN], f"{len(lost) - _SHOWN} more evaluations lack points."]
 
 
-def _losses(folder: Path) -> list[float]:
-    """The loss of each logged step, without lines that are damaged or were cut off when the process was killed."""
-    log, losses = folder / "train.jsonl", []
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else ():
-        try:
-            losses.append(float(json.loads(line)["loss"]))
-        except (ValueError, KeyError, TypeError):
-            continue
-    return losses
+def _last_loss(folder: Path) -> str:
+    """The loss of the last logged step; a line may have been cut off when the process was killed."""
+    log = folder / "train.jsonl"
+    losses = re.findall(r'"loss": ([^,}]+)[,}]', log.read_text(encoding="utf-8") if log.is_file() else "")
+    return f"{float(losses[-1]):.4f}" if losses else ""
 
 
 def _yaml(values: Mapping[str, Any]) -> str:

@@ -48,7 +48,7 @@ def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     texts = [{key: str(value) for key, value in row.items()} for row in rows]
     keys = [key for key in dict.fromkeys(key for row in texts for key in row) if any(row.get(key) for row in texts)]
     columns = {key: [row.get(key, "") for row in texts] for key in keys}
-    widest = max(_widths(columns, None), default=0)
+    widest = max(_widths(columns, sys.maxsize), default=0)
     while widest > _NARROWEST and not _fits(columns, widest, width):
         widest -= 1
     body = [[_cell(text, widest) for text in row] for row in zip(*columns.values(), strict=True)]
@@ -93,13 +93,13 @@ def numbers_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return plain_table(rows, header, colalign=("left", *["right"] * (len(header) - 1)))
 
 
-def _widths(columns: Mapping[str, Sequence[str]], widest: int | None) -> list[int]:
+def _widths(columns: Mapping[str, Sequence[str]], widest: int) -> list[int]:
     """Widths of the columns with wrapped texts of at most `widest` characters, unless a single word is longer."""
     found = []
     for key, texts in columns.items():
         natural = max(_HEADER + len(key), *map(len, texts))
         words = [len(word) for text in texts for word in text.split()] + [_HEADER + len(word) for word in key.split()]
-        found.append(natural if widest is None else min(natural, max(widest, *words, 0)))
+        found.append(min(natural, max(widest, *words)))
     return found
 
 
