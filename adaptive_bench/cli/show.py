@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
-from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, Run, find_run, open_run
+from adaptive_bench import registry
+from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, Run, find_run
 from adaptive_bench.cli.terminal_text import fitting, paragraph, terminal_width, wrapped
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.spec import parse_specs
@@ -134,7 +135,8 @@ def samples(
     """Show prompts, right answers, and what each method wrote, side by side, of the run's first seed."""
     from adaptive_bench.store import manifest  # imports NumPy, which no help needs
 
-    folder = open_run(run, out, plugin)
+    registry.load_plugins(plugin)
+    folder = find_run(run, out)
     known = manifest.of_run(folder)
     wanted = evaluations_of(known, task, methods)
     for text in known.unfinished(wanted):
