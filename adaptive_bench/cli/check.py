@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.options import DEFAULT_OUT, DataDir, Device, Plugins, debugging, names_of
+from adaptive_bench.cli.options import DEFAULT_OUT, DataDir, Device, Plugins, debugging, names_of, writable
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
@@ -47,11 +47,13 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON instead: `-o -`.")] = False,
     json_file: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write all results to this JSON file; - for standard output."),
+        typer.Option(
+            "--output", "-o", parser=writable, help="Write all results to this JSON file; - for standard output."
+        ),
     ] = None,
     capabilities: Annotated[
         Path | None,
-        typer.Option(help="Write what each spec can do to this file, for `list methods`."),
+        typer.Option(parser=writable, help="Write what each spec can do to this file, for `list methods`."),
     ] = None,
     plugin: Plugins = None,
     device: Device = "cpu",
@@ -70,8 +72,6 @@ def check(
         registry.check_name("methods", spec.name)  # before the libraries load, which takes seconds
     for one in family or ():
         registry.check_name("families", one)
-    for file in filter(None, (json_file, capabilities)):
-        output.check(file)  # before the checks run, whose results would be lost
     load_libraries()
     specs = _specs(methods or [], everything)
 

@@ -45,6 +45,12 @@ def debugging() -> bool:
     return "--debug" in sys.argv
 
 
+def writable(text: str) -> Path:
+    """The file of an option, refused before the work whose results would be lost if it cannot be written."""
+    output.check(path := Path(text))
+    return path
+
+
 Out = Annotated[Path, typer.Option(readable=False, help="Folder of the runs.")]  # checked by `store.runs`
 Run = Annotated[
     str,
@@ -75,7 +81,9 @@ NumFewshot = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")]
-RecordFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write the record as JSON, - for stdout.")]
+RecordFile = Annotated[
+    Path | None, typer.Option("--output", "-o", parser=writable, help="Write the record as JSON, - for stdout.")
+]
 Precision = Annotated[Literal["fp32", "bf16"], typer.Option(help="Precision of the weights.")]
 Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads; default: as torch decides.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
