@@ -114,7 +114,7 @@ def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path |
             f"inspect looks at a text (--text FILE) or documents of tasks (--tasks), got {got}. Give one of them."
         )
     options.check_goes_with("--answer", answer is not None, "--text", text is not None)
-    if to not in (None, output.STDOUT) and to.suffix not in FORMS:
+    if to is not None and to != output.STDOUT and to.suffix not in FORMS:
         raise UsageError(f"-o is a file that ends in one of {', '.join(FORMS)}, got {str(to)!r}. Name such a file.")
 
 

@@ -77,7 +77,7 @@ def in_parts(rows: Sequence[Mapping[str, str]]) -> str:
     import pandas
 
     first = next(iter(rows[0]))
-    return pandas.DataFrame(rows).set_index(first).rename_axis(None).to_string(line_width=terminal_width())
+    return str(pandas.DataFrame(rows).set_index(first).rename_axis(None).to_string(line_width=terminal_width()))
 
 
 def plain_table(rows: Any, headers: Any, **how: Any) -> str:
