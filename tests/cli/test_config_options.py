@@ -96,9 +96,7 @@ def test_tuning_takes_keys_too_and_says_how_to_run_the_best(command, tuned):
 
 
 @pytest.mark.parametrize("preset", ["rates", "steps"])
-def test_a_preset_takes_one_seed_of_its_config_unless_told_and_its_old_name_says_so(command, tuned, preset):
+def test_a_preset_takes_one_seed_of_its_config_unless_told(command, tuned, preset):
     for more in ("", "--seeds 3 --set train.steps=9"):
         assert command(f"tune --preset {preset} --config nano_all --methods mod {more}").exit_code == 0
     assert [config.seeds for config in tuned.configs] == [(1,), (1, 2, 3)] and tuned.configs[1].train.steps == 9
-    gone = command(f"{preset} --methods mod")
-    assert gone.exit_code == 2 and f"adaptive-bench tune --preset {preset}" in gone.said
