@@ -221,7 +221,8 @@ def submit(
         raise UsageError(
             f"-o is a folder of entries, but {str(to)!r} has runs, whose names entries would take. Name another folder."
         )
-    folder = options.open_run(run, out, plugin)
+    folder = options.find_run(run, out)
+    registry.load_plugins(plugin)
     said = {} if about is None else dict(read_mapping(about))
     said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
     said |= {} if licence is None else {"licence": licence}
