@@ -227,8 +227,7 @@ def submit(
     said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
     said |= {} if licence is None else {"licence": licence}
     load_libraries()
-    written = registry.get("sites", "submit")(folder, to, about=said)
-    typer.echo(f"The entry is {written}")
+    typer.echo(f"The entry is {registry.get('sites', 'submit')(folder, to, about=said)}")
     # Note the usual batch sizes at which the run was not timed.
     points = (point for sweep in read_json(folder / "answers.json")["sweeps"] for point in sweep["points"])
     timed = {setting.partition(",")[0] for point in points for setting in point["times"]}

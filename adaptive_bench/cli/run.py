@@ -147,8 +147,7 @@ def run(
         added = missing_controls(run_config.methods, run_config.train.steps)
         run_config = run_config.with_controls(added)
         if added:
-            names = " and ".join(added)
-            text = f"Compared with {names} as well, the controls of --methods; --no-controls leaves them out."
+            text = f"Compared with {' and '.join(added)} as well, controls of --methods that --no-controls leaves out."
             typer.echo(paragraph(text), err=not dry_run)
     if (quick or config is None) and launcher == "local" and run_config.model not in registry.names("models"):
         run_config = _fitted(run_config, overrides, quick, dry_run)

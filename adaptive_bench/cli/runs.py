@@ -136,14 +136,10 @@ def export(
     form = to.suffix or ".csv"
     if form not in (".csv", ".json", ".parquet"):
         raise UsageError(f"A file ends as its format, .csv, .json or .parquet, got {str(to)!r}. Rename it.")
-    rows = tidy_rows(*(runs or []), out=out, tell=_tell)
+    rows = tidy_rows(*(runs or []), out=out, tell=lambda text: typer.echo(paragraph(text), err=True))
     if form == ".parquet":
         output.write_bytes(to, as_parquet(rows))
     else:
         output.write_text(to, as_json(rows) if form == ".json" else as_csv(rows))
     about = f"{len(rows)} rows of {len({row['run'] for row in rows})} run(s) written to {output.named(to)}"
     typer.echo(about, err=output.is_stdout(to))
-
-
-def _tell(text: str) -> None:
-    typer.echo(paragraph(text), err=True)

@@ -260,11 +260,10 @@ def _difference(each: Mapping[str, Any]) -> str:
     where = f"differs from greedy at new token {each['position'] + 1}"
     if each["gap"] is None:
         return f"{where}, where one of the two has ended: a defect."
-    tokens = f"{each['greedy']} and {each['speculative']}"
     says = "a near-tie" if each["near_tie"] else "a defect"
     return (
-        f"{where}. The full model's logits of {tokens} are {abs(each['gap']):.2e} apart; rounding explains up to "
-        f"{each['bound']:.2e}: {says}."
+        f"{where}. The full model's logits of {each['greedy']} and {each['speculative']} are {abs(each['gap']):.2e} "
+        f"apart; rounding explains up to {each['bound']:.2e}: {says}."
     )
 
 
