@@ -41,17 +41,13 @@ def groups_of(board: Board) -> list[Group]:
     by_place: dict[tuple[str | None, str | None], list[Row]] = {}
     for row in board.rows:
         by_place.setdefault((row.conditions.backbone, row.conditions.recipe), []).append(row)
-    apart = _apart([_shared(rows) for rows in by_place.values()])
+    some = (rows[0].conditions for rows in by_place.values())
+    apart = _apart([Conditions(one.model, one.backbone, one.recipe) for one in some])
     found = [
         Group(_key(number, name), name, _is_featured(rows), replace(board, rows=rows, folders=_folders(board, rows)))
         for number, (name, rows) in enumerate(zip(apart, by_place.values(), strict=True), 1)
     ]
     return sorted(found, key=lambda group: not group.featured)
-
-
-def _shared(rows: Sequence[Row]) -> Conditions:
-    first = rows[0].conditions
-    return Conditions(first.model, first.backbone, first.recipe)
 
 
 def _apart(shared: Sequence[Conditions]) -> list[str]:

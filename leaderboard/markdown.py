@@ -18,12 +18,7 @@ _LONGEST = 4000  # characters of a sentence
 
 
 def render(tables: Sequence[Path], failures: Sequence[str] = ()) -> str:
-    """The leaderboard of one or several `table.json` files.
-
-    Args:
-        tables: The files.
-        failures: Work of the run that failed, and why; its results are missing in the tables.
-    """
+    """The leaderboard of one or several `table.json` files, with the work that failed and is missing in them."""
     return written(read_board(tables), failures)
 
 

@@ -13,7 +13,7 @@ from adaptive_bench import registry
 
 from .plain import plain
 
-_LABEL = re.compile(r"(Idea|Papers?|Source, equations, deviations|Source|Equations|Deviations[^:\n]*):", re.ASCII)
+_LABEL = re.compile(r"^(Idea|Papers?|Source, equations, deviations|Source|Equations|Deviations[^:\n]*):", re.MULTILINE)
 _LINK = re.compile(r"https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}/[A-Za-z0-9._~%/\-]*[A-Za-z0-9/]", re.ASCII)
 _ARXIV = re.compile(r"arXiv[: ](\d{4}\.\d{4,5})")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
@@ -59,7 +59,7 @@ def _docstring(file: Path) -> str:
 
 def _of_docstring(text: str, file: str, own: bool) -> Described:
     title, _, rest = text.partition("\n\n")
-    parts = dict(_labelled(rest))
+    parts = _labelled(rest)
     idea = _SENTENCE.split(plain(parts.get("Idea", ""), _LONGEST))
     cited = [parts[label] for label in ("Paper", "Papers", "Source") if label in parts]
     deviations = next((body for label, body in parts.items() if label.startswith("Deviations")), "")
@@ -73,27 +73,18 @@ def _of_docstring(text: str, file: str, own: bool) -> Described:
     )
 
 
-def _labelled(text: str) -> Iterator[tuple[str, str]]:
-    """Pairs of a label and its text, which ends at the next label or at a paragraph without a label."""
-    label, lines = "", list[str]()
-    for paragraph in text.split("\n\n"):
-        for line in paragraph.splitlines():
-            if found := _LABEL.match(line):
-                yield label, "\n".join(lines)
-                label, lines = found[1], [line[found.end() :].strip()]
-            else:
-                lines.append(line)
-        lines.append("")
-        if not label.startswith("Deviations"):  # a list of deviations may follow after an empty line
-            yield label, "\n".join(lines)
-            label, lines = "", []
-    yield label, "\n".join(lines)
+def _labelled(text: str) -> dict[str, str]:
+    """Texts by label. A text ends at the next label or after its paragraph; deviations may be a list of paragraphs."""
+    _, *parts = _LABEL.split(text)
+    return {
+        label: body if label.startswith("Deviations") else body.strip().partition("\n\n")[0]
+        for label, body in zip(parts[::2], parts[1::2], strict=True)
+    }
 
 
 def _items(text: str) -> Iterator[str]:
     """The items of a list, or the whole text as one item."""
-    first = text.strip().split("\n\n\n")[0]
-    items = re.split(r"^\* ", textwrap.dedent(first), flags=re.MULTILINE)
+    items = re.split(r"^\* ", textwrap.dedent(text.strip()), flags=re.MULTILINE)
     for item in items:
         known = plain(" ".join(item.split("\n\n")[0].split()), _LONGEST).strip().rstrip(";")
         if known and known != "none.":

@@ -69,22 +69,12 @@ def paper_beside(tables: Sequence[Path], number: int) -> tuple[list[dict[str, An
     numbers = [one["table"] for one in paper_tables()]
     if number not in numbers:
         raise UsageError(f"The paper's tables are {', '.join(map(str, numbers))}, got {number}.")
-    board = read_board(tables) if tables else None
-    return beside_board(board, number), list(board.problems) if board else []
+    board = read_board(tables) if tables else Board([])
+    return beside(board, number), list(board.problems)
 
 
-def beside_board(board: Board | None, number: int) -> list[dict[str, Any]]:
-    """As `paper_beside`, for a board that has already been read."""
-    return beside(board or Board([]), number, variants_of(board.folders) if board else {})
-
-
-def beside(board: Board, table: int, variants: Mapping[str, str]) -> list[dict[str, Any]]:
-    """A table of the paper beside our values, once for every model, or alone if nothing was measured.
-
-    Args:
-        board: The board with our rows.
-        table: Number of the table in the paper.
-        variants: For each tuned spec, the same method without its tuned parameters; other specs stand for themselves.
+def beside(board: Board, table: int) -> list[dict[str, Any]]:
+    """A table of the paper beside the values of a board, once for every model, or alone if nothing was measured.
 
     Returns:
         Plain values for each model: `table`, `caption`, `source`, `model`, `columns`, `groups` of columns (`name`,
@@ -96,8 +86,7 @@ def beside(board: Board, table: int, variants: Mapping[str, str]) -> list[dict[s
     pools = theirs["model"] is None or theirs.get("across_models", False)  # such a table takes the rows of all models
     for row in board.rows:
         by_model.setdefault(None if pools else row.conditions.model, []).append(row)
-    found = [_Join(theirs, some, variants, board).table(model) for model, some in by_model.items()]
-    return found or [_Join(theirs, [], {}, board).table(None)]
+    return [_Join(theirs, some, board).table(model) for model, some in (by_model or {None: []}).items()]
 
 
 def form_of(row: Row) -> str:
@@ -121,14 +110,9 @@ def _commands(presets: Mapping[str, Sequence[str]]) -> str:
 class _Join:
     """Joins a table of the paper with the board's rows."""
 
-    def __init__(
-        self,
-        table: Mapping[str, Any],
-        rows: Sequence[Row],
-        variants: Mapping[str, str],
-        board: Board,
-    ) -> None:
-        self._table, self._rows, self._variants, self._board = table, rows, variants, board
+    def __init__(self, table: Mapping[str, Any], rows: Sequence[Row], board: Board) -> None:
+        self._table, self._rows, self._board = table, rows, board
+        self._variants = variants_of(board.folders)  # for each tuned spec, the method without its tuned parameters
         self._first = first_metrics(rows)
         self._stand_ins: dict[str, str] = {}
         self._means: dict[str, list[str]] = {}

@@ -117,7 +117,6 @@ class Row(rows.Row):
 
 
 COLUMNS = dict.fromkeys(one.name for one in fields(Row) if one.metadata.get("column", True))
-TABLE_COLUMNS = [one.name for one in fields(rows.Row)]
 
 
 @cache
@@ -162,11 +161,7 @@ def spec_of(row: Mapping[str, Any]) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file.
-
-    Raises:
-        Rejected: It cannot be read.
-    """
+    """The content of a JSON file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -174,11 +169,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_of_run(path: Path) -> Any:
-    """A JSON file that a run wrote.
-
-    Raises:
-        Rejected: It cannot be read; the message has the command that writes it again.
-    """
+    """The content of a JSON file that a run wrote; the message of an error has the command that writes it again."""
     try:
         return read_run_file(path)
     except AdaptiveBenchError as error:
@@ -213,12 +204,10 @@ def checked(value: object) -> dict[str, Any]:
 def _form() -> type[BaseModel]:
     """A model that validates the columns of a table and ignores others."""
     types = get_type_hints(rows.Row)
-    needed = ("method", "task", "metric", "axis", "level", "score")
-    known: dict[str, Any] = {
-        name: (types[name], ... if name in needed else rows.Row.__dataclass_fields__[name].default)
-        for name in TABLE_COLUMNS
-        if name not in ("semantics", "phase")
-    }
-    known |= {"semantics": (str, "bench"), "phase": (types["phase"], "all")}
-    known["status"] = (str, "ok")  # any word, since earlier versions used others
+    defaults = {one.name: one.default for one in fields(rows.Row)}
+    defaults |= dict.fromkeys(("method", "task", "metric", "axis", "level", "score"), ...)
+    # Earlier versions had fewer columns, and other words for a status.
+    defaults |= {"semantics": "bench", "phase": "all", "status": "ok"}
+    types["status"] = str
+    known: dict[str, Any] = {name: (types[name], default) for name, default in defaults.items()}
     return create_model("Row", __config__=ConfigDict(strict=True, allow_inf_nan=False), **known)

@@ -1,4 +1,4 @@
-"""Writes a board as files: the page, Markdown, CSV, JSON and Parquet, all from the same rows."""
+"""Writes a board as files: the page, Markdown, CSV and Parquet, all from the same rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.metric import metric_of
 from adaptive_bench.store import atomic, results
 from adaptive_bench.tables.intervals import bounds_of, interval
@@ -16,11 +16,12 @@ from .frame import Board, read_board
 from .groups import groups_of
 from .markdown import written
 from .page import ROWS, files_of
-from .page.method_pages import links_of
+from .page.method_pages import Links
 from .plain import cell
-from .publish import INDEX, check_place
+from .publish import BOARD
 
 SCHEMA = 3
+INDEX = "board.json"  # lists the data files; a folder that has it is a board's
 POINTS = "points.csv.gz"
 _MOST_NAMED = 20  # refusals that an error names
 LARGEST_PAGE_BYTES = 1_572_864
@@ -47,16 +48,15 @@ def build(
         Messages for the user, one sentence each.
 
     Raises:
-        UsageError: An address is not valid, or the folder holds something other than a board.
+        UsageError: The folder holds something other than a board.
         EnvironmentProblem: A strict build refused something.
     """
-    check_place(out, "-o")
-    links = links_of(manual)
+    _check_place(out)
     board = read_board(tables)
     said = list(board.problems)
     for name, content in downloads(board).items():
         atomic.write_bytes(out / name, content)
-    pages = files_of(board, one_file=one_file, links=links)
+    pages = files_of(board, one_file=one_file, links=Links(manual))
     for name, text in pages.items():
         if (size := len(text.encode())) > LARGEST_PAGE_BYTES:
             said.append(
@@ -65,7 +65,7 @@ def build(
             )
         atomic.write_text(out / name, text)
     atomic.write_text(out / "board.md", written(board))
-    atomic.write_bytes(out / POINTS, _compressed(_csv(points_of(board))))
+    atomic.write_bytes(out / POINTS, _compressed(as_csv(points_of(board))))
     if strict and board.refused:
         raise EnvironmentProblem(
             f"A strict build takes every entry and row, but {len(board.refused)} of them are refused: "
@@ -74,40 +74,37 @@ def build(
     return said
 
 
-def as_csv(board: Board) -> str:
-    """The rows as CSV, in which no text can run as a formula."""
-    return _csv(board.lines)
+def _check_place(folder: Path) -> None:
+    """Refuse a folder in which a board would lie among foreign files; hidden ones of desktops do not count."""
+    if any((folder / inner / INDEX).is_file() for inner in ("", BOARD)):
+        return
+    inside = folder.iterdir() if folder.is_dir() else [folder] if folder.exists() else []
+    if foreign := sorted(one.name for one in inside if not one.name.startswith(".")):
+        raise UsageError(
+            f"-o is a new or empty folder, or one with an earlier board, but {str(folder)!r} holds something else: "
+            f"{', '.join(foreign[:3])}. Name another folder."
+        )
 
 
-def _csv(lines: Sequence[Mapping[str, object]]) -> str:
+def as_csv(lines: Sequence[Mapping[str, object]]) -> str:
+    """Rows as CSV, in which no text can run as a formula."""
     return results.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
 
 
-def as_json(board: Board) -> str:
-    """The rows as JSON, one row per line, together with the problems."""
-    rows = ",\n".join(_json(line) for line in board.lines)
-    return f'{{"schema": {SCHEMA}, "rows": [\n{rows}\n], "problems": {_json(board.problems)}}}\n'
-
-
 def downloads(board: Board) -> dict[str, bytes]:
-    """Data files by name, for other programs.
-
-    The folder `ROWS` has the rows of each model and recipe as CSV, JSON and Parquet; `INDEX` lists these files and what
-    was left out. pandas reads the compressed files directly.
-    """
+    """Data files by name: the rows of each model and recipe, and `INDEX`, which lists them and what was left out."""
     found: dict[str, bytes] = {}
     listed = []
     for group in groups_of(board):
-        some, name = group.board, f"{ROWS}/{group.key}"
+        name = f"{ROWS}/{group.key}"
         found |= {
-            f"{name}.csv.gz": _compressed(as_csv(some)),
-            f"{name}.json.gz": _compressed(as_json(some)),
-            f"{name}.parquet": results.as_parquet(some.lines),
+            f"{name}.csv.gz": _compressed(as_csv(group.board.lines)),
+            f"{name}.parquet": results.as_parquet(group.board.lines),
         }
-        listed.append({"name": name, "model": group.name, "rows": len(some.rows)})
-    index = {"schema": SCHEMA, "endings": [".csv.gz", ".json.gz", ".parquet"], "files": listed}
+        listed.append({"name": name, "model": group.name, "rows": len(group.board.rows)})
+    index = {"schema": SCHEMA, "endings": [".csv.gz", ".parquet"], "files": listed, "problems": board.problems}
     # The index comes first, so that the next build recognises the folder of a build that was stopped.
-    return {INDEX: (json.dumps(index | {"problems": board.problems}, indent=1) + "\n").encode()} | found
+    return {INDEX: (json.dumps(index, indent=1) + "\n").encode()} | found
 
 
 def points_of(board: Board) -> list[dict[str, object]]:
@@ -130,7 +127,3 @@ def points_of(board: Board) -> list[dict[str, object]]:
 
 def _compressed(text: str) -> bytes:
     return gzip.compress(text.encode(), mtime=0)  # no date, so that the same rows give the same bytes
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -120,21 +120,13 @@ class Answers:
 
 
 def read_answers(folder: Path) -> Answers:
-    """The answers of a run; empty if it has none, as in runs of earlier versions.
-
-    Raises:
-        Rejected: The file does not hold what a run writes.
-    """
+    """The answers of a run; empty if it has none, as in runs of earlier versions."""
     path = folder / FILE_NAME
     return answers_of(read_of_run(path)) if path.is_file() else Answers()
 
 
 def answers_of(values: Any) -> Answers:
-    """The answers from the parsed values of an `answers.json`.
-
-    Raises:
-        Rejected: The values are not what a run writes.
-    """
+    """The answers from the parsed values of an `answers.json`; what a run would not write is `Rejected`."""
     answers = Answers()
     try:
         for entry in values["sweeps"]:

@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from tabulate import tabulate
+
 from .frame import read_board
 from .groups import groups_of
 from .headline import headline, is_real
@@ -100,20 +102,14 @@ def _table(header: Sequence[str], body: Sequence[Sequence[str]], width: int = WI
     """A table with columns as wide as their texts; methods' names are broken if they do not fit into `width`."""
     at = list(header).index("method")
     widths = [max(len(line[place]) for line in (header, *body)) for place in range(len(header))]
-    room = width - sum(one + 2 for place, one in enumerate(widths) if place != at)
+    room = width - sum(one + 2 for one in _widths(header, body))
     widths[at] = min(widths[at], max(room, _NARROWEST))
-    cells = [[broken(text, widths[at]) if place == at else [text] for place, text in enumerate(line)] for line in body]
-    lines = [[[text] for text in header], [["-" * one] for one in widths], *cells]
-    texts = []
-    for line in lines:
-        for row in range(max(map(len, line))):
-            parts = [part[row] if row < len(part) else "" for part in line]
-            aligned = [
-                text.ljust(one) if place <= at else text.rjust(one)
-                for place, (text, one) in enumerate(zip(parts, widths, strict=True))
-            ]
-            texts.append("  ".join(aligned).rstrip())
-    return "\n".join(texts)
+    names = ["\n".join(broken(line[at], widths[at])) for line in body]
+    lines = [[*line[:at], name, *line[at + 1 :]] for line, name in zip(body, names, strict=True)]
+    # tabulate would keep columns free beside a title of its own, so header and rule are lines like others.
+    lines = [list(header), ["-" * one for one in widths], *lines]
+    align = ["left" if place <= at else "right" for place in range(len(header))]
+    return tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=align)
 
 
 def broken(method: str, width: int) -> list[str]:

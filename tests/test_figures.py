@@ -12,7 +12,7 @@ import pytest
 
 from adaptive_bench.cli.leaderboard import paper_text
 from adaptive_bench.leaderboard.frame import read_board
-from adaptive_bench.leaderboard.paper import beside_board, paper_tables
+from adaptive_bench.leaderboard.paper import beside, paper_tables
 from adaptive_bench.method import KVPolicy
 
 pytestmark = pytest.mark.slow
@@ -104,7 +104,7 @@ def _board(*runs):
 
 @pytest.mark.parametrize("number", RUNS)
 def test_each_table_is_that_of_its_runs(number):
-    (found,) = beside_board(_board(*RUNS[number]), number)
+    (found,) = beside(_board(*RUNS[number]), number)
     expected = paper_text(found, "markdown")
     assert f"\n{expected}\n" in TABLES, f"docs/paper_tables.md is to have:\n{expected}"
 
@@ -151,7 +151,7 @@ def test_the_page_begins_with_how_many_orders_are_those_of_the_paper():
 
 
 def test_defaults_stand_beside_ablations_in_the_same_semantics():
-    (found,) = beside_board(_board("methods"), 5)
+    (found,) = beside(_board("methods"), 5)
     labels = [row["label"] for row in found["rows"] if row["label"] is not None]
     assert "gateskip@paper" in labels and all(label.endswith("@paper") for label in labels)
 

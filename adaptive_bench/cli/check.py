@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.options import DEFAULT_OUT, DataDir, Debug, Device, Plugins, names_of
+from adaptive_bench.cli.options import DEFAULT_OUT, DataDir, Device, Plugins, debugging, names_of, writable
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
+from adaptive_bench.store import atomic
 
 if TYPE_CHECKING:
     from adaptive_bench.spec import MethodSpec
@@ -46,15 +47,16 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON instead: `-o -`.")] = False,
     json_file: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write all results to this JSON file; - for standard output."),
+        typer.Option(
+            "--output", "-o", parser=writable, help="Write all results to this JSON file; - for standard output."
+        ),
     ] = None,
     capabilities: Annotated[
         Path | None,
-        typer.Option(help="Write what each spec can do to this file, for `list methods`."),
+        typer.Option(parser=writable, help="Write what each spec can do to this file, for `list methods`."),
     ] = None,
     plugin: Plugins = None,
     device: Device = "cpu",
-    debug: Debug = False,
 ) -> None:
     """Check that methods do what every method has to do.
 
@@ -70,8 +72,6 @@ def check(
         registry.check_name("methods", spec.name)  # before the libraries load, which takes seconds
     for one in family or ():
         registry.check_name("families", one)
-    for file in filter(None, (json_file, capabilities)):
-        output.check(file)  # before the checks run, whose results would be lost
     load_libraries()
     specs = _specs(methods or [], everything)
 
@@ -86,7 +86,7 @@ def check(
     place = find_device(device)
     torch.set_num_threads(1)  # tiny matrices: more threads only get in each other's way
     with Display() as reporter:
-        report = check_specs(specs, family or FAMILIES, reporter=reporter, debug=debug, device=place)
+        report = check_specs(specs, family or FAMILIES, reporter=reporter, debug=debugging(), device=place)
     if json_file is not None:
         output.write_text(json_file, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
     if capabilities is not None:
@@ -151,11 +151,7 @@ def new_method(
 
 
 def _check_name(name: str) -> None:
-    """Refuse names that cannot be a method, a Python module and an entry point at once.
-
-    Raises:
-        UsageError: The name has the wrong form, or a method or module has it already.
-    """
+    """Refuse names that cannot be a method, a Python module and an entry point at once."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise UsageError(
             f"A method's name starts with a lower-case letter, has only lower-case letters, digits and underscores, "
@@ -173,12 +169,7 @@ def _check_name(name: str) -> None:
 
 
 def write_package(name: str, folder: Path) -> None:
-    """Write the package of a new method into a new folder.
-
-    Raises:
-        UsageError: The folder exists already.
-        EnvironmentProblem: The folder cannot be written.
-    """
+    """Write the package of a new method into a new folder."""
     if folder.exists():
         raise UsageError(f"A new method gets a new folder, but {str(folder)!r} exists. Name another one with -o.")
     words = {
@@ -188,15 +179,10 @@ def write_package(name: str, folder: Path) -> None:
         "class_name": "".join(part.capitalize() for part in name.split("_")),
     }
     templates = files("adaptive_bench.cli") / "templates" / "new_method"
-    try:
-        folder.mkdir(parents=True)
+    with atomic.new_folder(folder) as temporary:
         for source, target in _TEMPLATES.items():
             text = Template((templates / source).read_text(encoding="utf-8")).substitute(words)
-            (folder / target.format(name=name)).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"The folder {str(folder)!r} must be writable: {error}. Name another one with -o."
-        ) from error
+            (temporary / target.format(name=name)).write_text(text, encoding="utf-8")
 
 
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "lm-eval", "safetensors", "tokenizers")

@@ -18,7 +18,6 @@ import typer
 
 from adaptive_bench.cli.options import Command, keyword, names_of, options_of
 from adaptive_bench.errors import UsageError, one_line
-from adaptive_bench.registry import did_you_mean
 from adaptive_bench.strict_yaml import parse
 
 if TYPE_CHECKING:
@@ -52,11 +51,7 @@ class Overrides:
     flags: Mapping[str, str] = field(default_factory=dict)
 
     def with_value(self, path: Sequence[str], value: Any, flag: str) -> Overrides:
-        """The same values and one more.
-
-        Raises:
-            UsageError: The key, or a part of it, was given already.
-        """
+        """The same values and one more."""
         from adaptive_bench.config_file import merged
 
         flags = dict(self.flags)
@@ -70,11 +65,7 @@ class Overrides:
         return replace(self, values=merged(self.values, value), flags=flags)
 
     def with_assignment(self, text: str) -> Overrides:
-        """The same values and one from `--set KEY=VALUE`, a dotted path and a value in YAML.
-
-        Raises:
-            UsageError: The text has another form, the key is unknown or was given already, or the value is not YAML.
-        """
+        """The same values and one from `--set KEY=VALUE`, a dotted path and a value in YAML."""
         match = _ASSIGNMENT.fullmatch(text)
         if match is None or not match[2].strip():
             raise UsageError(
@@ -202,14 +193,7 @@ def _path(key: str) -> list[str]:
     """A dotted path in parts. A name below a table of names, such as a method spec, is one part even if it has dots."""
     from adaptive_bench.config import keys
 
-    fields = keys()
-    if key in fields:
-        return key.split(".")
-    for table, about in fields.items():
+    for table, about in keys().items():
         if get_origin(about.annotation) is dict and key.startswith(f"{table}."):
             return [*table.split("."), key.removeprefix(f"{table}.")]
-    same = [path for path in fields if path.rpartition(".")[2] == key.rpartition(".")[2]]
-    hint = f"Did you mean {' or '.join(map(repr, same))}?" if same else did_you_mean(key, fields)
-    raise UsageError(
-        f"--set takes a key of a config, got {one_line(key, 60)!r}. {hint} `adaptive-bench list keys` shows each."
-    )
+    return key.split(".")

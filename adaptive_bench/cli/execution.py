@@ -10,6 +10,7 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.cli.leaderboard import build
+from adaptive_bench.cli.options import debugging
 from adaptive_bench.cli.terminal_text import fitting, paragraph, pasteable
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, SeveralProblems
@@ -30,10 +31,6 @@ def print_plan(config: RunConfig, flops_per_s: float | None = None, part: Shard 
     Args:
         flops_per_s: FLOPs a second that a device sustains, to print the hours the run takes.
         part: The part that this command would do; the plan shows the whole run.
-
-    Raises:
-        AdaptiveBenchError: The run would fail. If its model is one of the hub that cannot be reached, what the run
-            would take is printed all the same.
     """
     from adaptive_bench.runs import about, describe, preflight
 
@@ -60,7 +57,6 @@ def execute(
     *,
     wide: bool = False,
     open_page: bool = False,
-    debug: bool = False,
     timed: bool = False,
 ) -> None:
     """Run, then print the table, the notes about it, and where everything is.
@@ -69,13 +65,8 @@ def execute(
         how: Further arguments of `adaptive_bench.runs.run`.
         wide: Whether to print all levels and rows, with the scores of every task and what was saved there.
         open_page: Whether to build the page of the run and show it in a browser.
-        debug: Whether to print the traceback of everything that failed.
         timed: Whether to time the methods afterwards at every batch size of `adaptive-bench time`, and to make the
             table with their times.
-
-    Raises:
-        Interrupted: The user pressed Ctrl-C.
-        typer.Exit: Part of the work failed; what succeeded is in the table.
     """
     from adaptive_bench.runs import run
 
@@ -100,7 +91,7 @@ def execute(
     except BrokenPipeError:  # standard output was closed; everything is on disk
         let_go(sys.stdout)
     if outcome.failures:
-        _print_failures(outcome.failures, debug)
+        _print_failures(outcome.failures)
         raise typer.Exit(outcome.exit_code)
 
 
@@ -131,27 +122,27 @@ def _unchecked(config: RunConfig) -> list[str]:
     """Warnings about plugins' methods that were never checked, or whose decisions were found to use later text."""
     from adaptive_bench.capabilities import FILE_NAME, stored_matrix
 
-    known, never, found = registry.names("methods"), dict[str, str](), list[str]()
+    said = list[str]()
     for spec in map(MethodSpec.parse, config.methods):
-        if spec.name not in known or not registry.is_foreign("methods", spec.name):
+        if spec.name not in registry.names("methods") or not registry.is_foreign("methods", spec.name):
             continue
         matrix = stored_matrix(spec.name)
         if not matrix:
-            never[spec.name] = (
+            said.append(
                 f"The method {spec.name!r} ({registry.origin('methods', spec.name)}) was never checked: its scores may "
                 f"rest on later text. `adaptive-bench check {spec.name} --plugin FILE --capabilities {FILE_NAME}` in "
                 f"the folder of its file checks it."
             )
         causality = matrix.get(str(spec), {}).get("causality", "-")
         if spec.semantics == "bench" and causality not in ("-", "C0"):
-            found.append(
+            said.append(
                 f"`adaptive-bench check` found that the decisions of {str(spec)!r} depend on more than earlier text "
                 f"(causality {causality}): its scores are not those of a model that writes."
             )
-    return [*never.values(), *found]
+    return list(dict.fromkeys(said))
 
 
-def _print_failures(failures: Sequence[Failure], debug: bool) -> None:
+def _print_failures(failures: Sequence[Failure]) -> None:
     """Print every cause of failure once, with the work that it affected."""
     by_cause: dict[str, list[Failure]] = {}
     for failure in failures:
@@ -160,7 +151,7 @@ def _print_failures(failures: Sequence[Failure], debug: bool) -> None:
         log = next((failure.log for failure in failed if failure.log), None)
         works = ", ".join(failure.work for failure in failed)
         say("\n" + paragraph(f"Failed: {works}: {cause}{f' Log: {log}' if log else ''}"), sys.stderr)
-        if debug:
+        if debugging():
             say("\n".join(dict.fromkeys(failure.trace for failure in failed)), sys.stderr)
     if any(failure.was_tried for failure in failures):
         say("\nThe same command tries again what failed and keeps the rest.", sys.stderr)

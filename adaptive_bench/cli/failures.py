@@ -53,7 +53,7 @@ def _answer(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
     """The interrupt that an error is, or that it arose from after a library had caught the interrupt."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
@@ -62,15 +62,13 @@ def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
 
 @contextmanager
 def reported(debug: bool) -> Iterator[None]:
-    """End the process with one paragraph on stderr that begins with the kind of the error (see `errors`).
-
-    Args:
-        debug: Whether to print the traceback before it.
+    """End the process with one paragraph on stderr that begins with the kind of the error (see `errors`); with `debug`
+    the traceback stands before it.
     """
     try:
         yield
     except BaseException as error:
-        if isinstance(error, SystemExit) and interrupt_behind(error) is None:
+        if isinstance(error, SystemExit) and _interrupt_behind(error) is None:
             raise
         _end(error, debug)
 
@@ -82,7 +80,7 @@ def _end(error: BaseException, debug: bool) -> None:
     from adaptive_bench.progress import say
 
     explanation: AdaptiveBenchError = explained(error)
-    if not isinstance(error, Interrupted) and (interrupt_behind(error) is not None or _seen.is_set()):
+    if not isinstance(error, Interrupted) and (_interrupt_behind(error) is not None or _seen.is_set()):
         explanation = Interrupted(WORD)
     if isinstance(explanation, Interrupted):  # libraries print complaints if their clean-up is interrupted again
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -10,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_bench import output, registry
-from adaptive_bench.cli.options import (
-    DEFAULT_OUT,
-    AsJson,
-    Device,
-    Out,
-    Plugins,
-    Run,
-    find_run,
-    naming_plugins,
-    run_names,
-)
+from adaptive_bench import output
+from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import paragraph, percent, plain_table
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
@@ -40,7 +29,7 @@ def generate(
         str,
         typer.Argument(
             metavar="RUN|FOLDER",
-            autocompletion=run_names,
+            autocompletion=options.run_names,
             help="Name or folder of a run, or `last` (then with --method); or folder of a saved model.",
         ),
     ],
@@ -69,18 +58,17 @@ def generate(
     temperature: Annotated[float, typer.Option(min=0.0, help="0 writes the likeliest token, above 0 samples.")] = 0.0,
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0, help="Sample from the likeliest tokens only.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the sampling.")] = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
-    plugin: Plugins = None,
-    out: Out = DEFAULT_OUT,
+    device: options.Device = "auto",
+    as_json: options.AsJson = False,
+    plugin: options.Plugins = None,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Continue prompts with a trained model; the last line, on stderr, says what was saved."""
-    checkpoint = find_run(run, out)
-    registry.load_plugins(plugin)
+    checkpoint = options.open_run(run, out, plugin)
     if saving is not None and dial is not None:
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
-    if not chat_template and (system_prompt or enable_thinking is not None):
-        raise UsageError("A system prompt and thinking go into a chat template, got none: add --chat-template.")
+    options.check_goes_with("--system-prompt", bool(system_prompt), "--chat-template", chat_template)
+    options.check_goes_with("--enable-thinking", enable_thinking is not None, "--chat-template", chat_template)
     from adaptive_bench.recipe import LEAST_TEMPERATURE
 
     if 0 < temperature < LEAST_TEMPERATURE:
@@ -96,21 +84,12 @@ def generate(
     from adaptive_bench.runs.backbone_source import find_device
     from adaptive_bench.runs.trained import check_has_dials, find_checkpoint, find_sparing, quantized_as
 
-    with naming_plugins(checkpoint):
-        folder = find_checkpoint(checkpoint, method)
-        model = AdaptiveModel.from_pretrained(
-            folder, method, calibration=calibration, **find_sparing(checkpoint, method)
-        )
-    model = model.to(find_device(device))
+    folder, sparing = find_checkpoint(checkpoint, method), find_sparing(checkpoint, method)
+    model = AdaptiveModel.from_pretrained(folder, method, calibration=calibration, **sparing).to(find_device(device))
     if saving is not None or dial is not None:
         check_has_dials(checkpoint, model, stored_calibration.names(folder, model.spec))
     if saving is not None:
-        try:
-            model.saving = saving
-        except UsageError as error:  # its advice is for Python code, so it is replaced by one for the command line
-            if not (rule := _askable(model, folder, calibration)):
-                raise
-            raise UsageError(f"{rule.rstrip('.')}, got {saving:g}. Give such a share, or a --dial.") from error
+        model.saving = saving
     if dial is not None:
         model.dial = dial
     # Set `do_sample` in both cases, because a model's own generation config may ask for samples.
@@ -136,8 +115,8 @@ def generate(
         note = f"Note: the model is taken as it was trained; this run evaluated with --quantize {form}."
         typer.echo(paragraph(note), err=True)
     as_saved = saving is None and dial is None and model.method.value == model.method.dial.skip_nothing
-    if as_saved and (rule := _askable(model, folder, calibration)):
-        typer.echo(paragraph(f"Nothing was skipped: {rule}"), err=True)
+    if as_saved and model.method.max_saving:
+        typer.echo("Nothing was skipped. Give --saving, a share such as 0.15, or --dial.", err=True)
     if as_json:
         found = {
             "method": str(model.spec),
@@ -151,27 +130,6 @@ def generate(
     for prompt, text in zip(prompts, texts, strict=True):
         typer.echo(text if len(prompts) == 1 else f"> {prompt}\n{text}\n")
     typer.echo(saved_line(report), err=True)
-
-
-def _askable(model: AdaptiveModel, folder: Path, calibration: str) -> str:
-    """A sentence that says which savings can be asked for; an empty text if there are none."""
-    from adaptive_bench.model import stored_calibration
-
-    method = model.method
-    if not method.max_saving:
-        return ""
-    if not model.needs_calibration:
-        return f"--saving takes a share from 0 to {method.max_saving:.3g} (0.15 is 15 %)."
-    known = stored_calibration.names(folder, model.spec)
-    read = {name: max(stored_calibration.read(folder, model.spec, name).dials, default=0) for name in known}
-    most = {name: math.floor(1000 * share) / 1000 for name, share in read.items()}  # rounded down: short and calibrated
-    chosen = stored_calibration.choose(folder, model.spec, calibration)
-    if chosen is not None:
-        return f"--saving takes a share up to {most[chosen]:g}, as calibrated on {chosen}."
-    if known:
-        listed = ", ".join(f"{name} (up to {most[name]:g})" for name in known)
-        return f"--saving takes a share that the stored --calibration reaches, one of {listed}."
-    return "--saving takes a share that this saved model was calibrated for; no run stored others."
 
 
 def _continue(
@@ -217,7 +175,7 @@ def saved_line(report: dict[str, Any]) -> str:
 
 
 def export_model(
-    run: Run,
+    run: options.Run,
     method: Annotated[str, typer.Option(help="Which method spec of the run.")],
     to: Annotated[
         Path, typer.Option("--output", "-o", parser=output.folder, help="Folder to write; it must not exist.")
@@ -231,16 +189,15 @@ def export_model(
     calibration: Annotated[
         str, typer.Option(help="With --without-layers: which of several stored calibrations, a task or `pooled`.")
     ] = "auto",
-    plugin: Plugins = None,
-    out: Out = DEFAULT_OUT,
+    plugin: options.Plugins = None,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Copy a method's model of the first seed, with calibrations, tokenizer and a model card, ready to be uploaded.
 
     If the method does not change a backbone of the hub, the folder holds only what was added and names the backbone.
     With --without-layers it is a plain Hugging Face model, so that `run --model` can put methods on a pruned backbone.
     """
-    folder = find_run(run, out)
-    registry.load_plugins(plugin)
+    folder = options.open_run(run, out, plugin)
     from adaptive_bench.method import starting_spec, training_spec
     from adaptive_bench.model import AdaptiveModel, stored_calibration
     from adaptive_bench.model.hub_models import Pretrained, model_card

@@ -54,7 +54,10 @@ def inspect(
     device: options.Device = "auto",
     data_dir: options.DataDir = None,
     out: options.Out = options.DEFAULT_OUT,
-    to: Annotated[Path | None, typer.Option("--output", "-o", help="A .html page; .csv, .parquet or .json.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", parser=options.writable, help="A .html page; .csv, .parquet or .json."),
+    ] = None,
     as_json: options.AsJson = False,
     plugin: options.Plugins = None,
 ) -> None:
@@ -110,13 +113,9 @@ def _check(text: Path | None, answer: Path | None, tasks: str | None, to: Path |
         raise UsageError(
             f"inspect looks at a text (--text FILE) or documents of tasks (--tasks), got {got}. Give one of them."
         )
-    if answer is not None and text is None:
-        raise UsageError("--answer is the answer to --text, got it with --tasks. Leave it out.")
-    if to is None:
-        return
-    if to != output.STDOUT and to.suffix not in FORMS:
+    options.check_goes_with("--answer", answer is not None, "--text", text is not None)
+    if to is not None and to != output.STDOUT and to.suffix not in FORMS:
         raise UsageError(f"-o is a file that ends in one of {', '.join(FORMS)}, got {str(to)!r}. Name such a file.")
-    output.check(to)
 
 
 def _read(file: Path | None) -> str | None:

@@ -13,19 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.options import (
-    DEFAULT_OUT,
-    AsJson,
-    Command,
-    DataDir,
-    Device,
-    Out,
-    Plugins,
-    Run,
-    Runs,
-    find_run,
-    tables_of,
-)
+from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import (
     READING_TABLES,
     fitting,
@@ -44,7 +32,6 @@ from adaptive_bench.store.runs import is_entry, is_output, quoted_name, read_jso
 from adaptive_bench.store.timings import BATCHES
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.tables.comparability import not_to_be_quoted
-from adaptive_bench.validation import rule_of
 
 ENTRIES = Path("leaderboard/entries")
 
@@ -67,22 +54,21 @@ app = typer.Typer(
 )
 
 
-@app.command("show", cls=Command)
+@app.command("show", cls=options.Command)
 def show(
-    runs: Runs = None,
+    runs: options.Runs = None,
     style: Annotated[
         str, typer.Option("--format", help="terminal (80 columns), or markdown with everything.")
     ] = "terminal",
     everything: Annotated[
         bool, typer.Option("--all", help="All levels and rows, with what was saved and the scores of every task.")
     ] = False,
-    out: Out = DEFAULT_OUT,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Print the leaderboard of one or several runs."""
-    if everything and style != "terminal":
-        raise UsageError(f"--all is for --format terminal, got {style!r}, which shows everything anyway. Leave it out.")
+    options.check_goes_with("--all", everything, "--format terminal", style == "terminal")
     render = registry.get("leaderboards", style)
-    chosen = tables_of(runs, out)
+    chosen = options.tables_of(runs, out)
     for note in not_to_be_quoted(path.parent for path in chosen):
         typer.echo(f"Note: {note}", err=True)
     for path in chosen:
@@ -91,14 +77,14 @@ def show(
     typer.echo(render(chosen, wide=everything) if style == "terminal" else render(chosen))
 
 
-@app.command("build", cls=Command)
+@app.command("build", cls=options.Command)
 def build(
-    runs: Runs = None,
+    runs: options.Runs = None,
     to: Annotated[Path, typer.Option("--output", "-o", parser=output.folder, help="Folder to write.")] = Path("site"),
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if an entry or a row is refused; the rest is written first.")
     ] = False,
-    plugin: Plugins = None,
+    plugin: options.Plugins = None,
     one_file: Annotated[
         bool, typer.Option("--one-file", help="Write index.html alone, without a page for each method.")
     ] = False,
@@ -107,12 +93,12 @@ def build(
         typer.Option(metavar="ADDRESS", help="Where the documentation is, for links: https://..., or .. beside it."),
     ] = "",
     open_: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
-    out: Out = DEFAULT_OUT,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Write a board: `index.html` and a page for each method, which need no network and no scripts, and the same
-    numbers as Markdown, CSV, JSON and Parquet.
+    numbers as Markdown, CSV and Parquet.
     """
-    chosen = tables_of(runs, out)
+    chosen = options.tables_of(runs, out)
     registry.load_plugins(plugin)
     site = registry.get("sites", "board")
     waiting(READING_TABLES)
@@ -127,20 +113,20 @@ def build(
 MarkdownFile = Annotated[Path, typer.Option("--output", "-o", help="Markdown file to write; - for standard output.")]
 
 
-@app.command("ranks", cls=Command)
+@app.command("ranks", cls=options.Command)
 def ranks(
-    runs: Runs = None,
+    runs: options.Runs = None,
     before: Annotated[
         Path | None, typer.Option(help="Folder with the entries that the board has; ranks are shown beside theirs.")
     ] = None,
     to: MarkdownFile = Path("ranks.md"),
-    plugin: Plugins = None,
-    out: Out = DEFAULT_OUT,
+    plugin: options.Plugins = None,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Write the ranked tables that an entry changes, and what is refused, as Markdown for a pull request."""
     if before is not None and not before.is_dir():
         raise UsageError(f"--before is a folder of entries, got {str(before)!r}, which is no folder. Name one.")
-    chosen = tables_of(runs, out)
+    chosen = options.tables_of(runs, out)
     known = None if before is None else tables_below(before)
     registry.load_plugins(plugin)
     waiting(READING_TABLES)
@@ -151,28 +137,23 @@ def ranks(
 PaperForm = Literal["terminal", "markdown", "json"]
 
 
-@app.command("paper", cls=Command)
+@app.command("paper", cls=options.Command)
 def paper(
     table: Annotated[
         int | None, typer.Argument(help="Number of the paper's table; without it they are listed.", min=1)
     ] = None,
-    runs: Runs = None,
+    runs: options.Runs = None,
     style: Annotated[PaperForm, typer.Option("--format", help="terminal, markdown or json.")] = "terminal",
-    out: Out = DEFAULT_OUT,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Print a table of the GateSkip paper beside the same rows and columns of runs, and say what agrees.
 
     Without a run the paper's values are shown alone, with the commands that make ours.
     """
     if table is None:
-        if style != "terminal":
-            raise UsageError(
-                f"--format is that of one table, got {style} and no number of a table. Give one: "
-                f"`adaptive-bench leaderboard paper` lists them."
-            )
         typer.echo(listed(registry.get("sites", "paper_tables")()))
         return
-    chosen = [path for run in runs or () for path in tables(find_run(run, out))]
+    chosen = [path for run in runs or () for path in tables(options.find_run(run, out))]
     if chosen:
         waiting(READING_TABLES)
     found, problems = registry.get("sites", "paper")(chosen, table)
@@ -214,9 +195,9 @@ def _paper_lines(one: dict[str, Any], group: dict[str, Any]) -> list[dict[str, s
     return lines
 
 
-@app.command("submit", cls=Command)
+@app.command("submit", cls=options.Command)
 def submit(
-    run: Run,
+    run: options.Run,
     to: Annotated[
         Path, typer.Option("--output", "-o", parser=output.folder, help="Folder of entries to add it to.")
     ] = ENTRIES,
@@ -229,8 +210,8 @@ def submit(
             "(name==version)."
         ),
     ] = None,
-    plugin: Plugins = None,
-    out: Out = DEFAULT_OUT,
+    plugin: options.Plugins = None,
+    out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Write a run as an entry of a board: its measurements, its configuration, and who made it with which versions.
 
@@ -240,40 +221,38 @@ def submit(
         raise UsageError(
             f"-o is a folder of entries, but {str(to)!r} has runs, whose names entries would take. Name another folder."
         )
-    folder = find_run(run, out)
+    folder = options.find_run(run, out)
     registry.load_plugins(plugin)
     said = {} if about is None else dict(read_mapping(about))
     said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
     said |= {} if licence is None else {"licence": licence}
     load_libraries()
-    written = registry.get("sites", "submit")(folder, to, about=said)
-    typer.echo(f"The entry is {written}")
+    typer.echo(f"The entry is {registry.get('sites', 'submit')(folder, to, about=said)}")
     # Note the usual batch sizes at which the run was not timed.
     points = (point for sweep in read_json(folder / "answers.json")["sweeps"] for point in sweep["points"])
     timed = {setting.partition(",")[0] for point in points for setting in point["times"]}
     if missing := [str(batch) for batch in BATCHES if f"batch {batch}" not in timed]:
         typer.echo(
             paragraph(
-                f"Note: this run was not timed at batch {', '.join(missing)}, so the entry does not say what a saving "
-                f"is worth in time. To add it, give `adaptive-bench time --run {quoted_name(folder)}` and the run's "
-                f"command once more (nothing is computed twice), remove this entry and submit the run again."
+                f"Note: this run was not timed at batch {', '.join(missing)}. To add times, remove the entry, give "
+                f"`adaptive-bench time --run {quoted_name(folder)}` and the run's command, and submit the run again."
             )
         )
 
 
-@app.command("verify", cls=Command)
+@app.command("verify", cls=options.Command)
 def verify(
     entry: Annotated[Path, typer.Argument(help="Folder of an entry.")],
     rerun: Annotated[
         str | None, typer.Option(metavar="METHOD", help="Train this method of the entry again, with a fresh seed.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The fresh seed; default: the entry's largest + 1.")] = None,
-    out: Out = DEFAULT_OUT,
+    out: options.Out = options.DEFAULT_OUT,
     model: Annotated[str | None, typer.Option(help="The model, if the entry names a folder of its author's.")] = None,
-    data_dir: DataDir = None,
-    device: Device = "auto",
-    as_json: AsJson = False,
-    plugin: Plugins = None,
+    data_dir: options.DataDir = None,
+    device: options.Device = "auto",
+    as_json: options.AsJson = False,
+    plugin: options.Plugins = None,
 ) -> None:
     """Compute the table of an entry from its measurements and print it; or train one of its methods again with a fresh
     seed, and print both scores side by side.
@@ -289,9 +268,7 @@ def verify(
             typer.echo(paragraph(f"Note: {text}"), err=True)
         return
     load_libraries()
-    from pydantic import ValidationError
-
-    from adaptive_bench.config import RunConfig
+    from adaptive_bench.config_file import load_config
     from adaptive_bench.live_display import Display
     from adaptive_bench.runs import run
 
@@ -299,15 +276,9 @@ def verify(
     if (spec := str(MethodSpec.parse(rerun))) not in specs:
         raise UsageError(f"--rerun is a method of the entry, got {rerun!r}. {registry.did_you_mean(spec, specs)}")
     fresh = max(known.config["seeds"]) + 1 if seed is None else seed
-    given: dict[str, Any] = {"methods": [specs[spec]], "seeds": [fresh], "shuffled": False}
+    given = {"methods": [specs[spec]], "seeds": [fresh], "shuffled": False}
     given |= {"out": out, "device": device, "data_dir": data_dir, "model": model or known.config["model"]}
-    try:
-        config = RunConfig.model_validate({**known.config, **given})
-    except ValidationError as error:
-        raise UsageError(
-            f"An entry's config.yaml is a run's, but this one has {error.error_count()} wrong value(s), the first: "
-            f"{rule_of(error.errors()[0])}. It cannot be run again."
-        ) from error
+    config = load_config(entry / "config.yaml", given)
     with Display() as reporter:
         found = run(config, reporter)
     now = {_place(row): row for row in found.rows}
@@ -339,15 +310,15 @@ def _beside(row: Mapping[str, Any], again: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-@app.command("publish", cls=Command)
+@app.command("publish", cls=options.Command)
 def publish(
     site: Annotated[Path, typer.Argument(help="Folder that `leaderboard build` wrote.")] = Path("site"),
-    to: Annotated[str, typer.Option(help="Name or address of a git remote; or a folder to copy to.")] = "origin",
+    to: Annotated[str, typer.Option(help="Name or address of a git remote.")] = "origin",
     branch: Annotated[str, typer.Option(help="Branch of the remote.")] = "gh-pages",
     docs: Annotated[
         Path | None,
         typer.Option(help="Site of the documentation (`make docs`: build/docs), published around the board."),
     ] = None,
 ) -> None:
-    """Commit a site to a branch of a git remote, or copy it to a folder. The local work tree is not touched."""
+    """Commit a site to a branch of a git remote. The local work tree is not touched."""
     typer.echo(registry.get("sites", "publish")(site, to, branch, docs))

@@ -6,7 +6,7 @@ import ast
 import inspect
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -14,28 +14,18 @@ import typer
 
 from adaptive_bench import registry
 from adaptive_bench.capabilities import CAPABILITIES, Matrix, stored_matrix
-from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, names_of
-from adaptive_bench.cli.terminal_text import fitting, in_parts, lines_of, listed, load_libraries, wrapped
+from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, check_goes_with, names_of
+from adaptive_bench.cli.terminal_text import in_parts, listed, load_libraries, wrapped
 from adaptive_bench.errors import UsageError, one_line
-from adaptive_bench.spec import MethodSpec, parse_specs
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.results import read_run
 from adaptive_bench.store.runs import check_output, run_folders, run_name
 from adaptive_bench.task import OpenTask, Task, TaskGroup, check_registered
 
 Listed = Literal["methods", "tasks", "models", "families", "configs", "runs", "keys"]
-_UNSAID = {"documents": "all", "shots": "own"}  # shown for keys that a config leaves unset
 _TO_THE_MINUTE = len("2026-11-21T19:20")
 _TITLES = {"description": "what it is", "origin": "from"}  # titles that columns of the JSON have in a table
-# What a method adds to a model; the shares are of the model's parameters and of its dense MACs.
-_ADDED = {
-    "parameters": "parameters",
-    "parameters_share": "of the model",
-    "parameter_bytes": "bytes",
-    "decision_macs_per_token": "decision MACs per token",
-    "decision_macs_share": "of dense MACs",
-    "adapter_macs_per_token": "adapter MACs per token",
-}
 
 
 def _names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -51,10 +41,6 @@ def list_names(
     full: Annotated[
         bool, typer.Option("--full", help="Of methods also parameters, and a table of what each can do.")
     ] = False,
-    model: Annotated[str | None, typer.Option(help="With methods: what each adds to this model, measured.")] = None,
-    methods: Annotated[
-        str | None, typer.Option(help="With --model: these specs only, for example `gateskip[shape=scalar],calm`.")
-    ] = None,
     out: Out = DEFAULT_OUT,
     plugin: Plugins = None,
     as_json: AsJson = False,
@@ -63,22 +49,15 @@ def list_names(
 
     Runs are listed newest first. In JSON numbers are numbers, and null stands for what is unknown or does not apply.
     """
-    of_methods, of_runs = what == "methods", what == "runs"
-    if not of_methods and (full or model is not None or methods is not None):
-        raise UsageError(f"--full, --model and --methods go with `list methods`, got `list {what}`. Leave them out.")
-    if methods is not None and model is None:
-        raise UsageError("--methods goes with --model. Try `adaptive-bench list methods --model nano`.")
-    adds = of_methods and model is not None
-    if plugin or adds:
+    check_goes_with("--full", full, "`list methods`", what == "methods")
+    if plugin:
         load_libraries()
     registry.load_plugins(plugin)
-    brief = of_methods and name is None and not (full or as_json or adds)
+    brief = what == "methods" and name is None and not (full or as_json)
     rows: Sequence[Mapping[str, Any]]
-    if of_runs:
+    if what == "runs":
         check_output(out)
         rows = runs_in(out)
-    elif adds:
-        rows = _overheads(str(model), methods)
     elif what == "keys":
         rows = _config_keys()
     else:
@@ -87,28 +66,21 @@ def list_names(
         rows = _only(rows, what, name)
     if as_json:
         typer.echo(json_text(rows), nl=False)
-    elif not rows:
+        return
+    if not rows:
         typer.echo(f"There are no {what} yet.")
-    elif of_runs:
-        typer.echo(_run_table(rows))
-    elif adds:
-        typer.echo(fitting([_overhead_texts(row) for row in rows]))
-    elif brief:
-        typer.echo(lines_of([(row["name"], row["description"]) for row in rows]))
+        return
+    shown = [{_TITLES.get(key, key): _text(key, row[key]) for key in row if key != "folder"} for row in rows]
+    typer.echo(listed(shown))
+    if brief:
         typer.echo("\n`adaptive-bench list methods NAME` shows all of one method, --full all of each.")
-    else:
-        typer.echo(listed([{_TITLES.get(key, key): _text(key, value) for key, value in row.items()} for row in rows]))
-        if of_methods:
-            typer.echo("\n" + _capability_table([row["name"] for row in rows]))
+    elif what == "methods":
+        typer.echo("\n" + _capability_table([row["name"] for row in rows]))
 
 
 def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Mapping[str, Any]]:
-    """The row with one name, or the rows of a section of keys.
-
-    Raises:
-        UsageError: No row has the name.
-    """
-    key = {"runs": "run"}.get(what, "name" if "name" in rows[0] else "method") if rows else "name"
+    """The row with one name, or the rows of a section of keys."""
+    key = "run" if what == "runs" else "name"
     if found := [row for row in rows if row[key] == name or (what == "runs" and Path(row[key]).name == name)]:
         return found
     if what == "keys" and (section := [row for row in rows if row[key].startswith(f"{name}.")]):
@@ -139,21 +111,6 @@ def _listed_run(folder: Path) -> dict[str, Any]:
         "problem": about.get("problem", ""),
         "folder": str(folder),
     }
-
-
-def _run_table(runs: Iterable[Mapping[str, Any]]) -> str:
-    """The runs as one table if it fits the terminal, else as a paragraph each."""
-
-    def text(key: str, value: Any) -> str:
-        if value is None:
-            return _UNSAID.get(key, "")
-        return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-    rows = []
-    for run in runs:
-        row = {key: text(key, value) for key, value in run.items() if key not in ("problem", "folder")}
-        rows.append(row | {"state": row["state"] + (f": {run['problem']}" if run["problem"] else "")})
-    return listed(rows)
 
 
 def _brief_methods() -> list[dict[str, Any]]:
@@ -255,42 +212,6 @@ def _text(key: str, value: Any) -> str:
     return "" if value is None else f"{value:.2g}" if key == "chance" else str(value)
 
 
-def _overheads(model_name: str, specs: str | None) -> list[dict[str, Any]]:
-    """What each method adds, measured on the model, or why it does not fit the model.
-
-    Args:
-        model_name: As for `run --model`.
-        specs: Specs separated by commas; every registered method if `None`.
-
-    Raises:
-        UsageError: A spec that was asked for does not fit the model.
-    """
-    from adaptive_bench.model import AdaptiveModel
-    from adaptive_bench.model.efficiency import measure_overhead
-    from adaptive_bench.runs.backbone_source import find_backbone
-
-    backbone, rows = find_backbone(model_name).load_model().eval(), []
-    for spec in parse_specs(specs) if specs else [MethodSpec(name) for name in registry.names("methods")]:
-        try:
-            found = measure_overhead(AdaptiveModel.build(backbone, spec))
-        except UsageError as error:
-            if specs is not None:
-                raise
-            rows.append({"method": str(spec), **dict.fromkeys(_ADDED), "problem": f"not on this model: {error}"})
-            continue
-        shares = found.parameters / found.backbone_parameters, found.decision_macs / found.dense_macs
-        values = found.parameters, shares[0], found.parameter_bytes, found.decision_macs, shares[1], found.adapter_macs
-        rows.append({"method": str(spec), **dict(zip(_ADDED, values, strict=True)), "problem": None})
-    return rows
-
-
-def _overhead_texts(row: Mapping[str, Any]) -> dict[str, str]:
-    if row["problem"]:
-        return {"method": row["method"], _ADDED["parameters"]: row["problem"]}
-    texts = {key: f"{row[key]:.2%}" if key.endswith("_share") else f"{row[key]:,.0f}" for key in _ADDED}
-    return {"method": row["method"], **{_ADDED[key]: text for key, text in texts.items()}}
-
-
 def _capability_table(methods: Sequence[str]) -> str:
     """The capabilities of the methods' plain specs, and of their paper semantics if those differ.
 
@@ -305,7 +226,7 @@ def _capability_table(methods: Sequence[str]) -> str:
     parts = []
     if rows:
         values = {one: {row.get(one.key, "-") for row in rows.values()} for one in CAPABILITIES}
-        titles = {one.key: one.title.replace(" ", "\n").replace("-", "-\n") for one in values if len(values[one]) > 1}
+        titles = {one.key: one.title for one in values if len(values[one]) > 1}
         shared = [f"{one.title} {found.pop()}" for one, found in values.items() if len(found) == 1]
         parts.append("What each can do, as found by `adaptive-bench check`:")
         if titles:

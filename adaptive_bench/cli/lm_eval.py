@@ -40,11 +40,7 @@ def lm_eval(context: typer.Context) -> None:
 
 
 def _complete(arguments: argparse.Namespace) -> None:
-    """Complete arguments: the names of tasks, and the device if none is given.
-
-    Raises:
-        UsageError: A task or device is unknown, or the model is not given, for which lm-eval would take another one.
-    """
+    """Complete arguments: the names of tasks, and the device if none is given."""
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
     from adaptive_bench.evaluation.stock_tasks import check_task_name

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import shlex
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -42,8 +40,17 @@ def run_names(ctx: typer.Context) -> list[str]:
     return [folder.name for folder in folders] + [LAST] * bool(folders)
 
 
-# `main` reads it from the arguments before Typer parses them. A command function that needs it has a parameter `debug`.
-Debug = Annotated[bool, typer.Option("--debug", help="Show library messages, and the traceback of an error.")]
+def debugging() -> bool:
+    """Whether the command was given with `--debug`, which every command takes."""
+    return "--debug" in sys.argv
+
+
+def writable(text: str) -> Path:
+    """The file of an option, refused before the work whose results would be lost if it cannot be written."""
+    output.check(path := Path(text))
+    return path
+
+
 Out = Annotated[Path, typer.Option(readable=False, help="Folder of the runs.")]  # checked by `store.runs`
 Run = Annotated[
     str,
@@ -74,7 +81,9 @@ NumFewshot = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda:0, ...")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with local data files (or set ADAPTIVE_BENCH_DATA).")]
-RecordFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write the record as JSON, - for stdout.")]
+RecordFile = Annotated[
+    Path | None, typer.Option("--output", "-o", parser=writable, help="Write the record as JSON, - for stdout.")
+]
 Precision = Annotated[Literal["fp32", "bf16"], typer.Option(help="Precision of the weights.")]
 Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads; default: as torch decides.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
@@ -90,6 +99,7 @@ class StrictCommand(TyperCommand):
         """See click; a first parse only counts values."""
         if ctx.resilient_parsing:
             return super().parse_args(ctx, args)
+        args = [one for one in args if one != "--debug"]
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for param, times in Counter(order).items():
             given = values.get(param.name)
@@ -102,10 +112,9 @@ class StrictCommand(TyperCommand):
                     raise UsageError(f"{_name(param)} needs a value, got an empty one. Give a value or leave it out.")
         try:
             return super().parse_args(ctx, args)
-        except typer.BadParameter as error:
+        except typer.BadParameter as error:  # pydantic's messages lack the value
             given = None if error.param is None else values.get(error.param.name)
-            if given is not None and str(given) not in error.message:  # pydantic's messages lack the value
-                error.message = f"{error.message.rstrip('.')}, got {given!r}."
+            error.message = f"{error.message.rstrip('.')}, got {given!r}."
             raise
 
 
@@ -118,24 +127,12 @@ def _name(param: Any) -> str:
 
 
 class Command(StrictCommand):
-    """A command that takes `--debug`, and silences the libraries without it."""
-
-    @cached_property
-    def _debug(self) -> list[Any]:
-        there = any(param.name == "debug" for param in self.params)
-        return [] if there else options_of([keyword("debug", Debug, False)])
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """See click; `--help` stays the last option."""
-        own = super().get_params(ctx)
-        return [*own[:-1], *self._debug, own[-1]]
+    """A command of this package, which silences the libraries unless `--debug` is given."""
 
     def invoke(self, ctx: Any) -> Any:
         """See click."""
-        if not ctx.params["debug"]:
+        if not debugging():
             quiet()
-        for option in self._debug:
-            del ctx.params[option.name]
         return super().invoke(ctx)
 
 
@@ -156,12 +153,14 @@ def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
     return list(typer.main.get_command(app).params)
 
 
-def items(text: str, option: str) -> tuple[str, ...]:
-    """The items of a text such as `a,b`.
+def check_goes_with(option: str, is_given: bool, other: str, is_there: bool) -> None:
+    """Refuse an option that means nothing without another one."""
+    if is_given and not is_there:
+        raise UsageError(f"{option} is for {other}. Add {other}, or leave {option} out.")
 
-    Raises:
-        UsageError: An item is empty or given twice.
-    """
+
+def items(text: str, option: str) -> tuple[str, ...]:
+    """The items of a text such as `a,b`."""
     try:
         return each_once(parts_of(text))
     except ValueError as error:
@@ -171,11 +170,7 @@ def items(text: str, option: str) -> tuple[str, ...]:
 def numbers(
     text: str, option: str, kind: Callable[[str], Number], rule: str, fits: Callable[[Number], bool]
 ) -> tuple[Number, ...]:
-    """The numbers of a text such as `1,8,32`.
-
-    Raises:
-        UsageError: A part is not a number that `fits`, is given twice, or there is none; the message has the `rule`.
-    """
+    """The numbers of a text such as `1,8,32`."""
     try:
         found = [kind(part) for part in items(text, option)]
     except ValueError:
@@ -200,31 +195,20 @@ def tables_of(runs: list[str] | None, out: Path) -> list[Path]:
     return [path for run in runs for path in tables(find_run(run, out))] if runs else [newest(out)]
 
 
-@contextmanager
-def naming_plugins(run: Path) -> Iterator[None]:
-    """Add to an error about an unknown name the plugin files that a run was made with and that are not loaded.
+def open_run(run: str, out: Path, plugin: list[Path] | None) -> Path:
+    """Find a run's folder, and load the plugin files that it was made with, or those that are named instead."""
+    folder = find_run(run, out)
+    registry.load_plugins(plugin or plugins_there(folder))
+    return folder
 
-    Args:
-        run: Folder of the run; a folder that is not a run's adds nothing.
-    """
-    try:
-        yield
-    except UsageError as error:
-        lacking = [path for path in plugins_in(run) if path not in registry.plugin_files()]
-        if not lacking:
-            raise
-        options = " ".join(f"--plugin {shlex.quote(str(path))}" for path in lacking)
-        gone = "".join(f" There is no {path} any more." for path in lacking if not path.is_file())
-        raise UsageError(f"{error} The run was made with `{options}`: give it too.{gone}") from error
+
+def plugins_there(run: Path) -> list[Path]:
+    """The plugin files of a run that are still there; one that is gone may not be needed."""
+    return [path for path in plugins_in(run) if path.is_file()]
 
 
 def tasks_and_data(tasks: str, data_dir: Path | None) -> tuple[list[str], Path | None]:
-    """Find the tasks that `--tasks` names and the folder of local data, before a model is loaded.
-
-    Raises:
-        UsageError: No task is named, or a task is unknown.
-        EnvironmentProblem: The folder does not exist.
-    """
+    """Find the tasks that `--tasks` names and the folder of local data, before a model is loaded."""
     from adaptive_bench.config_file import check_data_folder
     from adaptive_bench.data import data_root
     from adaptive_bench.evaluation.lookup import expand_tasks, find_task

@@ -14,7 +14,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from adaptive_bench import __version__
-from adaptive_bench.errors import UsageError
 
 _COMPARE, _CHOOSE, _LOOK = "Compare methods", "Choose settings", "Look at results"
 _ROOM, _USE, _FIND = "Make room", "Use a trained model", "Find your way, add a method"
@@ -37,11 +36,7 @@ class Source:
     settings: Mapping[str, Any] | None = None
 
     def load(self, called: str) -> Any:
-        """Import the place and make the command.
-
-        Args:
-            called: The command's name.
-        """
+        """Import the place and make the command of this name."""
         found = _named(self.place)
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
@@ -91,12 +86,6 @@ COMMANDS = {
     "check": Source("check:check", _FIND),
     "new-method": Source("check:new_method", _FIND),
 }
-# Commands of earlier versions, with what to type instead.
-_GONE = {
-    "rates": "adaptive-bench tune --preset rates",
-    "steps": "adaptive-bench tune --preset steps",
-    "diff": "adaptive-bench export RUN RUN -o runs.csv",
-}
 
 
 @cache
@@ -113,8 +102,6 @@ class _LazyGroup(TyperGroup):
         self._writes_help = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in _GONE:
-            raise UsageError(f"There is no command {cmd_name!r} any more. Use `{_GONE[cmd_name]}`.")
         if self._writes_help and cmd_name in COMMANDS:
             source = COMMANDS[cmd_name]
             return TyperCommand(cmd_name, help=source.summary(), rich_help_panel=source.panel)
@@ -130,7 +117,8 @@ app = typer.Typer(
     name="adaptive-bench",
     cls=_LazyGroup,
     help="Which adaptive-compute method keeps the most quality at the same saved compute, and is the saving real?",
-    epilog="Start with `adaptive-bench run`: minutes on a laptop, no network.",
+    epilog="Start with `adaptive-bench run`: minutes on a laptop, no network. With `--debug` any command shows library "
+    "messages, and the traceback of an error.",
     rich_markup_mode="markdown",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_bench import registry
+from adaptive_bench.cli import options
 from adaptive_bench.cli.config_options import PANELS, Overrides
-from adaptive_bench.cli.options import DEFAULT_OUT, Debug, Out, Plugins, Run, find_run, names_of, naming_plugins
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.runs import plugins_in
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import MOST_MINUTES
 
@@ -32,7 +31,10 @@ def run(
     ctx: typer.Context,
     config: Annotated[
         str | None,
-        _what(help="A preset of `list configs` or a YAML file; flags override it.", autocompletion=names_of("configs")),
+        _what(
+            help="A preset of `list configs` or a YAML file; flags override it.",
+            autocompletion=options.names_of("configs"),
+        ),
     ] = None,
     any_model: Annotated[bool, _what("--any-model", help="Use a preset on a model it is not meant for.")] = False,
     no_controls: Annotated[
@@ -89,7 +91,6 @@ def run(
         bool, typer.Option("--all", help="Print all levels and rows, with the scores of every task and what was saved.")
     ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Build the page at the end and show it.")] = False,
-    debug: Debug = False,
 ) -> None:
     """Compare methods at the same saved compute.
 
@@ -103,30 +104,20 @@ def run(
     from adaptive_bench.validation import check_device
 
     overrides: Overrides = ctx.obj
-    if no_controls and "methods" not in overrides.values:
-        raise UsageError(
-            "--no-controls is for --methods, to which controls are added; what a config lists is taken as it stands. "
-            "Leave it out, or give --methods."
-        )
-    if flops is not None and not dry_run:
-        raise UsageError("--flops is for --dry-run, which prints the hours a run takes. Add --dry-run or leave it out.")
-    if wait is not None and not table_only:
-        raise UsageError("--wait is for --table-only, which computes nothing. Add --table-only or leave it out.")
+    options.check_goes_with("--no-controls", no_controls, "--methods", "methods" in overrides.values)
+    options.check_goes_with("--flops", flops is not None, "--dry-run", dry_run)
+    options.check_goes_with("--wait", wait is not None, "--table-only", table_only)
+    options.check_goes_with("--resources", resources is not None, "--launcher slurm or kubernetes", launcher != "local")
     if timed and (table_only or launcher != "local" or shard is not None or cell is not None):
         raise UsageError(
             "--time measures here, at the end of a whole run: it does not go with --table-only, --shard, --cell or a "
             "launcher of a cluster. Leave it out, and give `adaptive-bench time --run RUN` on the machine that counts."
         )
-    if resources is not None and launcher == "local":
-        raise UsageError(
-            f"--resources is for a launcher that asks a cluster for them, got {str(resources)!r} with --launcher "
-            f"local. Add --launcher slurm or kubernetes, or leave it out."
-        )
     if resources is not None:
         read_mapping(resources)  # so that a dry run, which does not use it, finds errors too
-    if plugin:
+    if plugins := plugin or (options.plugins_there(Path(config).parent) if config else None):
         load_libraries()
-        registry.load_plugins(plugin)
+        registry.load_plugins(plugins)
     if any_model:
         overrides = overrides.with_value(["for_models"], None, "--any-model")
     model = overrides.values.get("model")
@@ -138,10 +129,10 @@ def run(
         preset = preset_by_size(str(model))
     only_reads = table_only and wait is None
     run_config = overrides.load(preset, reads_data=not only_reads)
-    with naming_plugins(Path(preset).parent):  # the folder of a run if `--config` is its config.yaml
-        for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
-            check_task_name(name)  # before the libraries load, which takes seconds
-        _check_methods([] if only_reads else run_config.methods)
+    for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
+        check_task_name(name)  # before the libraries load, which takes seconds
+    for text in () if only_reads else run_config.methods:
+        registry.check_name("methods", MethodSpec.parse(text).name)
     check_device(run_config.device)
     registry.check_name("launchers", launcher)
     load_libraries()
@@ -156,15 +147,13 @@ def run(
         added = missing_controls(run_config.methods, run_config.train.steps)
         run_config = run_config.model_copy(update={"methods": (*run_config.methods, *added)})
         if added:
-            names = " and ".join(added)
-            text = f"Compared with {names} as well, the controls of --methods; --no-controls leaves them out."
+            text = f"Compared with {' and '.join(added)} as well, controls of --methods that --no-controls leaves out."
             typer.echo(paragraph(text), err=not dry_run)
     if (quick or config is None) and launcher == "local" and run_config.model not in registry.names("models"):
         run_config = _fitted(run_config, overrides, quick, dry_run)
     if timed and run_config.evaluation.quantize != "none":
         raise UsageError(
-            f"--time times models as they were trained, got it with --quantize {run_config.evaluation.quantize}. Leave "
-            f"one of the two out."
+            f"--time times models as they were trained, got --quantize {run_config.evaluation.quantize}. Leave one out."
         )
     from adaptive_bench.runs import Shard
 
@@ -174,22 +163,13 @@ def run(
         return
     how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources}
     how |= {"table_only": table_only, "shard": part, "wait_s": None if wait is None else 60 * wait}
-    execute(run_config, how, wide=wide, open_page=open_page, debug=debug, timed=timed)
-
-
-def _check_methods(texts: Sequence[str]) -> None:
-    for text in texts:
-        registry.check_name("methods", MethodSpec.parse(text).name)
+    execute(run_config, how, wide=wide, open_page=open_page, timed=timed)
 
 
 def missing_controls(methods: Sequence[str], steps: int) -> tuple[str, ...]:
     """The controls that `run --methods` adds for comparison: the dense model, and static depth.
 
     Static depth is the trained variant if the run trains at all. A control that is named in any variant is not added.
-
-    Args:
-        methods: Specs that were asked for.
-        steps: Training steps.
     """
     names = {MethodSpec.parse(text).name for text in methods}
     controls = {"dense": "dense", "static_depth": "static_depth[trained=true]" if steps else "static_depth"}
@@ -199,10 +179,7 @@ def missing_controls(methods: Sequence[str], steps: int) -> tuple[str, ...]:
 def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
     """The config of a quick run: fewer steps, documents and calibration examples, and a preset name that marks it.
 
-    Values that are smaller already stay, and so do values that the command line names.
-
-    Args:
-        given: Values of the command line, nested like a config.
+    Values that are smaller already stay, and so do values that the command line has given.
     """
     from adaptive_bench.config import QUICK, RunConfig
 
@@ -232,20 +209,19 @@ def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool)
     return config
 
 
-def retry(run: Run, plugin: Plugins = None, out: Out = DEFAULT_OUT, debug: Debug = False) -> None:
+def retry(
+    run: options.Run,
+    plugin: options.Plugins = None,
+    out: options.Out = options.DEFAULT_OUT,
+) -> None:
     """Do what failed or was never finished in a run; what is done stays, and nothing else is computed.
 
-    The run's plugin files are loaded from where they were; if they have moved, name them with --plugin.
+    Plugin files are loaded from where they were; if they have moved, name them with --plugin.
     """
     from adaptive_bench.cli.execution import execute
 
-    folder = find_run(run, out)
-    # A plugin file that is gone may not be needed; if it is, the error names it.
-    registry.load_plugins(plugin or [path for path in plugins_in(folder) if path.is_file()])
+    folder = options.open_run(run, out, plugin)
     load_libraries()
     from adaptive_bench.runs.trained import config_of
 
-    config = config_of(folder)
-    with naming_plugins(folder):
-        _check_methods(config.methods)
-    execute(config, debug=debug)
+    execute(config_of(folder))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -118,9 +118,6 @@ def _delete(found: Sequence[Removable], what: str, yes: bool, dry_run: bool) -> 
     typer.echo(f"\n{total}: deleted.")
 
 
-Form = Literal["csv", "parquet", "json"]
-
-
 def export(
     runs: Annotated[
         list[str] | None,
@@ -130,32 +127,19 @@ def export(
             help="Names of runs (see `list runs`), their beginnings, folders or `last`; without any, all finished.",
         ),
     ] = None,
-    form: Annotated[
-        Form | None,
-        typer.Option("--format", help="csv, parquet or json; default: by the file's ending, else csv."),
-    ] = None,
     to: Annotated[
-        Path, typer.Option("--output", "-o", help="File to write; default: -, standard output.")
+        Path, typer.Option("--output", "-o", help="A .csv, .json or .parquet; default: -, CSV on standard output.")
     ] = output.STDOUT,
     out: Out = DEFAULT_OUT,
 ) -> None:
     """Write one row for each method, task, metric, axis, phase and level: what `load_results()` gives in Python."""
-    ending = to.suffix.removeprefix(".") or "csv"
-    if form is None and ending not in get_args(Form):
-        raise UsageError(
-            f"A file ends as its format, .csv, .json or .parquet, got {str(to)!r}. Rename it, or give --format."
-        )
-    form = form or cast(Form, ending)
-    if form == "parquet" and output.is_stdout(to) and sys.stdout.isatty():
-        raise UsageError("Parquet is no text that a terminal could show. Name a file with -o.")
-    rows = tidy_rows(*(runs or []), out=out, tell=_tell)
-    if form == "parquet":
+    form = to.suffix or ".csv"
+    if form not in (".csv", ".json", ".parquet"):
+        raise UsageError(f"A file ends as its format, .csv, .json or .parquet, got {str(to)!r}. Rename it.")
+    rows = tidy_rows(*(runs or []), out=out, tell=lambda text: typer.echo(paragraph(text), err=True))
+    if form == ".parquet":
         output.write_bytes(to, as_parquet(rows))
     else:
-        output.write_text(to, as_csv(rows) if form == "csv" else as_json(rows))
+        output.write_text(to, as_json(rows) if form == ".json" else as_csv(rows))
     about = f"{len(rows)} rows of {len({row['run'] for row in rows})} run(s) written to {output.named(to)}"
     typer.echo(about, err=output.is_stdout(to))
-
-
-def _tell(text: str) -> None:
-    typer.echo(paragraph(text), err=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +18,7 @@ from adaptive_bench.cli.terminal_text import fitting, paragraph, pasteable, term
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store.atomic import json_text
-from adaptive_bench.store.evaluation import COUNTED, saving_name
+from adaptive_bench.store.evaluation import COUNTED, Axis, MatchPhase
 from adaptive_bench.store.results import read_run
 from adaptive_bench.store.runs import check_run, is_run, plugins_in, retry_command, run_name
 
@@ -63,12 +62,12 @@ def run_text(folder: Path) -> str:
         parts += [wrapped(f"environment: {text}", indent="  ") for text in sorted(environments)]
         rows = []
         for record in records:
-            content, losses = record.read("config") or {}, _losses(record.folder)
+            content, loss = record.read("config") or {}, _last_loss(record.folder)
             row = {"record": record.folder.name, "method": str(content.get("method", "?"))}
             row |= {"seed": str(content.get("seed", "?")), "state": record.state}
             text = (record.read("data") or {}).get("order_sha256", "")[:8]
-            rows.append(row | ({"last loss": f"{losses[-1]:.4f}", "text": text} if losses else {}))
-        parts.append(_filled(rows))
+            rows.append(row | ({"last loss": loss, "text": text} if loss else {}))
+        parts.append(fitting(rows))
         parts.append(paragraph("text: digest of the training text in its order; if it is equal, so are both."))
     parts += [paragraph(f"Failed: {failure}") for failure in about.get("failures", [])]
     parts += [paragraph(f"Note: {warning}") for warning in about.get("warnings", [])]
@@ -86,21 +85,11 @@ def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
     return [f"repeat it with: {command}", *gone]
 
 
-def _filled(rows: Sequence[Mapping[str, str]]) -> str:
-    """A table of the rows, without empty columns."""
-    keys = [key for key in dict.fromkeys(key for row in rows for key in row) if any(row.get(key) for row in rows)]
-    return fitting([{key: row.get(key, "") for key in keys} for row in rows])
-
-
-def _losses(folder: Path) -> list[float]:
-    """The loss of each logged step, without lines that are damaged or were cut off when the process was killed."""
-    log, losses = folder / "train.jsonl", []
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else ():
-        try:
-            losses.append(float(json.loads(line)["loss"]))
-        except (ValueError, KeyError, TypeError):
-            continue
-    return losses
+def _last_loss(folder: Path) -> str:
+    """The loss of the last logged step; a line may have been cut off when the process was killed."""
+    log = folder / "train.jsonl"
+    losses = re.findall(r'"loss": ([^,}]+)[,}]', log.read_text(encoding="utf-8") if log.is_file() else "")
+    return f"{float(losses[-1]):.4f}" if losses else ""
 
 
 def _yaml(values: Mapping[str, Any]) -> str:
@@ -110,35 +99,6 @@ def _yaml(values: Mapping[str, Any]) -> str:
 _TEXT_WIDTH, _INDENT = 80, 10
 _UNITS = {"layers": "FLOPs of the layers", "tokens": "tokens", "core": "core FLOPs", "net": "net FLOPs"}
 _ENDS = 400  # characters of a text, unless everything is wanted
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One method's answer to one document.
-
-    Attributes:
-        method: The method's spec.
-        asked: Share of tokens that the method was asked to save on the task.
-        saved: The share it saved there, on the axis of the run's tables.
-        output: The text it wrote or chose.
-        correct: The headline metric of the document.
-    """
-
-    method: str
-    asked: float
-    saved: float
-    output: str
-    correct: float | None
-
-
-@dataclass(frozen=True)
-class Document:
-    """One document with every method's answer; the prompt is `None` in records of earlier versions."""
-
-    doc: int
-    prompt: str | None
-    target: str
-    answers: tuple[Answer, ...]
 
 
 def samples(
@@ -168,30 +128,21 @@ def samples(
     wanted = evaluations_of(known, task, methods)
     for text in known.unfinished(wanted):
         typer.echo(paragraph(f"Not finished: {text} The point shown may not be the nearest to the saving."), err=True)
-    axis, unit = _axis_of(folder)
-    found = documents(known, wanted, level, axis)
-    if found and first > found[-1].doc:
-        raise UsageError(
-            f"--first is the number of a document, and {wanted[0].task} has {found[0].doc} to {found[-1].doc} in "
-            f"this run, got {first}. Lower it."
-        )
+    axis, phase = _axis_of(folder)
+    found = documents(known, wanted, level, axis, phase)
     if differing:
-        found = [each for each in found if len({answer.correct for answer in each.answers}) > 1]
-    found = [each for each in found if each.doc >= first][:docs]
+        found = [each for each in found if len({answer["correct"] for answer in each["answers"]}) > 1]
+    found = [each for each in found if each["doc"] >= first][:docs]
     if as_json:
-        typer.echo(json_text([asdict(document) for document in found]), nl=False)
+        typer.echo(json_text(found), nl=False)
     else:
+        unit = _UNITS[axis] + ("" if phase == "all" else f" of {phase}")
         shown = (_document_text(document, unit, full) for document in found)
         typer.echo("\n\n".join(shown) or "There are no such documents.")
 
 
 def evaluations_of(known: Manifest, task: str | None, methods: str | None) -> list[EvaluationEntry]:
-    """The evaluations of a run's first seed on one task, of the named methods or of all.
-
-    Raises:
-        UsageError: The task or a method is not in the run, or the run has several tasks and none is named.
-        EnvironmentProblem: Nothing is measured.
-    """
+    """The evaluations of a run's first seed on one task, of the named methods or of all."""
     tests = [one for one in known.evaluations if one.split == "test" and not one.variant]
     if not tests:
         raise EnvironmentProblem("Nothing of this run is measured yet. Give the run's command again.")
@@ -210,58 +161,45 @@ def evaluations_of(known: Manifest, task: str | None, methods: str | None) -> li
     return [one for spec in specs for one in found if one.method == spec]
 
 
-def _axis_of(run: Path) -> tuple[str, str]:
-    """Name of the saving that a run's tables are matched on, and what it is a share of.
-
-    The saving of tokens stands in for an axis that points do not store.
-
-    Raises:
-        EnvironmentProblem: The run's files are damaged.
-    """
+def _axis_of(run: Path) -> tuple[Axis, MatchPhase]:
+    """The axis and phase that a run's tables are matched on; the saving of tokens stands in for what is not counted."""
     about = read_run(run / "config.yaml")
     if problem := about.get("problem"):
         raise EnvironmentProblem(problem)
     axis, phase = about.get("match_on"), about.get("match_phase", "all")
-    if axis not in COUNTED:
-        return saving_name("tokens"), _UNITS["tokens"]
-    return saving_name(axis, phase), _UNITS[axis] + ("" if phase == "all" else f" of {phase}")
+    return (axis, phase) if axis in COUNTED else ("tokens", "all")
 
 
 def documents(
-    known: Manifest, evaluations: Sequence[EvaluationEntry], saving: float, axis: str = "tokens"
-) -> list[Document]:
-    """The documents that all these evaluations have measured, each at its point nearest to a saving.
-
-    Args:
-        axis: Name of the saving (`store.evaluation.saving_name`).
-
-    Raises:
-        EnvironmentProblem: Nothing is measured.
+    known: Manifest,
+    evaluations: Sequence[EvaluationEntry],
+    saving: float,
+    axis: Axis = "tokens",
+    phase: MatchPhase = "all",
+) -> list[dict[str, Any]]:
+    """The documents that all these evaluations have measured, each at its point nearest to a saving: prompt, right
+    answer, and each method's answer with the saving it was asked for, what it saved, and whether it is right.
     """
-    prompts: dict[int, Sample] = {}
-    answers: dict[int, list[Answer]] = {}
-    targets: dict[int, str] = {}
+    prompts: dict[int, Sample] = {}  # stored with the answers at which nothing is skipped
+    found: dict[int, dict[str, Any]] = {}
     for one in evaluations:
         record = known.record_of(one)
-        if not (savings := record.savings()):
+        if not (points := record.points()):
             raise EnvironmentProblem(
                 f"`evaluate {one.method} on {one.task}` has no measured point. Give the run's command again."
             )
-        if 0.0 in savings and not any(sample.prompt for sample in prompts.values()):
+        if 0.0 in points and not any(sample.prompt for sample in prompts.values()):
             prompts = {sample.doc: sample for sample in record.samples(0.0)}
-        # Records of earlier versions lack savings by phase; the saving of tokens stands in.
-        saved = {asked: point.savings.get(axis, point.savings["tokens"]) for asked, point in record.points().items()}
-        asked = min(savings, key=lambda point: abs(saved[point] - saving))
+        saved = {asked: point.saved(axis, phase) or 0.0 for asked, point in points.items()}
+        asked = min(saved, key=lambda point: abs(saved[point] - saving))
         for sample in record.samples(asked):
-            choices = prompts[sample.doc].choices if sample.doc in prompts else ()
-            targets.setdefault(sample.doc, _read(sample.target, choices))
-            output = _read(sample.output, choices)
-            answers.setdefault(sample.doc, []).append(Answer(one.method, asked, saved[asked], output, sample.correct))
-    return [
-        Document(doc, prompts[doc].prompt if doc in prompts else None, targets[doc], tuple(some))
-        for doc, some in sorted(answers.items())
-        if len(some) == len(evaluations)
-    ]
+            first = prompts.get(sample.doc)
+            choices = () if first is None else first.choices
+            about = {"doc": sample.doc, "prompt": None if first is None else first.prompt}
+            place = found.setdefault(sample.doc, about | {"target": _read(sample.target, choices), "answers": []})
+            answer = {"method": one.method, "asked": asked, "saved": saved[asked]}
+            place["answers"].append(answer | {"output": _read(sample.output, choices), "correct": sample.correct})
+    return [one for _, one in sorted(found.items()) if len(one["answers"]) == len(evaluations)]
 
 
 def _read(answer: Any, choices: Sequence[str]) -> str:
@@ -269,12 +207,8 @@ def _read(answer: Any, choices: Sequence[str]) -> str:
     return choices[answer] if isinstance(answer, int) and 0 <= answer < len(choices) else str(answer)
 
 
-def _document_text(document: Document, unit: str, full: bool) -> str:
-    """Text of at most 80 columns.
-
-    Args:
-        unit: What the savings are shares of.
-    """
+def _document_text(document: Mapping[str, Any], unit: str, full: bool) -> str:
+    """Text of at most 80 columns; `unit` says what the savings are shares of."""
 
     def block(name: str, text: str) -> list[str]:
         if not full and len(text) > _ENDS:
@@ -286,10 +220,10 @@ def _document_text(document: Document, unit: str, full: bool) -> str:
         ]
         return [f"{name if not number else '':<{_INDENT}}{line}".rstrip() for number, line in enumerate(lines)]
 
-    prompt = "(not recorded by the version that made this run)" if document.prompt is None else document.prompt
-    lines = [f"document {document.doc} ".ljust(_TEXT_WIDTH, "-"), *block("prompt", prompt)]
-    lines += block("target", document.target)
-    for answer in document.answers:
-        verdict = {None: "", 1.0: ", right", 0.0: ", wrong"}.get(answer.correct, f", {answer.correct}")
-        lines += [f"{answer.method}, saves {100 * answer.saved:.1f} % of {unit}{verdict}", *block("", answer.output)]
+    lines = [f"document {document['doc']} ".ljust(_TEXT_WIDTH, "-"), *block("prompt", document["prompt"] or "")]
+    lines += block("target", document["target"])
+    for answer in document["answers"]:
+        verdict = {None: "", 1.0: ", right", 0.0: ", wrong"}.get(answer["correct"], f", {answer['correct']}")
+        lines.append(f"{answer['method']}, saves {100 * answer['saved']:.1f} % of {unit}{verdict}")
+        lines += block("", answer["output"])
     return "\n".join(lines)

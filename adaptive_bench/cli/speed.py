@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from adaptive_bench import output, registry
+from adaptive_bench import registry
 from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph, percent, plain_table, wrapped
-from adaptive_bench.errors import Interrupted, UsageError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.store.atomic import json_text
 
 _WIDTH = 80
@@ -167,8 +167,6 @@ def speculate(
     """
     rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
     shares = options.numbers(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
-    if to is not None:
-        output.check(to)  # before the study, whose results would be lost
     load_libraries()
     registry.load_plugins(plugin)
     import torch
@@ -192,11 +190,8 @@ def speculate(
     drafter = find_drafter(model, method, out=out, tasks=names, precision=precision, device=device)
     for note in drafter.notes:
         typer.echo(paragraph(f"Note: {note}"), err=True)
-    try:
-        with Display() as reporter:
-            record = study(drafter, settings, reporter)
-    except KeyboardInterrupt:
-        raise Interrupted("Stopped. Nothing was written; give the command again.") from None
+    with Display() as reporter:
+        record = study(drafter, settings, reporter)
     options.give_record(record, to, as_json, speculation_text)
     if defects(record):
         raise typer.Exit(1)
@@ -265,11 +260,10 @@ def _difference(each: Mapping[str, Any]) -> str:
     where = f"differs from greedy at new token {each['position'] + 1}"
     if each["gap"] is None:
         return f"{where}, where one of the two has ended: a defect."
-    tokens = f"{each['greedy']} and {each['speculative']}"
     says = "a near-tie" if each["near_tie"] else "a defect"
     return (
-        f"{where}. The full model's logits of {tokens} are {abs(each['gap']):.2e} apart; rounding explains up to "
-        f"{each['bound']:.2e}: {says}."
+        f"{where}. The full model's logits of {each['greedy']} and {each['speculative']} are {abs(each['gap']):.2e} "
+        f"apart; rounding explains up to {each['bound']:.2e}: {says}."
     )
 
 

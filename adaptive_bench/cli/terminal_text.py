@@ -13,7 +13,6 @@ from typing import Any
 
 from adaptive_bench.progress import say
 
-PROGRAM = "adaptive-bench"
 READING_TABLES = "Reading the tables; those of entries are computed from their measurements"
 _GAP = 2  # characters between two columns
 _HEADER = 2  # tabulate makes a column at least this much wider than its header
@@ -32,7 +31,7 @@ def wrapped(text: str, width: int | None = None, indent: str = "") -> str:
     """Wrap a paragraph. Words are never broken, nor is text in backticks, because it is meant for copying.
 
     Args:
-        width: Most characters of a line; by default the terminal's width.
+        width: Most characters of a line; by default the terminal's width, here as below.
         indent: Text that every line but the first begins with.
     """
     room = width or terminal_width()
@@ -47,37 +46,24 @@ def paragraph(text: str) -> str:
 
 
 def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
-    """Rows as a table that fits the width, as far as wrapping at words allows.
-
-    Args:
-        width: Most characters of a line; by default the terminal's width.
-    """
-    if not rows:
-        return ""
-    columns = _columns(rows)
-    widths, smallest = _natural(columns), _smallest(columns)
-    while sum(widths.values()) > _room(rows, width):
-        wide = [key for key in columns if widths[key] > smallest[key]]
-        if not wide:
-            break
-        widths[max(wide, key=lambda key: widths[key])] -= 1
-    body = [[_cell(column[number], widths[key]) for key, column in columns.items()] for number in range(len(rows))]
-    return plain_table(body, [_cell(key, widths[key] - _HEADER) for key in columns])
-
-
-def fits(rows: Sequence[Mapping[str, Any]], width: int | None = None, narrowest: int = _NARROWEST) -> bool:
-    """Whether `fitting` can keep to the width without a column of prose narrower than `narrowest` characters."""
-    return not rows or sum(_smallest(_columns(rows), narrowest).values()) <= _room(rows, width)
+    """Rows as a table without empty columns that fits the width, as far as wrapping its widest columns allows."""
+    texts = [{key: str(value) for key, value in row.items()} for row in rows]
+    keys = [key for key in dict.fromkeys(key for row in texts for key in row) if any(row.get(key) for row in texts)]
+    columns = {key: [row.get(key, "") for row in texts] for key in keys}
+    widest = max(_widths(columns, sys.maxsize), default=0)
+    while widest > _NARROWEST and not _fits(columns, widest, width):
+        widest -= 1
+    body = [[_cell(text, widest) for text in row] for row in zip(*columns.values(), strict=True)]
+    return plain_table(body, [_cell(key, widest - _HEADER) for key in columns])
 
 
 def listed(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
-    """List named things: as a table if columns of prose are wide enough to read, else as a paragraph each.
+    """List named things as a table if columns of prose are wide enough to read, else as a paragraph each.
 
     Args:
         rows: The name first, then a sentence, then further facts.
-        width: Most characters of a line; by default the terminal's width.
     """
-    if fits(rows, width, _READABLE):
+    if _fits({key: [str(row[key]) for row in rows] for key in rows[0]}, _READABLE, width):
         return fitting(rows, width)
     lines, room = list[str](), (width or terminal_width()) - len(_INDENT)
     for row in rows:
@@ -88,40 +74,12 @@ def listed(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     return "\n".join(lines)
 
 
-def lines_of(rows: Sequence[tuple[str, str]]) -> str:
-    """Names with a sentence each, one line for each name; text that does not fit the terminal is cut off."""
-    longest = max((len(name) for name, _ in rows), default=0)
-    room = max(terminal_width() - longest - _GAP, len("..."))
-    cut = (text if len(text) <= room else textwrap.shorten(text, room, placeholder=" ...") for _, text in rows)
-    return "\n".join(f"{name:<{longest + _GAP}}{text}".rstrip() for (name, _), text in zip(rows, cut, strict=True))
+def in_parts(rows: Sequence[Mapping[str, str]]) -> str:
+    """Rows of many short columns; columns for which the terminal has no room follow below, with the first one again."""
+    import pandas
 
-
-def in_parts(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
-    """Rows of many short columns as tables below each other; each has the first column and as many others as fit.
-
-    Args:
-        width: Most characters of a line; by default the terminal's width.
-    """
-    if not rows:
-        return ""
-    room, widths = width or terminal_width(), _natural(_columns(rows))
-    first, *_ = widths
-    parts = _parts(widths, room)
-    while room > 0 and len(narrower := _parts(widths, room - 1)) == len(parts):
-        parts, room = narrower, room - 1  # as narrow as possible, so that the tables have about the same width
-    tables = ([{key: row.get(key, "") for key in (first, *part)} for row in rows] for part in parts)
-    return "\n\n".join(plain_table(table, "keys") for table in tables)
-
-
-def _parts(widths: Mapping[str, int], room: int) -> list[list[str]]:
-    """All columns but the first, split into as few parts as fit the room."""
-    (first, *keys), parts = widths, [list[str]()]
-    for key in keys:
-        taken = widths[first] + sum(_GAP + widths[other] for other in (*parts[-1], key))
-        if parts[-1] and taken > room:
-            parts.append([])
-        parts[-1].append(key)
-    return parts
+    first = next(iter(rows[0]))
+    return str(pandas.DataFrame(rows).set_index(first).rename_axis(None).to_string(line_width=terminal_width()))
 
 
 def plain_table(rows: Any, headers: Any, **how: Any) -> str:
@@ -137,27 +95,18 @@ def numbers_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return plain_table(rows, header, colalign=("left", *["right"] * (len(header) - 1)))
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    return {key: [str(row.get(key, "")) for row in rows] for key in rows[0]}
+def _widths(columns: Mapping[str, Sequence[str]], widest: int) -> list[int]:
+    """Widths of the columns with wrapped texts of at most `widest` characters, unless a single word is longer."""
+    found = []
+    for key, texts in columns.items():
+        natural = max(_HEADER + len(key), *map(len, texts))
+        words = [len(word) for text in texts for word in text.split()] + [_HEADER + len(word) for word in key.split()]
+        found.append(min(natural, max(widest, *words)))
+    return found
 
 
-def _room(rows: Sequence[Mapping[str, Any]], width: int | None) -> int:
-    return (width or terminal_width()) - _GAP * (len(rows[0]) - 1)
-
-
-def _natural(columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    return {key: max(_HEADER + max(map(len, key.split("\n"))), *map(len, texts)) for key, texts in columns.items()}
-
-
-def _smallest(columns: Mapping[str, Sequence[str]], narrowest: int = _NARROWEST) -> dict[str, int]:
-    def longest_word(texts: Sequence[str]) -> int:
-        return max((len(word) for text in texts for word in text.split()), default=0)
-
-    natural = _natural(columns)
-    return {
-        key: min(natural[key], max(narrowest, _HEADER + longest_word([key]), longest_word(texts)))
-        for key, texts in columns.items()
-    }
+def _fits(columns: Mapping[str, Sequence[str]], widest: int, width: int | None) -> bool:
+    return sum(_widths(columns, widest)) + _GAP * (len(columns) - 1) <= (width or terminal_width())
 
 
 def _cell(text: str, width: int) -> str:
@@ -170,15 +119,12 @@ def percent(share: float | None) -> str:
 
 
 def pasteable(command: str) -> str:
-    """A command that can be pasted: its `adaptive-bench` is replaced by what this process was started with."""
-    started, found = Path(sys.argv[0]), shutil.which(PROGRAM)
-    if started.name == "__main__.py":
-        program = f"{shlex.quote(sys.executable)} -m adaptive_bench"
-    elif started.name != PROGRAM or started.parent == Path():
-        program = PROGRAM
-    else:
-        program = PROGRAM if found and started.resolve() == Path(found).resolve() else shlex.quote(str(started))
-    return program + command.removeprefix(PROGRAM)
+    """A command that can be pasted: a shell that does not find `adaptive-bench` gets what this process was started by."""
+    started = Path(sys.argv[0])
+    if shutil.which("adaptive-bench"):
+        return command
+    program = shlex.quote(str(started)) if started.name == "adaptive-bench" else f"{sys.executable} -m adaptive_bench"
+    return program + command.removeprefix("adaptive-bench")
 
 
 def waiting(what: str) -> None:

@@ -19,12 +19,12 @@ from ..frame import Board
 from ..groups import RULE as FEATURED
 from ..groups import Group, groups_of
 from ..headline import headline, is_real
-from ..paper import beside_board, paper_tables
+from ..paper import beside, paper_tables
 from ..provenance import headroom, measured_earlier, runs_of
 from ..standing import Standing, preferred, standings
 from ..svg import chart
 from ..table_cells import COLUMNS, by_task, first_lines, level_text, long, notes_of, short
-from .method_pages import Links, links_of, method_pages, page_of
+from .method_pages import Links, method_pages, page_of
 
 ROWS = "rows"  # folder beside the page with the same rows as data files
 BIBTEX = """@software{{adaptive_bench,
@@ -53,7 +53,7 @@ def files_of(board: Board, *, one_file: bool = False, links: Links | None = None
         one_file: Leave out the methods' pages.
         links: Addresses of repository and documentation.
     """
-    links = links or links_of("")
+    links = links or Links()
     parts = [_part(group, board) for group in groups_of(board)]
     style = source("board.css")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(source("board.html"))
@@ -67,7 +67,7 @@ def files_of(board: Board, *, one_file: bool = False, links: Links | None = None
         failures=[text for part in parts for run in part.runs for text in run["failures"]],
         links=links,
         bibtex=bibtex(),
-        paper=[one for table in paper_tables() for one in beside_board(board, table["table"]) if _is_measured(one)],
+        paper=[one for table in paper_tables() for one in beside(board, table["table"]) if _is_measured(one)],
         rows_folder=ROWS,
         version=version("adaptive-bench"),
     )

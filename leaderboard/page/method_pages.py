@@ -5,9 +5,8 @@ links of all pages to repository and documentation.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import method_name
 
 from ..frame import Board
@@ -26,8 +24,6 @@ from ..row import spec_of
 from ..table_cells import level_text, long
 
 REPOSITORY = "ADAPTIVE_BENCH_REPOSITORY"  # environment variable, which the documentation uses too
-_LINK = re.compile(r"https?://[A-Za-z0-9.\-]+(:\d+)?(/[A-Za-z0-9._~%/\-]*)?", re.ASCII)
-_RELATIVE = re.compile(r"(\.\.?/)*[A-Za-z0-9._\-/]*", re.ASCII)
 FOLDER = "methods"
 STYLE = "board.css"
 _SHOWN_AT = (0.0, 15.0, 25.0)  # savings near which answers are shown, in percent
@@ -41,12 +37,12 @@ class Links:
     """Addresses; for an empty one the page has no link.
 
     Attributes:
-        repository: Address of the repository, without a slash at its end.
         manual: Address of the documentation, absolute or relative to the board's folder.
+        repository: Address of the repository, without a slash at its end; by default taken from the environment.
     """
 
-    repository: str = ""
     manual: str = ""
+    repository: str = field(default_factory=lambda: os.environ.get(REPOSITORY, "").rstrip("/"))
 
     def of_file(self, path: str) -> str:
         """Address of a file in the repository."""
@@ -58,23 +54,6 @@ class Links:
             return ""
         start = self.manual if self.manual.startswith("http") else f"../{self.manual}"
         return f"{start.rstrip('/')}/{page}/"
-
-
-def links_of(manual: str = "", repository: str | None = None) -> Links:
-    """The links of a board, with checked addresses.
-
-    Args:
-        manual: Address of the documentation.
-        repository: Address of the repository; by default taken from the environment.
-
-    Raises:
-        UsageError: A value is not an address.
-    """
-    source = os.environ.get(REPOSITORY, "") if repository is None else repository
-    for value, name in ((source, REPOSITORY), (manual, "--manual")):
-        if value and not (_LINK.fullmatch(value) or (name == "--manual" and _RELATIVE.fullmatch(value))):
-            raise UsageError(f"{name} is an address that begins with https://, got {value!r}.")
-    return Links(source.rstrip("/"), manual)
 
 
 def page_of(label: str) -> str:

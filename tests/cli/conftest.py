@@ -49,7 +49,7 @@ def toy_plugin(_toy_plugin, monkeypatch):
 
 @pytest.fixture
 def command(monkeypatch, capsys, tmp_path):
-    """Run `adaptive-bench` in this process, inside an empty folder: `command("export --format csv", folder)`."""
+    """Run `adaptive-bench` in this process, inside an empty folder: `command("export", folder)`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("adaptive_bench.cli.options.quiet", lambda: None)  # it changes settings of the whole process
 

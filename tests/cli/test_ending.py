@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from adaptive_bench import __version__, startup
 from adaptive_bench.cli.failures import ctrl_c_answered, reported
-from adaptive_bench.cli.terminal_text import fits, fitting, in_parts, listed, pasteable, wrapped
+from adaptive_bench.cli.terminal_text import fitting, listed, wrapped
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 
 PROGRAM = f"{shlex.quote(sys.executable)} -m adaptive_bench"
@@ -115,27 +115,6 @@ def test_ctrl_c_around_a_command(program, code, out, last):
     assert (done.returncode, done.stdout, done.stderr.strip().rpartition("\n")[2]) == (code, out, last)
 
 
-@pytest.mark.parametrize(
-    ("started", "on_path", "printed"),
-    [
-        ("adaptive-bench", False, "adaptive-bench"),
-        ("/elsewhere/pytest", False, "adaptive-bench"),
-        ("", False, "adaptive-bench"),
-        ("{here}/bin/adaptive-bench", True, "adaptive-bench"),
-        ("bin/adaptive-bench", False, "bin/adaptive-bench"),
-        ("/site/adaptive_bench/__main__.py", False, f"{sys.executable} -m adaptive_bench"),
-    ],
-)
-def test_commands_that_are_printed_can_be_given_as_they_stand(monkeypatch, tmp_path, started, on_path, printed):
-    script = tmp_path / "bin" / "adaptive-bench"
-    script.parent.mkdir()
-    script.touch(mode=0o755)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", str(script.parent) if on_path else "/nowhere")
-    monkeypatch.setattr(sys, "argv", [started.format(here=tmp_path)])
-    assert pasteable("adaptive-bench run") == f"{printed} run"
-
-
 LEVELS = """
 import logging
 import multiprocessing
@@ -178,7 +157,7 @@ def test_a_table_keeps_every_word_whole_and_to_the_width_where_it_can(cells, wid
     rows = [dict(zip(("method", "decision MACs per token", "n"), one, strict=True)) for one in cells]
     text = fitting(rows, width)
     assert {word for row in cells for cell in row for word in cell.split()} <= set(text.split())
-    if fits(rows, width):
+    if width >= 3 * 12 + 2 * 2:  # the longest words, side by side
         assert max(map(len, text.splitlines())) <= width
     for row in rows:
         row["method"] = row["method"].replace(" ", "")[:width]  # a name
@@ -191,16 +170,8 @@ def test_prose_is_wrapped_where_it_has_to_be_and_a_path_never():
     assert PROSE in fitting([ROW], 300) and PROSE not in fitting([ROW], 80)
     path = "/somewhere/" + "deep/" * 30 + "mine.py"
     assert path in fitting([{"name": "a", "from": path, "what": PROSE}], 80)
-    assert not fits([{"name": "a", "from": path}], 80) and fitting([], 80) == ""
+    assert fitting([], 80) == "" and "nothing" not in fitting([ROW | {"nothing": ""}], 80)
     assert "---" in listed([ROW, ROW], 140) and "---" not in listed([ROW, ROW], 60)
-
-
-@given(st.integers(1, 12), st.integers(30, 120))
-def test_many_short_columns_go_on_below(columns, width):
-    rows = [{"": name, **{f"can do\n{number}": "yes" for number in range(columns)}} for name in ("gateskip", "mod")]
-    text = in_parts(rows, width)
-    assert max(map(len, text.splitlines())) <= width
-    assert text.count("yes") == 2 * columns and text.count("gateskip") == text.count("\n\n") + 1
 
 
 def test_commands_are_not_broken():

@@ -199,7 +199,6 @@ NAME = "RUN"  # stands for the run's name
 CHEAP = ("--device", "cpu")
 WITH_JSON = {
     "list-methods": ("list", "methods"),
-    "list-methods-model": ("list", "methods", "--model", "nano", "--methods", "gateskip,mod"),
     "list-tasks": ("list", "tasks"),
     "list-models": ("list", "models"),
     "list-families": ("list", "families"),

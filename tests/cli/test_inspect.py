@@ -78,7 +78,7 @@ def test_documents_of_a_task_and_the_papers_gate_analysis(inspect, tmp_path):
     ("more", "said"),
     [
         (("--text", "text.txt", "--tasks", "nano_math"), "got both"),
-        (("--tasks", "nano_math", "--answer", "text.txt"), "--answer is the answer to --text"),
+        (("--tasks", "nano_math", "--answer", "text.txt"), "--answer is for --text"),
         (("--text", "text.txt", "--paper"), "--paper repeats the paper's analysis: give --tasks"),
         (("--tasks", "nano_math", "--paper", "--savings", "0.1"), "and no --savings"),
         (("--tasks", "nano_math", "--paper", "-o", "page.html"), "written as .json"),

@@ -92,10 +92,10 @@ def test_json_has_identifiers_for_keys_and_numbers_for_numbers(command, runs, wh
 
 
 @pytest.mark.parametrize("width", [60, 80])
-def test_methods_are_a_line_each_and_one_is_a_page(command, monkeypatch, width):
+def test_methods_are_a_row_each_and_one_is_a_page(command, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     lines = command("list methods").stdout.partition("\n\n")[0].splitlines()
-    assert [line.split()[0] for line in lines] == registry.names("methods")
+    assert [line.split()[0] for line in lines[2:] if line[0] != " "] == registry.names("methods")
     assert max(map(len, lines)) <= width
     page = command("list methods gateskip").stdout
     assert "sparsity_weight" in page and "C0" in page and "random_skip" not in page
@@ -126,23 +126,9 @@ def test_the_shell_asks_for_methods_tasks_and_configs(words, expected):
     assert done.stdout.split() == [expected], done.stderr
 
 
-def test_what_methods_add_to_a_model(command, tmp_path, make_backbone, monkeypatch):
-    make_backbone("llama").save_pretrained(tmp_path / "tiny")
-    result = command("list methods --model tiny --methods gateskip[shape=scalar],gateskip,dense")
-    rows = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()}
-    assert (rows["gateskip"][0], rows["gateskip[shape=scalar]"][0]) == ("8,448", "264"), result.stderr
-    assert rows["dense"] == ["0", "0.00%", "0", "0", "0.00%", "0"]
-    names = registry.names
-    monkeypatch.setattr(registry, "names", lambda group: ["dense", "free"] if group == "methods" else names(group))
-    make_backbone("llama", num_hidden_layers=1).save_pretrained(tmp_path / "flat")
-    assert "not on this model" in command("list methods --model flat").said
-    assert command("list methods --model flat --methods free").exit_code == 2
-
-
-@pytest.mark.parametrize("arguments", ["tasks --model nano", "methods --methods calm", "tasks --full"])
-def test_options_go_with_what_is_listed(command, arguments):
-    result = command(f"list {arguments}")
-    assert result.exit_code == 2 and arguments.split()[1] in result.stderr
+def test_options_go_with_what_is_listed(command):
+    result = command("list tasks --full")
+    assert result.exit_code == 2 and "--full" in result.stderr
 
 
 @pytest.mark.parametrize("group", ["methods", "tasks", "configs"])

@@ -86,20 +86,11 @@ def test_a_damaged_config_is_named_with_what_puts_it_back(command, folders):
     assert "Put the run's own file back; or give `adaptive-bench run` the options" in result.said
 
 
-def test_an_unknown_method_of_a_run_is_told_with_its_plugin(command, folders):
-    (folders[0] / "config.yaml").write_text(json.dumps(CONFIG | {"methods": ["every_so_often"]}))
-    (folders[0].parents[2] / "mine.py").unlink()
-    for arguments in (("run --config", f"{folders[0]}/config.yaml"), ("retry", folders[0])):
-        result = command(*arguments)
-        assert result.exit_code == 2 and "No method is called 'every_so_often'" in result.said
-        assert "mine.py" in result.said and "any more" in result.said
-
-
 def test_the_command_of_a_run_has_its_plugins_and_retry_loads_them(command, folders, monkeypatch):
     plugin = folders[0].parents[2] / "mine.py"
     assert run_command(folders[0], [plugin]).endswith(f"--plugin {plugin}")
     loaded = []
     monkeypatch.setattr("adaptive_bench.registry.load_plugins", loaded.append)
-    monkeypatch.setattr("adaptive_bench.cli.execution.execute", lambda config, debug: None)
+    monkeypatch.setattr("adaptive_bench.cli.execution.execute", lambda config: None)
     (folders[0] / "config.yaml").write_text(json.dumps({"model": "nano", "methods": ["mod"], "tasks": ["nano_math"]}))
     assert command("retry", folders[0]).exit_code == 0 and loaded == [[plugin]]

@@ -17,8 +17,6 @@ from adaptive_bench.testing import check_specs
 
 WRITERS = {
     "export": ("export", "few", "-o"),
-    "export as JSON": ("export", "few", "--format", "json", "-o"),
-    "export as Parquet": ("export", "few", "--format", "parquet", "-o"),
     "check": ("check", "static_depth@bench", "--family", "llama", "-o"),
     "capabilities": ("check", "static_depth@bench", "--family", "llama", "--capabilities"),
     "ranks": ("leaderboard", "ranks", "few", "-o"),
@@ -52,7 +50,7 @@ def write(command, few, monkeypatch, report):
     return lambda writer, target: command(*WRITERS[writer], str(target))
 
 
-@pytest.mark.parametrize("writer", [name for name in WRITERS if "Parquet" not in name])
+@pytest.mark.parametrize("writer", WRITERS)
 def test_a_dash_is_standard_output_with_nothing_else_on_it(write, writer, tmp_path):
     result = write(writer, "-")
     assert result.exit_code == 0 and not (tmp_path / "-").exists()

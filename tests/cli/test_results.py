@@ -65,7 +65,6 @@ def test_an_export_is_what_python_loads_and_has_the_ending_of_its_format(command
         load_results(out="nowhere")
     result = command("export", folders[0], "-o", "rows.csv.gz")
     assert result.exit_code == 2 and "got 'rows.csv.gz'" in result.said and not (tmp_path / "rows.csv.gz").exists()
-    assert command("export", folders[0], "--format", "json", "-o", "rows.text").exit_code == 0
 
 
 def test_a_run_in_which_everything_failed_says_so_where_its_rows_are_read(command, folders):

@@ -103,7 +103,7 @@ def test_methods_of_the_command_line_get_the_controls_they_lack(command, runs, a
 
 def test_which_controls_are_added_is_said_and_they_are_for_methods_alone(command, runs):
     told = " ".join(command("run --methods mod --dry-run").stdout.split())
-    assert told.startswith(f"Compared with dense and {TRAINED} as well") and "--no-controls leaves them out" in told
+    assert told.startswith(f"Compared with dense and {TRAINED} as well") and "--no-controls leaves out" in told
     result = command("run --config smoke --no-controls")
     assert result.exit_code == 2 and "--no-controls is for --methods" in result.said
 

@@ -39,7 +39,7 @@ def rows_of(make_row, method, scores, task="nano_math", metric=EXACT, **changes)
 def said(runs, table=1):
     rows, answers = [row for row, _ in runs], {str(place): some for place, (_, some) in enumerate(runs)}
     measured = {str(place): [(row.task, row.conditions)] for place, row in enumerate(rows)}
-    (found,) = beside(Board(rows, answers=answers, measured=measured), table, {})
+    (found,) = beside(Board(rows, answers=answers, measured=measured), table)
     return found, found["said"]
 
 

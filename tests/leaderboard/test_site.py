@@ -1,13 +1,11 @@
-"""Page, Markdown, CSV, JSON, Parquet, points and drawings say the same, and what cannot be read is left out aloud."""
+"""Page, Markdown, CSV, Parquet, points and drawings say the same, and what cannot be read is left out aloud."""
 
 import csv
-import gzip
 import html
 import io
 import json
 import re
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 from statistics import fmean
 
 import pandas
@@ -25,7 +23,7 @@ from adaptive_bench.leaderboard.headline import headline
 from adaptive_bench.leaderboard.page import files_of
 from adaptive_bench.leaderboard.plain import markdown as shown
 from adaptive_bench.leaderboard.row import Rejected, checked
-from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, as_json, build
+from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, build
 from adaptive_bench.leaderboard.standing import standings
 from adaptive_bench.leaderboard.swept_answers import read_answers
 from adaptive_bench.leaderboard.table_cells import long, short
@@ -69,8 +67,8 @@ def cells(page):
 def test_every_face_carries_the_numbers_of_the_rows(rows):
     board = board_of(rows)
     page, text = files_of(board, one_file=True)["index.html"], markdown.written(board)
-    lines = list(csv.DictReader(io.StringIO(as_csv(board))))
-    assert len(lines) == len(rows) == len(json.loads(as_json(board))["rows"])
+    lines = list(csv.DictReader(io.StringIO(as_csv(board.lines))))
+    assert len(lines) == len(rows)
     for row, line in zip(board.rows, lines, strict=True):
         values = [float(line[key]) if line[key] else None for key in ("level", "score", "low", "high", "saved")]
         assert values == [row.level, row.score, row.low, row.high, row.saved] and line["label"] == row.label
@@ -112,9 +110,7 @@ def test_what_is_written_is_complete_small_and_asks_for_nothing(tmp_path, make_r
     place = tmp_path / "site" / listed["name"]
     frame = pandas.read_parquet(f"{place}.parquet")
     assert listed["rows"] == len(frame) == len(rows) == len(pandas.read_csv(f"{place}.csv.gz"))
-    assert frame["score"].tolist() == [
-        one["score"] for one in json.loads(gzip.decompress(Path(f"{place}.json.gz").read_bytes()))["rows"]
-    ]
+    assert frame["score"].tolist() == pandas.read_csv(f"{place}.csv.gz")["score"].tolist()
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path, make_row):
