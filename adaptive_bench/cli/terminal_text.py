@@ -119,7 +119,7 @@ def percent(share: float | None) -> str:
 
 
 def pasteable(command: str) -> str:
-    """A command that can be pasted: a shell that does not find `adaptive-bench` gets what this process was started by."""
+    """A command that can be pasted, also into a shell that does not find `adaptive-bench` by its name."""
     started = Path(sys.argv[0])
     if shutil.which("adaptive-bench"):
         return command
