@@ -6,20 +6,18 @@ examples. The choice is kept beside the records, so that the same command finds 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.jobs.job import needs_own_process
 from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter, duration
 from adaptive_bench.runs.backbone_source import empty_model, find_backbone, find_device
-from adaptive_bench.runs.budget import Workload, count_work
-from adaptive_bench.runs.estimate import CALIBRATION_PASSES, CALIBRATIONS, Speed, forecast
+from adaptive_bench.runs.forecast import CALIBRATION_PASSES, CALIBRATIONS, Speed
 from adaptive_bench.runs.precision import kept
 from adaptive_bench.runs.run_plan import without_groups
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.runs.workload import Workload, count_work
 from adaptive_bench.store.keys import key_of, run_key
 
 FOLDER = "fitted"
@@ -67,12 +65,14 @@ def fitted(
     Returns:
         The config, and a sentence that says what was made smaller; an empty one if nothing was.
     """
+    reporter = reporter or SilentReporter()
     try:
         whole = without_groups(config)
         about = {"run": run_key(whole.model_dump(mode="json")), "seconds": limit.seconds}
         about |= {"device": find_device(config.device).type}
         file = config.out / FOLDER / f"{key_of(about)}.json"
-        said = kept(file, lambda: about | _chosen(whole, given, limit, reporter or SilentReporter()))
+        with reporter.task("forecast", total=1):
+            said = kept(file, lambda: about | _chosen(whole, given, limit))
     except Exception:  # noqa: BLE001 - the checks of the run report what is wrong, together with everything else
         return config, ""
     if not said["text"]:
@@ -83,46 +83,33 @@ def fitted(
     return RunConfig.model_validate(values).with_controls_of(config), str(said["text"])
 
 
-class _Forecast:
-    """Seconds that a run, or a smaller form of it, takes on this machine if nothing is on disk.
+def _forecast(config: RunConfig) -> Callable[[RunConfig], float]:
+    """A function that gives the seconds of a smaller form of a run on this machine, if nothing is on disk."""
+    source = find_backbone(config.model)
+    empty = empty_model(source)
+    speed = Speed(Workload(config, empty, source.load_tokenizer()))
 
-    Plugin code does not run beforehand, so plugins' methods count as the mean of the others.
-    """
-
-    def __init__(self, config: RunConfig, reporter: Reporter) -> None:
-        config = _without_plugins(config)
-        source = find_backbone(config.model)
-        self._empty = empty_model(source)
-        work = Workload(config, self._empty, source.load_tokenizer())
-        trained = dict.fromkeys(spec for spec, steps in count_work(config, self._empty)[0] if steps)
-        with reporter.task("forecast", total=len(trained) + 2) as task:
-            self._speed: Speed = forecast(work, trained, 1, task)
-
-    def __call__(self, whole: RunConfig) -> float:
-        config = _without_plugins(whole)
-        steps, _ = count_work(config, self._empty)
-        sequence_s, evaluation = self._speed.sequence_s, config.evaluation
-        taken_s = sum(count * config.train.batch_size * sequence_s[spec] for spec, count in steps if count)
-        for text in config.methods:
-            spec = MethodSpec.parse(text)
-            alone = config.model_copy(update={"methods": (text,)})
+    def taken_s(smaller: RunConfig) -> float:
+        steps, dial_values = count_work(smaller, empty)
+        evaluation, batch_size = smaller.evaluation, smaller.train.batch_size
+        documents = {task: speed.documents(task) for task in smaller.tasks}
+        documents = {task: min(evaluation.limit or all_of, all_of) for task, all_of in documents.items()}
+        point_s = {task: count * speed.document_s(task) for task, count in documents.items()}
+        calibrated = CALIBRATIONS * CALIBRATION_PASSES * evaluation.calibration_examples  # sequences of a dial value
+        seconds = sum(count * batch_size * speed.sequence_s(spec) for spec, count in steps if count)
+        for spec, values in dial_values:
             trained = training_spec(spec)
-            calibrations = CALIBRATIONS * evaluation.calibration_examples if takes_target(trained) else 0
-            calibrated_s = CALIBRATION_PASSES * calibrations * sequence_s.get(trained, 0.0)
-            for task, values in count_work(alone, self._empty)[1].items():
-                documents = min(evaluation.limit or self._speed.documents[task], self._speed.documents[task])
-                taken_s += values * (documents * self._speed.document_s[task] + calibrated_s)
-        return taken_s * len(whole.methods) / len(config.methods)
+            calibrates = takes_target(trained) and smaller.train.steps
+            calibration_s = calibrated * speed.sequence_s(trained) if calibrates else 0.0
+            seconds += values * sum(one_s + calibration_s for one_s in point_s.values())
+        return seconds
+
+    return taken_s
 
 
-def _without_plugins(config: RunConfig) -> RunConfig:
-    own = [text for text in config.methods if not needs_own_process(MethodSpec.parse(text).name)]
-    return config.model_copy(update={"methods": tuple(own)})
-
-
-def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter: Reporter) -> dict[str, Any]:
+def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     """What changes, by part of the config, and the sentence about it, as plain values."""
-    time_of = _Forecast(config, reporter)
+    time_of = _forecast(config)
     before_s = time_of(config)
     if before_s <= limit.seconds:
         return {"changed": {}, "text": ""}
@@ -130,7 +117,7 @@ def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter:
     small = config
     if limit.answer_tokens and not measured.get("max_new_tokens"):
         shorter = _with(config, "evaluation", {"max_new_tokens": limit.answer_tokens})
-        if (time_of_shorter := _Forecast(shorter, reporter))(shorter) < before_s:
+        if (time_of_shorter := _forecast(shorter))(shorter) < before_s:
             small, time_of = shorter, time_of_shorter
     share = min(1.0, limit.seconds / time_of(small))
     if not {"batch_size", "steps"} <= train.keys():

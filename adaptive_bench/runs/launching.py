@@ -30,8 +30,8 @@ from adaptive_bench.jobs.pool import run_groups
 from adaptive_bench.jobs.watchdog import Limits
 from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, TrainingStep, UnitDone, duration
 from adaptive_bench.runs.backbone_source import find_backbone, find_device
-from adaptive_bench.runs.estimate import Estimator, steps_left
 from adaptive_bench.runs.evaluation_work import EvaluationWorker, evaluate_sweeps
+from adaptive_bench.runs.forecast import Estimator, steps_left
 from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard
 from adaptive_bench.runs.training_work import carry_out_training, train_as_worker
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
@@ -58,7 +58,7 @@ class TrainingJob(Job):
     @classmethod
     def of(cls, training: TrainingRun, config: RunConfig, estimator: Estimator) -> TrainingJob:
         """The job of a training, with an estimate of what is left of it."""
-        seconds, record = estimator.training(training).seconds, str(training.folder)
+        seconds, record = estimator.training(training), str(training.folder)
         unit_s: dict[UnitDone, float] = {TrainingStep(record): seconds / max(1, steps_left(training))}
         after = None if training.base is None else str(training.base.folder)
         methods = frozenset(one.spec.name for one in training.chain)
@@ -95,9 +95,9 @@ class EvaluationJob(Job):
         first = sweeps[0]
         unit_s: dict[UnitDone, float] = {}
         for sweep in sweeps:
-            unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep).seconds
-            unit_s[PointMeasured(str(sweep.folder))] = estimator.point(sweep).seconds
-        seconds = sum(estimator.sweep(sweep).seconds for sweep in sweeps)
+            unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep)
+            unit_s[PointMeasured(str(sweep.folder))] = estimator.point(sweep)
+        seconds = sum(estimator.sweep(sweep) for sweep in sweeps)
         estimate = JobEstimate(str(first.folder), seconds, unit_s, str(first.training.folder))
         methods = frozenset({first.spec.name, *(one.spec.name for one in first.training.chain)})
         label, tasks = f"evaluate {first.spec}, seed {first.training.seed}", tuple(sweep.task for sweep in sweeps)

@@ -19,7 +19,7 @@ from adaptive_bench.hub import raise_together
 from adaptive_bench.method import Method, config_of, method_of, training_spec
 from adaptive_bench.model.adapters import check_installed, check_targets
 from adaptive_bench.runs.backbone_source import BackboneSource, empty_model, find_backbone
-from adaptive_bench.runs.estimate import Trait
+from adaptive_bench.runs.forecast import Trait
 from adaptive_bench.runs.model_files import AGAIN, check_heads
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.tracking import check_trackers

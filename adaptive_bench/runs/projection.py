@@ -21,24 +21,49 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import astuple, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, PretrainedConfig
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
+from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, LayerCosts
 from adaptive_bench.engine.ledger import BUCKETS, COSINE, NORM, PHASES, Ledger, cosine_macs
+from adaptive_bench.errors import UsageError
 from adaptive_bench.method import method_class, method_of
-from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import RESCALE, Evaluation
 
+# Sizes of real models, from the `config.json` files of the Hugging Face hub.
+_KEYS = (
+    *("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"),
+    *("intermediate_size", "vocab_size", "max_position_embeddings", "tie_word_embeddings"),
+)
+_SIZES = {
+    "llama-3.2-1b": ("llama", 2048, 16, 32, 8, 64, 8192, 128256, 131072, True),  # meta-llama/Llama-3.2-1B
+    "llama-3.2-3b": ("llama", 3072, 28, 24, 8, 128, 8192, 128256, 131072, True),  # meta-llama/Llama-3.2-3B
+    "llama-3.1-8b": ("llama", 4096, 32, 32, 8, 128, 14336, 128256, 131072, False),  # meta-llama/Llama-3.1-8B
+    "gemma-2-2b": ("gemma2", 2304, 26, 8, 4, 256, 9216, 256000, 8192, True),  # google/gemma-2-2b
+}
+SHAPES: Mapping[str, Mapping[str, Any]] = {name: dict(zip(_KEYS, row, strict=True)) for name, row in _SIZES.items()}
 _OWN_MAP = "method."
 _CORE = [place for place, name in enumerate(BUCKETS) if name.startswith("core.")]
 _OVERHEAD = [place for place, name in enumerate(BUCKETS) if name.startswith("overhead.")]
+
+
+@cache
+def find_shape(name: str) -> PretrainedConfig:
+    """The shape of this name as a Hugging Face config.
+
+    Raises:
+        UsageError: No shape has this name.
+    """
+    if name not in SHAPES:
+        raise UsageError(f"No model shape is called {name!r}. {registry.did_you_mean(name, SHAPES)}")
+    return AutoConfig.for_model(**SHAPES[name])
 
 
 class Projection:

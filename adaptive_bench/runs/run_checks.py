@@ -13,14 +13,12 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.config_file import default_presets
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.free_memory import free_on
-from adaptive_bench.jobs.job import needs_own_process
 from adaptive_bench.model.adapters import adapter_parameters
 from adaptive_bench.model.tokenization import check_chat_template
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.backbone_source import find_device
-from adaptive_bench.runs.budget import Workload
-from adaptive_bench.runs.estimate import Estimator, Speed, forecast, total
+from adaptive_bench.runs.forecast import Estimator, Speed
 from adaptive_bench.runs.launching import useful_processes
 from adaptive_bench.runs.model_checks import (
     Findings,
@@ -34,6 +32,7 @@ from adaptive_bench.runs.model_checks import (
 )
 from adaptive_bench.runs.run_plan import Plan, plan, without_groups
 from adaptive_bench.runs.task_checks import check_overlap, check_task, note_idle
+from adaptive_bench.runs.workload import Workload
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.training.micro_batches import VALUE_BYTES, rough_footprint, trained_bytes
@@ -71,41 +70,26 @@ def check_memory(work: Workload, trained: Iterable[MethodSpec], jobs: int) -> No
     Raises:
         EnvironmentProblem: The memory does not suffice.
     """
-    recipe, empty = work.config.train, work.prices.empty
+    recipe, empty, longest = work.config.train, work.prices.empty, work.longest
     free = free_on(find_device(work.config.device))
     weights = VALUE_BYTES * sum(each.numel() for each in empty.parameters())
     backbone = Backbone(empty)
-    at_most = rough_footprint(backbone, backbone.num_layers).of(1, work.longest, work.longest)
+    at_most = rough_footprint(backbone, backbone.num_layers).of(1, longest, longest)
     # 5 times the weights are enough for weights, gradients and two moments, with room for a method's own parameters.
     if free is None or 5 * weights + at_most < free / jobs:
         return
     for spec in trained:
-        step = work.prices.step(
-            spec, recipe, work.longest, round(work.longest * work.labels / work.tokens), watched=True
-        )
-        if step is None:
+        labels = round(longest * work.labels / work.tokens)
+        if (step := work.prices.step(spec, recipe, longest, labels, watched=True)) is None:
             continue
-        trainee = work.prices.trainee(spec, recipe)
-        needed = weights + trained_bytes(trainee) + step.peak_bytes
+        needed = weights + trained_bytes(work.prices.trainee(spec, recipe)) + step.peak_bytes
         if needed > free / jobs:
             raise EnvironmentProblem(
-                f"Training {spec} needs about {size(needed, 'G')}B with one sequence of {work.longest} tokens at a "
-                f"time, but {size(free / jobs, 'G')}B are free{f' for each of {jobs} processes' if jobs > 1 else ''}. "
-                f"{_memory_advice(work, jobs)}"
+                f"Training {spec} needs about {size(needed, 'G')}B with one sequence of {longest} tokens at a time, "
+                f"but {size(free / jobs, 'G')}B are free{f' for each of {jobs} processes' if jobs > 1 else ''}. Work "
+                f"with --jobs 1, train adapters (train.lora), set train.gradient_checkpointing to true, lower "
+                f"train.max_length (now {recipe.max_length}), or choose a smaller --model."
             )
-
-
-def _memory_advice(work: Workload, jobs: int) -> str:
-    recipe = work.config.train
-    helps = {
-        "work with --jobs 1": jobs > 1,
-        "train adapters in place of the weights (train.lora)": recipe.lora is None,
-        "set train.gradient_checkpointing to true": not recipe.gradient_checkpointing,
-        f"lower train.max_length (now {recipe.max_length})": True,
-        "choose a smaller --model": True,
-    }
-    first, second, third, *_ = (text for text, there in helps.items() if there)
-    return f"{first[0].upper()}{first[1:]}, {second}, or {third}."
 
 
 @dataclass(frozen=True)
@@ -198,29 +182,16 @@ def preflight(
     work = Workload(config, facts.empty, tokenizer)
     if config.train.steps:
         check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), most)
-    speed = _forecast(work, whole, most, reporter) if timed else None
-    estimator = Estimator(config.out, speed, traits)
-    jobs = jobs or useful_processes(config, total(whole, estimator).seconds)
-    return Preflight(whole, facts, findings.notes, needed, estimator, jobs, work)
-
-
-def _forecast(work: Workload, whole: Plan, jobs: int, reporter: Reporter) -> Speed | None:
-    """Forecast how long the work will take, unless the records tell."""
-    known = Estimator(whole.config.out)
-    if not any(known.training(training).rough for training in whole.trainings) and not any(
-        known.sweep(sweep).rough for sweep in whole.sweeps
-    ):
-        return None
-    # Plugin code runs in processes of its own; how long its trainings take shows once they run.
-    trained = dict.fromkeys(
-        each.spec for each in whole.trainings if each.steps and not needs_own_process(each.spec.name)
-    )
+    estimator = Estimator(config.out, Speed(work, most) if timed else None, traits)
     try:
-        with reporter.task("forecast", total=len(trained) + 2) as task:
-            return forecast(work, trained, jobs, task)
+        with reporter.task("forecast", total=1):
+            seconds = estimator.total(whole)
     except Exception as error:  # noqa: BLE001 - a forecast must not prevent a run: its work reports what is wrong
         reporter.line(f"How long the run takes is not known: the forecast failed ({message_of(error)}).")
-        return None
+        estimator = Estimator(config.out, None, traits)
+        seconds = estimator.total(whole)
+    jobs = jobs or useful_processes(config, seconds)
+    return Preflight(whole, facts, findings.notes, needed, estimator, jobs, work)
 
 
 def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bool]) -> int:

@@ -1,4 +1,4 @@
-"""Describes a run in a few lines before it starts: the model, the recipe, and what the run will take."""
+"""Describes a run before it starts: the model, the recipe, its work, and what that will take."""
 
 from __future__ import annotations
 
@@ -6,83 +6,81 @@ from collections import Counter
 from collections.abc import Iterable
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.model.hub_models import is_hub_id
 from adaptive_bench.progress import duration
-from adaptive_bench.runs.budget import Budget, Workload, budget, count_work, empty_model
-from adaptive_bench.runs.estimate import steps_left, total
+from adaptive_bench.runs.forecast import Estimator, steps_left
 from adaptive_bench.runs.model_checks import size
 from adaptive_bench.runs.precision import chosen
-from adaptive_bench.runs.run_checks import Preflight, disk_bytes
-from adaptive_bench.runs.shapes import SHAPES
-from adaptive_bench.runs.training_targets import levels_of
+from adaptive_bench.runs.run_checks import Preflight
+from adaptive_bench.runs.run_plan import Plan
+from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 
 
-def about(config: RunConfig, found: Preflight | None, flops_per_s: float | None = None) -> list[str]:
+def about(config: RunConfig, found: Preflight, flops_per_s: float | None = None) -> list[str]:
     """Lines that begin with a label.
 
     Args:
-        found: What is known before the run; `None` if the run cannot be done here. For a model of the hub the lines
-            then rest on the sizes stored for its name, as if nothing were on disk; for any other model there are none.
         flops_per_s: FLOPs a second that a device sustains, to state the hours the run takes.
     """
-    if found is None:
-        return _about_unreachable(config, flops_per_s) if is_hub_id(config.model) else []
+    plan = found.plan
     lines = [] if found.facts is None else [f"model   {found.facts}"]
-    auto = config.train.precision == "auto"
-    lines.append(f"recipe  {_recipe(config, str(chosen(config) if auto else config.train.precision))}")
-    lines.append(_levels(config, {level for sweep in found.plan.sweeps for level in sweep.levels}))
-    if found.plan.sites is not None:
-        lines.append(f"eligible: {found.plan.sites.described()}")
-    elif found.plan.sites_left:
+    lines += [f"recipe  {_recipe(config)}", _levels(config, {level for one in plan.sweeps for level in one.levels})]
+    if plan.sites is not None:
+        lines.append(f"eligible: {plan.sites.described()}")
+    elif plan.sites_left:
         lines.append("eligible: measured when the run begins, with one pass for each site (about a minute at 135 M)")
     if found.work is None or found.estimator is None:
         return [*lines, "left    nothing: everything is on disk"]
-    dial_values: Counter[str] = Counter()
-    for sweep in found.plan.sweeps:
-        dial_values[sweep.task] += found.estimator.points_left(sweep)
-    steps = [(training.spec, steps_left(training)) for training in found.plan.untrained]
     lines.append(f"disk    up to {size(found.disk_bytes, 'G')}B in {config.out}")
-    lines += _costs(budget(found.work, steps, dial_values), flops_per_s)
-    estimate = total(found.plan, found.estimator)
+    lines += _costs(found, flops_per_s)
     how = f"{found.jobs} processes" if found.jobs > 1 else "one process"
-    rough = ", roughly: no record and no measurement of this model" if estimate.rough else ""
-    lines.append(f"time    about {duration(estimate.seconds / found.jobs)} in {how}{rough}")
+    rough = ", roughly: this machine's speed is not known" if found.estimator.speed is None else ""
+    lines.append(f"time    about {duration(found.estimator.total(plan) / found.jobs)} in {how}{rough}")
     return lines
 
 
-def _about_unreachable(config: RunConfig, flops_per_s: float | None) -> list[str]:
-    empty = empty_model(config.model)
-    if empty is None:
-        return [f"FLOPs   not known: {config.model} cannot be loaded, and sizes are stored for {', '.join(SHAPES)}"]
-    parameters = sum(parameter.numel() for parameter in empty.parameters())
-    steps, dial_values = count_work(config, empty)
-    return [
-        f"model   {config.model} ({empty.config.model_type}, {size(parameters)} parameters, by its name)",
-        f"recipe  {_recipe(config, config.train.precision)}",
-        _levels(config, levels_of(config, int(empty.config.num_hidden_layers))),
-        f"disk    up to {size(disk_bytes(config.train, empty, [each > 0 for _, each in steps]), 'G')}B in {config.out}",
-        *_costs(budget(Workload(config, empty, None), steps, dial_values), flops_per_s),
-    ]
+def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, str]]:
+    """One line for each training and sweep, and one for the total."""
+    estimator = estimator or Estimator(plan.config.out)
+    rough = " (rough)" if estimator.speed is None else ""
+    untrained = {training.folder for training in plan.untrained}
+    lines = []
+    works: list[TrainingRun | DialEvaluation] = [*plan.trainings, *plan.sweeps]
+    for work in works:
+        if isinstance(work, DialEvaluation):
+            count, unit, taken_s, none = estimator.points_left(work), "dial values", estimator.sweep(work), "on disk"
+        else:
+            count, unit, taken_s = steps_left(work), "steps", estimator.training(work)
+            count, none = count if work.folder in untrained else 0, "on disk" if work.steps else "nothing to train"
+        again = ", failed before" if work.record.state == "failed" else ""
+        state = f"{count} {unit} left{again}" if count else none
+        lines.append({"work": str(work), "state": state, "time": duration(taken_s) + rough if count else ""})
+    whole = duration(estimator.total(plan)) + rough
+    return [*lines, {"work": "together, one after the other", "state": "", "time": whole}]
 
 
-def _costs(taken: Budget, flops_per_s: float | None) -> list[str]:
-    most = "up to " if taken.bounded else "about "
+def _costs(found: Preflight, flops_per_s: float | None) -> list[str]:
+    """The FLOPs of the work that is left, and the hours that they take at so many a second."""
+    assert found.work is not None and found.estimator is not None
+    work, batch_size = found.work, found.work.config.train.batch_size
+    left = [(training.spec, count) for training in found.plan.untrained if (count := steps_left(training))]
+    steps = sum(count for _, count in left)
+    dial_values: Counter[str] = Counter()
+    for sweep in found.plan.sweeps:
+        dial_values[sweep.task] += found.estimator.points_left(sweep)
+    training = sum(count * batch_size * work.training_flops(spec) for spec, count in left)
+    evaluation = sum(
+        count * (work.asked(task).reading + work.asked(task).writing) for task, count in dial_values.items()
+    )
     lines = [
-        f"FLOPs   training {most}{taken.training_flops:.1e}: {taken.trainings} trainings, {taken.steps:,} steps, "
-        f"{most}{size(taken.tokens)} tokens",
+        f"FLOPs   training about {training:.1e}: {len(left)} trainings, {steps:,} steps, about "
+        f"{size(steps * batch_size * work.tokens)} tokens",
+        f"        evaluation about {evaluation:.1e}: {dial_values.total():,} dial values, priced as dense",
     ]
-    evaluated = f"{taken.dial_values:,} dial values, priced as dense"
-    if taken.evaluation_flops or not taken.unknown:
-        lines.append(f"        evaluation about {taken.evaluation_flops:.1e}: {evaluated}")
-    if taken.unknown:
-        names, reason = ", ".join(taken.unknown), next(iter(taken.unknown.values()))
-        lines.append(f"        evaluation of {names} not known: {reason}")
     if flops_per_s is None:
         return [*lines, "hours   say what a device sustains, for example --flops 4e14"]
-    training, evaluation = taken.hours(flops_per_s)
-    parts = f"training {most}{training:.3g}, evaluation about {evaluation:.3g}"
-    without = f" without {', '.join(taken.unknown)}" if taken.unknown else ""
-    return [*lines, f"hours   {training + evaluation:.3g} of a device at {flops_per_s:.3g} FLOP/s: {parts}{without}"]
+    hours = [flops / flops_per_s / 3600 for flops in (training, evaluation)]
+    parts = "training about {:.3g}, evaluation about {:.3g}".format(*hours)
+    return [*lines, f"hours   {sum(hours):.3g} of a device at {flops_per_s:.3g} FLOP/s: {parts}"]
 
 
 def _levels(config: RunConfig, levels: Iterable[float]) -> str:
@@ -91,11 +89,12 @@ def _levels(config: RunConfig, levels: Iterable[float]) -> str:
     return f"levels  {known} saved ({config.match_on}), {trained if config.train.steps else 'as it is'}"
 
 
-def _recipe(config: RunConfig, precision: str) -> str:
+def _recipe(config: RunConfig) -> str:
     train = config.train
     name = config.preset or "of the config"
     if not train.steps:
         return f"{name}: nothing is trained"
+    precision = chosen(config) if train.precision == "auto" else train.precision
     own = "".join(f", {method} {rate:g}" for method, rate in train.method_learning_rates.items())
     return (
         f"{name}: {train.steps} steps of {train.batch_size} sequences, rate {train.learning_rate:g}{own}, "

@@ -18,10 +18,9 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.method import method_class, method_of
-from adaptive_bench.runs.projection import priced
+from adaptive_bench.runs.projection import find_shape, priced
 from adaptive_bench.runs.run_plan import Plan, manifest_of
 from adaptive_bench.runs.run_table import outcome_of
-from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.runs.work_units import TrainingRun
 from adaptive_bench.source import TABLES, code_digest, code_of
 from adaptive_bench.spec import MethodSpec, method_name

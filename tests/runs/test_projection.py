@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from adaptive_bench import registry
 from adaptive_bench.methods.gateskip import GateSkip
-from adaptive_bench.runs.budget import empty_model
-from adaptive_bench.runs.projection import Projection, priced, projected
-from adaptive_bench.runs.shapes import find_shape
+from adaptive_bench.runs.projection import Projection, find_shape, priced, projected
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import Evaluation
 
@@ -63,7 +62,8 @@ def test_projected_onto_the_measured_model_it_is_the_measured_saving(spec, famil
 )
 def test_a_shape_has_the_costs_and_the_size_of_its_model(name, layer, head, billions):
     """Methods.md 2.1, in millions of MACs."""
-    parameters = empty_model(f"owner/{name.title()}-Instruct").parameters()
+    with torch.device("meta"):
+        parameters = AutoModelForCausalLM.from_config(find_shape(name)).parameters()
     assert sum(each.numel() for each in parameters) / 1e9 == pytest.approx(billions, abs=0.006)
     backbone = onto(MethodSpec("dense"), 2, find_shape(name)).backbone
     costs = backbone.costs

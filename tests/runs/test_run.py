@@ -14,9 +14,8 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.methods.random_skip import RandomSkip as Random
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.runs import describe, plan, run, training_work
 from adaptive_bench.runs import evaluation_work as evaluation
-from adaptive_bench.runs import plan, run, training_work
-from adaptive_bench.runs.estimate import describe
 from adaptive_bench.tables.matching import meets
 from adaptive_bench.tables.rows import Row
 from adaptive_bench.task import TaskGroup

@@ -147,5 +147,5 @@ def test_a_training_that_does_not_fit_with_one_sequence_is_refused(config_of, mo
     rule = r"needs about .* with one sequence of \d+ tokens at a time"
     with pytest.raises(EnvironmentProblem, match=rule) as refused:
         preflight(config_of("gateskip"), jobs=jobs)
-    assert str(refused.value).count(", ") >= 2 and ("--jobs 1" in str(refused.value)) == (jobs > 1)
+    assert str(refused.value).count(", ") >= 2 and "--jobs 1" in str(refused.value)
     assert preflight(config_of("gateskip", train={"steps": 0}), jobs=jobs).plan

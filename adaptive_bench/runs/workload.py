@@ -1,4 +1,4 @@
-"""Computes the FLOPs and GPU-hours of a run from sizes alone: those of the model, of its text and of the plan.
+"""Prices the work of a run in FLOPs, from sizes alone: those of the model, of its text and of the plan.
 
 Training FLOPs are counted in a dry step of each method (`training.dry_step`), which needs no values. The count includes
 the backward pass, gates, heads at every layer, adapters and recomputation. Evaluation is priced as the dense model with
@@ -7,23 +7,22 @@ every token executed, because what a method saves is not known before it runs. A
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from copy import copy, deepcopy
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import AdaptiveBenchError, one_line
 from adaptive_bench.evaluation.documents import ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, set_writing
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
-from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
+from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.jobs.job import needs_own_process
 from adaptive_bench.method import method_class, method_of, starting_spec, takes_target, training_spec
@@ -31,12 +30,11 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import TrainRecipe
-from adaptive_bench.runs.shapes import shape_of_model
 from adaptive_bench.runs.training_targets import TrainingTargets, has_control, levels_of
 from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import expected_points
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.task import ExampleRequest, Task
+from adaptive_bench.task import ExampleRequest
 from adaptive_bench.training import encode_examples
 from adaptive_bench.training.dry_step import DryStep, dry_step
 
@@ -46,38 +44,8 @@ if TYPE_CHECKING:
 
 _FLOPS_PER_MAC = 2
 _LOOKED_AT = 32  # documents, and training examples, sampled from each task
-_BYTES_PER_TOKEN = 4  # of English text, with vocabularies of 32,000 entries or more
-_steps: dict[tuple[MethodSpec, tuple[Any, ...]], float] = {}  # FLOPs a sequence; kept, as a run is forecast repeatedly
 _LONGEST_DRY = 256  # most tokens of a dry step; FLOPs of longer sequences are scaled in proportion
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The amount of work in a run, and what it costs.
-
-    Attributes:
-        trainings, steps: Number of trainings, and of optimizer steps in all of them together.
-        tokens: Tokens read in training.
-        bounded: Whether the training text could not be read, so that `tokens` and `training_flops` are upper bounds
-            for full sequences.
-        training_flops: FLOPs of all trainings.
-        dial_values: Number of evaluations, each of one task at one dial value.
-        evaluation_flops: FLOPs of the evaluations of tasks whose documents could be read.
-        unknown: For each other task, why its documents could not be read.
-    """
-
-    trainings: int
-    steps: int
-    tokens: float
-    bounded: bool
-    training_flops: float
-    dial_values: int
-    evaluation_flops: float
-    unknown: Mapping[str, str] = field(default_factory=dict)
-
-    def hours(self, flops_per_s: float) -> tuple[float, float]:
-        """Hours of training and of evaluation on a device that sustains this many FLOPs a second."""
-        return self.training_flops / flops_per_s / 3600, self.evaluation_flops / flops_per_s / 3600
+_training_flops: dict[tuple[Any, ...], float] = {}  # kept, as a run is forecast repeatedly
 
 
 @dataclass(frozen=True)
@@ -143,54 +111,33 @@ class Workload:
 
     Args:
         empty: The model, or another of the same shape.
-        tokenizer: The model's tokenizer; without it, tokens are estimated from bytes.
 
     Attributes:
         tokens, labels: Mean length of a training sequence, and mean number of its tokens that are predicted.
         longest: Tokens of the longest training sequence sampled.
-        bounded: Whether the text could not be read, so that the three numbers are upper bounds.
+        asked: What each task asks, by its name.
     """
 
-    def __init__(self, config: RunConfig, empty: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    def __init__(self, config: RunConfig, empty: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         self.config, self.prices, self._tokenizer = config, Prices(empty), tokenizer
         most = min(config.train.max_length, self.prices.context)
-        try:
-            lengths = list(self._sequences(most)) or [(float(most), float(most), float(most))]
-            self.bounded = False
-        except AdaptiveBenchError:
-            lengths, self.bounded = [(float(most), float(most), float(most))], True
-        tokens, labels, longest = zip(*lengths, strict=True)
-        self.tokens, self.labels, self.longest = fmean(tokens), fmean(labels), round(max(longest))
-        self._about = (
-            empty.config.to_json_string(),
-            self.tokens,
-            self.labels,
-            config.train.lora,
-            config.train.gradient_checkpointing,
-        )
+        tokens, labels, longest = zip(*(list(self._sequences(most)) or [(most, most, most)]), strict=True)
+        self.tokens, self.labels, self.longest = fmean(tokens), fmean(labels), max(longest)
+        self.asked = cache(self._asked)
 
     def training_flops(self, spec: MethodSpec) -> float:
         """FLOPs of training a method on one sequence of mean length, scaled up from a shorter one."""
-        if (known := (spec, self._about)) not in _steps:
-            recipe, short = self.config.train, min(round(self.tokens), _LONGEST_DRY)
+        recipe, shape = self.config.train, self.prices.empty.config.to_json_string()
+        about = (spec, shape, self.tokens, self.labels, recipe.lora, recipe.gradient_checkpointing)
+        if about not in _training_flops:
+            short = min(round(self.tokens), _LONGEST_DRY)
             labels = max(1, min(short - 1, round(short * self.labels / self.tokens)))
-            counted = self.prices.step(spec, recipe, short, labels)
-            per_token = self.prices.training(self.tokens, recipe) if counted is None else counted.flops
-            _steps[known] = per_token * (1 if counted is None else self.tokens / short)
-        return _steps[known]
+            step = self.prices.step(spec, recipe, short, labels)
+            dense = self.prices.training(self.tokens, recipe)
+            _training_flops[about] = dense if step is None else step.flops * self.tokens / short
+        return _training_flops[about]
 
-    @cached_property
-    def asked(self) -> tuple[dict[str, Asked], dict[str, str]]:
-        """For each task its documents, or the reason why they cannot be read."""
-        found, unknown = dict[str, Asked](), dict[str, str]()
-        for name in self.config.tasks:
-            try:
-                found[name] = self._documents(find_task(name))
-            except AdaptiveBenchError as error:
-                unknown[name] = one_line(str(error), 400)
-        return found, unknown
-
-    def _sequences(self, most: int) -> Iterable[tuple[float, float, float]]:
+    def _sequences(self, most: int) -> Iterable[tuple[float, float, int]]:
         """For each task's training text: mean tokens and labels of a sequence, and tokens of the longest one."""
         config = self.config
         for task in training_tasks(config) if config.train.steps else ():
@@ -199,18 +146,14 @@ class Workload:
             if not found:  # documents of a corpus are packed into full sequences
                 yield most, most, most
                 continue
-            if self._tokenizer is None:
-                texts = [(f"{one.prompt}{one.completion}", one.completion) for one in found]
-                sizes = [tuple(min(len(text.encode()) / _BYTES_PER_TOKEN, most) for text in pair) for pair in texts]
-            else:
-                chat = config.chat_template
-                encoded = encode_examples(found, self._tokenizer, most, SilentReporter(), chat_template=chat)
-                sizes = [(len(one.token_ids), one.loss_tokens) for one in encoded]
-            tokens, labels = zip(*sizes, strict=True)
-            yield fmean(tokens), fmean(labels), max(tokens)
+            encoded = encode_examples(
+                found, self._tokenizer, most, SilentReporter(), chat_template=config.chat_template
+            )
+            lengths = [len(one.token_ids) for one in encoded]
+            yield fmean(lengths), fmean(one.loss_tokens for one in encoded), max(lengths)
 
-    def _documents(self, task: Task) -> Asked:
-        config = self.config
+    def _asked(self, name: str) -> Asked:
+        config, task = self.config, find_task(name)
         how = config.evaluation
         harness: Any = copy(load_task(task, config.data_dir, how.num_fewshot))
         set_writing(harness, how.temperature, how.stop_strings, how.max_new_tokens)
@@ -238,24 +181,15 @@ class Workload:
             writing += self.prices.forward(tokens + written, read + written) - self.prices.forward(tokens, read)
         return Asked(wanted, reading * wanted / len(chosen), writing * wanted / len(chosen))
 
-    def _count(self, text: str) -> float:
-        if self._tokenizer is None:
-            return len(text.encode()) / _BYTES_PER_TOKEN
+    def _count(self, text: str) -> int:
         return len(self._tokenizer(text, add_special_tokens=False).input_ids)
 
 
-def empty_model(name: str) -> PreTrainedModel | None:
-    """A model of the shape stored for a hub id, with tensors that have no values; `None` if no shape is stored."""
-    shape = shape_of_model(name)
-    if shape is None:
-        return None
-    with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(shape, dtype=torch.float32)
-
-
-def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[tuple[MethodSpec, int]], dict[str, int]]:
-    """The method and steps of every training of a run, and the number of dial values of each task, if nothing is on
-    disk yet.
+def count_work(
+    config: RunConfig, empty: PreTrainedModel
+) -> tuple[list[tuple[MethodSpec, int]], list[tuple[MethodSpec, int]]]:
+    """The work of a run if nothing is on disk yet: method and steps of every training, and for each method the number
+    of its dial values on every task.
     """
     specs = [MethodSpec.parse(text) for text in config.methods]
     targets = TrainingTargets.of(config, levels_of(config, Backbone(empty).num_layers), {})
@@ -271,35 +205,12 @@ def count_work(config: RunConfig, empty: PreTrainedModel) -> tuple[list[tuple[Me
         for spec, times in trained.items()
         for _ in range(times * len(config.seeds))
     ]
-    values = 0  # dial values of each task; if every level has its own target, each is judged on its own training
+    values = []
     for spec in specs:
+        # If every level has its own target, each is judged on its own training.
         goals = targets.goals if trained[training_spec(spec)] > 1 else (targets.untrained,)
         with torch.device("meta"):
             end = method_of(spec, Backbone(empty)).max_saving
         points = sum(expected_points(goal.levels, end) for goal in goals)
-        values += points * (1 + has_control(spec, config)) * len(config.seeds)
-    return steps, dict.fromkeys(expand_tasks(config.tasks), values)
-
-
-def budget(work: Workload, steps: Sequence[tuple[MethodSpec, int]], dial_values: Mapping[str, int]) -> Budget:
-    """Price some work.
-
-    Args:
-        work: The run's texts on its model.
-        steps: Method and optimizer steps of each training.
-        dial_values: Number of evaluations of each task.
-    """
-    asked, unknown = work.asked
-    size, whole = work.config.train.batch_size, sum(count for _, count in steps)
-    return Budget(
-        trainings=sum(count > 0 for _, count in steps),
-        steps=whole,
-        tokens=whole * size * work.tokens,
-        bounded=work.bounded,
-        training_flops=sum(count * size * work.training_flops(spec) for spec, count in steps if count),
-        dial_values=sum(dial_values.values()),
-        evaluation_flops=sum(
-            count * (asked[name].reading + asked[name].writing) for name, count in dial_values.items() if name in asked
-        ),
-        unknown={name: unknown[name] for name in dial_values if name in unknown},
-    )
+        values.append((spec, points * (1 + has_control(spec, config)) * len(config.seeds)))
+    return steps, values
