@@ -17,6 +17,7 @@ from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.hardware import find_device as find_device
 from adaptive_bench.model.hub_models import is_hub_id
 from adaptive_bench.runs.model_files import (
+    AGAIN,
     SUFFIX,
     alone,
     as_plain,
@@ -65,15 +66,26 @@ class BackboneSource:
         Raises:
             EnvironmentProblem: The model's files cannot be reached, are damaged, or do not fit each other.
         """
+        return self._load_weights("cpu")[0]
+
+    def unused_tensors(self) -> list[str]:
+        """Names of tensors in a model's folder that the model does not use; no values are read.
+
+        Raises:
+            EnvironmentProblem: As `load_model`.
+        """
+        return self._load_weights("meta")[1]
+
+    def _load_weights(self, device: str) -> tuple[PreTrainedModel, list[str]]:
         from transformers import AutoModelForCausalLM
 
         options: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True}
         options |= {} if self.forms is not None else {"use_safetensors": True}
+        options |= {} if device == "cpu" else {"device_map": device}
         # Mismatched shapes are accepted here because `check_loaded` refuses them with the tensor's name.
         model, found = self.load(AutoModelForCausalLM, "weights", ignore_mismatched_sizes=True, **options)
-        check_loaded(self.name, model, found)
         as_plain(model)
-        return model
+        return model, check_loaded(self.name, model, found)
 
     def load_tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer, as the model's folder defines it.
@@ -112,7 +124,7 @@ class BackboneSource:
             where = "folder" if self.forms is None else "file"
             raise EnvironmentProblem(
                 f"The {part} in the model {where} {self.location!r} cannot be read: {type(error).__name__}: "
-                f"{message_of(error)[:300]}. Copy or save the model again, or name another folder."
+                f"{message_of(error)[:300]}. {AGAIN}"
             ) from error
 
 

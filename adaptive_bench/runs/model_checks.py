@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,7 +19,6 @@ from adaptive_bench.method import Method, config_of, method_of, training_spec
 from adaptive_bench.model.adapters import check_installed, check_targets
 from adaptive_bench.runs.backbone_source import BackboneSource, empty_model, find_backbone
 from adaptive_bench.runs.forecast import Trait
-from adaptive_bench.runs.model_files import AGAIN, check_heads
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.tracking import check_trackers
 
@@ -119,15 +117,8 @@ def model_facts(name: str) -> ModelFacts:
 def _facts(source: BackboneSource) -> ModelFacts:
     empty = empty_model(source)
     Backbone(empty)
-    facts = ModelFacts(source, empty)
-    if source.weight_bytes and facts.parameters > source.weight_bytes:  # checked before memory is allocated for them
-        raise EnvironmentProblem(
-            f"The weights of a model have every parameter of its config.json, but that of {source.name!r} describes "
-            f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. {AGAIN}"
-        )
-    if source.is_local and source.forms is None:  # transformers compares the names in a GGUF file when it loads it
-        return replace(facts, unused=tuple(check_heads(source.name, Path(source.location), empty)))
-    return facts
+    is_folder = source.is_local and source.forms is None  # a GGUF file or a model of the hub is read as a whole later
+    return ModelFacts(source, empty, tuple(source.unused_tensors()) if is_folder else ())
 
 
 def note_weights(facts: ModelFacts, findings: Findings) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 import json
 from collections.abc import Iterator, Mapping
@@ -11,9 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
-
-import torch
-from safetensors import SafetensorError, safe_open
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
@@ -90,57 +86,6 @@ def check_config(file: Path, model: str) -> None:
             f"({one_line(str(quantized), 100)}). Dequantize the model and save it again, or remove that entry if its "
             f"weights are plain; `--quantize` evaluates a plain model with quantized weights."
         )
-
-
-def check_heads(name: str, folder: Path, empty: PreTrainedModel) -> list[str]:
-    """Compare the names and shapes in the headers of a folder's weight files with the model.
-
-    Args:
-        name: The model's name, as the user wrote it.
-        empty: The model that config.json describes, without values.
-
-    Returns:
-        Names of unused tensors, see `check_loaded`.
-
-    Raises:
-        EnvironmentProblem: The weights cannot be read, or do not fit the model (see `check_loaded`).
-    """
-    given: dict[str, list[int]] = {}
-    try:
-        for file in _loaded_files(folder, getattr(empty.config, "transformers_weights", None)):
-            with safe_open(file, "pt") as tensors:
-                given |= {key: tensors.get_slice(key).get_shape() for key in tensors.keys()}  # noqa: SIM118 - no mapping
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
-        raise EnvironmentProblem(
-            f"The weights of a model are in model.safetensors, or in the files that model.safetensors.index.json "
-            f"lists, but in {str(folder)!r} they cannot be read: {type(error).__name__}: {message_of(error)}. {AGAIN} "
-            f"Weights in another format are converted by save_pretrained."
-        ) from error
-    # Let transformers decide what fits: it knows tied weights, names that earlier versions wrote, and checkpoints
-    # without the decoder's prefix.
-    loader: Any = type(empty)
-    _, found = loader.from_pretrained(
-        None,
-        config=copy.deepcopy(empty.config),
-        state_dict={key: torch.empty(shape, device="meta") for key, shape in given.items()},
-        dtype=torch.float32,
-        device_map="meta",
-        ignore_mismatched_sizes=True,
-        output_loading_info=True,
-    )
-    return check_loaded(name, empty, found)
-
-
-def _loaded_files(folder: Path, named: str | None) -> list[Path]:
-    """The weight files of a folder that transformers reads; the folder may hold others, in another layout.
-
-    Args:
-        named: The weight file that config.json names (`transformers_weights`), if any.
-    """
-    single, index = (folder / (named or file) for file in ("model.safetensors", "model.safetensors.index.json"))
-    if index.is_file() and not (single.is_file() and single.suffix == ".safetensors"):
-        return sorted({folder / file for file in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
-    return [single]
 
 
 def check_loaded(name: str, model: PreTrainedModel, found: Mapping[str, Any]) -> list[str]:
