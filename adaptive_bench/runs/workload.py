@@ -7,7 +7,7 @@ every token executed, because what a method saves is not known before it runs. A
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import cache
@@ -34,7 +34,7 @@ from adaptive_bench.runs.training_targets import TrainingTargets, has_control, l
 from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import expected_points
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.task import ExampleRequest
+from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.training import encode_examples
 from adaptive_bench.training.dry_step import DryStep, dry_step
 
@@ -153,14 +153,10 @@ class Workload:
             yield fmean(lengths), fmean(one.loss_tokens for one in encoded), max(lengths)
 
     def _asked(self, name: str) -> Asked:
-        config, task = self.config, find_task(name)
-        how = config.evaluation
-        harness: Any = copy(load_task(task, config.data_dir, how.num_fewshot))
-        set_writing(harness, how.temperature, how.stop_strings, how.max_new_tokens)
-        numbers = drawn(task, len(harness.eval_docs), how.limit)
+        config = self.config
+        harness, numbers = asked_documents(find_task(name), config)
         wanted = len(numbers)
         chosen = sorted({numbers[wanted * place // _LOOKED_AT] for place in range(_LOOKED_AT)})
-        harness.set_fewshot_seed(FEWSHOT_SEED)
         ask_only(harness, chosen)
         with quiet():
             harness.build_all_requests()
@@ -183,6 +179,15 @@ class Workload:
 
     def _count(self, text: str) -> int:
         return len(self._tokenizer(text, add_special_tokens=False).input_ids)
+
+
+def asked_documents(task: Task, config: RunConfig) -> tuple[Any, Sequence[int]]:
+    """A task of lm-eval with the settings of a run, and the numbers of the documents that the run asks."""
+    how = config.evaluation
+    harness: Any = copy(load_task(task, config.data_dir, how.num_fewshot))
+    set_writing(harness, how.temperature, how.stop_strings, how.max_new_tokens)
+    harness.set_fewshot_seed(FEWSHOT_SEED)
+    return harness, drawn(task, len(harness.eval_docs), how.limit)
 
 
 def count_work(
