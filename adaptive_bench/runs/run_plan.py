@@ -93,7 +93,15 @@ def plan(
     pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in seeds}
     levels = levels_of(config, Backbone(empty_model(backbone)).num_layers)
     targets = TrainingTargets.of(config, levels, pricing)
-    questions = _Questions(config, tasks)
+    questions = {
+        task: config.evaluation.in_key(writes=task.kind == "generative")
+        | {
+            "task": task.name,
+            **task_inputs(task, config.data_dir),
+            **asked_since(task, config.evaluation.limit, config.evaluation.num_fewshot),
+        }
+        for task in tasks
+    }
     sites, sites_left = None, False
     try:
         sites = measured_sites(config, backbone, reporter, measures=measures)
@@ -116,66 +124,54 @@ def plan(
             "seed": seed,
             **({"chat_template": True} if config.chat_template else {}),
         }
+        asked = {
+            task: content | {"calibration_sha256": examples_fingerprint(draw_calibration(config, seed, task.name))}
+            for task, content in questions.items()
+        }
         for spec, as_trained in zip(specs, trained, strict=True):
             eligible = key_entry(sites, spec, config)
             found = _trainings(as_trained, shared | eligible, targets, config.out / "records", trainings)
             for training, at in found:
-                sweeps += questions.to(spec, training, at, splits, eligible)
+                about = {
+                    "cell": training.folder.name,
+                    "method": str(spec),
+                    "code": code_behind(spec.name, "evaluation"),
+                }
+                contents = {task: content | about | eligible for task, content in asked.items()}
+                sweeps += _sweeps(config, spec, training, at, splits, contents)
     return Plan(config, tuple(trainings.values()), tuple(with_curves(config, sweeps, reporter)), sites, sites_left)
 
 
-class _Questions:
-    """Makes the sweeps that measure each trained model of a run."""
+def _sweeps(
+    config: RunConfig,
+    spec: MethodSpec,
+    training: TrainingRun,
+    levels: tuple[float, ...],
+    splits: Iterable[DocumentSplit],
+    contents: Mapping[Task, Mapping[str, Any]],
+) -> list[DialEvaluation]:
+    """The sweeps of one spec on one training.
 
-    def __init__(self, config: RunConfig, tasks: Iterable[Task]) -> None:
-        self.config = config
-        self.contents = {
-            task: config.evaluation.in_key(writes=task.kind == "generative")
-            | {
-                "task": task.name,
-                **task_inputs(task, config.data_dir),
-                **asked_since(task, config.evaluation.limit, config.evaluation.num_fewshot),
-            }
-            for task in tasks
-        }
-        self.calibration = {
-            (task, seed): examples_fingerprint(draw_calibration(config, seed, task.name))
-            for task in self.contents
-            for seed in config.seeds
-        }
-
-    def to(
-        self,
-        spec: MethodSpec,
-        training: TrainingRun,
-        levels: tuple[float, ...],
-        splits: Iterable[DocumentSplit],
-        eligible: Mapping[str, Any],
-    ) -> list[DialEvaluation]:
-        """The sweeps of one spec on one training.
-
-        Args:
-            levels: Savings at which the training is judged.
-            splits: Which documents are asked.
-            eligible: What spared sites add to the keys of the evaluations (`key_entry`).
-        """
-        about = {"cell": training.folder.name, "method": str(spec), "code": code_behind(spec.name, "evaluation")}
-        about |= eligible
-        sweeps = []
-        for task, common in self.contents.items():
-            name = task.name.replace("/", "_")
-            for split in splits:
-                content = common | about | {"calibration_sha256": self.calibration[task, training.seed]}
-                content |= {} if split == "test" else {"split": split}
-                folder = training.folder / "eval" / f"{name}-{key_of(content)}"
-                found = DialEvaluation(spec, task.name, task.metrics[0], levels, training, self.config, content, folder)
-                own = replace(found, split=split)
-                sweeps.append(own)
-                if split == "test" and has_control(spec, self.config):
-                    content = {**content, **SHUFFLED}
-                    folder = training.folder / "eval" / f"{name}-shuffled-{key_of(content)}"
-                    sweeps.append(replace(own, content=content, folder=folder, variant="shuffled", own=own))
-        return sweeps
+    Args:
+        levels: Savings at which the training is judged.
+        splits: Which documents are asked.
+        contents: For each task, what its sweep of test documents depends on.
+    """
+    sweeps = []
+    for task, of_test in contents.items():
+        name = task.name.replace("/", "_")
+        for split in splits:
+            content = {**of_test, **({} if split == "test" else {"split": split})}
+            folder = training.folder / "eval" / f"{name}-{key_of(content)}"
+            own = DialEvaluation(
+                spec, task.name, task.metrics[0], levels, training, config, content, folder, split=split
+            )
+            sweeps.append(own)
+            if split == "test" and has_control(spec, config):
+                content = {**content, **SHUFFLED}
+                folder = training.folder / "eval" / f"{name}-shuffled-{key_of(content)}"
+                sweeps.append(replace(own, content=content, folder=folder, variant="shuffled", own=own))
+    return sweeps
 
 
 def without_groups(config: RunConfig) -> RunConfig:
@@ -321,16 +317,6 @@ def manifest_of(whole: Plan) -> Manifest:
     return Manifest(whole.config.out, tuple(trainings), tuple(evaluations))
 
 
-def _with_own(sweeps: Sequence[DialEvaluation]) -> list[DialEvaluation]:
-    """The same sweeps, each control with its method's own evaluation on the same training, task and documents."""
-
-    def place(one: DialEvaluation) -> tuple[object, ...]:
-        return one.spec, one.task, one.training.folder, one.split
-
-    own = {place(one): one for one in sweeps if not one.variant}
-    return [replace(one, own=own.get(place(one))) if one.variant else one for one in sweeps]
-
-
 def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = None) -> Plan:
     """The plan that a manifest describes. Contents of keys are read from the records; nothing is worked out again."""
     config = without_groups(config)
@@ -341,12 +327,21 @@ def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = N
         base = None if one.base is None else trainings.get(one.base)
         spec, folder = MethodSpec.parse(one.method), records / one.record
         trainings[one.record] = TrainingRun(spec, one.seed, content, folder, base, one.target, one.only_target)
-    sweeps = []
+    sweeps: dict[tuple[str, ...], DialEvaluation] = {}  # each control after the sweep of its method
     for each in manifest.evaluations:
-        training, folder = trainings[each.training], records / each.record
-        content = Record(folder).read("config") or {}
-        spec = MethodSpec.parse(each.method)
-        found = DialEvaluation(spec, each.task, each.metric, each.levels, training, config, content, folder)
-        sweeps.append(replace(found, split=each.split, variant=each.variant))
-    sweeps = _with_own(sweeps)
-    return Plan(config, tuple(trainings.values()), tuple(with_curves(config, sweeps, reporter or SilentReporter())))
+        folder, place = records / each.record, (each.method, each.task, each.training, each.split)
+        sweeps[*place, each.variant] = DialEvaluation(
+            spec=MethodSpec.parse(each.method),
+            task=each.task,
+            metric=each.metric,
+            levels=each.levels,
+            training=trainings[each.training],
+            config=config,
+            content=Record(folder).read("config") or {},
+            folder=folder,
+            split=each.split,
+            variant=each.variant,
+            own=sweeps.get((*place, "")) if each.variant else None,
+        )
+    known = with_curves(config, list(sweeps.values()), reporter or SilentReporter())
+    return Plan(config, tuple(trainings.values()), tuple(known))
