@@ -129,42 +129,32 @@ class Projection:
         ]
 
 
-def projected(
-    spec: MethodSpec, evaluations: Mapping[int, list[Evaluation]], shape: str
-) -> tuple[dict[int, list[Evaluation]], list[str]]:
-    """Evaluations of one method, by seed, with their net saving projected onto a shape.
+def projected(spec: MethodSpec, evaluations: Sequence[Evaluation], shape: str) -> tuple[list[Evaluation], list[str]]:
+    """Evaluations of one method with their net saving projected onto a shape.
 
     Older evaluations, which lack the counts, stay as they are. If the method cannot be built at the shape's widths, all
-    its evaluations stay as they are, and the second value says why: the table is written all the same.
+    stay as they are, and the second value says why: the table is written all the same.
 
     Raises:
         UsageError: No shape has that name.
     """
     find_shape(shape)
-
-    def counts(one: Evaluation) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = one.report.get("counts", {})
-        return found
-
-    known = [one for done in evaluations.values() for one in done]
-    known = [one for one in known if all("work" in counts(one).get(phase, {}) for phase in PHASES)]
+    found, counts = list(evaluations), [one.report.get("counts", {}) for one in evaluations]
+    known = [place for place, one in enumerate(counts) if all("work" in one.get(phase, {}) for phase in PHASES)]
     if not known:
-        return dict(evaluations), []
+        return found, []
     try:
-        layers = len(counts(known[0])["prefill"]["work"])
+        layers = len(counts[known[0]]["prefill"]["work"])
         projection = _projection(cast(Hashable, method_class(spec)), spec, layers, shape)
-        nets = dict(zip(map(id, known), projection.net([counts(one) for one in known]), strict=True))
-        return {
-            seed: [
-                replace(one, projected=nets[id(one)], projected_shape=shape) if id(one) in nets else one for one in done
-            ]
-            for seed, done in evaluations.items()
-        }, []
+        nets = projection.net([counts[place] for place in known])
     except Exception as error:  # noqa: BLE001 - this builds the method, and a plugin's method may raise anything
         reason = f"{type(error).__name__}: {error}"
-        return dict(evaluations), [
+        return found, [
             f"{spec}: no projection onto {shape}, because the method cannot be built at its widths ({reason})."
         ]
+    for place, net in zip(known, nets, strict=True):
+        found[place] = replace(found[place], projected=net, projected_shape=shape)
+    return found, []
 
 
 # Seeds and targets of a spec share a projection. The class is an argument because a notebook may register another class

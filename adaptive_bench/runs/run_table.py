@@ -81,10 +81,8 @@ def conditions(sweep: DialEvaluation, evaluation: Evaluation) -> Conditions:
 
 def model_name(model: str) -> str:
     """The name of a model for readers: a hub id or registered name unchanged, or the last part of a folder's path."""
-    folder = Path(model).expanduser()
-    is_folder = (
-        folder.is_dir() or folder.is_absolute() or model.startswith((".", "~"))
-    )  # a path counts as a folder even if it no longer exists
+    folder = Path(model).expanduser()  # a path counts as a folder even if it no longer exists
+    is_folder = folder.is_dir() or folder.is_absolute() or model.startswith((".", "~"))
     return folder.resolve().name if is_folder else model
 
 
@@ -130,10 +128,10 @@ def training_of(work: TrainingRun) -> MeasuredTraining:
 def with_projections(sweeps: Sequence[DialEvaluation]) -> tuple[list[Points], list[str]]:
     """The points of one spec's sweeps with their projections, and the reasons why any have none."""
     found = [sweep.finished() or {} for sweep in sweeps]
-    first = sweeps[0]
-    measured = {place: list(points.values()) for place, points in enumerate(found)}
-    priced, unprojected = projected(first.spec, measured, first.config.project_onto)
-    return [dict(zip(points, priced[place], strict=True)) for place, points in enumerate(found)], unprojected
+    measured = [one for points in found for one in points.values()]
+    priced, unprojected = projected(sweeps[0].spec, measured, sweeps[0].config.project_onto)
+    left = iter(priced)
+    return [{asked: next(left) for asked in points} for points in found], unprojected
 
 
 def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sample]]) -> MeasuredSweep:

@@ -11,13 +11,13 @@ from typing import Any
 
 from adaptive_bench import processes, registry, spawn
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.jobs.worker import StdoutForwarder
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.launching import launch_request, stoppable, unfinished_work, wait_for_others, work_as_worker
 from adaptive_bench.runs.run_checks import preflight
-from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard, manifest_of, plan, plan_of, without_groups
+from adaptive_bench.runs.run_plan import WHOLE, Shard, manifest_of, plan, plan_of, without_groups
 from adaptive_bench.runs.table_files import write_table
 from adaptive_bench.runs.trained import run_folder, write_beginning
 from adaptive_bench.store import atomic, manifest
@@ -113,7 +113,8 @@ def compute(
     for note in known.notes:
         reporter.line(f"Note: {note}")
     write_beginning(folder, config)
-    _write_list(folder, known.plan, reporter)
+    if not _holds_finished_table(folder):  # its manifest stays until another table is written
+        manifest_of(known.plan).write(folder)
     request = launch_request(known.plan, folder, reporter, jobs, known.estimator, shard, resources)
     with stoppable(folder, config):
         launched = launch_with(request)
@@ -130,17 +131,14 @@ def compute(
 
 
 def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float | None) -> RunOutcome:
-    """Write the table of what is on disk, with missing work as failures. Arguments as for `run`.
-
-    Raises:
-        EnvironmentProblem: A finished table would be replaced by one that lacks something.
-    """
+    """Write the table of what is on disk, with missing work as failures. Arguments as for `run`."""
     start_s = time.perf_counter()
     # A run's manifest, if there is one, needs neither model nor data.
     listed = manifest.read(folder) if wait_s is None else None
     whole = plan(config, reporter) if listed is None else plan_of(config, listed, reporter)
     write_beginning(folder, config, computes=False)
-    _write_list(folder, whole, reporter)
+    if not _holds_finished_table(folder):
+        manifest_of(whole).write(folder)
     if wait_s is not None:
         with stoppable(folder, config):
             wait_for_others(whole, folder, reporter, wait_s)
@@ -151,17 +149,6 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
         )
     rows, warnings = write_table(whole, folder, failures, _notes_before(folder), start_s)
     return RunOutcome(rows, folder, warnings, failures)
-
-
-def _write_list(folder: Path, whole: Plan, reporter: Reporter) -> None:
-    """Write a run's manifest; that of a finished table stays until another table is written."""
-    if _holds_finished_table(folder):
-        try:
-            if manifest.read(folder) is not None:
-                return
-        except EnvironmentProblem as problem:
-            reporter.line(f"{message_of(problem)} That is done now.")
-    manifest_of(whole).write(folder)
 
 
 def _holds_finished_table(folder: Path) -> bool:

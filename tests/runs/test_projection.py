@@ -118,12 +118,11 @@ def test_the_projection_stands_beside_the_measured_savings_where_there_can_be_on
     monkeypatch.setitem(registry._registered, ("methods", "narrow"), (Narrow, "this test"))
     report = measured(shared_model("gateskip"), random_text)
     before = Evaluation("t", 0.1, {"acc,none": 0.5}, 4, report["saved"], report, 1.0, 10, 0, 4, 0, 1234)
-    found, problems = projected(MethodSpec("gateskip"), {1: [before]}, "llama-3.1-8b")
-    (after,) = found[1]
+    (after,), problems = projected(MethodSpec("gateskip"), [before], "llama-3.1-8b")
     assert problems == []
     assert after.projected_shape == "llama-3.1-8b" and set(after.projected) == {"all", "prefill", "decode"}
     assert replace(after, projected=None, projected_shape=None) == before
     old = replace(before, report={"saved": report["saved"]})
-    assert projected(MethodSpec("dense"), {1: [old]}, "llama-3.2-1b") == ({1: [old]}, [])
-    found, (problem,) = projected(MethodSpec("narrow"), {1: [before]}, "llama-3.2-1b")
-    assert found == {1: [before]} and "narrow" in problem and "too wide for me" in problem
+    assert projected(MethodSpec("dense"), [old], "llama-3.2-1b") == ([old], [])
+    found, (problem,) = projected(MethodSpec("narrow"), [before], "llama-3.2-1b")
+    assert found == [before] and "narrow" in problem and "too wide for me" in problem
