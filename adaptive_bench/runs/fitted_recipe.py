@@ -15,7 +15,7 @@ from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter, duration
 from adaptive_bench.runs.backbone_source import empty_model, find_backbone, find_device
 from adaptive_bench.runs.forecast import CALIBRATION_PASSES, CALIBRATIONS, Speed
-from adaptive_bench.runs.precision import kept
+from adaptive_bench.runs.measured_settings import kept
 from adaptive_bench.runs.run_plan import without_groups
 from adaptive_bench.runs.workload import Workload, count_work
 from adaptive_bench.store.keys import key_of, run_key

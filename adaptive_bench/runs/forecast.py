@@ -21,7 +21,7 @@ from transformers import PretrainedConfig
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs.backbone_source import find_device
-from adaptive_bench.runs.precision import few_layers, seconds, with_values
+from adaptive_bench.runs.measured_settings import few_layers, seconds, with_values
 from adaptive_bench.runs.run_plan import Plan
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.runs.workload import Prices, Workload

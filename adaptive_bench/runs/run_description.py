@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import duration
 from adaptive_bench.runs.forecast import Estimator, steps_left
+from adaptive_bench.runs.measured_settings import chosen
 from adaptive_bench.runs.model_checks import size
-from adaptive_bench.runs.precision import chosen
 from adaptive_bench.runs.run_checks import Preflight
 from adaptive_bench.runs.run_plan import Plan
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun

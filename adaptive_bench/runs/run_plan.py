@@ -17,9 +17,8 @@ from adaptive_bench.model.interventions import SiteCosts
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.registry import did_you_mean
 from adaptive_bench.runs.backbone_source import empty_model, find_backbone
-from adaptive_bench.runs.precision import with_precision
+from adaptive_bench.runs.measured_settings import SitesNotMeasured, key_entry, measured_sites, with_precision
 from adaptive_bench.runs.projection import find_shape
-from adaptive_bench.runs.spared_sites import SitesNotMeasured, key_entry, measured_sites
 from adaptive_bench.runs.training_targets import SHUFFLED, Goal, TrainingTargets, has_control, levels_of, rate_of
 from adaptive_bench.runs.training_text import (
     asked_since,
