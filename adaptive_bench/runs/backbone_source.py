@@ -61,19 +61,11 @@ class BackboneSource:
         return self.revision is None
 
     def load_model(self) -> PreTrainedModel:
-        """The model in fp32 on the CPU.
-
-        Raises:
-            EnvironmentProblem: The model's files cannot be reached, are damaged, or do not fit each other.
-        """
+        """The model in fp32 on the CPU."""
         return self._load_weights("cpu")[0]
 
     def unused_tensors(self) -> list[str]:
-        """Names of tensors in a model's folder that the model does not use; no values are read.
-
-        Raises:
-            EnvironmentProblem: As `load_model`.
-        """
+        """Names of tensors in a model's folder that the model does not use; no values are read."""
         return self._load_weights("meta")[1]
 
     def _load_weights(self, device: str) -> tuple[PreTrainedModel, list[str]]:
@@ -88,11 +80,7 @@ class BackboneSource:
         return model, check_loaded(self.name, model, found)
 
     def load_tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer, as the model's folder defines it.
-
-        Raises:
-            EnvironmentProblem: The tokenizer's files cannot be reached or are damaged.
-        """
+        """The tokenizer, as the model's folder defines it."""
         from transformers import AutoTokenizer
 
         return self.load(AutoTokenizer, "tokenizer")
@@ -103,9 +91,6 @@ class BackboneSource:
         Args:
             loader: The auto class.
             part: What is read, for messages.
-
-        Raises:
-            EnvironmentProblem: The files cannot be reached or are damaged.
         """
         whole = {"pretrained_model_name_or_path": self.location, "revision": self.revision or "main"}
         try:
@@ -157,11 +142,7 @@ def find_backbone(name: str | Path) -> BackboneSource:
 
 @lru_cache(maxsize=4)
 def empty_model(source: BackboneSource) -> PreTrainedModel:
-    """The model with tensors that have shapes but no values.
-
-    Raises:
-        EnvironmentProblem: The model's config.json cannot be read, or does not describe a model.
-    """
+    """The model with tensors that have shapes but no values."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = source.load(AutoConfig, "description (config.json)")
@@ -182,11 +163,7 @@ def empty_model(source: BackboneSource) -> PreTrainedModel:
 
 
 def planned_backbone(name: str, fingerprint: str) -> BackboneSource:
-    """Locate the model that some work was planned with.
-
-    Raises:
-        EnvironmentProblem: The model's files have changed since.
-    """
+    """Locate the model that some work was planned with."""
     found = find_backbone(name)
     if found.fingerprint != fingerprint:
         raise EnvironmentProblem(

@@ -75,12 +75,7 @@ def fitted(
             said = kept(file, lambda: about | _chosen(whole, given, limit))
     except Exception:  # noqa: BLE001 - the checks of the run report what is wrong, together with everything else
         return config, ""
-    if not said["text"]:
-        return config, ""
-    values = config.model_dump(mode="json")
-    for part, changed in said["changed"].items():
-        values[part] = {**values[part], **changed} if isinstance(changed, dict) else changed
-    return RunConfig.model_validate(values).with_controls_of(config), str(said["text"])
+    return (_changed(config, said["changed"]), str(said["text"])) if said["text"] else (config, "")
 
 
 def _forecast(config: RunConfig) -> Callable[[RunConfig], float]:
@@ -108,35 +103,43 @@ def _forecast(config: RunConfig) -> Callable[[RunConfig], float]:
 
 
 def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
-    """What changes, by part of the config, and the sentence about it, as plain values."""
+    """What changes, nested like a config, and the sentence about it, as plain values."""
     time_of = _forecast(config)
     before_s = time_of(config)
+    changes: dict[str, Any] = {}
     if before_s <= limit.seconds:
-        return {"changed": {}, "text": ""}
+        return {"changed": changes, "text": ""}
     train, measured = dict(given.get("train", {})), dict(given.get("evaluation", {}))
     small = config
     if limit.answer_tokens and not measured.get("max_new_tokens"):
-        shorter = _with(config, "evaluation", {"max_new_tokens": limit.answer_tokens})
+        shorter = _changed(config, {"evaluation": {"max_new_tokens": limit.answer_tokens}})
         if (time_of_shorter := _forecast(shorter))(shorter) < before_s:
             small, time_of = shorter, time_of_shorter
+            changes["evaluation"] = {"max_new_tokens": limit.answer_tokens}
     share = min(1.0, limit.seconds / time_of(small))
     if not {"batch_size", "steps"} <= train.keys():
-        small = _with(small, "train", _fewer(small, train, share, limit))
-    wanted = {"limit": limit.documents, "calibration_examples": limit.documents}
-    documents = {
-        name: max(min(least, before), int(before * share))
-        for name, least in wanted.items()
-        if name not in measured and (before := getattr(small.evaluation, name)) is not None
-    }
-    small = _with(small, "evaluation", documents)
+        changes["train"] = _fewer(config, train, share, limit)
+    for name in ("limit", "calibration_examples"):
+        if name not in measured and (before := getattr(config.evaluation, name)) is not None:
+            fewer = max(min(limit.documents, before), int(before * share))
+            changes["evaluation"] = changes.get("evaluation", {}) | {name: fewer}
+    small = _changed(config, changes)
     while limit.drops and time_of(small) > limit.seconds:
         if "tasks" not in given and len(small.tasks) > _LEAST_TASKS:
-            small = small.model_copy(update={"tasks": small.tasks[:-1]})
+            changes["tasks"] = small.tasks[:-1]
         elif "methods" not in given and len(small.methods) > _LEAST_METHODS:
-            small = small.model_copy(update={"methods": small.methods[:-1]})
+            changes["methods"] = small.methods[:-1]
         else:
             break
-    return {"changed": _changes(config, small), "text": _summary(config, small, before_s, time_of(small))}
+        small = _changed(config, changes)
+    return {"changed": changes, "text": _summary(config, small, before_s, time_of(small))}
+
+
+def _changed(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    values = config.model_dump(mode="json")
+    for part, changed in changes.items():
+        values[part] = {**values[part], **changed} if isinstance(changed, dict) else changed
+    return RunConfig.model_validate(values).with_controls_of(config)
 
 
 def _fewer(config: RunConfig, named: Mapping[str, Any], share: float, limit: Limit) -> dict[str, int]:
@@ -151,20 +154,6 @@ def _fewer(config: RunConfig, named: Mapping[str, Any], share: float, limit: Lim
         steps = max(min(limit.steps, train.steps), min(train.steps, int(left)))
     warmup = round(train.warmup_steps * steps / train.steps)
     return {"batch_size": batch, "steps": steps} | ({} if "warmup_steps" in named else {"warmup_steps": warmup})
-
-
-def _with(config: RunConfig, part: str, values: Mapping[str, Any]) -> RunConfig:
-    return config.model_copy(update={part: getattr(config, part).model_copy(update=values)})
-
-
-def _changes(before: RunConfig, after: RunConfig) -> dict[str, Any]:
-    changed: dict[str, Any] = {name: list(getattr(after, name)) for name in ("methods", "tasks")}
-    changed = {name: left for name, left in changed.items() if len(left) < len(getattr(before, name))}
-    for part in ("train", "evaluation"):
-        old, new = getattr(before, part).model_dump(mode="json"), getattr(after, part).model_dump(mode="json")
-        if differs := {name: value for name, value in new.items() if value != old[name]}:
-            changed[part] = differs
-    return changed
 
 
 def _summary(before: RunConfig, after: RunConfig, before_s: float, after_s: float) -> str:

@@ -187,11 +187,7 @@ def work_as_worker() -> None:
 
 
 def limits_of(config: RunConfig) -> Limits:
-    """The time limits of each job of a run.
-
-    Raises:
-        UsageError: A time limit is set, but several processes share every job.
-    """
+    """The time limits of each job of a run."""
     if config.cell_timeout is not None and not processes.world().is_single:
         raise UsageError(
             "--cell-timeout ends the process of a job, but torchrun's processes do all of them together. Leave it out "
@@ -307,9 +303,6 @@ def wait_for_others(
 
     After such a silence the remaining work counts as given up. Failed work is waited for as well, because whoever is in
     charge may try it again.
-
-    Raises:
-        Stopped: This process was asked to end.
     """
     watches: dict[Path, lock.Watch] = {}
     last_s, told = now_s(), False

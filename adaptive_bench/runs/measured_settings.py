@@ -9,15 +9,14 @@ alike, even if another machine continues the run.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal, NamedTuple
 
 import torch
+from torch.utils.benchmark import Timer
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from adaptive_bench import registry
@@ -35,7 +34,7 @@ from adaptive_bench.task import Example
 from adaptive_bench.training import calibration_batches, encode_examples
 from adaptive_bench.training.encoding import padding_id
 
-_ENOUGH_S, _MOST_PASSES = 0.4, 20  # after either, timing one model in one precision ends
+_TIMED_S = 0.4  # least time that passes of one model in one precision are measured
 _TIMED_TOKENS, _TIMED_LAYERS, _TIMED_WORDS = 256, 1, 2048  # at most, of the text and of the model that is timed
 _WORTH = 1.2  # least speedup for which bf16 is chosen
 _SITES_VERSION = 1  # raised when the measurement of sites changes
@@ -89,24 +88,23 @@ def with_values(model: PreTrainedModel, device: torch.device) -> PreTrainedModel
 
 
 def seconds(model: PreTrainedModel, shape: tuple[int, int], *, bf16: bool, backward: bool = False) -> float:
-    """Median time of passes over tokens of this shape [B, S], without the first pass, which warms up.
+    """Median time of passes over tokens of this shape [B, S].
 
     Args:
         bf16: Whether matrix products are computed in bf16; weights stay in fp32.
         backward: Whether each pass includes a backward pass, as in training.
     """
     device = next(model.parameters()).device
-    ids, taken_s = torch.ones(shape, dtype=torch.long, device=device), list[float]()
-    while len(taken_s) < 3 or (sum(taken_s) < _ENOUGH_S and len(taken_s) < _MOST_PASSES):
-        start_s = time.perf_counter()
+    ids = torch.ones(shape, dtype=torch.long, device=device)
+
+    def once() -> None:
         with torch.set_grad_enabled(backward), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
             logits = model(ids, use_cache=False).logits
         if backward:
             logits.float().mean().backward()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        taken_s.append(time.perf_counter() - start_s)
-    return median(taken_s[1:])
+
+    timer = Timer("once()", globals={"once": once}, num_threads=torch.get_num_threads())
+    return float(timer.blocked_autorange(min_run_time=_TIMED_S).median)
 
 
 class Chosen(NamedTuple):
@@ -132,11 +130,7 @@ def with_precision(config: RunConfig) -> RunConfig:
 
 
 def chosen(config: RunConfig) -> Chosen:
-    """The choice for a config that says `auto`, read from disk or measured.
-
-    Raises:
-        EnvironmentProblem: The model or the device cannot be reached.
-    """
+    """The choice for a config that says `auto`, read from disk or measured."""
     if not config.train.steps:
         return Chosen("fp32", 1.0)
     source, device = find_backbone(config.model), find_device(config.device)
@@ -175,12 +169,7 @@ def measured_sites(
     """The costs of the sites of a run's model, read from disk or measured; `None` if no method of the run spares any.
 
     Args:
-        measures: Whether costs that are not on disk may be measured.
-
-    Raises:
-        SitesNotMeasured: The costs are not on disk and may not be measured.
-        UsageError: `--eligible measured` was asked for, and there is no held-out training text.
-        EnvironmentProblem: The model or the data cannot be read.
+        measures: Whether costs that are not on disk may be measured; if not, `SitesNotMeasured` is raised.
     """
     if not any(spares(MethodSpec.parse(text), config) for text in config.methods):
         return None

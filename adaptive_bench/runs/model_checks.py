@@ -58,11 +58,7 @@ class Findings:
             self.notes.append(text)
 
     def raise_errors(self) -> None:
-        """Raise the errors collected so far, if any.
-
-        Raises:
-            AdaptiveBenchError: The only error, or several combined in one.
-        """
+        """Raise the errors collected so far, if any."""
         raise_together(self.errors)
 
 
@@ -104,12 +100,7 @@ class ModelFacts:
 
 
 def model_facts(name: str) -> ModelFacts:
-    """Describe a model; of its weight files only the headers are read.
-
-    Raises:
-        EnvironmentProblem: The model cannot be reached, or is damaged.
-        UsageError: The model's family is not supported.
-    """
+    """Describe a model; of its weight files only the headers are read."""
     return _facts(find_backbone(name))
 
 
@@ -137,13 +128,7 @@ def note_weights(facts: ModelFacts, findings: Findings) -> None:
 
 
 def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> None:
-    """Check that the recipe suits this model.
-
-    Raises:
-        UsageError: The recipe is meant for other models, a tracker is not installed, or the model lacks the maps that
-            are to be trained or quantized.
-        EnvironmentProblem: The recipe needs a package that is not installed.
-    """
+    """Check that the recipe suits this model."""
     check_trackers(config.track)
     weights.check_installed(config.evaluation.quantize)
     Backbone(facts.empty).check_quantizable(config.evaluation.quantize)
@@ -179,11 +164,7 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
 
 
 def load_tokenizer(facts: ModelFacts) -> PreTrainedTokenizerBase:
-    """Load the tokenizer, and check that it fits this model.
-
-    Raises:
-        EnvironmentProblem: There is no tokenizer, it belongs to another model, or it has no end-of-sequence token.
-    """
+    """Load the tokenizer, and check that it fits this model."""
     tokenizer = facts.source.load_tokenizer()
     where = f"the tokenizer of {facts.source.name!r}"
     if len(tokenizer) == 0:
@@ -213,11 +194,7 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
 
 
 def examine(spec: MethodSpec, facts: ModelFacts) -> Trait | None:
-    """What can be learned of a method without values.
-
-    Raises:
-        UsageError: The method cannot be put on this model with these parameters.
-    """
+    """What can be learned of a method without values."""
     method = _put_on(facts, spec)
     _put_on(facts, training_spec(spec))
     if method is None:

@@ -37,11 +37,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that does not hold a model a run can measure.
-
-    Raises:
-        EnvironmentProblem: The folder has no config.json, has one that is not suitable, or holds an adapter.
-    """
+    """Refuse a folder that does not hold a model a run can measure."""
     if not (folder / "config.json").is_file():
         is_adaptive = (folder / "adaptive.json").is_file()
         instead = "the plain model that this saved adaptive model was trained from" if is_adaptive else "another folder"
@@ -63,9 +59,6 @@ def check_config(file: Path, model: str) -> None:
 
     Args:
         model: The model's name, as the user wrote it.
-
-    Raises:
-        EnvironmentProblem: The file cannot be read, or describes a model that a run does not take.
     """
     try:
         config = dict(json.loads(file.read_text(encoding="utf-8")))
@@ -144,12 +137,7 @@ class GGUFFacts:
 
 
 def read_facts(file: Path) -> GGUFFacts:
-    """Read the header of a GGUF file, but no weights.
-
-    Raises:
-        EnvironmentProblem: The package gguf is not installed, the file is damaged or one part of several, or
-            transformers would ignore something that changes what the model computes.
-    """
+    """Read the header of a GGUF file, but no weights."""
     if importlib.util.find_spec("gguf") is None:
         raise EnvironmentProblem(
             f"Reading the model file {str(file)!r} needs the package gguf, which is not installed. Install it with "

@@ -65,11 +65,7 @@ def preset_by_size(model: str) -> str:
 
 
 def check_memory(work: Workload, trained: Iterable[MethodSpec], jobs: int) -> None:
-    """Compare the memory that one process needs for one sequence with its share of the free memory.
-
-    Raises:
-        EnvironmentProblem: The memory does not suffice.
-    """
+    """Compare the memory that one process needs for one sequence with its share of the free memory."""
     recipe, empty, longest = work.config.train, work.prices.empty, work.longest
     free = free_on(find_device(work.config.device))
     weights = VALUE_BYTES * sum(each.numel() for each in empty.parameters())

@@ -174,11 +174,7 @@ def _sweeps(
 
 
 def without_groups(config: RunConfig) -> RunConfig:
-    """The config with the precision that `auto` means here, and with every group of tasks replaced by its tasks.
-
-    Raises:
-        UsageError: The value is not a `RunConfig`.
-    """
+    """The config with the precision that `auto` means here, and with every group of tasks replaced by its tasks."""
     if not isinstance(config, RunConfig):
         raise UsageError(
             f"A run is described by a RunConfig, got {config!r}. Read one: load_config('nano', {{'seeds': 3}})."
@@ -267,11 +263,7 @@ class Shard:
         return self.parts == 1 and not self.cells
 
     def of(self, plan: Plan) -> tuple[TrainingRun, ...]:
-        """The cells of this part, in the order of the plan.
-
-        Raises:
-            UsageError: A named cell is not in the plan.
-        """
+        """The cells of this part, in the order of the plan."""
         if not self.cells:
             return plan.trainings[self.number - 1 :: self.parts]
         known = {cell.folder.name: cell for cell in plan.trainings}

@@ -39,11 +39,7 @@ Points = Mapping[float, Evaluation]  # by the saving that was asked for
 def _check_same_documents(
     sweep: DialEvaluation, evaluation: Evaluation, seen: dict[tuple[str, str, str], tuple[str, DialEvaluation]]
 ) -> None:
-    """Compare the documents of a point with those of the first one of its task, which is added to `seen`.
-
-    Raises:
-        EnvironmentProblem: The documents, or their right answers, differ.
-    """
+    """Compare the documents of a point with those of the first one of its task, which is added to `seen`."""
     data: Mapping[str, Any] = evaluation.data or {}  # records of earlier versions have no digest of right answers
     for key, what in _CONTENTS.items():
         if (digest := data.get(key)) is None:
@@ -140,9 +136,6 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
     Args:
         points: The sweep's points, with their projections.
         samples: The documents of each point.
-
-    Raises:
-        EnvironmentProblem: Documents of a point are missing.
     """
     for one, documents in zip(points.values(), samples, strict=True):
         if one.docs != len(documents):
@@ -174,11 +167,7 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
 
 
 def measured_run(whole: Plan) -> Measurements:
-    """Everything that a finished run has measured, as an entry holds it.
-
-    Raises:
-        EnvironmentProblem: A record is damaged, or measured points are missing.
-    """
+    """Everything that a finished run has measured, as an entry holds it."""
     groups: dict[tuple[str, str], list[DialEvaluation]] = {}
     for work in whole.sweeps:
         groups.setdefault((str(work.spec), work.task), []).append(work)

@@ -39,11 +39,6 @@ def check_task(
     Args:
         tokenizer: The model's tokenizer; `None` if it could not be loaded.
         context: The model's context in tokens.
-
-    Raises:
-        UsageError: A prompt does not fit the context.
-        EnvironmentProblem: The data cannot be read, a document has no answer, or there are too few documents for the
-            worked examples.
     """
     task = find_task(name)
     with quiet():

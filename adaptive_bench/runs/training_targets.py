@@ -43,9 +43,6 @@ def levels_of(config: RunConfig, layers: int | None = None) -> tuple[float, ...]
 
     Args:
         layers: Number of layers of the run's model; by default it is read from the model if it is needed.
-
-    Raises:
-        EnvironmentProblem: The model cannot be reached.
     """
     if config.levels is not None:
         return config.levels
@@ -77,11 +74,7 @@ class TrainingTargets:
 
     @classmethod
     def of(cls, config: RunConfig, levels: tuple[float, ...], pricing: Mapping[int, str]) -> TrainingTargets:
-        """The targets of a run with these levels.
-
-        Raises:
-            UsageError: A rate is given for a method that does not exist.
-        """
+        """The targets of a run with these levels."""
         rates = config.train.method_learning_rates
         for text in rates:
             config_of(MethodSpec.parse(text))
