@@ -86,12 +86,7 @@ class BackboneSource:
         return self.load(AutoTokenizer, "tokenizer")
 
     def load(self, loader: Any, part: str, **options: Any) -> Any:
-        """Load the model's files with an auto class of transformers.
-
-        Args:
-            loader: The auto class.
-            part: What is read, for messages.
-        """
+        """Load the files with an auto class of transformers; `part` says what is read, for messages."""
         whole = {"pretrained_model_name_or_path": self.location, "revision": self.revision or "main"}
         try:
             with (
@@ -124,18 +119,16 @@ def find_backbone(name: str | Path) -> BackboneSource:
     place = Path(name).expanduser()
     if name in registry.names("models") or place.is_dir():
         folder = _registered(name) if name in registry.names("models") else place.resolve()
-        return _from_folder(name, folder, _fingerprint(folder))
-    if place.exists() and place.suffix.lower() == SUFFIX:
-        return _from_gguf(name, place.absolute(), _fingerprint(place))
-    if place.exists():
-        raise EnvironmentProblem(
-            f"A model is a registered name, a folder in Hugging Face layout, a GGUF file, or a hub id, got the file "
-            f"{name!r}. Name its folder: --model {Path(name).parent}."
-        )
-    if not is_hub_id(name):
+        check_folder(folder)
+        weight_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+        return BackboneSource(name, str(folder), None, files_fingerprint(files_of(folder)), weight_bytes)
+    if place.is_file() and place.suffix.lower() == SUFFIX:
+        return _from_gguf(name, place.absolute(), files_fingerprint([place]))
+    if place.exists() or not is_hub_id(name):
+        kind = "a file; name its folder" if place.exists() else "no folder"
         raise EnvironmentProblem(
             f"A model is a registered name, a folder in Hugging Face layout, a GGUF file, or a hub id like owner/name, "
-            f"got {name!r}, which is no folder. {registry.did_you_mean(name, registry.names('models'))}"
+            f"got {name!r}, which is {kind}. {registry.did_you_mean(name, registry.names('models'))}"
         )
     return _from_hub(name)
 
@@ -152,12 +145,9 @@ def empty_model(source: BackboneSource) -> PreTrainedModel:
     except Exception as error:  # transformers may raise anything for a user's config.json
         if isinstance(error, MemoryError) or ran_out_of_memory(error) or error_origin.place(error) is not None:
             raise explained(error) from error
-        # A KeyError only holds the value that was not found; name the config entry that has this value.
-        described = config.to_dict().items() if isinstance(error, KeyError) else ()
-        entries = "".join(f" ({entry})" for entry, value in described if (value,) == error.args)
         raise EnvironmentProblem(
             f"A config.json describes a model that transformers can build, but that of {source.name!r} does not: "
-            f"{type(error).__name__}: {message_of(error)[:300]}{entries}. Correct the file, or name another model."
+            f"{type(error).__name__}: {message_of(error)[:300]}. Correct the file, or name another model."
         ) from error
     return model
 
@@ -174,10 +164,6 @@ def planned_backbone(name: str, fingerprint: str) -> BackboneSource:
     return found
 
 
-def _fingerprint(place: Path) -> str:
-    return files_fingerprint(files_of(place) if place.is_dir() else [place])
-
-
 def _registered(name: str) -> Path:
     folder = registry.get("models", name)()
     if not isinstance(folder, str | Path) or not Path(folder).is_dir():
@@ -189,13 +175,6 @@ def _registered(name: str) -> Path:
 
 
 @lru_cache(maxsize=4)  # safe because the fingerprint is an argument: changed files make another entry
-def _from_folder(name: str, folder: Path, fingerprint: str) -> BackboneSource:
-    check_folder(folder)
-    weight_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    return BackboneSource(name, str(folder), None, fingerprint, weight_bytes)
-
-
-@lru_cache(maxsize=4)
 def _from_gguf(name: str, file: Path, fingerprint: str) -> BackboneSource:
     facts = read_facts(file)
     return BackboneSource(name, str(file), None, fingerprint, 4 * facts.values, facts.forms)
@@ -222,13 +201,11 @@ def _unreachable(name: str, error: Exception) -> str:
 
     if isinstance(error, GatedRepoError) or "gated repo" in str(error):
         return (
-            f"The model {name!r} is gated: the hub gives it to accounts that accepted its terms, and refused this one. "
-            f"Accept them on its page and set HF_TOKEN to a token of that account, or name a folder in "
-            f"Hugging Face layout."
+            f"The model {name!r} is gated: accept its terms on its page and set HF_TOKEN to a token of your account, "
+            f"or name a folder in Hugging Face layout."
         )
     reason = message_of(error).split(". ")[0][:300]
     return (
-        f"The model {name!r} must be in the hub's cache, on the hub, or in a folder, but it cannot be loaded: "
-        f"{reason}. Name a folder in Hugging Face layout, or another hub id (HF_TOKEN gives access to "
-        f"gated and private models)."
+        f"The model {name!r} cannot be loaded from the hub or its cache: {reason}. Name a folder in Hugging Face "
+        f"layout, or another hub id (HF_TOKEN gives access to private models)."
     )

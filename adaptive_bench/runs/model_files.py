@@ -42,15 +42,14 @@ def check_folder(folder: Path) -> None:
         is_adaptive = (folder / "adaptive.json").is_file()
         instead = "the plain model that this saved adaptive model was trained from" if is_adaptive else "another folder"
         raise EnvironmentProblem(
-            f"A model folder holds config.json, *.safetensors and a tokenizer, but there is no config.json in "
-            f"{str(folder)!r}. Name {instead}."
+            f"A model folder holds config.json, *.safetensors and a tokenizer, but {str(folder)!r} has no config.json. "
+            f"Name {instead}."
         )
     check_config(folder / "config.json", str(folder))
     if (folder / "adapter_config.json").is_file():  # transformers would freeze the model and load adapters onto it
         raise EnvironmentProblem(
-            f"A model folder holds a whole model, but adapter_config.json in {str(folder)!r} says that this is only an "
-            f"adapter. Remove that file if the adapter is already merged into the weights, or merge it first and "
-            f"name the merged model."
+            f"A model folder holds a whole model, but by adapter_config.json {str(folder)!r} is an adapter. Remove "
+            f"that file if the adapter is merged into the weights already, or merge it and name the merged model."
         )
 
 
@@ -75,9 +74,9 @@ def check_config(file: Path, model: str) -> None:
     # Refused even if the weights are plain: this entry makes transformers build quantized maps, which are untrainable.
     if (quantized := config.get("quantization_config")) is not None:
         raise EnvironmentProblem(
-            f"A backbone has unquantized weights, but the config.json of {model!r} has a quantization_config "
+            f"A backbone has plain weights, but the config.json of {model!r} has a quantization_config "
             f"({one_line(str(quantized), 100)}). Dequantize the model and save it again, or remove that entry if its "
-            f"weights are plain; `--quantize` evaluates a plain model with quantized weights."
+            f"weights are plain; --quantize quantizes them for evaluation."
         )
 
 
