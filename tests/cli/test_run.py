@@ -9,7 +9,7 @@ from adaptive_bench.cli.execution import _unchecked
 from adaptive_bench.config_file import load_config
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.runs.run_plan import Shard
-from adaptive_bench.runs.table_files import notes_on
+from adaptive_bench.runs.runner import notes_on
 from adaptive_bench.store.results import write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE
 
