@@ -40,28 +40,31 @@ _WORTH = 1.2  # least speedup for which bf16 is chosen
 _SITES_VERSION = 1  # raised when the measurement of sites changes
 _SITE_TOKENS, _SITE_LENGTH = 256, 64  # tokens of the text, at most a few more, and of one example
 _OF_PAPERS = ("paper_", "nano")  # beginnings of the names of presets for which `auto` spares no site
-_known: dict[Path, dict[str, Any]] = {}  # what `kept` gave, as a run is planned more than once
+_known: dict[Path | str, dict[str, Any]] = {}  # what `kept` gave, as a run is planned more than once
 
 
-def kept(file: Path, choose: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def kept(file: Path, choose: Callable[[], dict[str, Any]], known_as: str | None = None) -> dict[str, Any]:
     """Read a choice from a JSON file; if there is none or it cannot be read, choose now and write the choice there.
 
-    If several processes choose at the same time, the first choice stays. A choice that cannot be written holds for this
-    process.
+    If several processes choose at the same time, the first choice stays.
+
+    Args:
+        known_as: Name under which this process remembers it; by default the file's path, so that folders may differ.
     """
-    if (found := _read(file)) is None:
+    name = known_as or file.absolute()
+    if (found := _known.get(name) or _read(file)) is None:
         chosen = choose()
         if (found := _read(file)) is None:
             found = chosen
             with suppress(EnvironmentProblem):
                 atomic.write_json(file, chosen)
-    _known[file.absolute()] = found
+    _known[name] = found
     return found
 
 
 def _read(file: Path) -> dict[str, Any] | None:
     with suppress(OSError, ValueError):
-        found = _known.get(file.absolute()) or json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(file.read_text(encoding="utf-8"))
         return found if isinstance(found, dict) else None
     return None
 
@@ -183,10 +186,12 @@ def measured_sites(
         )
     about = {"version": _SITES_VERSION, "backbone": source.fingerprint, "text": examples_fingerprint(text)}
     about |= {"chat_template": True} if config.chat_template else {}
-    file = config.out / "sites" / f"{key_of(about)}.json"
-    if not measures and _read(file) is None:
+    key = key_of(about)
+    file = config.out / "sites" / f"{key}.json"
+    if not measures and key not in _known and not file.is_file():
         raise SitesNotMeasured
-    return SiteCosts.from_json(kept(file, lambda: about | _measured_sites(config, source, text, reporter).to_json()))
+    known = kept(file, lambda: about | _measured_sites(config, source, text, reporter).to_json(), key)
+    return SiteCosts.from_json(known)
 
 
 def key_entry(costs: SiteCosts | None, spec: MethodSpec, config: RunConfig) -> dict[str, Any]:

@@ -188,12 +188,6 @@ def test_bad_usage_ends_with_exit_code_2_before_anything_is_done(command, runs, 
     assert result.exit_code == 2 and message in result.said and runs.config is None
 
 
-def test_a_dry_run_prices_a_model_that_cannot_be_reached_and_says_what_is_missing(command, tmp_path):
-    result = command(f"run --config paper_lambada --data-dir {tmp_path} --dry-run --flops 4e14")
-    assert result.exit_code == 1 and "HF_TOKEN" in result.stderr
-    assert "1.24 B parameters, by its name" in result.stdout and "of a device at 4e+14 FLOP/s" in result.stdout
-
-
 @pytest.mark.parametrize(
     ("matrix", "said"),
     [

@@ -113,7 +113,7 @@ def test_settings_that_do_nothing_are_noted(config_of, changes, note):
 
 def test_everything_that_is_wrong_is_said_at_once(config_of, changed_model):
     ((folder := changed_model()) / "tokenizer.json").unlink()
-    config = config_of("dense,free[shallow_layers=9]", model=str(folder), evaluation={"num_fewshot": 100})
+    config = config_of("dense,free[shallow_layers=9]", model=str(folder), evaluation={"num_fewshot": 100_000})
     with pytest.raises(SeveralProblems) as caught:
         preflight(config)
     kinds = [type(error) for error in caught.value.errors]
