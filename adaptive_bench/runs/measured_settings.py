@@ -152,10 +152,6 @@ def _measured_precision(source: BackboneSource, device: torch.device) -> Chosen:
     return Chosen("bf16" if fp32 / bf16 >= _WORTH else "fp32", fp32 / bf16)
 
 
-class SitesNotMeasured(Exception):
-    """The costs of a model's sites are not on disk."""
-
-
 def spares(spec: MethodSpec, config: RunConfig) -> bool:
     """Whether a method of a run leaves alone the sites that measuring finds costly."""
     if config.eligible == "all" or not method_class(spec).spares:
@@ -168,18 +164,19 @@ def spares(spec: MethodSpec, config: RunConfig) -> bool:
 
 def measured_sites(
     config: RunConfig, source: BackboneSource, reporter: Reporter, *, measures: bool = True
-) -> SiteCosts | None:
+) -> tuple[SiteCosts | None, bool]:
     """The costs of the sites of a run's model, read from disk or measured; `None` if no method of the run spares any.
 
     Args:
-        measures: Whether costs that are not on disk may be measured; if not, `SitesNotMeasured` is raised.
+        measures: Whether costs that are not on disk may be measured. If not, the second value says whether they are
+            left to be measured.
     """
     if not any(spares(MethodSpec.parse(text), config) for text in config.methods):
-        return None
+        return None, False
     text = draw_site_text(config)
     if not text:
         if config.eligible == "auto":
-            return None
+            return None, False
         raise UsageError(
             f"Sites are measured on held-out training text, but {', '.join(config.tasks)} has none. Name a task that "
             f"has some with --train-on, or let tokens skip everywhere with --eligible all."
@@ -189,9 +186,9 @@ def measured_sites(
     key = key_of(about)
     file = config.out / "sites" / f"{key}.json"
     if not measures and key not in _known and not file.is_file():
-        raise SitesNotMeasured
+        return None, True
     known = kept(file, lambda: about | _measured_sites(config, source, text, reporter).to_json(), key)
-    return SiteCosts.from_json(known)
+    return SiteCosts.from_json(known), False
 
 
 def key_entry(costs: SiteCosts | None, spec: MethodSpec, config: RunConfig) -> dict[str, Any]:

@@ -12,14 +12,22 @@ from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
-from adaptive_bench.method import method_class, starting_spec, takes_target, training_spec
+from adaptive_bench.method import config_of, method_class, starting_spec, takes_target, training_spec
 from adaptive_bench.model.interventions import SiteCosts
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.registry import did_you_mean
 from adaptive_bench.runs.backbone_source import empty_model, find_backbone
-from adaptive_bench.runs.measured_settings import SitesNotMeasured, key_entry, measured_sites, with_precision
+from adaptive_bench.runs.measured_settings import key_entry, measured_sites, with_precision
 from adaptive_bench.runs.projection import find_shape
-from adaptive_bench.runs.training_targets import SHUFFLED, Goal, TrainingTargets, has_control, levels_of, rate_of
+from adaptive_bench.runs.training_targets import (
+    SHUFFLED,
+    Goal,
+    goals_of,
+    has_control,
+    levels_of,
+    rate_of,
+    target_axis,
+)
 from adaptive_bench.runs.training_text import (
     asked_since,
     draw_calibration,
@@ -88,10 +96,9 @@ def plan(
     tasks = [find_task(name) for name in config.tasks]
     find_shape(config.project_onto)
     backbone = find_backbone(config.model)
-    seeds = config.seeds if config.train.steps else ()  # without steps nothing is trained towards a target
-    pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in seeds}
     levels = levels_of(config, Backbone(empty_model(backbone)).num_layers)
-    targets = TrainingTargets.of(config, levels, pricing)
+    for text in config.train.method_learning_rates:
+        config_of(MethodSpec.parse(text))
     questions = {
         task: config.evaluation.in_key(writes=task.kind == "generative")
         | {
@@ -101,24 +108,19 @@ def plan(
         }
         for task in tasks
     }
-    sites, sites_left = None, False
-    try:
-        sites = measured_sites(config, backbone, reporter, measures=measures)
-    except SitesNotMeasured:
-        sites_left = True
+    sites, sites_left = measured_sites(config, backbone, reporter, measures=measures)
     not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
     recipe = config.train.model_dump(mode="json", exclude=not_in_key)
     trainings: dict[Path, TrainingRun] = {}
     sweeps: list[DialEvaluation] = []
     for number, seed in enumerate(config.seeds):
-        text = draw_training(config, seed, reporter if not number else SilentReporter())
+        text = examples_fingerprint(draw_training(config, seed, reporter if not number else SilentReporter()))
+        # Without steps nothing is trained towards a target.
+        pricing = examples_fingerprint(draw_flop_calibration_text(config, seed)) if config.train.steps else ""
         shared = {
             "schema": SCHEMA,
             "backbone": backbone.fingerprint,
-            "data": {
-                "tasks": [task.name for task in training_tasks(config)],
-                "sha256": examples_fingerprint(text),
-            },
+            "data": {"tasks": [task.name for task in training_tasks(config)], "sha256": text},
             "recipe": recipe,
             "seed": seed,
             **({"chat_template": True} if config.chat_template else {}),
@@ -129,7 +131,7 @@ def plan(
         }
         for spec, as_trained in zip(specs, trained, strict=True):
             eligible = key_entry(sites, spec, config)
-            found = _trainings(as_trained, shared | eligible, targets, config.out / "records", trainings)
+            found = _trainings(config, as_trained, shared | eligible, levels, pricing, trainings)
             for training, at in found:
                 about = {
                     "cell": training.folder.name,
@@ -185,11 +187,20 @@ def without_groups(config: RunConfig) -> RunConfig:
 
 
 def _trainings(
-    spec: MethodSpec, shared: Mapping[str, Any], targets: TrainingTargets, records: Path, known: dict[Path, TrainingRun]
+    config: RunConfig,
+    spec: MethodSpec,
+    shared: Mapping[str, Any],
+    levels: tuple[float, ...],
+    pricing: str,
+    known: dict[Path, TrainingRun],
 ) -> list[tuple[TrainingRun, tuple[float, ...]]]:
     """The trainings of a spec, each with the levels it is judged at: one for each target if the spec takes targets.
 
     They are added to `known`, after the training that they start from.
+
+    Args:
+        shared: What every training of the seed depends on.
+        pricing: Digest of the text on which targets are turned into schedules.
     """
     method_type = method_class(spec)
     shared = shared if method_type.spares else {name: value for name, value in shared.items() if name != "eligible"}
@@ -198,19 +209,20 @@ def _trainings(
         "recipe": recipe,
         "method": str(spec),
         "code": code_behind(spec.name, "training"),
-        "method_learning_rate": rate_of(spec, targets.rates),
+        "method_learning_rate": rate_of(spec, config.train.method_learning_rates),
     }
     start = starting_spec(spec)
     base = None
     if start is not None:
-        ((base, _),) = _trainings(start, shared, targets, records, known)
+        ((base, _),) = _trainings(config, start, shared, levels, pricing, known)
         content["base"] = base.folder.name
     aims = bool(recipe["steps"]) and takes_target(spec)
-    goals: Sequence[Goal] = targets.goals if aims else (targets.untrained,)
+    goals = goals_of(config, levels) if aims else (Goal(None, levels),)
     trainings = []
     for goal in goals:
-        about = content | {"target": targets.describe(goal, shared["seed"])} if aims else content
-        folder = records / key_of(about)
+        target = {"axis": target_axis(config), "saving": goal.saving, "text": pricing}
+        about = content | {"target": target} if aims else content
+        folder = config.out / "records" / key_of(about)
         training = TrainingRun(spec, shared["seed"], about, folder, base, goal.saving, len(goals) == 1)
         trainings.append((known.setdefault(folder, training), goal.levels))
     return trainings

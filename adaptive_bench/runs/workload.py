@@ -30,7 +30,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import TrainRecipe
-from adaptive_bench.runs.training_targets import TrainingTargets, has_control, levels_of
+from adaptive_bench.runs.training_targets import Goal, goals_of, has_control, levels_of
 from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import expected_points
 from adaptive_bench.spec import MethodSpec
@@ -197,13 +197,14 @@ def count_work(
     of its dial values on every task.
     """
     specs = [MethodSpec.parse(text) for text in config.methods]
-    targets = TrainingTargets.of(config, levels_of(config, Backbone(empty).num_layers), {})
+    levels = levels_of(config, Backbone(empty).num_layers)
+    targets = goals_of(config, levels)
     trained: dict[MethodSpec, int] = {}
     for spec in map(training_spec, specs):
         chain: MethodSpec | None = spec
         while chain is not None:
             found = method_class(chain)
-            trained[chain] = len(targets.goals) if found.trains and takes_target(chain) else 1
+            trained[chain] = len(targets) if found.trains and takes_target(chain) else 1
             chain = starting_spec(chain)
     steps = [
         (spec, config.train.steps if method_class(spec).trains else 0)
@@ -213,7 +214,7 @@ def count_work(
     values = []
     for spec in specs:
         # If every level has its own target, each is judged on its own training.
-        goals = targets.goals if trained[training_spec(spec)] > 1 else (targets.untrained,)
+        goals = targets if trained[training_spec(spec)] > 1 else (Goal(None, levels),)
         with torch.device("meta"):
             end = method_of(spec, Backbone(empty)).max_saving
         points = sum(expected_points(goal.levels, end) for goal in goals)
