@@ -25,7 +25,7 @@ from adaptive_bench.runs.model_files import (
     check_folder,
     check_loaded,
     files_of,
-    read_facts,
+    read_header,
 )
 from adaptive_bench.store.keys import files_fingerprint
 from adaptive_bench.training.micro_batches import ran_out_of_memory
@@ -176,8 +176,8 @@ def _registered(name: str) -> Path:
 
 @lru_cache(maxsize=4)  # safe because the fingerprint is an argument: changed files make another entry
 def _from_gguf(name: str, file: Path, fingerprint: str) -> BackboneSource:
-    facts = read_facts(file)
-    return BackboneSource(name, str(file), None, fingerprint, 4 * facts.values, facts.forms)
+    values, forms = read_header(file)
+    return BackboneSource(name, str(file), None, fingerprint, 4 * values, forms)
 
 
 @lru_cache(maxsize=4)

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter, duration
-from adaptive_bench.runs.backbone_source import empty_model, find_backbone, find_device
-from adaptive_bench.runs.forecast import CALIBRATION_PASSES, CALIBRATIONS, Speed
+from adaptive_bench.runs.backbone_source import find_device
+from adaptive_bench.runs.forecast import Estimator, Speed, Trait
 from adaptive_bench.runs.measured_settings import kept
-from adaptive_bench.runs.run_plan import without_groups
-from adaptive_bench.runs.workload import Workload, count_work
+from adaptive_bench.runs.model_checks import examine, model_facts
+from adaptive_bench.runs.run_plan import plan, without_groups
+from adaptive_bench.runs.workload import Workload
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import key_of, run_key
 
 FOLDER = "fitted"
@@ -80,24 +81,13 @@ def fitted(
 
 def _forecast(config: RunConfig) -> Callable[[RunConfig], float]:
     """A function that gives the seconds of a smaller form of a run on this machine, if nothing is on disk."""
-    source = find_backbone(config.model)
-    empty = empty_model(source)
-    speed = Speed(Workload(config, empty, source.load_tokenizer()))
+    facts = model_facts(config.model)
+    speed = Speed(Workload(config, facts.empty, facts.source.load_tokenizer()))
+    traits = {text: examine(MethodSpec.parse(text), facts) or Trait() for text in config.methods}
 
     def taken_s(smaller: RunConfig) -> float:
-        steps, dial_values = count_work(smaller, empty)
-        evaluation, batch_size = smaller.evaluation, smaller.train.batch_size
-        documents = {task: speed.documents(task) for task in smaller.tasks}
-        documents = {task: min(evaluation.limit or all_of, all_of) for task, all_of in documents.items()}
-        point_s = {task: count * speed.document_s(task) for task, count in documents.items()}
-        calibrated = CALIBRATIONS * CALIBRATION_PASSES * evaluation.calibration_examples  # sequences of a dial value
-        seconds = sum(count * batch_size * speed.sequence_s(spec) for spec, count in steps if count)
-        for spec, values in dial_values:
-            trained = training_spec(spec)
-            calibrates = takes_target(trained) and smaller.train.steps
-            calibration_s = calibrated * speed.sequence_s(trained) if calibrates else 0.0
-            seconds += values * sum(one_s + calibration_s for one_s in point_s.values())
-        return seconds
+        anew = smaller.model_copy(update={"out": smaller.out / FOLDER / "nothing"})
+        return Estimator(anew.out, speed, traits).total(plan(anew, measures=False))
 
     return taken_s
 

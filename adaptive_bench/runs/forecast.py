@@ -35,8 +35,8 @@ _TOKENS, _LAYERS, _WORDS = 256, 4, 8192  # at most, of the text and of the model
 _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
 # Time to set thresholds in one pass over a text and to check them in another, as a share of the time to train on that
 # text; measured on nano.
-CALIBRATION_PASSES = 0.45
-CALIBRATIONS = 2  # for each measured point, because some dial values are only probed on held-out text
+_CALIBRATION_PASSES = 0.45
+_CALIBRATIONS = 2  # for each measured point, because some dial values are only probed on held-out text
 
 
 class Rates(NamedTuple):
@@ -141,16 +141,16 @@ class Estimator:
     def point(self, sweep: DialEvaluation) -> float:
         """Seconds of an evaluation at one dial value."""
         limit, task = sweep.config.evaluation.limit, sweep.task
-        documents = (limit or _ROUGH_DOCUMENTS) if self.speed is None else self.speed.documents(task)
+        documents = _ROUGH_DOCUMENTS if self.speed is None else self.speed.documents(task)
         known = self._means.get(("document", _backbone(sweep.training), sweep.spec.name, task))
         if known is None:
             known = _ROUGH_DOCUMENT_S if self.speed is None else self.speed.document_s(task)
-        return documents * known
+        return min(limit or documents, documents) * known
 
     def calibration(self, sweep: DialEvaluation) -> float:
         """Seconds of calibrating one dial value."""
-        passes = CALIBRATION_PASSES if self._trait(sweep).calibrates else 0.0
-        passes += CALIBRATION_PASSES / 2 if sweep.variant else 0.0  # one more pass collects decisions to shuffle
+        passes = _CALIBRATION_PASSES if self._trait(sweep).calibrates else 0.0
+        passes += _CALIBRATION_PASSES / 2 if sweep.variant else 0.0  # one more pass collects decisions to shuffle
         examples = sweep.config.evaluation.calibration_examples
         return passes * examples * self._sequence_s(sweep.training) if passes else 0.0
 
@@ -161,7 +161,7 @@ class Estimator:
     def sweep(self, sweep: DialEvaluation) -> float:
         """Seconds of a sweep's remaining points."""
         points = self.points_left(sweep)
-        return points * (self.point(sweep) + CALIBRATIONS * self.calibration(sweep)) if points else 0.0
+        return points * (self.point(sweep) + _CALIBRATIONS * self.calibration(sweep)) if points else 0.0
 
     def total(self, plan: Plan) -> float:
         """Seconds of all remaining work, done one piece after the other."""

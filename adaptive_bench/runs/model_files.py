@@ -6,7 +6,6 @@ import importlib.util
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -122,21 +121,8 @@ def check_loaded(name: str, model: PreTrainedModel, found: Mapping[str, Any]) ->
     return unused
 
 
-@dataclass(frozen=True)
-class GGUFFacts:
-    """What the header of a GGUF file says.
-
-    Attributes:
-        values: Number of weights.
-        forms: Types of the weights, most frequent first, such as `Q4_K, Q6_K, F32`.
-    """
-
-    values: int
-    forms: str
-
-
-def read_facts(file: Path) -> GGUFFacts:
-    """Read the header of a GGUF file, but no weights."""
+def read_header(file: Path) -> tuple[int, str]:
+    """The number of weights in a GGUF file, and their types, most frequent first, such as `Q4_K, Q6_K, F32`."""
     if importlib.util.find_spec("gguf") is None:
         raise EnvironmentProblem(
             f"Reading the model file {str(file)!r} needs the package gguf, which is not installed. Install it with "
@@ -160,7 +146,7 @@ def read_facts(file: Path) -> GGUFFacts:
             f"Copy it again, or name another model."
         ) from error
     _check_whole(file, values, [tensor.name for tensor in reader.tensors])
-    return GGUFFacts(sum(weights.values()), ", ".join(sorted(weights, key=lambda form: -weights[form])))
+    return sum(weights.values()), ", ".join(sorted(weights, key=lambda form: -weights[form]))
 
 
 def _check_whole(file: Path, values: dict[str, Any], tensors: list[str]) -> None:

@@ -25,14 +25,11 @@ from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.jobs.job import needs_own_process
-from adaptive_bench.method import method_class, method_of, starting_spec, takes_target, training_spec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import TrainRecipe
-from adaptive_bench.runs.training_targets import Goal, goals_of, has_control, levels_of
 from adaptive_bench.runs.training_text import training_tasks
-from adaptive_bench.runs.work_units import expected_points
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.training import encode_examples
@@ -188,35 +185,3 @@ def asked_documents(task: Task, config: RunConfig) -> tuple[Any, Sequence[int]]:
     set_writing(harness, how.temperature, how.stop_strings, how.max_new_tokens)
     harness.set_fewshot_seed(FEWSHOT_SEED)
     return harness, drawn(task, len(harness.eval_docs), how.limit)
-
-
-def count_work(
-    config: RunConfig, empty: PreTrainedModel
-) -> tuple[list[tuple[MethodSpec, int]], list[tuple[MethodSpec, int]]]:
-    """The work of a run if nothing is on disk yet: method and steps of every training, and for each method the number
-    of its dial values on every task.
-    """
-    specs = [MethodSpec.parse(text) for text in config.methods]
-    levels = levels_of(config, Backbone(empty).num_layers)
-    targets = goals_of(config, levels)
-    trained: dict[MethodSpec, int] = {}
-    for spec in map(training_spec, specs):
-        chain: MethodSpec | None = spec
-        while chain is not None:
-            found = method_class(chain)
-            trained[chain] = len(targets) if found.trains and takes_target(chain) else 1
-            chain = starting_spec(chain)
-    steps = [
-        (spec, config.train.steps if method_class(spec).trains else 0)
-        for spec, times in trained.items()
-        for _ in range(times * len(config.seeds))
-    ]
-    values = []
-    for spec in specs:
-        # If every level has its own target, each is judged on its own training.
-        goals = targets if trained[training_spec(spec)] > 1 else (Goal(None, levels),)
-        with torch.device("meta"):
-            end = method_of(spec, Backbone(empty)).max_saving
-        points = sum(expected_points(goal.levels, end) for goal in goals)
-        values.append((spec, points * (1 + has_control(spec, config)) * len(config.seeds)))
-    return steps, values
