@@ -13,11 +13,10 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import Reporter, SilentReporter, duration
 from adaptive_bench.runs.backbone_source import find_device
-from adaptive_bench.runs.forecast import Estimator, Speed, Trait
+from adaptive_bench.runs.forecast import Estimator, Speed, Trait, Workload
 from adaptive_bench.runs.measured_settings import kept
 from adaptive_bench.runs.model_checks import examine, model_facts
 from adaptive_bench.runs.run_plan import plan, without_groups
-from adaptive_bench.runs.workload import Workload
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import key_of, run_key
 

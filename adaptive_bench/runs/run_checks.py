@@ -19,7 +19,7 @@ from adaptive_bench.model.tokenization import check_chat_template
 from adaptive_bench.progress import Reporter, SilentReporter, duration
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.backbone_source import find_device
-from adaptive_bench.runs.forecast import Estimator, Speed, steps_left
+from adaptive_bench.runs.forecast import Estimator, Speed, Workload, steps_left
 from adaptive_bench.runs.launching import useful_processes
 from adaptive_bench.runs.measured_settings import chosen
 from adaptive_bench.runs.model_checks import (
@@ -35,7 +35,6 @@ from adaptive_bench.runs.model_checks import (
 from adaptive_bench.runs.run_plan import Plan, plan, without_groups
 from adaptive_bench.runs.task_checks import check_overlap, check_task, note_idle
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
-from adaptive_bench.runs.workload import Workload
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.training.micro_batches import VALUE_BYTES, rough_footprint, trained_bytes

@@ -19,9 +19,9 @@ from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model.tokenization import conversation
 from adaptive_bench.progress import SilentReporter
+from adaptive_bench.runs.forecast import asked_documents
 from adaptive_bench.runs.model_checks import Findings
 from adaptive_bench.runs.training_text import draw_training
-from adaptive_bench.runs.workload import asked_documents
 from adaptive_bench.task import Task
 
 if TYPE_CHECKING:

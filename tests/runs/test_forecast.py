@@ -19,10 +19,9 @@ from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
 from adaptive_bench.runs import about, describe, plan, run
 from adaptive_bench.runs.backbone_source import BackboneSource
-from adaptive_bench.runs.forecast import Estimator, Speed, Trait, measure_rates
+from adaptive_bench.runs.forecast import Estimator, Prices, Speed, Trait, Workload, measure_rates
 from adaptive_bench.runs.model_checks import model_facts
 from adaptive_bench.runs.run_checks import preflight
-from adaptive_bench.runs.workload import Prices, Workload
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.records import Record
 from adaptive_bench.training.cost import FlopCount
