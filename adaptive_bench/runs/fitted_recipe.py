@@ -13,7 +13,7 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import Reporter, SilentReporter, duration
 from adaptive_bench.runs.backbone_source import find_device
-from adaptive_bench.runs.forecast import Estimator, Speed, Trait, Workload
+from adaptive_bench.runs.forecast import Estimator, Trait, Workload
 from adaptive_bench.runs.measured_settings import kept
 from adaptive_bench.runs.model_checks import examine, model_facts
 from adaptive_bench.runs.run_plan import plan, without_groups
@@ -81,12 +81,12 @@ def fitted(
 def _forecast(config: RunConfig) -> Callable[[RunConfig], float]:
     """A function that gives the seconds of a smaller form of a run on this machine, if nothing is on disk."""
     facts = model_facts(config.model)
-    speed = Speed(Workload(config, facts.empty, facts.source.load_tokenizer()))
+    work = Workload(config, facts.empty, facts.source.load_tokenizer())
     traits = {text: examine(MethodSpec.parse(text), facts) or Trait() for text in config.methods}
 
     def taken_s(smaller: RunConfig) -> float:
         anew = smaller.model_copy(update={"out": smaller.out / FOLDER / "nothing"})
-        return Estimator(anew.out, speed, traits).total(plan(anew, measures=False))
+        return Estimator(anew.out, work, traits).total(plan(anew, measures=False))
 
     return taken_s
 

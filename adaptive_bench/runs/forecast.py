@@ -65,6 +65,17 @@ _CALIBRATION_PASSES = 0.45
 _CALIBRATIONS = 2  # for each measured point, because some dial values are only probed on held-out text
 
 
+class Rates(NamedTuple):
+    """FLOPs a second in training, in reading a text, and in writing one more token of every text in a batch."""
+
+    training: float
+    reading: float
+    writing: float
+
+
+_rates: dict[tuple[Any, ...], Rates] = {}  # measured once, so that repeated forecasts of a run agree
+
+
 @dataclass(frozen=True)
 class Asked:
     """What a task asks at one dial value: the number of documents, and the FLOPs of reading and of writing.
@@ -124,10 +135,11 @@ class Prices:
 
 
 class Workload:
-    """The lengths of a run's texts, priced on one model.
+    """The lengths of a run's texts, priced on one model and one process of this machine.
 
     Args:
         empty: The model, or another of the same shape.
+        jobs: Number of processes that will work at once, each with an equal share of the cores.
 
     Attributes:
         tokens, labels: Mean length of a training sequence, and mean number of its tokens that are predicted.
@@ -135,8 +147,10 @@ class Workload:
         asked: What each task asks, by its name.
     """
 
-    def __init__(self, config: RunConfig, empty: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.config, self.prices, self._tokenizer = config, Prices(empty), tokenizer
+    def __init__(
+        self, config: RunConfig, empty: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, jobs: int = 1
+    ) -> None:
+        self.config, self.prices, self._tokenizer, self._jobs = config, Prices(empty), tokenizer, jobs
         most = min(config.train.max_length, self.prices.context)
         tokens, labels, longest = zip(*(list(self._sequences(most)) or [(most, most, most)]), strict=True)
         self.tokens, self.labels, self.longest = fmean(tokens), fmean(labels), max(longest)
@@ -153,6 +167,31 @@ class Workload:
             dense = self.prices.training(self.tokens, recipe)
             _training_flops[about] = dense if step is None else step.flops * self.tokens / short
         return _training_flops[about]
+
+    def sequence_s(self, spec: MethodSpec) -> float:
+        """Seconds of training a method on one sequence."""
+        return self.training_flops(spec) / self._rates.training
+
+    def document_s(self, task: str) -> float:
+        """Seconds of evaluating the dense model on one document."""
+        asked = self.asked(task)
+        return (asked.reading / self._rates.reading + asked.writing / self._rates.writing) / max(1, asked.documents)
+
+    @cached_property
+    def _rates(self) -> Rates:
+        config, shape = self.config, self.prices.empty.config
+        device, bf16 = find_device(config.device), config.train.precision == "bf16"
+        # Few documents make a smaller batch, and a step with fewer rows is hardly shorter.
+        rows = min(config.evaluation.batch_size, config.evaluation.limit or config.evaluation.batch_size)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(max(1, threads // self._jobs))
+        try:
+            about = shape.to_json_string(), device, rows, bf16, torch.get_num_threads()
+            if about not in _rates:
+                _rates[about] = measure_rates(shape, device, rows, bf16=bf16)
+        finally:
+            torch.set_num_threads(threads)
+        return _rates[about]
 
     def _sequences(self, most: int) -> Iterable[tuple[float, float, int]]:
         """For each task's training text: mean tokens and labels of a sequence, and tokens of the longest one."""
@@ -207,57 +246,6 @@ def asked_documents(task: Task, config: RunConfig) -> tuple[Any, Sequence[int]]:
     return harness, drawn(task, len(harness.eval_docs), how.limit)
 
 
-class Rates(NamedTuple):
-    """FLOPs a second in training, in reading a text, and in writing one more token of every text in a batch."""
-
-    training: float
-    reading: float
-    writing: float
-
-
-_rates: dict[tuple[Any, ...], Rates] = {}  # measured once, so that repeated forecasts of a run agree
-
-
-class Speed:
-    """The time that one process takes for the work of a run, by its FLOPs at this machine's rates.
-
-    Args:
-        jobs: Number of processes that will work at once, each with an equal share of the cores.
-    """
-
-    def __init__(self, work: Workload, jobs: int = 1) -> None:
-        self.work, self.jobs = work, jobs
-
-    @cached_property
-    def _rates(self) -> Rates:
-        config, shape = self.work.config, self.work.prices.empty.config
-        device, bf16 = find_device(config.device), config.train.precision == "bf16"
-        # Few documents make a smaller batch, and a step with fewer rows is hardly shorter.
-        rows = min(config.evaluation.batch_size, config.evaluation.limit or config.evaluation.batch_size)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(max(1, threads // self.jobs))
-        try:
-            about = shape.to_json_string(), device, rows, bf16, torch.get_num_threads()
-            if about not in _rates:
-                _rates[about] = measure_rates(shape, device, rows, bf16=bf16)
-        finally:
-            torch.set_num_threads(threads)
-        return _rates[about]
-
-    def sequence_s(self, spec: MethodSpec) -> float:
-        """Seconds of training a method on one sequence."""
-        return self.work.training_flops(spec) / self._rates.training
-
-    def document_s(self, task: str) -> float:
-        """Seconds of evaluating the dense model on one document."""
-        asked = self.work.asked(task)
-        return (asked.reading / self._rates.reading + asked.writing / self._rates.writing) / max(1, asked.documents)
-
-    def documents(self, task: str) -> int:
-        """Number of documents that the run asks."""
-        return self.work.asked(task).documents
-
-
 def measure_rates(shape: PretrainedConfig, device: torch.device, rows: int, *, bf16: bool) -> Rates:
     """Time passes of a plain model of this width, with few layers and a small vocabulary.
 
@@ -294,12 +282,12 @@ class Estimator:
 
     Args:
         out: The output folder; means of the records that this machine made in it come first.
-        speed: This machine's speed; without it, what no record tells is a guess.
+        work: The run's work, as this machine does it; without it, what no record tells is a guess.
         traits: What is known of each method, by method spec.
     """
 
-    def __init__(self, out: Path, speed: Speed | None = None, traits: Mapping[str, Trait] | None = None) -> None:
-        self._out, self.speed, self._traits = out, speed, traits or {}
+    def __init__(self, out: Path, work: Workload | None = None, traits: Mapping[str, Trait] | None = None) -> None:
+        self._out, self.work, self._traits = out, work, traits or {}
 
     def training(self, training: TrainingRun) -> float:
         """Seconds of a training's remaining steps."""
@@ -309,10 +297,10 @@ class Estimator:
     def point(self, sweep: DialEvaluation) -> float:
         """Seconds of an evaluation at one dial value."""
         limit, task = sweep.config.evaluation.limit, sweep.task
-        documents = _ROUGH_DOCUMENTS if self.speed is None else self.speed.documents(task)
+        documents = _ROUGH_DOCUMENTS if self.work is None else self.work.asked(task).documents
         known = self._means.get(("document", _backbone(sweep.training), sweep.spec.name, task))
         if known is None:
-            known = _ROUGH_DOCUMENT_S if self.speed is None else self.speed.document_s(task)
+            known = _ROUGH_DOCUMENT_S if self.work is None else self.work.document_s(task)
         return min(limit or documents, documents) * known
 
     def calibration(self, sweep: DialEvaluation) -> float:
@@ -342,7 +330,7 @@ class Estimator:
         """Seconds of training on one sequence."""
         known = self._means.get(("sequence", _backbone(training), training.spec.name))
         if known is None:
-            known = _ROUGH_SEQUENCE_S if self.speed is None else self.speed.sequence_s(training.spec)
+            known = _ROUGH_SEQUENCE_S if self.work is None else self.work.sequence_s(training.spec)
         return known
 
     @cached_property

@@ -19,7 +19,7 @@ from adaptive_bench.model.tokenization import check_chat_template
 from adaptive_bench.progress import Reporter, SilentReporter, duration
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.backbone_source import find_device
-from adaptive_bench.runs.forecast import Estimator, Speed, Workload, steps_left
+from adaptive_bench.runs.forecast import Estimator, Workload, steps_left
 from adaptive_bench.runs.launching import useful_processes
 from adaptive_bench.runs.measured_settings import chosen
 from adaptive_bench.runs.model_checks import (
@@ -177,10 +177,10 @@ def preflight(
     findings.raise_errors()
     assert whole is not None and tokenizer is not None
     most = jobs or useful_processes(config)
-    work = Workload(config, facts.empty, tokenizer)
+    work = Workload(config, facts.empty, tokenizer, most)
     if config.train.steps:
         check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), most)
-    estimator = Estimator(config.out, Speed(work, most) if timed else None, traits)
+    estimator = Estimator(config.out, work if timed else None, traits)
     try:
         with reporter.task("forecast", total=1):
             seconds = estimator.total(whole)
@@ -238,7 +238,7 @@ def about(config: RunConfig, found: Preflight, flops_per_s: float | None = None)
     lines.append(f"disk    up to {size(found.disk_bytes, 'G')}B in {config.out}")
     lines += _costs(found, flops_per_s)
     how = f"{found.jobs} processes" if found.jobs > 1 else "one process"
-    rough = ", roughly: this machine's speed is not known" if found.estimator.speed is None else ""
+    rough = ", roughly: this machine's speed is not known" if found.estimator.work is None else ""
     lines.append(f"time    about {duration(found.estimator.total(plan) / found.jobs)} in {how}{rough}")
     return lines
 
@@ -246,7 +246,7 @@ def about(config: RunConfig, found: Preflight, flops_per_s: float | None = None)
 def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, str]]:
     """One line for each training and sweep, and one for the total."""
     estimator = estimator or Estimator(plan.config.out)
-    rough = " (rough)" if estimator.speed is None else ""
+    rough = " (rough)" if estimator.work is None else ""
     untrained = {training.folder for training in plan.untrained}
     lines = []
     works: list[TrainingRun | DialEvaluation] = [*plan.trainings, *plan.sweeps]

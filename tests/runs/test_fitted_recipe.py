@@ -4,6 +4,7 @@ import pytest
 
 from adaptive_bench.runs import fitted_recipe as module
 from adaptive_bench.runs.fitted_recipe import Limit, fitted
+from adaptive_bench.runs.forecast import Asked
 from adaptive_bench.spec import MethodSpec
 
 METHODS = "dense,gateskip,random_skip"
@@ -14,9 +15,9 @@ def speed(monkeypatch):
     """Seconds of a sequence, of a document and of a token that is written, to be changed."""
     of = {"sequence": 1.0, "document": 1.0, "token": 0.0}
 
-    class Speed:
-        def __init__(self, work):
-            self.config = work.config
+    class Work:
+        def __init__(self, config, empty, tokenizer):
+            self.config = config
 
         def sequence_s(self, spec):
             return of["sequence"]
@@ -24,10 +25,10 @@ def speed(monkeypatch):
         def document_s(self, task):
             return of["document"] + of["token"] * (self.config.evaluation.max_new_tokens or 100)
 
-        def documents(self, task):
-            return 100
+        def asked(self, task):
+            return Asked(100, 1.0, 1.0)
 
-    monkeypatch.setattr(module, "Speed", Speed)
+    monkeypatch.setattr(module, "Workload", Work)
     return of
 
 

@@ -19,7 +19,7 @@ from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
 from adaptive_bench.runs import about, describe, plan, run
 from adaptive_bench.runs.backbone_source import BackboneSource
-from adaptive_bench.runs.forecast import Estimator, Prices, Speed, Trait, Workload, measure_rates
+from adaptive_bench.runs.forecast import Asked, Estimator, Prices, Trait, Workload, measure_rates
 from adaptive_bench.runs.model_checks import model_facts
 from adaptive_bench.runs.run_checks import preflight
 from adaptive_bench.spec import MethodSpec
@@ -33,11 +33,11 @@ def work_of(config):
 
 
 class Told:
-    """A speed that a test gives: two seconds a sequence, five a document."""
+    """Work as a test tells it: two seconds a sequence, five a document."""
 
     sequence_s = staticmethod(lambda spec: 2.0)
     document_s = staticmethod(lambda task: 5.0)
-    documents = staticmethod(lambda task: 3)
+    asked = staticmethod(lambda task: Asked(3, 1.0, 1.0))
 
 
 def test_without_anything_it_is_a_guess_and_says_so(config_of):
@@ -83,7 +83,7 @@ def test_a_forecast_that_fails_prevents_no_run(config_of, lines, monkeypatch, er
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(Speed, "sequence_s", fail)
+    monkeypatch.setattr(Workload, "sequence_s", fail)
     config = config_of("dense")
     for name, text in (("a", "["), ("b", "[]"), ("c", '{"env": {"machine": 3}}'), ("d", '"x"')):
         (config.out / "records" / name).mkdir(parents=True)
@@ -102,12 +102,12 @@ def test_a_forecast_loads_no_weights_and_prices_each_method_alike_by_its_flops(c
     monkeypatch.setattr(BackboneSource, "load_model", refuse)
     config = config_of("dense,gateskip,calm", eligible="all")  # sites are measured with weights
     found = preflight(config)
-    speed, work = found.estimator.speed, found.work
-    assert speed.documents("nano_qa_ll") == 3 and speed.document_s("nano_qa_ll") > 0
+    work = found.estimator.work
+    assert work.asked("nano_qa_ll").documents == 3 and work.document_s("nano_qa_ll") > 0
     dense, gateskip, calm = (MethodSpec(name) for name in ("dense", "gateskip", "calm"))
     for one in (gateskip, calm):
         flops = work.training_flops(one) / work.training_flops(dense)
-        assert speed.sequence_s(one) / speed.sequence_s(dense) == pytest.approx(flops) and flops > 1
+        assert work.sequence_s(one) / work.sequence_s(dense) == pytest.approx(flops) and flops > 1
     assert not any("(rough)" in line["time"] for line in describe(found.plan, found.estimator))
 
 
