@@ -216,9 +216,9 @@ def unfinished_work(plan: Plan, run: Path) -> list[Failure]:
     Args:
         run: Folder of the plan's run.
     """
-    missing = {training.folder for training in plan.untrained}
-    sweeps = [one for one in plan.sweeps if one.training.folder not in missing and not one.is_complete]
-    return [_why(str(work), work.record, run) for work in (*plan.untrained, *sweeps)]
+    sweeps = [one for one in plan.sweeps if one.training.finished and not one.is_complete]
+    works: list[TrainingRun | DialEvaluation] = [*plan.untrained, *sweeps]
+    return [_why(str(work), work.record, run) for work in works]
 
 
 def _why(work: str, record: Record, run: Path) -> Failure:
@@ -307,7 +307,7 @@ def wait_for_others(
     watches: dict[Path, lock.Watch] = {}
     last_s, told = now_s(), False
     while missing := unfinished_work(plan, run):
-        pending = [work.folder for work in (*plan.untrained, *(one for one in plan.sweeps if not one.is_complete))]
+        pending = [one.folder for one in plan.untrained] + [one.folder for one in plan.sweeps if not one.is_complete]
         if any(lock.is_held(one, watches.setdefault(one, lock.Watch(one))) for one in pending):
             last_s = now_s()
         elif now_s() - last_s >= quiet_s:
