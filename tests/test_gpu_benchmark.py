@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from adaptive_bench import registry
-from adaptive_bench.runs.shapes import SHAPES
+from adaptive_bench.runs.projection import SHAPES
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent

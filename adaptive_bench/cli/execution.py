@@ -13,7 +13,7 @@ from adaptive_bench.cli.leaderboard import build
 from adaptive_bench.cli.options import debugging
 from adaptive_bench.cli.terminal_text import fitting, paragraph, pasteable
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, Interrupted, SeveralProblems
+from adaptive_bench.errors import Interrupted
 from adaptive_bench.live_display import Display
 from adaptive_bench.progress import let_go, say
 from adaptive_bench.spec import MethodSpec, parse_specs
@@ -31,17 +31,16 @@ def print_plan(config: RunConfig, flops_per_s: float | None = None, part: Shard 
     Args:
         flops_per_s: FLOPs a second that a device sustains, to print the hours the run takes.
         part: The part that this command would do; the plan shows the whole run.
+
+    Raises:
+        AdaptiveBenchError: The run would fail.
     """
     from adaptive_bench.runs import about, describe, preflight
 
-    try:
-        with Display() as reporter:
-            whole = part is None or part.is_whole
-            found = preflight(config, reporter, measures=not whole)  # names of cells depend on the measured sites
-            cells = () if part is None or part.is_whole else part.of(found.plan)
-    except (EnvironmentProblem, SeveralProblems):  # several, if data is missing as well as the model
-        typer.echo("\n".join(about(config, None, flops_per_s)))
-        raise
+    with Display() as reporter:
+        whole = part is None or part.is_whole
+        found = preflight(config, reporter, measures=not whole)  # names of cells depend on the measured sites
+        cells = () if part is None or part.is_whole else part.of(found.plan)
     typer.echo("\n".join(about(config, found, flops_per_s)))
     typer.echo("\n" + fitting(describe(found.plan, found.estimator)))
     if cells:

@@ -1,8 +1,6 @@
 """Runs: plans a run, checks it, describes it and carries it out."""
 
-from adaptive_bench.runs.estimate import describe
-from adaptive_bench.runs.run_checks import Preflight, preflight
-from adaptive_bench.runs.run_description import about
+from adaptive_bench.runs.run_checks import Preflight, about, describe, preflight
 from adaptive_bench.runs.run_plan import Plan, Shard, plan
 from adaptive_bench.runs.runner import RunOutcome, run
 

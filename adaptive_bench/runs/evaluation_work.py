@@ -168,11 +168,7 @@ class Calibrated:
         return min([end, *(math.floor(1e6 * dial["realised"]) / 1e6 for dial in self._dials.get(end, []))])
 
     def collect_decisions(self, reporter: Reporter) -> DecisionBank:
-        """Collect the decisions for every token of the calibration text at the present dial value.
-
-        Raises:
-            UsageError: There is no calibration text.
-        """
+        """Collect the decisions for every token of the calibration text at the present dial value."""
         self._need_text("Shuffled decisions are drawn from those of")
 
         def at(batch_size: int) -> DecisionBank:

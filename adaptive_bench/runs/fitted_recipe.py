@@ -6,19 +6,17 @@ examples. The choice is kept beside the records, so that the same command finds 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.jobs.job import needs_own_process
-from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter, duration
-from adaptive_bench.runs.backbone_source import empty_model, find_backbone, find_device
-from adaptive_bench.runs.budget import Workload, count_work
-from adaptive_bench.runs.estimate import CALIBRATION_PASSES, CALIBRATIONS, Speed, forecast
-from adaptive_bench.runs.precision import kept
-from adaptive_bench.runs.run_plan import without_groups
+from adaptive_bench.runs.backbone_source import find_device
+from adaptive_bench.runs.forecast import Estimator, Trait, Workload
+from adaptive_bench.runs.measured_settings import kept
+from adaptive_bench.runs.model_checks import examine, model_facts
+from adaptive_bench.runs.run_plan import plan, without_groups
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import key_of, run_key
 
@@ -67,89 +65,70 @@ def fitted(
     Returns:
         The config, and a sentence that says what was made smaller; an empty one if nothing was.
     """
+    reporter = reporter or SilentReporter()
     try:
         whole = without_groups(config)
         about = {"run": run_key(whole.model_dump(mode="json")), "seconds": limit.seconds}
         about |= {"device": find_device(config.device).type}
         file = config.out / FOLDER / f"{key_of(about)}.json"
-        said = kept(file, lambda: about | _chosen(whole, given, limit, reporter or SilentReporter()))
+        with reporter.task("forecast", total=1):
+            said = kept(file, lambda: about | _chosen(whole, given, limit))
     except Exception:  # noqa: BLE001 - the checks of the run report what is wrong, together with everything else
         return config, ""
-    if not said["text"]:
-        return config, ""
-    values = config.model_dump(mode="json")
-    for part, changed in said["changed"].items():
-        values[part] = {**values[part], **changed} if isinstance(changed, dict) else changed
-    return RunConfig.model_validate(values), str(said["text"])
+    return (_changed(config, said["changed"]), str(said["text"])) if said["text"] else (config, "")
 
 
-class _Forecast:
-    """Seconds that a run, or a smaller form of it, takes on this machine if nothing is on disk.
+def _forecast(config: RunConfig) -> Callable[[RunConfig], float]:
+    """A function that gives the seconds of a smaller form of a run on this machine, if nothing is on disk."""
+    facts = model_facts(config.model)
+    work = Workload(config, facts.empty, facts.source.load_tokenizer())
+    traits = {text: examine(MethodSpec.parse(text), facts) or Trait() for text in config.methods}
 
-    Plugin code does not run beforehand, so plugins' methods count as the mean of the others.
-    """
+    def taken_s(smaller: RunConfig) -> float:
+        anew = smaller.model_copy(update={"out": smaller.out / FOLDER / "nothing"})
+        return Estimator(anew.out, work, traits).total(plan(anew, measures=False))
 
-    def __init__(self, config: RunConfig, reporter: Reporter) -> None:
-        config = _without_plugins(config)
-        source = find_backbone(config.model)
-        self._empty = empty_model(source)
-        work = Workload(config, self._empty, source.load_tokenizer())
-        trained = dict.fromkeys(spec for spec, steps in count_work(config, self._empty)[0] if steps)
-        with reporter.task("forecast", total=len(trained) + 2) as task:
-            self._speed: Speed = forecast(work, trained, 1, task)
-
-    def __call__(self, whole: RunConfig) -> float:
-        config = _without_plugins(whole)
-        steps, _ = count_work(config, self._empty)
-        sequence_s, evaluation = self._speed.sequence_s, config.evaluation
-        taken_s = sum(count * config.train.batch_size * sequence_s[spec] for spec, count in steps if count)
-        for text in config.methods:
-            spec = MethodSpec.parse(text)
-            alone = config.model_copy(update={"methods": (text,)})
-            trained = training_spec(spec)
-            calibrations = CALIBRATIONS * evaluation.calibration_examples if takes_target(trained) else 0
-            calibrated_s = CALIBRATION_PASSES * calibrations * sequence_s.get(trained, 0.0)
-            for task, values in count_work(alone, self._empty)[1].items():
-                documents = min(evaluation.limit or self._speed.documents[task], self._speed.documents[task])
-                taken_s += values * (documents * self._speed.document_s[task] + calibrated_s)
-        return taken_s * len(whole.methods) / len(config.methods)
+    return taken_s
 
 
-def _without_plugins(config: RunConfig) -> RunConfig:
-    own = [text for text in config.methods if not needs_own_process(MethodSpec.parse(text).name)]
-    return config.model_copy(update={"methods": tuple(own)})
-
-
-def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter: Reporter) -> dict[str, Any]:
-    """What changes, by part of the config, and the sentence about it, as plain values."""
-    time_of = _Forecast(config, reporter)
+def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
+    """What changes, nested like a config, and the sentence about it, as plain values."""
+    time_of = _forecast(config)
     before_s = time_of(config)
+    changes: dict[str, Any] = {}
     if before_s <= limit.seconds:
-        return {"changed": {}, "text": ""}
+        return {"changed": changes, "text": ""}
     train, measured = dict(given.get("train", {})), dict(given.get("evaluation", {}))
     small = config
     if limit.answer_tokens and not measured.get("max_new_tokens"):
-        shorter = _with(config, "evaluation", {"max_new_tokens": limit.answer_tokens})
-        if (time_of_shorter := _Forecast(shorter, reporter))(shorter) < before_s:
+        shorter = _changed(config, {"evaluation": {"max_new_tokens": limit.answer_tokens}})
+        if (time_of_shorter := _forecast(shorter))(shorter) < before_s:
             small, time_of = shorter, time_of_shorter
+            changes["evaluation"] = {"max_new_tokens": limit.answer_tokens}
     share = min(1.0, limit.seconds / time_of(small))
     if not {"batch_size", "steps"} <= train.keys():
-        small = _with(small, "train", _fewer(small, train, share, limit))
-    wanted = {"limit": limit.documents, "calibration_examples": limit.documents}
-    documents = {
-        name: max(min(least, before), int(before * share))
-        for name, least in wanted.items()
-        if name not in measured and (before := getattr(small.evaluation, name)) is not None
-    }
-    small = _with(small, "evaluation", documents)
+        changes["train"] = _fewer(config, train, share, limit)
+    for name in ("limit", "calibration_examples"):
+        if name not in measured and (before := getattr(config.evaluation, name)) is not None:
+            fewer = max(min(limit.documents, before), int(before * share))
+            changes["evaluation"] = changes.get("evaluation", {}) | {name: fewer}
+    small = _changed(config, changes)
     while limit.drops and time_of(small) > limit.seconds:
         if "tasks" not in given and len(small.tasks) > _LEAST_TASKS:
-            small = small.model_copy(update={"tasks": small.tasks[:-1]})
+            changes["tasks"] = small.tasks[:-1]
         elif "methods" not in given and len(small.methods) > _LEAST_METHODS:
-            small = small.model_copy(update={"methods": small.methods[:-1]})
+            changes["methods"] = small.methods[:-1]
         else:
             break
-    return {"changed": _changes(config, small), "text": _summary(config, small, before_s, time_of(small))}
+        small = _changed(config, changes)
+    return {"changed": changes, "text": _summary(config, small, before_s, time_of(small))}
+
+
+def _changed(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    values = config.model_dump(mode="json")
+    for part, changed in changes.items():
+        values[part] = {**values[part], **changed} if isinstance(changed, dict) else changed
+    return RunConfig.model_validate(values)
 
 
 def _fewer(config: RunConfig, named: Mapping[str, Any], share: float, limit: Limit) -> dict[str, int]:
@@ -164,20 +143,6 @@ def _fewer(config: RunConfig, named: Mapping[str, Any], share: float, limit: Lim
         steps = max(min(limit.steps, train.steps), min(train.steps, int(left)))
     warmup = round(train.warmup_steps * steps / train.steps)
     return {"batch_size": batch, "steps": steps} | ({} if "warmup_steps" in named else {"warmup_steps": warmup})
-
-
-def _with(config: RunConfig, part: str, values: Mapping[str, Any]) -> RunConfig:
-    return config.model_copy(update={part: getattr(config, part).model_copy(update=values)})
-
-
-def _changes(before: RunConfig, after: RunConfig) -> dict[str, Any]:
-    changed: dict[str, Any] = {name: list(getattr(after, name)) for name in ("methods", "tasks")}
-    changed = {name: left for name, left in changed.items() if len(left) < len(getattr(before, name))}
-    for part in ("train", "evaluation"):
-        old, new = getattr(before, part).model_dump(mode="json"), getattr(after, part).model_dump(mode="json")
-        if differs := {name: value for name, value in new.items() if value != old[name]}:
-            changed[part] = differs
-    return changed
 
 
 def _summary(before: RunConfig, after: RunConfig, before_s: float, after_s: float) -> str:

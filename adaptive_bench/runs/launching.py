@@ -31,8 +31,8 @@ from adaptive_bench.jobs.pool import run_groups
 from adaptive_bench.jobs.watchdog import Limits
 from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, TrainingStep, UnitDone, duration
 from adaptive_bench.runs.backbone_source import find_backbone, find_device
-from adaptive_bench.runs.estimate import Estimator, steps_left
 from adaptive_bench.runs.evaluation_work import EvaluationWorker, evaluate_sweeps
+from adaptive_bench.runs.forecast import Estimator, steps_left
 from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard
 from adaptive_bench.runs.training_work import carry_out_training, train_as_worker
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
@@ -59,11 +59,10 @@ class TrainingJob(Job):
     @classmethod
     def of(cls, training: TrainingRun, config: RunConfig, estimator: Estimator) -> TrainingJob:
         """The job of a training, with an estimate of what is left of it."""
-        seconds, record = estimator.training(training).seconds, str(training.folder)
+        seconds, record = estimator.training(training), str(training.folder)
         unit_s: dict[UnitDone, float] = {TrainingStep(record): seconds / max(1, steps_left(training))}
-        methods = frozenset(one.spec.name for one in training.chain)
-        estimate = JobEstimate(record, seconds, unit_s)
-        return cls(str(training), estimate, training.spec.name, methods, config.tasks, training, config)
+        estimate, method = JobEstimate(record, seconds, unit_s), training.spec.name
+        return cls(str(training), estimate, method, _methods_of(training), config.tasks, training, config)
 
     @property
     def unfinished(self) -> tuple[str, ...]:
@@ -95,11 +94,11 @@ class EvaluationJob(Job):
         first = sweeps[0]
         unit_s: dict[UnitDone, float] = {}
         for sweep in sweeps:
-            unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep).seconds
-            unit_s[PointMeasured(str(sweep.folder))] = estimator.point(sweep).seconds
-        seconds = sum(estimator.sweep(sweep).seconds for sweep in sweeps)
+            unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep)
+            unit_s[PointMeasured(str(sweep.folder))] = estimator.point(sweep)
+        seconds = sum(estimator.sweep(sweep) for sweep in sweeps)
         estimate = JobEstimate(str(first.folder), seconds, unit_s)
-        methods = frozenset({first.spec.name, *(one.spec.name for one in first.training.chain)})
+        methods = _methods_of(first.training) | {first.spec.name}
         label, tasks = f"evaluate {first.spec}, seed {first.training.seed}", tuple(sweep.task for sweep in sweeps)
         return cls(label, estimate, first.spec.name, methods, tasks, sweeps)
 
@@ -135,6 +134,11 @@ RunJob = TrainingJob | EvaluationJob
 RunJobGroup = JobGroup[RunJob]  # a training and the evaluations that depend on it
 
 
+def _methods_of(training: TrainingRun) -> frozenset[str]:
+    """Names of the methods whose code a training runs or starts from."""
+    return frozenset(one.spec.name for one in training.chain)
+
+
 def _log(record: Record) -> Path | None:
     """The log of a failed record, if there is one."""
     log = record.folder / "log.txt"
@@ -142,11 +146,7 @@ def _log(record: Record) -> Path | None:
 
 
 def _mark_failed(
-    record: Record,
-    content: Mapping[str, Any],
-    label: str,
-    error: AdaptiveBenchError,
-    reporter: Reporter,
+    record: Record, content: Mapping[str, Any], label: str, error: AdaptiveBenchError, reporter: Reporter
 ) -> Path | None:
     try:
         with lock.exclusive(record.folder, label, reporter):
@@ -154,8 +154,7 @@ def _mark_failed(
             record.fail(error)
     except (EnvironmentProblem, Superseded) as problem:  # reported only, so that other work goes on
         reporter.line(f"{label}: {problem}")
-    log = record.folder / "log.txt"
-    return log if log.is_file() else None
+    return _log(record)
 
 
 def groups_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[RunJobGroup]:
@@ -164,26 +163,18 @@ def groups_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[
     A shard also includes the trainings that its own start from, unless they have failed in their own shard.
     """
     groups: list[RunJobGroup] = []
-    trainings = shard.of(plan)
-    mine = {training.folder for training in trainings}
     untrained = {training.folder for training in plan.untrained}
-    bases = {
-        base.folder for training in trainings if training.folder in untrained for base in training.chain[1:]
-    } & untrained - mine
-    by_training: defaultdict[Path, list[DialEvaluation]] = defaultdict(list)
+    mine = {training.folder: training for training in shard.of(plan)}
+    bases = {base.folder for folder in mine.keys() & untrained for base in mine[folder].chain[1:]} - mine.keys()
+    left: defaultdict[Path, dict[MethodSpec, list[DialEvaluation]]] = defaultdict(dict)
     for sweep in plan.sweeps:
         if sweep.training.folder in mine and sweep.points_left():
-            by_training[sweep.training.folder].append(sweep)
+            left[sweep.training.folder].setdefault(sweep.spec, []).append(sweep)
     for training in plan.trainings:
-        if training.folder in bases and training.record.state != "failed":
-            groups.append(JobGroup(TrainingJob.of(training, plan.config, estimator)))
-        if training.folder not in mine:
-            continue
-        together: defaultdict[MethodSpec, list[DialEvaluation]] = defaultdict(list)
-        for sweep in by_training[training.folder]:
-            together[sweep.spec].append(sweep)
-        evaluations = tuple(EvaluationJob.of(tuple(sweeps), estimator) for sweeps in together.values())
-        job = TrainingJob.of(training, plan.config, estimator) if training.folder in untrained else None
+        folder = training.folder
+        does = folder in untrained and (folder in mine or (folder in bases and training.record.state != "failed"))
+        job = TrainingJob.of(training, plan.config, estimator) if does else None
+        evaluations = tuple(EvaluationJob.of(tuple(sweeps), estimator) for sweeps in left[folder].values())
         if job or evaluations:
             groups.append(JobGroup(job, evaluations))
     return groups
@@ -196,11 +187,7 @@ def work_as_worker() -> None:
 
 
 def limits_of(config: RunConfig) -> Limits:
-    """The time limits of each job of a run.
-
-    Raises:
-        UsageError: A time limit is set, but several processes share every job.
-    """
+    """The time limits of each job of a run."""
     if config.cell_timeout is not None and not processes.world().is_single:
         raise UsageError(
             "--cell-timeout ends the process of a job, but torchrun's processes do all of them together. Leave it out "
@@ -229,13 +216,9 @@ def unfinished_work(plan: Plan, run: Path) -> list[Failure]:
     Args:
         run: Folder of the plan's run.
     """
-    untrained = plan.untrained
-    failures = [_why(str(training), training.record, run) for training in untrained]
-    missing = {training.folder for training in untrained}
-    for sweep in plan.sweeps:
-        if sweep.training.folder not in missing and not sweep.is_complete:
-            failures.append(_why(str(sweep), sweep.record, run))
-    return failures
+    sweeps = [one for one in plan.sweeps if one.training.finished and not one.is_complete]
+    works: list[TrainingRun | DialEvaluation] = [*plan.untrained, *sweeps]
+    return [_why(str(work), work.record, run) for work in works]
 
 
 def _why(work: str, record: Record, run: Path) -> Failure:
@@ -249,12 +232,9 @@ def _why(work: str, record: Record, run: Path) -> Failure:
 
 def settle(plan: Plan) -> None:
     """Mark finished work as done if its process was killed before it could."""
-    for training in plan.trainings:
-        if training.finished:
-            training.record.mark_done()
-    for sweep in plan.sweeps:
-        if sweep.is_complete:
-            sweep.record.mark_done()
+    finished = [training.record for training in plan.trainings if training.finished]
+    for record in [*finished, *(sweep.record for sweep in plan.sweeps if sweep.is_complete)]:
+        record.mark_done()
 
 
 def carry_out(
@@ -264,22 +244,19 @@ def carry_out(
     estimator: Estimator | None = None,
     shard: Shard = WHOLE,
 ) -> list[Failure]:
-    """Do all work of a plan, or of a shard, that is not on disk yet.
+    """Do all work of a plan, or of a shard, that is not on disk yet, and return what was not done.
 
     Args:
         workers: Processes to use at once (`run_groups`); `None` decides by the size of the backbone and the number of
             cores.
         estimator: Estimates how long each part will take; by default from the records alone.
-
-    Returns:
-        The work that was not done.
     """
     limits = limits_of(plan.config)
     settle(plan)
     groups = groups_left(plan, estimator or Estimator(plan.config.out), shard)
-    if not groups:
-        return []
     jobs = [job for group in groups for job in group.jobs]
+    if not jobs:
+        return []
     seconds = sum(job.estimate.seconds for job in jobs)
     workers = min(workers or useful_processes(plan.config, seconds), len(jobs))
     failures = run_groups(groups, reporter, workers, limits)
@@ -302,25 +279,21 @@ def launch_request(
         folder: Folder of the run.
         resources: YAML file for the launcher.
     """
-    estimator = estimator or Estimator(plan.config.out)
-    pending = partial(cells_left, plan, estimator, shard)
+    pending = partial(cells_left, plan, shard)
     run_here = partial(carry_out, plan, reporter, workers, estimator, shard)
     return LaunchRequest(folder, pending, run_here, resources)
 
 
-def cells_left(plan: Plan, estimator: Estimator, shard: Shard) -> list[PendingJob]:
+def cells_left(plan: Plan, shard: Shard) -> list[PendingJob]:
     """The trainings of a shard with work left; each comes after the training that it starts from."""
-    wanted = {training.folder for training in shard.of(plan)}
-    trainings = [group.jobs[0].training for group in groups_left(plan, estimator, shard)]
-    pending = [
-        PendingJob(training.folder.name, _depth(training)) for training in trainings if training.folder in wanted
-    ]
-    return sorted(pending, key=lambda job: job.depth)
+    evaluated = {sweep.training.folder for sweep in plan.sweeps if sweep.points_left()}
+    left = [one for one in shard.of(plan) if not one.finished or one.folder in evaluated]
+    return sorted((PendingJob(one.folder.name, _depth(one)) for one in left), key=lambda job: job.depth)
 
 
 def _depth(training: TrainingRun) -> int:
     """How many unfinished trainings must be done before this one."""
-    return 0 if training.base is None or training.base.finished else 1 + _depth(training.base)
+    return sum(not base.finished for base in training.chain[1:])
 
 
 def wait_for_others(
@@ -330,14 +303,12 @@ def wait_for_others(
 
     After such a silence the remaining work counts as given up. Failed work is waited for as well, because whoever is in
     charge may try it again.
-
-    Raises:
-        Stopped: This process was asked to end.
     """
     known: dict[Path, SoftFileLease] = {}
     last_s, told = now_s(), False
     while missing := unfinished_work(plan, run):
-        if any(lock.is_held(one, known.setdefault(one, lock.lease(one))) for one in _folders(plan)):
+        pending = [one.folder for one in plan.untrained] + [one.folder for one in plan.sweeps if not one.is_complete]
+        if any(lock.is_held(one, known.setdefault(one, lock.lease(one))) for one in pending):
             last_s = now_s()
         elif now_s() - last_s >= quiet_s:
             reporter.line(f"No process has worked on what is left for {duration(quiet_s)}: {missing[0]}")
@@ -349,12 +320,6 @@ def wait_for_others(
         while now_s() < end_s:
             stopping.check()
             time.sleep(min(_STEP_S, quiet_s))
-
-
-def _folders(plan: Plan) -> list[Path]:
-    """Folders of the records of work that is not done."""
-    trainings = [training.folder for training in plan.trainings if not training.finished]
-    return trainings + [sweep.folder for sweep in plan.sweeps if not sweep.is_complete]
 
 
 @contextmanager

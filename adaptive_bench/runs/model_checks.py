@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,9 +17,8 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.hub import raise_together
 from adaptive_bench.method import Method, config_of, method_of, training_spec
 from adaptive_bench.model.adapters import check_installed, check_targets
-from adaptive_bench.runs.backbone_source import BackboneSource, empty_model, find_backbone
-from adaptive_bench.runs.estimate import Trait
-from adaptive_bench.runs.model_files import AGAIN, check_heads
+from adaptive_bench.runs.backbone_source import AGAIN, BackboneSource, empty_model, find_backbone
+from adaptive_bench.runs.forecast import Trait
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.tracking import check_trackers
 
@@ -60,11 +58,7 @@ class Findings:
             self.notes.append(text)
 
     def raise_errors(self) -> None:
-        """Raise the errors collected so far, if any.
-
-        Raises:
-            AdaptiveBenchError: The only error, or several combined in one.
-        """
+        """Raise the errors collected so far, if any."""
         raise_together(self.errors)
 
 
@@ -106,28 +100,21 @@ class ModelFacts:
 
 
 def model_facts(name: str) -> ModelFacts:
-    """Describe a model; of its weight files only the headers are read.
-
-    Raises:
-        EnvironmentProblem: The model cannot be reached, or is damaged.
-        UsageError: The model's family is not supported.
-    """
+    """Describe a model; of its weight files only the headers are read."""
     return _facts(find_backbone(name))
 
 
 @lru_cache(maxsize=4)
 def _facts(source: BackboneSource) -> ModelFacts:
-    empty = empty_model(source)
-    Backbone(empty)
-    facts = ModelFacts(source, empty)
-    if source.weight_bytes and facts.parameters > source.weight_bytes:  # checked before memory is allocated for them
+    facts = ModelFacts(source, empty_model(source))
+    Backbone(facts.empty)
+    if source.weight_bytes and facts.parameters > source.weight_bytes:  # transformers would make room for all of them
         raise EnvironmentProblem(
             f"The weights of a model have every parameter of its config.json, but that of {source.name!r} describes "
             f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. {AGAIN}"
         )
-    if source.is_local and source.forms is None:  # transformers compares the names in a GGUF file when it loads it
-        return replace(facts, unused=tuple(check_heads(source.name, Path(source.location), empty)))
-    return facts
+    is_folder = source.is_local and source.forms is None  # a GGUF file or a model of the hub is read as a whole later
+    return replace(facts, unused=tuple(source.unused_tensors())) if is_folder else facts
 
 
 def note_weights(facts: ModelFacts, findings: Findings) -> None:
@@ -146,13 +133,7 @@ def note_weights(facts: ModelFacts, findings: Findings) -> None:
 
 
 def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> None:
-    """Check that the recipe suits this model.
-
-    Raises:
-        UsageError: The recipe is meant for other models, a tracker is not installed, or the model lacks the maps that
-            are to be trained or quantized.
-        EnvironmentProblem: The recipe needs a package that is not installed.
-    """
+    """Check that the recipe suits this model."""
     check_trackers(config.track)
     weights.check_installed(config.evaluation.quantize)
     Backbone(facts.empty).check_quantizable(config.evaluation.quantize)
@@ -188,11 +169,7 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
 
 
 def load_tokenizer(facts: ModelFacts) -> PreTrainedTokenizerBase:
-    """Load the tokenizer, and check that it fits this model.
-
-    Raises:
-        EnvironmentProblem: There is no tokenizer, it belongs to another model, or it has no end-of-sequence token.
-    """
+    """Load the tokenizer, and check that it fits this model."""
     tokenizer = facts.source.load_tokenizer()
     where = f"the tokenizer of {facts.source.name!r}"
     if len(tokenizer) == 0:
@@ -222,11 +199,7 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
 
 
 def examine(spec: MethodSpec, facts: ModelFacts) -> Trait | None:
-    """What can be learned of a method without values.
-
-    Raises:
-        UsageError: The method cannot be put on this model with these parameters.
-    """
+    """What can be learned of a method without values."""
     method = _put_on(facts, spec)
     _put_on(facts, training_spec(spec))
     if method is None:

@@ -21,24 +21,49 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import astuple, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, PretrainedConfig
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
+from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, LayerCosts
 from adaptive_bench.engine.ledger import BUCKETS, COSINE, NORM, PHASES, Ledger, cosine_macs
+from adaptive_bench.errors import UsageError
 from adaptive_bench.method import method_class, method_of
-from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import RESCALE, Evaluation
 
+# Sizes of real models, from the `config.json` files of the Hugging Face hub.
+_KEYS = (
+    *("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"),
+    *("intermediate_size", "vocab_size", "max_position_embeddings", "tie_word_embeddings"),
+)
+_SIZES = {
+    "llama-3.2-1b": ("llama", 2048, 16, 32, 8, 64, 8192, 128256, 131072, True),  # meta-llama/Llama-3.2-1B
+    "llama-3.2-3b": ("llama", 3072, 28, 24, 8, 128, 8192, 128256, 131072, True),  # meta-llama/Llama-3.2-3B
+    "llama-3.1-8b": ("llama", 4096, 32, 32, 8, 128, 14336, 128256, 131072, False),  # meta-llama/Llama-3.1-8B
+    "gemma-2-2b": ("gemma2", 2304, 26, 8, 4, 256, 9216, 256000, 8192, True),  # google/gemma-2-2b
+}
+SHAPES: Mapping[str, Mapping[str, Any]] = {name: dict(zip(_KEYS, row, strict=True)) for name, row in _SIZES.items()}
 _OWN_MAP = "method."
 _CORE = [place for place, name in enumerate(BUCKETS) if name.startswith("core.")]
 _OVERHEAD = [place for place, name in enumerate(BUCKETS) if name.startswith("overhead.")]
+
+
+@cache
+def find_shape(name: str) -> PretrainedConfig:
+    """The shape of this name as a Hugging Face config.
+
+    Raises:
+        UsageError: No shape has this name.
+    """
+    if name not in SHAPES:
+        raise UsageError(f"No model shape is called {name!r}. {registry.did_you_mean(name, SHAPES)}")
+    return AutoConfig.for_model(**SHAPES[name])
 
 
 class Projection:
@@ -104,42 +129,32 @@ class Projection:
         ]
 
 
-def projected(
-    spec: MethodSpec, evaluations: Mapping[int, list[Evaluation]], shape: str
-) -> tuple[dict[int, list[Evaluation]], list[str]]:
-    """Evaluations of one method, by seed, with their net saving projected onto a shape.
+def projected(spec: MethodSpec, evaluations: Sequence[Evaluation], shape: str) -> tuple[list[Evaluation], list[str]]:
+    """Evaluations of one method with their net saving projected onto a shape.
 
     Older evaluations, which lack the counts, stay as they are. If the method cannot be built at the shape's widths, all
-    its evaluations stay as they are, and the second value says why: the table is written all the same.
+    stay as they are, and the second value says why: the table is written all the same.
 
     Raises:
         UsageError: No shape has that name.
     """
     find_shape(shape)
-
-    def counts(one: Evaluation) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = one.report.get("counts", {})
-        return found
-
-    known = [one for done in evaluations.values() for one in done]
-    known = [one for one in known if all("work" in counts(one).get(phase, {}) for phase in PHASES)]
+    found, counts = list(evaluations), [one.report.get("counts", {}) for one in evaluations]
+    known = [place for place, one in enumerate(counts) if all("work" in one.get(phase, {}) for phase in PHASES)]
     if not known:
-        return dict(evaluations), []
+        return found, []
     try:
-        layers = len(counts(known[0])["prefill"]["work"])
+        layers = len(counts[known[0]]["prefill"]["work"])
         projection = _projection(cast(Hashable, method_class(spec)), spec, layers, shape)
-        nets = dict(zip(map(id, known), projection.net([counts(one) for one in known]), strict=True))
-        return {
-            seed: [
-                replace(one, projected=nets[id(one)], projected_shape=shape) if id(one) in nets else one for one in done
-            ]
-            for seed, done in evaluations.items()
-        }, []
+        nets = projection.net([counts[place] for place in known])
     except Exception as error:  # noqa: BLE001 - this builds the method, and a plugin's method may raise anything
         reason = f"{type(error).__name__}: {error}"
-        return dict(evaluations), [
+        return found, [
             f"{spec}: no projection onto {shape}, because the method cannot be built at its widths ({reason})."
         ]
+    for place, net in zip(known, nets, strict=True):
+        found[place] = replace(found[place], projected=net, projected_shape=shape)
+    return found, []
 
 
 # Seeds and targets of a spec share a projection. The class is an argument because a notebook may register another class

@@ -1,8 +1,9 @@
-"""Runs all checks before a run, each after those that it relies on; a check that cannot run is skipped."""
+"""Checks a run before it starts, each check after those that it relies on, and describes what it will take."""
 
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,15 +14,14 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.config_file import default_presets
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.free_memory import free_on
-from adaptive_bench.jobs.job import needs_own_process
 from adaptive_bench.model.adapters import adapter_parameters
 from adaptive_bench.model.tokenization import check_chat_template
-from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.progress import Reporter, SilentReporter, duration
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.backbone_source import find_device
-from adaptive_bench.runs.budget import Workload
-from adaptive_bench.runs.estimate import Estimator, Speed, forecast, total
+from adaptive_bench.runs.forecast import Estimator, Workload, steps_left
 from adaptive_bench.runs.launching import useful_processes
+from adaptive_bench.runs.measured_settings import chosen
 from adaptive_bench.runs.model_checks import (
     Findings,
     ModelFacts,
@@ -34,6 +34,7 @@ from adaptive_bench.runs.model_checks import (
 )
 from adaptive_bench.runs.run_plan import Plan, plan, without_groups
 from adaptive_bench.runs.task_checks import check_overlap, check_task, note_idle
+from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.training.micro_batches import VALUE_BYTES, rough_footprint, trained_bytes
@@ -66,46 +67,27 @@ def preset_by_size(model: str) -> str:
 
 
 def check_memory(work: Workload, trained: Iterable[MethodSpec], jobs: int) -> None:
-    """Compare the memory that one process needs for one sequence with its share of the free memory.
-
-    Raises:
-        EnvironmentProblem: The memory does not suffice.
-    """
-    recipe, empty = work.config.train, work.prices.empty
+    """Compare the memory that one process needs for one sequence with its share of the free memory."""
+    recipe, empty, longest = work.config.train, work.prices.empty, work.longest
     free = free_on(find_device(work.config.device))
     weights = VALUE_BYTES * sum(each.numel() for each in empty.parameters())
     backbone = Backbone(empty)
-    at_most = rough_footprint(backbone, backbone.num_layers).of(1, work.longest, work.longest)
+    at_most = rough_footprint(backbone, backbone.num_layers).of(1, longest, longest)
     # 5 times the weights are enough for weights, gradients and two moments, with room for a method's own parameters.
     if free is None or 5 * weights + at_most < free / jobs:
         return
     for spec in trained:
-        step = work.prices.step(
-            spec, recipe, work.longest, round(work.longest * work.labels / work.tokens), watched=True
-        )
-        if step is None:
+        labels = round(longest * work.labels / work.tokens)
+        if (step := work.prices.step(spec, recipe, longest, labels, watched=True)) is None:
             continue
-        trainee = work.prices.trainee(spec, recipe)
-        needed = weights + trained_bytes(trainee) + step.peak_bytes
+        needed = weights + trained_bytes(work.prices.trainee(spec, recipe)) + step.peak_bytes
         if needed > free / jobs:
             raise EnvironmentProblem(
-                f"Training {spec} needs about {size(needed, 'G')}B with one sequence of {work.longest} tokens at a "
-                f"time, but {size(free / jobs, 'G')}B are free{f' for each of {jobs} processes' if jobs > 1 else ''}. "
-                f"{_memory_advice(work, jobs)}"
+                f"Training {spec} needs about {size(needed, 'G')}B with one sequence of {longest} tokens at a time, "
+                f"but {size(free / jobs, 'G')}B are free{f' for each of {jobs} processes' if jobs > 1 else ''}. Work "
+                f"with --jobs 1, train adapters (train.lora), set train.gradient_checkpointing to true, lower "
+                f"train.max_length (now {recipe.max_length}), or choose a smaller --model."
             )
-
-
-def _memory_advice(work: Workload, jobs: int) -> str:
-    recipe = work.config.train
-    helps = {
-        "work with --jobs 1": jobs > 1,
-        "train adapters in place of the weights (train.lora)": recipe.lora is None,
-        "set train.gradient_checkpointing to true": not recipe.gradient_checkpointing,
-        f"lower train.max_length (now {recipe.max_length})": True,
-        "choose a smaller --model": True,
-    }
-    first, second, third, *_ = (text for text, there in helps.items() if there)
-    return f"{first[0].upper()}{first[1:]}, {second}, or {third}."
 
 
 @dataclass(frozen=True)
@@ -195,32 +177,19 @@ def preflight(
     findings.raise_errors()
     assert whole is not None and tokenizer is not None
     most = jobs or useful_processes(config)
-    work = Workload(config, facts.empty, tokenizer)
+    work = Workload(config, facts.empty, tokenizer, most)
     if config.train.steps:
         check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), most)
-    speed = _forecast(work, whole, most, reporter) if timed else None
-    estimator = Estimator(config.out, speed, traits)
-    jobs = jobs or useful_processes(config, total(whole, estimator).seconds)
-    return Preflight(whole, facts, findings.notes, needed, estimator, jobs, work)
-
-
-def _forecast(work: Workload, whole: Plan, jobs: int, reporter: Reporter) -> Speed | None:
-    """Forecast how long the work will take, unless the records tell."""
-    known = Estimator(whole.config.out)
-    if not any(known.training(training).rough for training in whole.trainings) and not any(
-        known.sweep(sweep).rough for sweep in whole.sweeps
-    ):
-        return None
-    # Plugin code runs in processes of its own; how long its trainings take shows once they run.
-    trained = dict.fromkeys(
-        each.spec for each in whole.trainings if each.steps and not needs_own_process(each.spec.name)
-    )
+    estimator = Estimator(config.out, work if timed else None, traits)
     try:
-        with reporter.task("forecast", total=len(trained) + 2) as task:
-            return forecast(work, trained, jobs, task)
+        with reporter.task("forecast", total=1):
+            seconds = estimator.total(whole)
     except Exception as error:  # noqa: BLE001 - a forecast must not prevent a run: its work reports what is wrong
         reporter.line(f"How long the run takes is not known: the forecast failed ({message_of(error)}).")
-        return None
+        estimator = Estimator(config.out, None, traits)
+        seconds = estimator.total(whole)
+    jobs = jobs or useful_processes(config, seconds)
+    return Preflight(whole, facts, findings.notes, needed, estimator, jobs, work)
 
 
 def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bool]) -> int:
@@ -249,3 +218,90 @@ def _check_disk(out: Path, needed: int) -> None:
             f"{size(free, 'G')}B. "
             "Free some space or choose another folder with --out."
         )
+
+
+def about(config: RunConfig, found: Preflight, flops_per_s: float | None = None) -> list[str]:
+    """Lines that begin with a label.
+
+    Args:
+        flops_per_s: FLOPs a second that a device sustains, to state the hours the run takes.
+    """
+    plan = found.plan
+    lines = [] if found.facts is None else [f"model   {found.facts}"]
+    lines += [f"recipe  {_recipe(config)}", _levels(config, {level for one in plan.sweeps for level in one.levels})]
+    if plan.sites is not None:
+        lines.append(f"eligible: {plan.sites.described()}")
+    elif plan.sites_left:
+        lines.append("eligible: measured when the run begins, with one pass for each site (about a minute at 135 M)")
+    if found.work is None or found.estimator is None:
+        return [*lines, "left    nothing: everything is on disk"]
+    lines.append(f"disk    up to {size(found.disk_bytes, 'G')}B in {config.out}")
+    lines += _costs(found, flops_per_s)
+    how = f"{found.jobs} processes" if found.jobs > 1 else "one process"
+    rough = ", roughly: this machine's speed is not known" if found.estimator.work is None else ""
+    lines.append(f"time    about {duration(found.estimator.total(plan) / found.jobs)} in {how}{rough}")
+    return lines
+
+
+def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, str]]:
+    """One line for each training and sweep, and one for the total."""
+    estimator = estimator or Estimator(plan.config.out)
+    rough = " (rough)" if estimator.work is None else ""
+    untrained = {training.folder for training in plan.untrained}
+    lines = []
+    works: list[TrainingRun | DialEvaluation] = [*plan.trainings, *plan.sweeps]
+    for work in works:
+        if isinstance(work, DialEvaluation):
+            count, unit, taken_s, none = estimator.points_left(work), "dial values", estimator.sweep(work), "on disk"
+        else:
+            count, unit, taken_s = steps_left(work), "steps", estimator.training(work)
+            count, none = count if work.folder in untrained else 0, "on disk" if work.steps else "nothing to train"
+        again = ", failed before" if work.record.state == "failed" else ""
+        state = f"{count} {unit} left{again}" if count else none
+        lines.append({"work": str(work), "state": state, "time": duration(taken_s) + rough if count else ""})
+    whole = duration(estimator.total(plan)) + rough
+    return [*lines, {"work": "together, one after the other", "state": "", "time": whole}]
+
+
+def _costs(found: Preflight, flops_per_s: float | None) -> list[str]:
+    """The FLOPs of the work that is left, and the hours that they take at so many a second."""
+    assert found.work is not None and found.estimator is not None
+    work, batch_size = found.work, found.work.config.train.batch_size
+    left = [(training.spec, count) for training in found.plan.untrained if (count := steps_left(training))]
+    steps = sum(count for _, count in left)
+    dial_values: Counter[str] = Counter()
+    for sweep in found.plan.sweeps:
+        dial_values[sweep.task] += found.estimator.points_left(sweep)
+    training = sum(count * batch_size * work.training_flops(spec) for spec, count in left)
+    evaluation = sum(
+        count * (work.asked(task).reading + work.asked(task).writing) for task, count in dial_values.items()
+    )
+    lines = [
+        f"FLOPs   training about {training:.1e}: {len(left)} trainings, {steps:,} steps, about "
+        f"{size(steps * batch_size * work.tokens)} tokens",
+        f"        evaluation about {evaluation:.1e}: {dial_values.total():,} dial values, priced as dense",
+    ]
+    if flops_per_s is None:
+        return [*lines, "hours   say what a device sustains, for example --flops 4e14"]
+    hours = [flops / flops_per_s / 3600 for flops in (training, evaluation)]
+    parts = "training about {:.3g}, evaluation about {:.3g}".format(*hours)
+    return [*lines, f"hours   {sum(hours):.3g} of a device at {flops_per_s:.3g} FLOP/s: {parts}"]
+
+
+def _levels(config: RunConfig, levels: Iterable[float]) -> str:
+    known, target = ", ".join(f"{100 * level:.3g} %" for level in sorted(levels)), config.train.target
+    trained = "each trained for" if target is None else f"trained for {100 * target:.3g} %"
+    return f"levels  {known} saved ({config.match_on}), {trained if config.train.steps else 'as it is'}"
+
+
+def _recipe(config: RunConfig) -> str:
+    train = config.train
+    name = config.preset or "of the config"
+    if not train.steps:
+        return f"{name}: nothing is trained"
+    precision = chosen(config) if train.precision == "auto" else train.precision
+    own = "".join(f", {method} {rate:g}" for method, rate in train.method_learning_rates.items())
+    return (
+        f"{name}: {train.steps} steps of {train.batch_size} sequences, rate {train.learning_rate:g}{own}, "
+        f"length {train.max_length}, {precision}{f', LoRA of rank {train.lora.rank}' if train.lora else ''}"
+    )

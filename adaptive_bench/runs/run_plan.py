@@ -12,15 +12,22 @@ from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
-from adaptive_bench.method import method_class, starting_spec, takes_target, training_spec
+from adaptive_bench.method import config_of, method_class, starting_spec, takes_target, training_spec
 from adaptive_bench.model.interventions import SiteCosts
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.registry import did_you_mean
 from adaptive_bench.runs.backbone_source import empty_model, find_backbone
-from adaptive_bench.runs.precision import with_precision
-from adaptive_bench.runs.shapes import find_shape
-from adaptive_bench.runs.spared_sites import SitesNotMeasured, key_entry, measured_sites
-from adaptive_bench.runs.training_targets import SHUFFLED, Goal, TrainingTargets, has_control, levels_of, rate_of
+from adaptive_bench.runs.measured_settings import key_entry, measured_sites, with_precision
+from adaptive_bench.runs.projection import find_shape
+from adaptive_bench.runs.training_targets import (
+    SHUFFLED,
+    Goal,
+    goals_of,
+    has_control,
+    levels_of,
+    rate_of,
+    target_axis,
+)
 from adaptive_bench.runs.training_text import (
     asked_since,
     draw_calibration,
@@ -89,101 +96,87 @@ def plan(
     tasks = [find_task(name) for name in config.tasks]
     find_shape(config.project_onto)
     backbone = find_backbone(config.model)
-    seeds = config.seeds if config.train.steps else ()  # without steps nothing is trained towards a target
-    pricing = {seed: examples_fingerprint(draw_flop_calibration_text(config, seed)) for seed in seeds}
     levels = levels_of(config, Backbone(empty_model(backbone)).num_layers)
-    targets = TrainingTargets.of(config, levels, pricing)
-    questions = _Questions(config, tasks)
-    sites, sites_left = None, False
-    try:
-        sites = measured_sites(config, backbone, reporter, measures=measures)
-    except SitesNotMeasured:
-        sites_left = True
+    for text in config.train.method_learning_rates:
+        config_of(MethodSpec.parse(text))
+    questions = {
+        task: config.evaluation.in_key(writes=task.kind == "generative")
+        | {
+            "task": task.name,
+            **task_inputs(task, config.data_dir),
+            **asked_since(task, config.evaluation.limit, config.evaluation.num_fewshot),
+        }
+        for task in tasks
+    }
+    sites, sites_left = measured_sites(config, backbone, reporter, measures=measures)
     not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
     recipe = config.train.model_dump(mode="json", exclude=not_in_key)
     trainings: dict[Path, TrainingRun] = {}
     sweeps: list[DialEvaluation] = []
     for number, seed in enumerate(config.seeds):
-        text = draw_training(config, seed, reporter if not number else SilentReporter())
+        text = examples_fingerprint(draw_training(config, seed, reporter if not number else SilentReporter()))
+        # Without steps nothing is trained towards a target.
+        pricing = examples_fingerprint(draw_flop_calibration_text(config, seed)) if config.train.steps else ""
         shared = {
             "schema": SCHEMA,
             "backbone": backbone.fingerprint,
-            "data": {
-                "tasks": [task.name for task in training_tasks(config)],
-                "sha256": examples_fingerprint(text),
-            },
+            "data": {"tasks": [task.name for task in training_tasks(config)], "sha256": text},
             "recipe": recipe,
             "seed": seed,
             **({"chat_template": True} if config.chat_template else {}),
         }
+        asked = {
+            task: content | {"calibration_sha256": examples_fingerprint(draw_calibration(config, seed, task.name))}
+            for task, content in questions.items()
+        }
         for spec, as_trained in zip(specs, trained, strict=True):
             eligible = key_entry(sites, spec, config)
-            found = _trainings(as_trained, shared | eligible, targets, config.out / "records", trainings)
+            found = _trainings(config, as_trained, shared | eligible, levels, pricing, trainings)
             for training, at in found:
-                sweeps += questions.to(spec, training, at, splits, eligible)
+                about = {
+                    "cell": training.folder.name,
+                    "method": str(spec),
+                    "code": code_behind(spec.name, "evaluation"),
+                }
+                contents = {task: content | about | eligible for task, content in asked.items()}
+                sweeps += _sweeps(config, spec, training, at, splits, contents)
     return Plan(config, tuple(trainings.values()), tuple(with_curves(config, sweeps, reporter)), sites, sites_left)
 
 
-class _Questions:
-    """Makes the sweeps that measure each trained model of a run."""
+def _sweeps(
+    config: RunConfig,
+    spec: MethodSpec,
+    training: TrainingRun,
+    levels: tuple[float, ...],
+    splits: Iterable[DocumentSplit],
+    contents: Mapping[Task, Mapping[str, Any]],
+) -> list[DialEvaluation]:
+    """The sweeps of one spec on one training.
 
-    def __init__(self, config: RunConfig, tasks: Iterable[Task]) -> None:
-        self.config = config
-        self.contents = {
-            task: config.evaluation.in_key(writes=task.kind == "generative")
-            | {
-                "task": task.name,
-                **task_inputs(task, config.data_dir),
-                **asked_since(task, config.evaluation.limit, config.evaluation.num_fewshot),
-            }
-            for task in tasks
-        }
-        self.calibration = {
-            (task, seed): examples_fingerprint(draw_calibration(config, seed, task.name))
-            for task in self.contents
-            for seed in config.seeds
-        }
-
-    def to(
-        self,
-        spec: MethodSpec,
-        training: TrainingRun,
-        levels: tuple[float, ...],
-        splits: Iterable[DocumentSplit],
-        eligible: Mapping[str, Any],
-    ) -> list[DialEvaluation]:
-        """The sweeps of one spec on one training.
-
-        Args:
-            levels: Savings at which the training is judged.
-            splits: Which documents are asked.
-            eligible: What spared sites add to the keys of the evaluations (`key_entry`).
-        """
-        about = {"cell": training.folder.name, "method": str(spec), "code": code_behind(spec.name, "evaluation")}
-        about |= eligible
-        sweeps = []
-        for task, common in self.contents.items():
-            name = task.name.replace("/", "_")
-            for split in splits:
-                content = common | about | {"calibration_sha256": self.calibration[task, training.seed]}
-                content |= {} if split == "test" else {"split": split}
-                folder = training.folder / "eval" / f"{name}-{key_of(content)}"
-                found = DialEvaluation(spec, task.name, task.metrics[0], levels, training, self.config, content, folder)
-                own = replace(found, split=split)
-                sweeps.append(own)
-                if split == "test" and has_control(spec, self.config):
-                    content = {**content, **SHUFFLED}
-                    folder = training.folder / "eval" / f"{name}-shuffled-{key_of(content)}"
-                    sweeps.append(replace(own, content=content, folder=folder, variant="shuffled", own=own))
-        return sweeps
+    Args:
+        levels: Savings at which the training is judged.
+        splits: Which documents are asked.
+        contents: For each task, what its sweep of test documents depends on.
+    """
+    sweeps = []
+    for task, of_test in contents.items():
+        name = task.name.replace("/", "_")
+        for split in splits:
+            content = {**of_test, **({} if split == "test" else {"split": split})}
+            folder = training.folder / "eval" / f"{name}-{key_of(content)}"
+            own = DialEvaluation(
+                spec, task.name, task.metrics[0], levels, training, config, content, folder, split=split
+            )
+            sweeps.append(own)
+            if split == "test" and has_control(spec, config):
+                content = {**content, **SHUFFLED}
+                folder = training.folder / "eval" / f"{name}-shuffled-{key_of(content)}"
+                sweeps.append(replace(own, content=content, folder=folder, variant="shuffled", own=own))
+    return sweeps
 
 
 def without_groups(config: RunConfig) -> RunConfig:
-    """The config with the precision that `auto` means here, and with every group of tasks replaced by its tasks.
-
-    Raises:
-        UsageError: The value is not a `RunConfig`.
-    """
+    """The config with the precision that `auto` means here, and with every group of tasks replaced by its tasks."""
     if not isinstance(config, RunConfig):
         raise UsageError(
             f"A run is described by a RunConfig, got {config!r}. Read one: load_config('nano', {{'seeds': 3}})."
@@ -194,11 +187,20 @@ def without_groups(config: RunConfig) -> RunConfig:
 
 
 def _trainings(
-    spec: MethodSpec, shared: Mapping[str, Any], targets: TrainingTargets, records: Path, known: dict[Path, TrainingRun]
+    config: RunConfig,
+    spec: MethodSpec,
+    shared: Mapping[str, Any],
+    levels: tuple[float, ...],
+    pricing: str,
+    known: dict[Path, TrainingRun],
 ) -> list[tuple[TrainingRun, tuple[float, ...]]]:
     """The trainings of a spec, each with the levels it is judged at: one for each target if the spec takes targets.
 
     They are added to `known`, after the training that they start from.
+
+    Args:
+        shared: What every training of the seed depends on.
+        pricing: Digest of the text on which targets are turned into schedules.
     """
     method_type = method_class(spec)
     shared = shared if method_type.spares else {name: value for name, value in shared.items() if name != "eligible"}
@@ -207,19 +209,20 @@ def _trainings(
         "recipe": recipe,
         "method": str(spec),
         "code": code_behind(spec.name, "training"),
-        "method_learning_rate": rate_of(spec, targets.rates),
+        "method_learning_rate": rate_of(spec, config.train.method_learning_rates),
     }
     start = starting_spec(spec)
     base = None
     if start is not None:
-        ((base, _),) = _trainings(start, shared, targets, records, known)
+        ((base, _),) = _trainings(config, start, shared, levels, pricing, known)
         content["base"] = base.folder.name
     aims = bool(recipe["steps"]) and takes_target(spec)
-    goals: Sequence[Goal] = targets.goals if aims else (targets.untrained,)
+    goals = goals_of(config, levels) if aims else (Goal(None, levels),)
     trainings = []
     for goal in goals:
-        about = content | {"target": targets.describe(goal, shared["seed"])} if aims else content
-        folder = records / key_of(about)
+        target = {"axis": target_axis(config), "saving": goal.saving, "text": pricing}
+        about = content | {"target": target} if aims else content
+        folder = config.out / "records" / key_of(about)
         training = TrainingRun(spec, shared["seed"], about, folder, base, goal.saving, len(goals) == 1)
         trainings.append((known.setdefault(folder, training), goal.levels))
     return trainings
@@ -272,11 +275,7 @@ class Shard:
         return self.parts == 1 and not self.cells
 
     def of(self, plan: Plan) -> tuple[TrainingRun, ...]:
-        """The cells of this part, in the order of the plan.
-
-        Raises:
-            UsageError: A named cell is not in the plan.
-        """
+        """The cells of this part, in the order of the plan."""
         if not self.cells:
             return plan.trainings[self.number - 1 :: self.parts]
         known = {cell.folder.name: cell for cell in plan.trainings}
@@ -321,16 +320,6 @@ def manifest_of(whole: Plan) -> Manifest:
     return Manifest(whole.config.out, tuple(trainings), tuple(evaluations))
 
 
-def _with_own(sweeps: Sequence[DialEvaluation]) -> list[DialEvaluation]:
-    """The same sweeps, each control with its method's own evaluation on the same training, task and documents."""
-
-    def place(one: DialEvaluation) -> tuple[object, ...]:
-        return one.spec, one.task, one.training.folder, one.split
-
-    own = {place(one): one for one in sweeps if not one.variant}
-    return [replace(one, own=own.get(place(one))) if one.variant else one for one in sweeps]
-
-
 def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = None) -> Plan:
     """The plan that a manifest describes. Contents of keys are read from the records; nothing is worked out again."""
     config = without_groups(config)
@@ -341,12 +330,21 @@ def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = N
         base = None if one.base is None else trainings.get(one.base)
         spec, folder = MethodSpec.parse(one.method), records / one.record
         trainings[one.record] = TrainingRun(spec, one.seed, content, folder, base, one.target, one.only_target)
-    sweeps = []
+    sweeps: dict[tuple[str, ...], DialEvaluation] = {}  # each control after the sweep of its method
     for each in manifest.evaluations:
-        training, folder = trainings[each.training], records / each.record
-        content = Record(folder).read("config") or {}
-        spec = MethodSpec.parse(each.method)
-        found = DialEvaluation(spec, each.task, each.metric, each.levels, training, config, content, folder)
-        sweeps.append(replace(found, split=each.split, variant=each.variant))
-    sweeps = _with_own(sweeps)
-    return Plan(config, tuple(trainings.values()), tuple(with_curves(config, sweeps, reporter or SilentReporter())))
+        folder, place = records / each.record, (each.method, each.task, each.training, each.split)
+        sweeps[*place, each.variant] = DialEvaluation(
+            spec=MethodSpec.parse(each.method),
+            task=each.task,
+            metric=each.metric,
+            levels=each.levels,
+            training=trainings[each.training],
+            config=config,
+            content=Record(folder).read("config") or {},
+            folder=folder,
+            split=each.split,
+            variant=each.variant,
+            own=sweeps.get((*place, "")) if each.variant else None,
+        )
+    known = with_curves(config, list(sweeps.values()), reporter or SilentReporter())
+    return Plan(config, tuple(trainings.values()), tuple(known))

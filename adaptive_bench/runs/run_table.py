@@ -9,20 +9,27 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from adaptive_bench.backbone import Backbone
+from adaptive_bench.capabilities import stored_matrix
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.method import method_class, method_of
 from adaptive_bench.model.text_decisions import duplicate_warnings
-from adaptive_bench.runs.projection import projected
+from adaptive_bench.runs.projection import find_shape, priced, projected
 from adaptive_bench.runs.run_plan import Plan
 from adaptive_bench.runs.training_targets import target_axis, without_control
 from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.source import code_digest, code_of
+from adaptive_bench.spec import MethodSpec, method_name
 from adaptive_bench.store.entry_files import Measurements
 from adaptive_bench.store.evaluation import Evaluation, Sample
-from adaptive_bench.store.keys import USUAL, key_of
+from adaptive_bench.store.keys import USUAL, canonical, key_of
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining, Text
+from adaptive_bench.store.records import SCHEMA, Record
 from adaptive_bench.tables.comparability import Conditions, made_with
 from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
 from adaptive_bench.tables.rows import Row
@@ -32,17 +39,14 @@ _NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel",
 _CONTENTS = {"documents_sha256": "documents", "gold_sha256": "right answers"}
 SHOWN_DOCUMENTS = 6  # documents of each point whose texts an entry shows
 LONGEST_TEXT = 1000  # characters
+_LAYERS = 8  # layers of the model without values on which a method's KV policy is looked up
 Points = Mapping[float, Evaluation]  # by the saving that was asked for
 
 
 def _check_same_documents(
     sweep: DialEvaluation, evaluation: Evaluation, seen: dict[tuple[str, str, str], tuple[str, DialEvaluation]]
 ) -> None:
-    """Compare the documents of a point with those of the first one of its task, which is added to `seen`.
-
-    Raises:
-        EnvironmentProblem: The documents, or their right answers, differ.
-    """
+    """Compare the documents of a point with those of the first one of its task, which is added to `seen`."""
     data: Mapping[str, Any] = evaluation.data or {}  # records of earlier versions have no digest of right answers
     for key, what in _CONTENTS.items():
         if (digest := data.get(key)) is None:
@@ -80,10 +84,8 @@ def conditions(sweep: DialEvaluation, evaluation: Evaluation) -> Conditions:
 
 def model_name(model: str) -> str:
     """The name of a model for readers: a hub id or registered name unchanged, or the last part of a folder's path."""
-    folder = Path(model).expanduser()
-    is_folder = (
-        folder.is_dir() or folder.is_absolute() or model.startswith((".", "~"))
-    )  # a path counts as a folder even if it no longer exists
+    folder = Path(model).expanduser()  # a path counts as a folder even if it no longer exists
+    is_folder = folder.is_dir() or folder.is_absolute() or model.startswith((".", "~"))
     return folder.resolve().name if is_folder else model
 
 
@@ -129,10 +131,10 @@ def training_of(work: TrainingRun) -> MeasuredTraining:
 def with_projections(sweeps: Sequence[DialEvaluation]) -> tuple[list[Points], list[str]]:
     """The points of one spec's sweeps with their projections, and the reasons why any have none."""
     found = [sweep.finished() or {} for sweep in sweeps]
-    first = sweeps[0]
-    measured = {place: list(points.values()) for place, points in enumerate(found)}
-    priced, unprojected = projected(first.spec, measured, first.config.project_onto)
-    return [dict(zip(points, priced[place], strict=True)) for place, points in enumerate(found)], unprojected
+    measured = [one for points in found for one in points.values()]
+    priced, unprojected = projected(sweeps[0].spec, measured, sweeps[0].config.project_onto)
+    left = iter(priced)
+    return [{asked: next(left) for asked in points} for points in found], unprojected
 
 
 def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sample]]) -> MeasuredSweep:
@@ -141,9 +143,6 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
     Args:
         points: The sweep's points, with their projections.
         samples: The documents of each point.
-
-    Raises:
-        EnvironmentProblem: Documents of a point are missing.
     """
     for one, documents in zip(points.values(), samples, strict=True):
         if one.docs != len(documents):
@@ -175,11 +174,7 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
 
 
 def measured_run(whole: Plan) -> Measurements:
-    """Everything that a finished run has measured, as an entry holds it.
-
-    Raises:
-        EnvironmentProblem: A record is damaged, or measured points are missing.
-    """
+    """Everything that a finished run has measured, as an entry holds it."""
     groups: dict[tuple[str, str], list[DialEvaluation]] = {}
     for work in whole.sweeps:
         groups.setdefault((str(work.spec), work.task), []).append(work)
@@ -310,3 +305,73 @@ def _calibration_warnings(sweep: DialEvaluation) -> list[str]:
         f"values thresholds skip more or less of the calibration text than they were calibrated for, farthest off "
         f"{most['realised']:.0%} in place of {most['requested']:.0%}. Savings in the table are measured, not requested."
     ]
+
+
+def method_facts(whole: Plan) -> dict[str, Any]:
+    """Plain values for `methods.json`: by spec,
+
+    causality: `C0`, `C1` or `C2`, as the conformance suite found it; `None` if this spec was never checked.
+    kv_policy: What becomes of the keys and values of skipped tokens; `None` if the method cannot be built to tell.
+    executor: The executor that measured the method.
+    code: Digest of the code that trained and evaluated the method.
+    variant: The spec without the numbers that `tune` searches: the method, whatever it was tuned to.
+    settings_tried: How many different settings of the method were trained on this backbone in the run's folder. Each
+        setting of the run or of `tune` counts once, whatever its seeds.
+    """
+    tried = _settings(whole.trainings)
+    backbone, _ = priced(find_shape(whole.config.project_onto), _LAYERS)
+    found = {}
+    for text in whole.config.methods:
+        spec = MethodSpec.parse(text)
+        found[str(spec)] = {
+            "causality": stored_matrix(spec.name).get(str(spec), {}).get("causality"),
+            "kv_policy": _kv_policy(spec, backbone),
+            "executor": "packed",
+            "code": recorded_code(whole, spec) or code_of(spec.name),
+            "variant": str(_untuned(spec)),
+            "settings_tried": len(tried.get(spec.name, ())),
+        }
+    return {"schema": SCHEMA, "methods": found}
+
+
+def recorded_code(whole: Plan, spec: MethodSpec) -> str | None:
+    """Digest of the code that trained and evaluated a method, by its records: `source.code_of` the method at that time.
+
+    `None` if there are no records, or if they do not tell, as those of early versions.
+    """
+    for sweep in whole.sweeps:
+        trained, measured = (one.get("code") for one in (sweep.training.content, sweep.content))
+        if sweep.spec == spec and isinstance(trained, dict) and isinstance(measured, dict):
+            # A method without a training of its own depends on the training code of another method.
+            own = {name: version for name, version in measured.items() if name != "evaluation"}
+            return code_digest(own | {"training": trained.get("training")}, measured)
+    return None
+
+
+def _untuned(spec: MethodSpec) -> MethodSpec:
+    # A number on a scale tunes a method; a choice or a count of layers makes another variant of the method.
+    space = method_class(spec).Config.search_space
+    tuned = {name for name, search in space.items() if search.scale in ("linear", "log")}
+    return replace(spec, params=tuple((name, value) for name, value in spec.params if name not in tuned))
+
+
+def _settings(trainings: Sequence[TrainingRun]) -> dict[str, set[str]]:
+    """The different settings of each method among all trainings in the folders of a run's trainings, by method name."""
+    found: dict[str, set[str]] = {}
+    backbones = {training.content.get("backbone") for training in trainings}
+    above = {training.folder.parent for training in trainings}
+    for folder in sorted(path for one in above if one.is_dir() for path in one.iterdir() if path.is_dir()):
+        config = Record(folder).read("config")
+        if isinstance(config, dict) and config.get("backbone") in backbones and isinstance(config.get("method"), str):
+            name = method_name(config["method"])
+            same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}
+            found.setdefault(name, set()).add(canonical(same))
+    return found
+
+
+def _kv_policy(spec: MethodSpec, backbone: Backbone) -> str | None:
+    try:
+        with torch.device("meta"):
+            return str(method_of(spec, backbone).kv_policy)
+    except Exception:  # noqa: BLE001 - a plugin's method may refuse these sizes with any error; the table is written
+        return None

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench import processes, registry
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.jobs.worker import StdoutForwarder, check_main
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.launching import launch_request, stoppable, unfinished_work, wait_for_others, work_as_worker
 from adaptive_bench.runs.run_checks import preflight
 from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard, manifest_of, plan, plan_of, without_groups
-from adaptive_bench.runs.table_files import write_table
+from adaptive_bench.runs.run_table import method_facts, outcome_of
 from adaptive_bench.runs.trained import run_folder, write_beginning
+from adaptive_bench.source import TABLES
 from adaptive_bench.store import atomic, manifest
-from adaptive_bench.store.results import ending_of
+from adaptive_bench.store.keys import canonical, run_key
+from adaptive_bench.store.records import SCHEMA
+from adaptive_bench.store.results import ending_of, write_run
+from adaptive_bench.tables.comparability import QUICK_NOTE
+from adaptive_bench.tables.task_notes import floor_ceiling_notes, unparsable_notes
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,8 @@ def compute(
     for note in known.notes:
         reporter.line(f"Note: {note}")
     write_beginning(folder, config)
-    _write_list(folder, known.plan, reporter)
+    if not _holds_finished_table(folder):  # its manifest stays until another table is written
+        manifest_of(known.plan).write(folder)
     request = launch_request(known.plan, folder, reporter, jobs, known.estimator, shard, resources)
     with stoppable(folder, config):
         launched = launch_with(request)
@@ -130,17 +138,14 @@ def compute(
 
 
 def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float | None) -> RunOutcome:
-    """Write the table of what is on disk, with missing work as failures. Arguments as for `run`.
-
-    Raises:
-        EnvironmentProblem: A finished table would be replaced by one that lacks something.
-    """
+    """Write the table of what is on disk, with missing work as failures. Arguments as for `run`."""
     start_s = time.perf_counter()
     # A run's manifest, if there is one, needs neither model nor data.
     listed = manifest.read(folder) if wait_s is None else None
     whole = plan(config, reporter) if listed is None else plan_of(config, listed, reporter)
     write_beginning(folder, config, computes=False)
-    _write_list(folder, whole, reporter)
+    if not _holds_finished_table(folder):
+        manifest_of(whole).write(folder)
     if wait_s is not None:
         with stoppable(folder, config):
             wait_for_others(whole, folder, reporter, wait_s)
@@ -151,17 +156,6 @@ def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float 
         )
     rows, warnings = write_table(whole, folder, failures, _notes_before(folder), start_s)
     return RunOutcome(rows, folder, warnings, failures)
-
-
-def _write_list(folder: Path, whole: Plan, reporter: Reporter) -> None:
-    """Write a run's manifest; that of a finished table stays until another table is written."""
-    if _holds_finished_table(folder):
-        try:
-            if manifest.read(folder) is not None:
-                return
-        except EnvironmentProblem as problem:
-            reporter.line(f"{message_of(problem)} That is done now.")
-    manifest_of(whole).write(folder)
 
 
 def _holds_finished_table(folder: Path) -> bool:
@@ -189,3 +183,61 @@ def _notes_before(folder: Path) -> list[str]:
         return list(ending_of(folder).get("notes", []))
     except EnvironmentProblem:  # the damaged file is written again now
         return []
+
+
+def notes_on(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> list[str]:
+    """Notes about a quick run, scores at a task's floor or ceiling, and texts in which no answer is found."""
+    matched = [row for row in rows if (row["axis"], row["phase"]) == (config.match_on, config.match_phase)]
+    about = f"{config.train.steps} steps, {config.evaluation.calibration_examples} calibration examples"
+    quick = f"{QUICK_NOTE}: a first look, with {about} and at most {config.evaluation.limit} documents."
+    notes = [*floor_ceiling_notes(rows, map(find_task, config.tasks)), *unparsable_notes(matched)]
+    return [quick, *notes] if config.is_quick else notes
+
+
+def write_table(
+    whole: Plan, folder: Path, failures: Sequence[Failure], notes: Sequence[str], start_s: float
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Match the measured points and write the table.
+
+    Args:
+        failures: Work that the table lacks.
+        notes: Notes from before the run.
+        start_s: When the run began, by `time.perf_counter`.
+
+    Returns:
+        The rows, and what a reader should know about them.
+    """
+    config = whole.config
+    found = outcome_of(whole)
+    plain = [row.to_json() for row in found.rows]
+    warnings = [*notes, *notes_on(plain, config), *found.warnings]
+    about: dict[str, Any] = {
+        "schema": SCHEMA,
+        "tables": TABLES,
+        "run_key": run_key(config.model_dump(mode="json")),
+        "state": "partial" if failures else "done",
+        "methods": config.methods,
+        "tasks": config.tasks,
+        "model": config.model,
+        "seeds": config.seeds,
+        "match_on": config.match_on,
+        "match_phase": config.match_phase,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "took_s": time.perf_counter() - start_s,
+        "records": [training.folder.name for training in whole.trainings],
+        "notes": list(notes),
+        "warnings": warnings,
+        "failures": [str(failure) for failure in failures],
+    }
+    atomic.update_text(folder / "table.json", atomic.json_text(plain))
+    manifest_of(whole).write(folder)
+    atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
+    atomic.update_text(folder / "answers.json", canonical(found.answers) + "\n")
+    write_run(folder, about)
+    table = [folder / "table.json"]
+    if "markdown" in registry.names("leaderboards"):
+        render = registry.get("leaderboards", "markdown")
+        atomic.update_text(folder / "leaderboard.md", render(table, [str(failure) for failure in failures]))
+    if "svg" in registry.names("leaderboards"):
+        atomic.update_text(folder / "leaderboard.svg", registry.get("leaderboards", "svg")(table))
+    return plain, warnings

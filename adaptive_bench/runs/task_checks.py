@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +13,13 @@ from adaptive_bench import error_origin
 from adaptive_bench.config import RunConfig
 from adaptive_bench.data.overlap import RUN, Standing, words_of
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
-from adaptive_bench.evaluation.documents import answer_of, are_of_tested, ask_only, drawn
-from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, set_writing
+from adaptive_bench.evaluation.documents import answer_of, are_of_tested, ask_only
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
-from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model.tokenization import conversation
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.recipe import EvalRecipe
+from adaptive_bench.runs.forecast import asked_documents
 from adaptive_bench.runs.model_checks import Findings
 from adaptive_bench.runs.training_text import draw_training
 from adaptive_bench.task import Task
@@ -41,30 +39,24 @@ def check_task(
     Args:
         tokenizer: The model's tokenizer; `None` if it could not be loaded.
         context: The model's context in tokens.
-
-    Raises:
-        UsageError: A prompt does not fit the context, or there are too few documents for the worked examples.
-        EnvironmentProblem: The data cannot be read, or a document has no answer.
     """
     task = find_task(name)
-    how = config.evaluation
-    harness = copy(load_task(task, config.data_dir, how.num_fewshot))
-    set_writing(harness, how.temperature, how.stop_strings, how.max_new_tokens)
     with quiet():
-        every = _documents(task, harness)
-        numbers = drawn(task, len(every), config.evaluation.limit)
+        with _telling(f"The documents of {name!r} cannot be read", "Check the data."):
+            harness, numbers = asked_documents(task, config)
+            every = list(harness.eval_docs)
+        if not every:
+            raise EnvironmentProblem(f"The task {name!r} has no documents to be evaluated on. Check --data-dir.")
         documents = [every[number] for number in numbers]
         answers = [
             answer_of(harness, document, f"document {number + 1} of {len(every)} of {name!r}")
             for number, document in zip(numbers, documents, strict=True)
         ]
-        _check_shots(task, harness, config.evaluation.num_fewshot, findings)
-        if tokenizer is None:
-            return
-        thinking = how.enable_thinking
-        chat = partial(conversation, tokenizer, enable_thinking=thinking) if config.chat_template else None
-        asked = [numbers[place] for place in _longest(harness, documents, answers)]
-        _check_length(task, harness, asked, tokenizer, context, findings, chat, how)
+        _note_shots(task, harness, findings)
+        ask_only(harness, [numbers[place] for place in _longest(harness, documents, answers)])
+        _build_requests(task, harness, config, tokenizer)
+    if tokenizer is not None:
+        _check_length(task, harness, tokenizer, context, findings, skips=config.evaluation.skip_overlong)
     if len(documents) == 1:
         findings.note(
             f"{task.name} is measured on one document: its scores have no interval over documents, so no methods can "
@@ -72,34 +64,11 @@ def check_task(
         )
 
 
-def _documents(task: Task, harness: HarnessTask) -> list[Any]:
-    with _telling(f"The documents of {task.name!r} cannot be read", "Check the data."):
-        documents = list(harness.eval_docs)
-    if not documents:
-        raise EnvironmentProblem(f"The task {task.name!r} has no documents to be evaluated on. Check --data-dir.")
-    return documents
-
-
-def _check_shots(task: Task, harness: HarnessTask, asked: int | None, findings: Findings) -> None:
+def _note_shots(task: Task, harness: HarnessTask, findings: Findings) -> None:
     wanted = int(harness.config.num_fewshot or 0)
-    if not wanted:
-        return
-    if harness.OUTPUT_TYPE == "loglikelihood_rolling":
+    if wanted and harness.OUTPUT_TYPE == "loglikelihood_rolling":
         findings.note(f"--num-fewshot {wanted} does nothing on {task.name}: whole texts are scored there.")
-        return
-    try:
-        available = len(list(harness.fewshot_docs()))
-    except Exception:  # noqa: BLE001 - lm-eval draws from the evaluated split then
-        available = len(list(harness.eval_docs))
-    if wanted >= available:
-        who, mend = (
-            ("--num-fewshot", "Lower --num-fewshot") if asked is not None else ("the task itself", "Give --num-fewshot")
-        )
-        raise UsageError(
-            f"Worked examples are drawn without repetition, but {task.name!r} has {available} documents to draw from "
-            f"and {who} asks for {wanted}. {mend}: at most {available - 1}."
-        )
-    if are_of_tested(harness):
+    elif wanted and are_of_tested(harness):
         findings.note(
             f"Worked examples of {task.name} are drawn from its split {harness.config.test_split!r}, which is the one "
             f"tested: no document is among its own, but all are answers to other test documents."
@@ -126,18 +95,12 @@ def _telling(what: str, mend: str) -> Iterator[None]:
         raise EnvironmentProblem(f"{what}: {type(error).__name__}: {message_of(error)[:300]}. {mend}") from error
 
 
-def _check_length(
-    task: Task,
-    harness: HarnessTask,
-    asked: list[int],
-    tokenizer: PreTrainedTokenizerBase,
-    context: int,
-    findings: Findings,
-    chat: Callable[..., str] | None,
-    how: EvalRecipe,
+def _build_requests(
+    task: Task, harness: HarnessTask, config: RunConfig, tokenizer: PreTrainedTokenizerBase | None
 ) -> None:
-    harness.set_fewshot_seed(FEWSHOT_SEED)
-    ask_only(harness, asked)
+    how, chat = config.evaluation, None
+    if config.chat_template and tokenizer is not None:
+        chat = partial(conversation, tokenizer, enable_thinking=how.enable_thinking)
     with _telling(f"The prompts of {task.name!r} cannot be built", "Check the data and --num-fewshot."):
         harness.build_all_requests(
             system_instruction=how.system_prompt,
@@ -145,6 +108,26 @@ def _check_length(
             fewshot_as_multiturn=chat is not None,
             chat_template=chat,
         )
+
+
+def _check_length(
+    task: Task,
+    harness: HarnessTask,
+    tokenizer: PreTrainedTokenizerBase,
+    context: int,
+    findings: Findings,
+    *,
+    skips: bool,
+) -> None:
+    """Compare the requests of a task with the context: some are left out, cut, or not possible at all.
+
+    Args:
+        skips: Whether documents that are too long are left out.
+    """
+
+    def count(text: str) -> int:
+        return len(tokenizer(text).input_ids)
+
     shots = int(harness.config.num_fewshot or 0)
     mend = f"{'Lower --num-fewshot or choose' if shots else 'Choose'} a model with a longer context"
     left: tuple[int, int] | None = None
@@ -152,40 +135,33 @@ def _check_length(
     for request in harness.instances:
         number = request.doc_id + 1
         if request.request_type == "generate_until":
-            tokens, room = _count(request.args[0], tokenizer), GenerationSettings.read(request.args[1]).max_new_tokens
-            if tokens >= context and how.skip_overlong:
-                left = number, tokens
-                continue
-            if tokens >= context:
-                raise UsageError(
-                    f"A prompt must leave room for an answer in the context of {context} tokens, but with {shots} "
-                    f"worked examples document {number} of {task.name!r} has {tokens}. {mend}, or leave "
-                    f"such documents out with --skip-overlong."
-                )
-            if tokens + room > context and tokens > most:
-                most = tokens
-                said = (
-                    f"The longest prompts of {task.name} ({tokens} tokens with {shots} worked examples) leave "
-                    f"{context - tokens} of {room} tokens for the answer: it is cut at the end of the context of "
-                    f"{context} tokens."
-                )
+            tokens, room = count(request.args[0]), GenerationSettings.read(request.args[1]).max_new_tokens
+            is_long = is_impossible = tokens >= context
+            is_cut = tokens + room > context
+            loss = (
+                f"leave {context - tokens} of {room} tokens for the answer: it is cut at the end of the context of "
+                f"{context} tokens."
+            )
         elif request.request_type == "loglikelihood":
-            tokens = _count("".join(request.args), tokenizer)
-            if tokens > context + 1 and how.skip_overlong:
-                left = number, tokens
-                continue
-            if _count(request.args[1], tokenizer) > context:
-                raise UsageError(
-                    f"A continuation must fit the context of {context} tokens, but document {number} of "
-                    f"{task.name!r} has a longer one. Choose a model with a longer context, or leave such documents "
-                    f"out with --skip-overlong."
-                )
-            if tokens > context + 1 and tokens > most:
-                most = tokens
-                said = (
-                    f"The longest prompts of {task.name} ({tokens} tokens with {shots} worked examples) lose their "
-                    f"beginning: the model's context has {context} tokens. {mend} to keep them whole."
-                )
+            tokens = count("".join(request.args))
+            is_long = is_cut = tokens > context + 1
+            is_impossible = count(request.args[1]) > context
+            loss = f"lose their beginning: the model's context has {context} tokens. {mend} to keep them whole."
+        else:
+            continue
+        if is_long and skips:
+            left = number, tokens
+        elif is_impossible:
+            raise UsageError(
+                f"A text must fit the context of {context} tokens with room for an answer, but with {shots} worked "
+                f"examples document {number} of {task.name!r} has {tokens}. {mend}, or leave such documents out with "
+                f"--skip-overlong."
+            )
+        elif is_cut and tokens > most:
+            most, said = (
+                tokens,
+                f"The longest prompts of {task.name} ({tokens} tokens with {shots} worked examples) {loss}",
+            )
     if left:
         findings.note(
             f"Documents of {task.name} that are too long for the context of {context} tokens, such as document "
@@ -193,10 +169,6 @@ def _check_length(
         )
     if said:
         findings.note(said)
-
-
-def _count(text: str, tokenizer: PreTrainedTokenizerBase) -> int:
-    return len(tokenizer(text).input_ids)
 
 
 def note_idle(config: RunConfig, findings: Findings) -> None:
@@ -229,9 +201,8 @@ def check_overlap(config: RunConfig, findings: Findings) -> None:
     asked: dict[str, Standing] = {}
     with quiet():
         for task in map(find_task, config.tasks):
-            harness = load_task(task, config.data_dir, config.evaluation.num_fewshot)
-            every: Any = harness.eval_docs
-            numbers = drawn(task, len(every), config.evaluation.limit)
+            harness, numbers = asked_documents(task, config)
+            every = harness.eval_docs
             asked[task.name] = Standing([_asked(harness, every[number]) for number in numbers])
     seen: set[int] = set()  # hashes of examples, because seeds draw many of the same ones
     for seed in config.seeds:

@@ -35,12 +35,7 @@ _LONGEST_PART = 24  # characters of one part of a run's name
 
 
 def config_of(folder: Path) -> RunConfig:
-    """The configuration of a run, with the output folder that the run lies in now, if its records are there.
-
-    Raises:
-        UsageError: The folder is not a run's.
-        EnvironmentProblem: The run's `config.yaml` is damaged or missing.
-    """
+    """The configuration of a run, with the output folder that the run lies in now, if its records are there."""
     check_run(folder)
     config_in(folder)
     config = load_config(folder / _CONFIG, reads_data=False)
@@ -116,9 +111,6 @@ def check_has_dials(folder: Path, model: AdaptiveModel, stored: Sequence[str]) -
     Args:
         model: The model as it was trained.
         stored: Names of the calibrations beside its weights.
-
-    Raises:
-        UsageError: The run quantized its models, the model needs a calibration, and none is stored.
     """
     form = quantized_as(folder)
     if form != "none" and not stored and model.needs_calibration:
@@ -130,12 +122,7 @@ def check_has_dials(folder: Path, model: AdaptiveModel, stored: Sequence[str]) -
 
 
 def work_of(folder: Path) -> Plan:
-    """The plan of a run, read from its manifest, so that neither its model nor its data are needed.
-
-    Raises:
-        UsageError: The folder is not a run's.
-        EnvironmentProblem: The run's files are damaged.
-    """
+    """The plan of a run, read from its manifest, so that neither its model nor its data are needed."""
     return plan_of(config_of(folder), manifest.of_run(folder))
 
 
@@ -144,10 +131,6 @@ def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -
 
     Args:
         asked: The option that names the method, for messages.
-
-    Raises:
-        UsageError: The folder is a run's, and `method` is not one of its methods.
-        EnvironmentProblem: The method is not trained yet.
     """
     if not is_run(folder):
         nested = folder / CHECKPOINT

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
-from adaptive_bench.method import DEFAULT_TARGET, config_of, method_class, training_spec, why_not_shuffled
+from adaptive_bench.method import DEFAULT_TARGET, method_class, training_spec, why_not_shuffled
 from adaptive_bench.recipe import FlopAxis
 from adaptive_bench.runs.backbone_source import empty_model, find_backbone
 from adaptive_bench.spec import MethodSpec
@@ -43,9 +42,6 @@ def levels_of(config: RunConfig, layers: int | None = None) -> tuple[float, ...]
 
     Args:
         layers: Number of layers of the run's model; by default it is read from the model if it is needed.
-
-    Raises:
-        EnvironmentProblem: The model cannot be reached.
     """
     if config.levels is not None:
         return config.levels
@@ -56,44 +52,10 @@ def levels_of(config: RunConfig, layers: int | None = None) -> tuple[float, ...]
     return (auto_level(layers),)
 
 
-@dataclass(frozen=True)
-class TrainingTargets:
-    """The goals of trainings, the same for every method of a run.
-
-    Attributes:
-        axis: The axis that targets are a share of: the axis the run is matched on, but net FLOPs for bytes, and
-            tokens for what a dial claims.
-        goals: Goals of a method that trains towards a saving: one training for each.
-        untrained: The goal of any other method.
-        pricing: For each seed, the digest of the text on which targets are turned into schedules.
-        rates: Peak learning rate of added parameters, by method spec or name.
-    """
-
-    axis: FlopAxis
-    goals: tuple[Goal, ...]
-    untrained: Goal
-    pricing: Mapping[int, str]
-    rates: Mapping[str, float]
-
-    @classmethod
-    def of(cls, config: RunConfig, levels: tuple[float, ...], pricing: Mapping[int, str]) -> TrainingTargets:
-        """The targets of a run with these levels.
-
-        Raises:
-            UsageError: A rate is given for a method that does not exist.
-        """
-        rates = config.train.method_learning_rates
-        for text in rates:
-            config_of(MethodSpec.parse(text))
-        return cls(target_axis(config), _goals(config.train.target, levels), Goal(None, levels), pricing, rates)
-
-    def describe(self, goal: Goal, seed: int) -> dict[str, Any]:
-        """A goal as part of a key."""
-        return {"axis": self.axis, "saving": goal.saving, "text": self.pricing[seed]}
-
-
 def target_axis(config: RunConfig) -> FlopAxis:
-    """The axis that targets of a run are a share of."""
+    """The axis that targets of a run are a share of: the axis the run is matched on, but net FLOPs for bytes, and
+    tokens for what a dial claims.
+    """
     priced: dict[str, FlopAxis] = {"bytes": "net", "claimed": "tokens"}
     return priced.get(config.match_on) or cast(FlopAxis, config.match_on)
 
@@ -111,11 +73,13 @@ def rate_of(spec: MethodSpec, rates: Mapping[str, float]) -> float | None:
     return of_specs.get(spec, of_specs.get(MethodSpec(spec.name, spec.params), rates.get(spec.name)))
 
 
-def _goals(target: float | None, levels: tuple[float, ...]) -> tuple[Goal, ...]:
-    """One goal for each level above 0, judged at that level; levels of 0 are judged with the first goal.
+def goals_of(config: RunConfig, levels: tuple[float, ...]) -> tuple[Goal, ...]:
+    """The goals of every method that trains towards a saving, one training for each.
 
-    With a target, or without a level above 0, there is one goal for all levels.
+    There is one goal for each level above 0, judged at that level; levels of 0 are judged with the first goal. With a
+    target, or without a level above 0, there is one goal for all levels.
     """
+    target = config.train.target
     saving = [level for level in levels if level > 0]
     if target is not None or not saving:
         return (Goal(DEFAULT_TARGET if target is None else target, levels),)

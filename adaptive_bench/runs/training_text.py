@@ -30,9 +30,6 @@ def training_tasks(config: RunConfig) -> list[Task]:
     """The tasks of `train_on`, or else every selected task that has training text.
 
     Without training steps, the selected tasks need not have any.
-
-    Raises:
-        UsageError: A task of `train_on` has no training text, or no task would be left to train on.
     """
     tasks = [find_task(name) for name in config.train_on or config.tasks]
     without = [task.name for task in tasks if task.training is None]
@@ -49,9 +46,6 @@ def draw_training(config: RunConfig, seed: int, reporter: Reporter) -> list[Exam
 
     Without steps there are none. A task with less text repeats it, and the reporter is told. The tasks are not mixed
     yet; the seeded order of the training does that.
-
-    Raises:
-        EnvironmentProblem: The data of a task cannot be read or is empty.
     """
     wanted = config.train.steps * config.train.batch_size
     if not wanted:
@@ -73,9 +67,6 @@ def draw_calibration(config: RunConfig, seed: int, task_name: str | None = None)
     The text is the task's own if a task is given, has training text, and the recipe calibrates by task. Otherwise it
     consists of equal shares of all tasks that have training text. The list is empty if nothing is trained and a folder
     of local data has no such text.
-
-    Raises:
-        EnvironmentProblem: The data of a task cannot be read or is empty.
     """
     task = find_task(task_name) if task_name and config.evaluation.calibration == "task" else None
     own = [task] if task and task.training else None
@@ -83,11 +74,7 @@ def draw_calibration(config: RunConfig, seed: int, task_name: str | None = None)
 
 
 def draw_flop_calibration_text(config: RunConfig, seed: int) -> list[Example]:
-    """Draw held-out training text, in equal shares of all tasks, for turning a target into the end of a schedule.
-
-    Raises:
-        EnvironmentProblem: The data of a task cannot be read or is empty.
-    """
+    """Draw held-out training text, in equal shares of all tasks, for turning a target into the end of a schedule."""
     drawn = _draw(config, "calibration", PRICING_EXAMPLES, seed)
     return [example for _, task_examples, _ in drawn for example in task_examples]
 
@@ -96,9 +83,6 @@ def draw_site_text(config: RunConfig) -> list[Example]:
     """Draw held-out training text for measuring sites: the same for all seeds, with an example of each task in turn.
 
     The list is empty if there is no such text.
-
-    Raises:
-        EnvironmentProblem: The data of a task cannot be read or is empty.
     """
     drawn = _held_out(config, SITE_EXAMPLES, seed=1)
     return [example for some in zip_longest(*drawn) for example in some if example is not None]
@@ -115,11 +99,7 @@ def _held_out(config: RunConfig, wanted: int, seed: int, tasks: list[Task] | Non
 
 
 def as_planned(examples: list[Example], fingerprint: str) -> list[Example]:
-    """Return text that was drawn again, if it is still the text that the run was planned with.
-
-    Raises:
-        EnvironmentProblem: The text has changed.
-    """
+    """Return text that was drawn again, if it is still the text that the run was planned with."""
     if (now := examples_fingerprint(examples)) != fingerprint:
         raise EnvironmentProblem(
             f"A run trains and calibrates on the text it was planned with, but the data has changed since (planned "
@@ -170,9 +150,6 @@ def check_inputs(task_name: str, data_dir: Path | None, planned: dict[str, Any])
 
     Args:
         planned: What the sweep was planned with (`DialEvaluation.content`).
-
-    Raises:
-        EnvironmentProblem: The task's files or local data have changed.
     """
     task = find_task(task_name)
     now = task_inputs(task, data_dir)

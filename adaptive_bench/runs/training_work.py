@@ -86,9 +86,6 @@ def recorded(work: TrainingRun | DialEvaluation, config: RunConfig, reporter: Re
     """Keep the state of some work on disk, however the block ends, unless another process has taken the work over.
 
     The block reports through the reporter that it is given.
-
-    Raises:
-        EnvironmentProblem: The code that the work runs has changed since it was planned.
     """
     record, seed = work.record, work.seed if isinstance(work, TrainingRun) else work.training.seed
     check_code(work.spec.name, "training" if isinstance(work, TrainingRun) else "evaluation", work.content["code"])

@@ -188,7 +188,8 @@ class DialEvaluation:
         return "_complete" in self.__dict__
 
     def points_left(self, end: float = 1.0) -> int:
-        """Number of points that are likely to be left; at least 1 unless the sweep is finished.
+        """Number of points that are likely to be left, two for each level above 0; at least 1 unless the sweep is
+        finished.
 
         Args:
             end: Largest share of saved tokens, used if the record does not know it yet.
@@ -196,18 +197,9 @@ class DialEvaluation:
         if self.is_complete:
             return 0
         known = self.record.max_saved_tokens
-        expected = expected_points(self.levels, end if known is None else known)
+        saves = (end if known is None else known) > 0
+        expected = sum(2 if level > 0 else 1 for level in self.levels) if saves else 1
         return max(1, expected - len(self.record.savings()))
-
-
-def expected_points(levels: Sequence[float], end: float) -> int:
-    """Number of points that levels are likely to need: two for each, one for a level of 0, one for a dial that saves
-    nothing.
-
-    Args:
-        end: Largest share of saved tokens that the dial reaches.
-    """
-    return sum(2 if level > 0 else 1 for level in levels) if end > 0 else 1
 
 
 def with_curves(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: Reporter) -> list[DialEvaluation]:

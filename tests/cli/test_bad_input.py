@@ -67,11 +67,11 @@ CONFIGS = [
 # What does not fit the model: `run --dry-run` on it.
 MODELS = [
     ("--model nanno", ENVIRONMENT, "Did you mean 'nano'?"),
-    ("--model file", ENVIRONMENT, "Name its folder: --model"),
+    ("--model file", ENVIRONMENT, "name its folder"),
     ("--model {here}", ENVIRONMENT, "config.json"),
     ("--config nano --model {model}", USAGE, "is for nano and nano_qwen3, got the model"),
     ("--model {model} --device cuda:99", USAGE, "A device is"),
-    ("--model {model} --num-fewshot 100000", USAGE, "Lower --num-fewshot: at most 99"),
+    ("--model {model} --num-fewshot 100000", ENVIRONMENT, "Check the data and --num-fewshot"),
     ("--model {model} --tasks nano_qa --num-fewshot 20", USAGE, "context of 512 tokens"),
     ("--model {model} --out file/below", ENVIRONMENT, "--out"),
 ]

@@ -9,7 +9,7 @@ from adaptive_bench.cli.execution import _unchecked
 from adaptive_bench.config_file import load_config
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.runs.run_plan import Shard
-from adaptive_bench.runs.table_files import notes_on
+from adaptive_bench.runs.runner import notes_on
 from adaptive_bench.store.results import write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE
 
@@ -186,12 +186,6 @@ def test_a_plugin_file_is_loaded_before_anything_else(command, runs, tmp_path):
 def test_bad_usage_ends_with_exit_code_2_before_anything_is_done(command, runs, arguments, message):
     result = command(f"run {arguments}")
     assert result.exit_code == 2 and message in result.said and runs.config is None
-
-
-def test_a_dry_run_prices_a_model_that_cannot_be_reached_and_says_what_is_missing(command, tmp_path):
-    result = command(f"run --config paper_lambada --data-dir {tmp_path} --dry-run --flops 4e14")
-    assert result.exit_code == 1 and "HF_TOKEN" in result.stderr
-    assert "1.24 B parameters, by its name" in result.stdout and "of a device at 4e+14 FLOP/s" in result.stdout
 
 
 @pytest.mark.parametrize(

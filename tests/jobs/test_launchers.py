@@ -12,7 +12,7 @@ from adaptive_bench import registry, stopping
 from adaptive_bench.errors import EnvironmentProblem, ToBeContinued, UsageError
 from adaptive_bench.jobs.launchers import LaunchResult, slurm
 from adaptive_bench.runs import Shard, plan, run, training_work
-from adaptive_bench.runs.estimate import Estimator, steps_left
+from adaptive_bench.runs.forecast import Estimator, steps_left
 from adaptive_bench.runs.launching import groups_left, launch_request
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.training import resume

@@ -3,8 +3,8 @@
 import pytest
 
 from adaptive_bench.runs import fitted_recipe as module
-from adaptive_bench.runs.estimate import Speed
 from adaptive_bench.runs.fitted_recipe import Limit, fitted
+from adaptive_bench.runs.forecast import Asked
 from adaptive_bench.spec import MethodSpec
 
 METHODS = "dense,gateskip,random_skip"
@@ -15,12 +15,20 @@ def speed(monkeypatch):
     """Seconds of a sequence, of a document and of a token that is written, to be changed."""
     of = {"sequence": 1.0, "document": 1.0, "token": 0.0}
 
-    def forecast(work, trained, jobs, task):
-        one_s = of["document"] + of["token"] * (work.config.evaluation.max_new_tokens or 100)
-        sequences, documents = dict.fromkeys(trained, of["sequence"]), dict.fromkeys(work.config.tasks, one_s)
-        return Speed(sequences, documents, dict.fromkeys(work.config.tasks, 100))
+    class Work:
+        def __init__(self, config, empty, tokenizer):
+            self.config = config
 
-    monkeypatch.setattr(module, "forecast", forecast)
+        def sequence_s(self, spec):
+            return of["sequence"]
+
+        def document_s(self, task):
+            return of["document"] + of["token"] * (self.config.evaluation.max_new_tokens or 100)
+
+        def asked(self, task):
+            return Asked(100, 1.0, 1.0)
+
+    monkeypatch.setattr(module, "Workload", Work)
     return of
 
 

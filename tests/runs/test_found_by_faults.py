@@ -96,7 +96,7 @@ def test_code_in_a_model_folder_is_neither_run_nor_asked_about(changed_model, mo
 
 def test_a_list_of_weights_names_files_that_are_there(changed_model):
     folder = changed_model()
-    listed = {"weight_map": {"lm_head.weight": "absent.safetensors"}}
+    listed = {"metadata": {}, "weight_map": {"lm_head.weight": "absent.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(listed))
     (folder / "model.safetensors").rename(folder / "other.safetensors")
     with pytest.raises(EnvironmentProblem, match=r"cannot be read: .*absent\.safetensors"):

@@ -9,7 +9,7 @@ from adaptive_bench import registry
 from adaptive_bench.config_file import load_config
 from adaptive_bench.recipe import EvalRecipe
 from adaptive_bench.runs.run_plan import plan
-from adaptive_bench.runs.table_files import method_facts
+from adaptive_bench.runs.run_table import method_facts
 from adaptive_bench.runs.trained import run_name, write_beginning
 from adaptive_bench.store.keys import USUAL, canonical, examples_fingerprint, files_fingerprint, key_of, run_key
 from adaptive_bench.task import Example

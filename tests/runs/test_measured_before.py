@@ -12,7 +12,7 @@ from adaptive_bench.config_file import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.named_models import find_subjects
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.runs import about, plan, precision, preflight, run, spared_sites
+from adaptive_bench.runs import about, measured_settings, plan, preflight, run
 from adaptive_bench.runs.evaluation_work import Calibrated
 from adaptive_bench.runs.run_table import _calibration_warnings
 from adaptive_bench.spec import MethodSpec
@@ -28,8 +28,8 @@ AUTO = {"train": {"precision": "auto"}}
 def takes(monkeypatch):
     """Seconds of a pass by whether it is in bf16, to be changed."""
     taken = {False: 3.0, True: 1.0}
-    monkeypatch.setattr(precision, "_chosen", {})
-    monkeypatch.setattr(precision, "seconds", lambda model, shape, *, bf16, backward: taken[bf16])
+    monkeypatch.setattr(measured_settings, "_known", {})
+    monkeypatch.setattr(measured_settings, "seconds", lambda model, shape, *, bf16, backward: taken[bf16])
     return taken
 
 
@@ -44,7 +44,7 @@ def test_keys_are_those_of_what_was_chosen_which_stays(config_of, takes, bf16_s,
     (line,) = [line for line in about(config, found) if line.startswith("recipe")]
     assert f"{name} (bf16 measured {3 / bf16_s:.1f}x as fast as fp32)" in line
     takes[True] = 10 - bf16_s  # another machine that goes on trains as the first one did
-    monkeypatch.setattr(precision, "_chosen", {})
+    monkeypatch.setattr(measured_settings, "_known", {})
     assert [one.folder for one in plan(config).trainings] == [one.folder for one in told.trainings]
 
 
@@ -92,11 +92,6 @@ def lopsided(tmp_path_factory):
     return str(folder)
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_known(monkeypatch):
-    monkeypatch.setattr(spared_sites, "_measured", {})
-
-
 def subject_of(folder, spec):
     (model,) = find_subjects(str(folder), [MethodSpec.parse(spec)], out=folder, device="cpu").models
     return model
@@ -116,10 +111,10 @@ def test_what_was_measured_is_part_of_the_keys_it_applies_to(config_of, lopsided
     assert trained == {"dense": None, "gateskip": ENTRY, "skiplayer": None}
     assert asked == dict.fromkeys(config.methods) | {"random_skip": ENTRY, "gateskip": ENTRY}
     (file,) = (config.out / "sites").iterdir()
-    spared_sites._measured.clear()
+    measured_settings._known.clear()
     file.write_text(file.read_text().replace('"first_token": ', '"first_token": 99'))
     assert plan(config).sites.keep_first  # read, not measured again
-    spared_sites._measured.clear()
+    measured_settings._known.clear()
     file.write_text("{")
     assert plan(config).sites == whole.sites  # measured again
 
@@ -153,7 +148,7 @@ def test_a_registered_model_is_measured_where_that_is_asked_for(config_of):
 
 
 def test_measuring_needs_text(config_of, lopsided, monkeypatch):
-    monkeypatch.setattr(spared_sites, "draw_site_text", lambda config: [])
+    monkeypatch.setattr(measured_settings, "draw_site_text", lambda config: [])
     assert plan(config_of("gateskip", model=lopsided, preset=None)).sites is None
     with pytest.raises(UsageError, match="or let tokens skip everywhere with --eligible all"):
         plan(config_of("gateskip", model=lopsided, preset=None, eligible="measured"))
@@ -180,7 +175,7 @@ def test_a_row_says_that_the_first_token_skips_nothing(config_of, lopsided):
     config = config_of("random_skip", model=lopsided, preset=None, train={"steps": 0})
     plan(config)
     (file,) = (config.out / "sites").iterdir()
-    spared_sites._measured.clear()
+    measured_settings._known.clear()
     file.write_text(file.read_text().replace('"first_token": ', '"first_token": 99'))
     said = "attention of layers 0, 1, MLP of layer 1, but no first token"
     assert {row["eligible"] for row in run(config).rows} == {said}

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from adaptive_bench import registry
 from adaptive_bench.methods.gateskip import GateSkip
-from adaptive_bench.runs.budget import empty_model
-from adaptive_bench.runs.projection import Projection, priced, projected
-from adaptive_bench.runs.shapes import find_shape
+from adaptive_bench.runs.projection import Projection, find_shape, priced, projected
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import Evaluation
 
@@ -63,7 +62,8 @@ def test_projected_onto_the_measured_model_it_is_the_measured_saving(spec, famil
 )
 def test_a_shape_has_the_costs_and_the_size_of_its_model(name, layer, head, billions):
     """Methods.md 2.1, in millions of MACs."""
-    parameters = empty_model(f"owner/{name.title()}-Instruct").parameters()
+    with torch.device("meta"):
+        parameters = AutoModelForCausalLM.from_config(find_shape(name)).parameters()
     assert sum(each.numel() for each in parameters) / 1e9 == pytest.approx(billions, abs=0.006)
     backbone = onto(MethodSpec("dense"), 2, find_shape(name)).backbone
     costs = backbone.costs
@@ -118,12 +118,11 @@ def test_the_projection_stands_beside_the_measured_savings_where_there_can_be_on
     monkeypatch.setitem(registry._registered, ("methods", "narrow"), (Narrow, "this test"))
     report = measured(shared_model("gateskip"), random_text)
     before = Evaluation("t", 0.1, {"acc,none": 0.5}, 4, report["saved"], report, 1.0, 10, 0, 4, 0, 1234)
-    found, problems = projected(MethodSpec("gateskip"), {1: [before]}, "llama-3.1-8b")
-    (after,) = found[1]
+    (after,), problems = projected(MethodSpec("gateskip"), [before], "llama-3.1-8b")
     assert problems == []
     assert after.projected_shape == "llama-3.1-8b" and set(after.projected) == {"all", "prefill", "decode"}
     assert replace(after, projected=None, projected_shape=None) == before
     old = replace(before, report={"saved": report["saved"]})
-    assert projected(MethodSpec("dense"), {1: [old]}, "llama-3.2-1b") == ({1: [old]}, [])
-    found, (problem,) = projected(MethodSpec("narrow"), {1: [before]}, "llama-3.2-1b")
-    assert found == {1: [before]} and "narrow" in problem and "too wide for me" in problem
+    assert projected(MethodSpec("dense"), [old], "llama-3.2-1b") == ([old], [])
+    found, (problem,) = projected(MethodSpec("narrow"), [before], "llama-3.2-1b")
+    assert found == [before] and "narrow" in problem and "too wide for me" in problem

@@ -13,7 +13,7 @@ from finished_run import change
 from adaptive_bench import stopping
 from adaptive_bench.errors import ToBeContinued
 from adaptive_bench.runs import Shard, launching, plan, run, training_work
-from adaptive_bench.runs.estimate import steps_left
+from adaptive_bench.runs.forecast import steps_left
 from adaptive_bench.runs.training_work import carry_out_training
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.records import Record
