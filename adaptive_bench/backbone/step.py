@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from adaptive_bench.backbone.weights import Snapshot, is_plain
+from adaptive_bench.backbone.weights import is_plain
 
 
 class Turn(NamedTuple):
@@ -229,7 +229,7 @@ class RotaryTables:
         self._types: dict[str | None, Any] = found if isinstance(found, dict) else {None: found}
         names = list(self._types)
         self.kinds = [0 if len(names) == 1 else names.index(layer.self_attn.layer_type) for layer in decoder.layers]
-        self._known: tuple[Tables, Snapshot] | None = None
+        self._known: Tables | None = None
 
     @property
     def are_static(self) -> bool:
@@ -246,19 +246,12 @@ class RotaryTables:
         weight = self._decoder.embed_tokens.weight
         if not self.are_static:
             return self(weight, positions)
-        known, frequencies = self._known, self._frequencies
+        known = self._known
         if (
             known is None
-            or known[0][0][0].shape[0] < reach
-            or (known[0][0][0].device, known[0][0][0].dtype) != (positions.device, weight.dtype)
-            or not known[1].holds(frequencies, look=False)
+            or known[0][0].shape[0] < reach
+            or (known[0][0].device, known[0][0].dtype) != (positions.device, weight.dtype)
         ):
             everything = torch.arange(max(256, 2 * reach), device=positions.device)[None]
-            tables = tuple((cos[0], sin[0]) for cos, sin in self(weight, everything))
-            known = self._known = (tables, Snapshot(frequencies))
-        return tuple((cos[positions], sin[positions]) for cos, sin in known[0])
-
-    @property
-    def _frequencies(self) -> list[Tensor]:
-        names = ("inv_freq" if name is None else f"{name}_inv_freq" for name in self._types)
-        return [getattr(self._decoder.rotary_emb, name) for name in names]
+            known = self._known = tuple((cos[0], sin[0]) for cos, sin in self(weight, everything))
+        return tuple((cos[positions], sin[positions]) for cos, sin in known)

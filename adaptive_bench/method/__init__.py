@@ -1,14 +1,12 @@
 """The interface for authors of methods: base classes, what a method sees, and the decisions it returns."""
 
-from adaptive_bench.backbone import Backbone, Branch, Site
+from adaptive_bench.backbone import Backbone, Branch, Site, described, every_branch
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method.base import (
     DEFAULT_TARGET,
     CausalityClass,
-    InitialChange,
     KVPolicy,
     Method,
-    MethodConfig,
     initialised_linear,
 )
 from adaptive_bench.method.call import ForwardCall, Phase
@@ -21,7 +19,7 @@ from adaptive_bench.method.decisions import (
     quantile_threshold,
     top_k_per_row,
 )
-from adaptive_bench.method.dial import DialSpec, DialTable, SearchRange, annealed
+from adaptive_bench.method.dial import DialSpec, DialTable, annealed
 from adaptive_bench.method.early_exit import EarlyExit, leaving_tokens
 from adaptive_bench.method.fitted import (
     Compensation,
@@ -33,10 +31,10 @@ from adaptive_bench.method.fitted import (
     layers_to_leave_out,
     site_scales,
 )
+from adaptive_bench.method.method_config import InitialChange, MethodConfig, SearchRange
 from adaptive_bench.method.routers import LogitRouter, known_outputs, prompt_outputs, sampled_choice
 from adaptive_bench.method.session import Session, document_key, draw_key, uniform_from, uniforms_from
 from adaptive_bench.method.site_view import SiteView
-from adaptive_bench.method.sparing import described, every_branch
 from adaptive_bench.method.specs import (
     config_of,
     method_class,

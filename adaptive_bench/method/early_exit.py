@@ -7,10 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from adaptive_bench.backbone import Site
+from adaptive_bench.backbone import Site, every_branch
 from adaptive_bench.method.base import Method
 from adaptive_bench.method.site_view import SiteView
-from adaptive_bench.method.sparing import every_branch
 
 
 class EarlyExit(Method):
