@@ -30,11 +30,11 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench.backbone import Backbone, LayerCosts
-from adaptive_bench.engine.ledger import BUCKETS, COSINE, NORM, PHASES, Ledger, cosine_macs
+from adaptive_bench.engine.ledger import PHASES, Ledger, cosine_macs
 from adaptive_bench.method import method_class, method_of
 from adaptive_bench.runs.shapes import find_shape
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation import RESCALE, Evaluation
+from adaptive_bench.store.evaluation import BUCKETS, COSINE, NORM, RESCALE, Evaluation
 
 _OWN_MAP = "method."
 _CORE = [place for place, name in enumerate(BUCKETS) if name.startswith("core.")]
