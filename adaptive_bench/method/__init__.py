@@ -16,7 +16,6 @@ from adaptive_bench.method.decisions import (
     drop_lowest,
     drop_lowest_by_phase,
     paper_quantile_keep,
-    quantile_threshold,
     top_k_per_row,
 )
 from adaptive_bench.method.dial import DialSpec, DialTable, annealed
@@ -25,7 +24,6 @@ from adaptive_bench.method.fitted import (
     Compensation,
     Fitted,
     HeldOutText,
-    LayerRule,
     Streams,
     compensated,
     layers_to_leave_out,
@@ -65,7 +63,6 @@ __all__ = [
     "HeldOutText",
     "InitialChange",
     "KVPolicy",
-    "LayerRule",
     "LogitRouter",
     "Method",
     "MethodConfig",
@@ -96,7 +93,6 @@ __all__ = [
     "method_of",
     "paper_quantile_keep",
     "prompt_outputs",
-    "quantile_threshold",
     "register",
     "sampled_choice",
     "site_scales",
