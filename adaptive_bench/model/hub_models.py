@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,6 @@ class Pretrained:
             return cls(location, revision)
         folder = Path(location)
         return cls(location, None, digests(folder, [folder / "config.json", *folder.glob("*.safetensors")]))
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
     def load(self, **kwargs: Any) -> PreTrainedModel:
         """Load the model, by default in fp32; `kwargs` are for its `from_pretrained`."""

@@ -12,7 +12,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +154,7 @@ def save(
         about["keep_first"] = True
     about["dial_table"] = list(model.method.dial_table.measured.items())
     if pretrained is not None:
-        about["pretrained"] = pretrained.to_json()
+        about["pretrained"] = asdict(pretrained)
     (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 
