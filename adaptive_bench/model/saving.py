@@ -30,6 +30,7 @@ from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
+from adaptive_bench.store.keys import digests
 from adaptive_bench.store.manifest import make_again
 from adaptive_bench.store.runs import is_run
 
@@ -148,13 +149,12 @@ def save(
     save_file(stored_calibration.flat(parts), folder / _TENSORS)
     about = {"schema": _SCHEMA, "spec": str(model.spec), "seed": model.method.seed, "dial": model.dial}
     about["code"] = _code_of(model.spec)
-    if model.method.spared:
-        about["spared"] = sorted(model.method.spared)
-    if model.method.keep_first:
-        about["keep_first"] = True
+    about["spared"], about["keep_first"] = sorted(model.method.spared), model.method.keep_first
     about["dial_table"] = list(model.method.dial_table.measured.items())
     if pretrained is not None:
         about["pretrained"] = asdict(pretrained)
+    files = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.*")]
+    about["sha256"] = digests(folder, [folder / _TENSORS, *files])  # tells this model from others; see `lm-eval`
     (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 
