@@ -57,14 +57,13 @@ def leaving_tokens(
         classifier: The method's own map from a state to one logit; confidence is its sigmoid.
         final_norm: The classifier reads states after the backbone's final norm.
     """
-    fixed, logits = view.call.fixed_shapes, None
+    fixed = view.call.fixed_shapes
+    logits: Tensor | None = None
     among = candidates if fixed else None
-    if fixed:  # confidence is computed for every token, and only candidates may leave
-        tokens = torch.arange(candidates.numel(), device=candidates.device)
-    else:
-        tokens = candidates.flatten().nonzero()[:, 0]
-        if not tokens.numel():
-            return torch.zeros_like(candidates)
+    everyone = torch.arange(candidates.numel(), device=candidates.device)
+    tokens = everyone if fixed else candidates.flatten().nonzero()[:, 0]  # if fixed, only candidates may leave
+    if not tokens.numel():
+        return torch.zeros_like(candidates)
     if classifier is not None:
         confidence = view.apply(classifier, tokens, among, final_norm=final_norm)[:, 0].sigmoid()
     elif previous is not None:
