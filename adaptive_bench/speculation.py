@@ -178,7 +178,7 @@ def study(drafter: Subjects, settings: Settings, reporter: Reporter) -> dict[str
         "points": [
             point
             | _speed(point["tokens"], taken_s[str(point["saving"])])
-            | {"speedup": speedups(taken_s["greedy"], taken_s[str(point["saving"])]).to_json()}
+            | {"speedup": asdict(speedups(taken_s["greedy"], taken_s[str(point["saving"])]))}
             for point in points
         ],
     }
@@ -239,7 +239,7 @@ def _cost(texts: Sequence[Sequence[int]], writing: Ledger) -> dict[str, Any]:
 
 def _speed(tokens: int, taken_s: Sequence[float]) -> dict[str, Any]:
     """Return the new tokens of all texts per second, the time of reading prompts included."""
-    return {"tokens_per_s": Quantiles.of(tokens / seconds for seconds in taken_s).to_json()}
+    return {"tokens_per_s": asdict(Quantiles.of(tokens / seconds for seconds in taken_s))}
 
 
 def defects(record: dict[str, Any]) -> int:

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from adaptive_bench.engine.ledger import Ledger, Work
+from adaptive_bench.engine.ledger import Ledger
 from adaptive_bench.model.efficiency import Drive, in_turns
+from adaptive_bench.store.evaluation import Work
 
 ROUNDS = 10
 

@@ -152,7 +152,7 @@ class FlexiDepth(Method):
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Squared number of layers that a token uses (sum of its gates), averaged over real tokens."""
         gates = torch.stack([call.whole(call.of_real(gate)) for gate in call.records["gate"]], dim=-1)
-        return {"layers_used": (self.config.alpha, layers_used(gates))}
+        return {"layers_used": (self.config.alpha, gates.sum(dim=-1).square().mean())}
 
     @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:
@@ -196,11 +196,6 @@ class Adapter(nn.Module):
         """What is added to the residual stream of a token that skips, before the factor 1 - g."""
         output: Tensor = self.down(functional.silu(self.gate(states)) * self.up(states))
         return output
-
-
-def layers_used(gates: Tensor) -> Tensor:
-    """mean_t (sum_l g)^2 for gates [N, L]."""
-    return gates.sum(dim=-1).square().mean()
 
 
 def _one(values: Tensor) -> Tensor:

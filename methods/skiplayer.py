@@ -102,7 +102,7 @@ class SkipLayer(LogitRouter):
         """Squared distance between each layer's executed share and the target density, summed over layers."""
         target = self.annealed(1.0, self.config.density or 1.0 - self.target)
         shares = [call.whole(call.of_real(executed)).mean() for executed in call.records["executed"]]
-        return {"density": (self.config.density_weight, density_loss(torch.stack(shares), target))}
+        return {"density": (self.config.density_weight, (torch.stack(shares) - target).square().sum())}
 
     @classmethod
     def initial_change(cls, config: MethodConfig) -> InitialChange | None:
@@ -116,8 +116,3 @@ class SkipLayer(LogitRouter):
 def middle_layers(layers: int) -> range:
     """LayerRoute's middle layers: all but the first 8 and last 7 of 24 layers, in proportion for other depths."""
     return range(round(layers * 8 / 24), layers - round(layers * 7 / 24))
-
-
-def density_loss(shares: Tensor, target: float) -> Tensor:
-    """sum_l (r_l - P)^2 for executed shares [L]."""
-    return (shares - target).square().sum()

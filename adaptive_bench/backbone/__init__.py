@@ -1,7 +1,8 @@
 """Adapter over Hugging Face decoder families: finds their norms and branches, and counts what they cost."""
 
-from adaptive_bench.backbone.adapter import ATTENTION, Backbone, Branch, LayerCosts, Site
+from adaptive_bench.backbone.adapter import ATTENTION, Backbone, LayerCosts
 from adaptive_bench.backbone.family import Family, find_family
+from adaptive_bench.backbone.sites import Branch, Site, described, every_branch
 from adaptive_bench.backbone.step import Tables, Turn
 from adaptive_bench.backbone.weights import Snapshot
 
@@ -15,5 +16,7 @@ __all__ = [
     "Snapshot",
     "Tables",
     "Turn",
+    "described",
+    "every_branch",
     "find_family",
 ]

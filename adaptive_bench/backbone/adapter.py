@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from adaptive_bench.backbone.family import Family, find_family
+from adaptive_bench.backbone.sites import Site
 from adaptive_bench.backbone.step import RotaryTables, StepArithmetic, query_width
 from adaptive_bench.backbone.weights import quantize_layers, stored_bytes
 from adaptive_bench.errors import UsageError
@@ -78,7 +78,7 @@ class Backbone:
         self.model = model
         self.config = config
         self.decoder: Any = model.model  # the families share attribute names, not a typed base
-        self.layers: list[Any] = list(self.decoder.layers)
+        self.layers: Any = self.decoder.layers
         _check_parts(self.layers, self.family)
         self.num_layers = len(self.layers)
         self.hidden_size: int = config.hidden_size
@@ -147,26 +147,20 @@ class Backbone:
                 f"(qkv_proj) in {type(self.model).__name__}. Leave --quantize out, or choose another model."
             )
 
-    def drop_stale(self, *, look: bool) -> None:
-        """Before a call, drop everything that was derived from weights which have changed since.
-
-        Args:
-            look: Whether the call begins a text; changes that torch does not count are then searched for too
-                (`Snapshot.holds`).
+    def drop_stale(self) -> None:
+        """Before a text, drop everything that was derived from weights which have changed since.
 
         Raises:
             UsageError: The decoder's number of layers changed, or a layer lacks a part.
         """
-        if look and (modules := sum(1 for _ in self.decoder.layers.modules())) != self._modules:
+        if (modules := sum(1 for _ in self.decoder.layers.modules())) != self._modules:
             _check_parts(self.decoder.layers, self.family)
             self._modules, self._weighed = modules, None  # adapters came or went
-        if look and any(one is not other for one, other in zip_longest(self.layers, self.decoder.layers)):
             if len(self.decoder.layers) != self.num_layers:
                 raise UsageError(
                     f"A backbone keeps its number of layers, got {len(self.decoder.layers)} instead of "
                     f"{self.num_layers}. Change the model first, then call AdaptiveModel.build."
                 )
-            self.layers, self._weighed = list(self.decoder.layers), None
 
     @property
     def context_length(self) -> int:
@@ -306,18 +300,3 @@ def _beside(module: nn.Module) -> list[Tensor]:
         return []
     parts = ((name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear))
     return [part.weight for name, part in parts if name and not name.startswith("base_layer")]
-
-
-Branch = Literal["attention", "mlp", "layer"]
-
-
-class Site(NamedTuple):
-    """A place where a method decides: one branch of one layer, or the whole layer."""
-
-    layer: int
-    branch: Branch
-
-    @property
-    def number(self) -> int:
-        """0 .. 2L-1 in execution order; a whole layer has the number of its attention."""
-        return 2 * self.layer + (self.branch == "mlp")

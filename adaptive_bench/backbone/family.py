@@ -10,23 +10,12 @@ from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
 
 
-def own_window(config: Any, attention: Any) -> int | None:
-    """The sliding window stored in an attention module, in tokens."""
-    window: int | None = getattr(attention, "sliding_window", None)
-    return window
-
-
 class Scales(NamedTuple):
     """Constant factors of a family: it multiplies embeddings and branch outputs, and divides logits."""
 
     embedding: float = 1.0
     branch: float = 1.0
     logits: float = 1.0
-
-
-def no_scales(config: Any) -> Scales:
-    """Factors of a family that scales nothing."""
-    return Scales()
 
 
 @dataclass(frozen=True)
@@ -44,7 +33,8 @@ class Family:
             if branches read the raw residual stream.
         norm_after: The same for the norm of the branch's output; empty if the family has none.
         norm_adds_one: The weights of norms are stored minus one.
-        window: Maps the config and a layer's attention module to the layer's sliding window, in tokens.
+        window: Maps the config and a layer's attention module to the layer's sliding window, in tokens; by default the
+            module's own.
         scales: Maps the config to the family's constant factors.
         tiny: Config settings with which tiny test models show the family's particular features.
     """
@@ -55,8 +45,8 @@ class Family:
     )
     norm_after: Mapping[str, str] = field(default_factory=dict)
     norm_adds_one: bool = False
-    window: Callable[[Any, Any], int | None] = own_window
-    scales: Callable[[Any], Scales] = no_scales
+    window: Callable[[Any, Any], int | None] = lambda config, attention: getattr(attention, "sliding_window", None)
+    scales: Callable[[Any], Scales] = lambda config: Scales()
     tiny: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from adaptive_bench.backbone.products import Products, compute
-from adaptive_bench.backbone.weights import Snapshot, is_plain, plain_parts
+from adaptive_bench.backbone.weights import is_plain
 
 
 class Turn(NamedTuple):
@@ -59,8 +58,6 @@ class StepArithmetic:
         self._config: Any = model.config
         self._adds_one = adds_one
         self._epsilons: Tensor | None = None
-        linears = lambda: (part for part in model.modules() if isinstance(part, nn.Linear))  # noqa: E731
-        self._products = Products(lambda: (weight for part in linears() for weight in plain_parts(part.weight)))
 
     def norm(self, module: Any, states: Tensor) -> Tensor:
         """Root-mean-square norm of states [..., H]."""
@@ -81,13 +78,7 @@ class StepArithmetic:
 
     def linear(self, module: nn.Module, states: Tensor) -> Tensor:
         """A linear map of states [M, inputs]. Anything but a plain `nn.Linear` is called as a module."""
-        if not _is_plain(module):
-            return module(states)
-        weight, bias = module.weight, module.bias
-        # With gradients the form is fixed, so that training does not depend on the machine.
-        if not states.is_cpu or states.dtype != weight.dtype or torch.is_grad_enabled():
-            return functional.linear(states, weight, bias)
-        return compute(self._products.fastest(states, weight), states, weight, bias)
+        return functional.linear(states, module.weight, module.bias) if _is_plain(module) else module(states)
 
     def project(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [M, heads, head size] and K,V [M, kv heads, head size] from normalised states [M, H]."""
@@ -238,7 +229,7 @@ class RotaryTables:
         self._types: dict[str | None, Any] = found if isinstance(found, dict) else {None: found}
         names = list(self._types)
         self.kinds = [0 if len(names) == 1 else names.index(layer.self_attn.layer_type) for layer in decoder.layers]
-        self._known: tuple[Tables, Snapshot] | None = None
+        self._known: Tables | None = None
 
     @property
     def are_static(self) -> bool:
@@ -255,19 +246,12 @@ class RotaryTables:
         weight = self._decoder.embed_tokens.weight
         if not self.are_static:
             return self(weight, positions)
-        known, frequencies = self._known, self._frequencies
+        known = self._known
         if (
             known is None
-            or known[0][0][0].shape[0] < reach
-            or (known[0][0][0].device, known[0][0][0].dtype) != (positions.device, weight.dtype)
-            or not known[1].holds(frequencies, look=False)
+            or known[0][0].shape[0] < reach
+            or (known[0][0].device, known[0][0].dtype) != (positions.device, weight.dtype)
         ):
             everything = torch.arange(max(256, 2 * reach), device=positions.device)[None]
-            tables = tuple((cos[0], sin[0]) for cos, sin in self(weight, everything))
-            known = self._known = (tables, Snapshot(frequencies))
-        return tuple((cos[positions], sin[positions]) for cos, sin in known[0])
-
-    @property
-    def _frequencies(self) -> list[Tensor]:
-        names = ("inv_freq" if name is None else f"{name}_inv_freq" for name in self._types)
-        return [getattr(self._decoder.rotary_emb, name) for name in names]
+            known = self._known = tuple((cos[0], sin[0]) for cos, sin in self(weight, everything))
+        return tuple((cos[positions], sin[positions]) for cos, sin in known)

@@ -142,7 +142,7 @@ def _continue(
     """The new text after each prompt; prompts are encoded and texts end as in evaluation."""
     from adaptive_bench.evaluation.language_model import AdaptiveLM
     from adaptive_bench.model.generation import padded
-    from adaptive_bench.model.hugging_face_generation import ENDS_WITH_CONTEXT
+    from adaptive_bench.model.hugging_face import ENDS_WITH_CONTEXT
 
     lm = AdaptiveLM(model, tokenizer, batch_size=len(prompts))
     rows = [lm.tok_encode(prompt, add_special_tokens) or [lm.prefix_token_id] for prompt in prompts]

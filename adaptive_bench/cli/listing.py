@@ -157,7 +157,7 @@ def _facts(group: registry.Group, name: str) -> dict[str, Any]:
     elif isinstance(thing, Task):
         facts |= {"kind": thing.kind, "shots": thing.num_fewshot}
         facts |= {"chance": thing.chance if math.isfinite(thing.chance) else None}
-        facts |= {"source": thing.source, "licence": thing.licence}
+        facts |= {"source": thing.source, "licence": thing.licence, "training_text": thing.text_source or None}
     return facts
 
 

@@ -50,7 +50,6 @@ class EngineCall(ForwardCall):
     """One forward call of B rows and S tokens.
 
     Attributes:
-        host_valid: [B, S] real tokens, known to the host.
         rotary: Tables (cos, sin) [B, S, R], by kind; see `RotaryTables`.
         cache: K,V of earlier calls; `None` if nothing has to be merged or kept.
         executor: The executor of the branches.
@@ -59,10 +58,8 @@ class EngineCall(ForwardCall):
         recomputes: Branches are recomputed in the backward pass (gradient checkpointing).
         between: Stands between the method and the executors; `None` if decisions are executed unchanged.
         drawn: [B, S] the decision vector of a `shuffling.DecisionBank` that each token got; `None` before the draw.
-        only_follows: The host knows that every token follows a prompt which an earlier call read.
     """
 
-    host_valid: np.ndarray
     rotary: Tables
     cache: AdaptiveCache | None
     kv_policy: KVPolicy
@@ -72,20 +69,9 @@ class EngineCall(ForwardCall):
     recomputes: bool = False
     between: Between | None = None
     drawn: Tensor | None = None
-    only_follows: bool = False
     _host_masks: dict[int, tuple[Tensor, np.ndarray]] = field(default_factory=dict)
     _kept: tuple[Tensor | None, Kept | None] | None = None
     _masks: dict[int | None, Tensor] = field(default_factory=dict)
-
-    @cached_property
-    def all_valid(self) -> bool:
-        """Whether the call has no padding."""
-        return np.count_nonzero(self.host_valid) == self.host_valid.size
-
-    @cached_property
-    def reads_prompt(self) -> bool:
-        """Whether any token of this call belongs to a prompt."""
-        return not self.only_follows and bool(self.context.any())
 
     @cached_property
     def first(self) -> Tensor:
@@ -96,11 +82,6 @@ class EngineCall(ForwardCall):
     def decodes(self) -> bool:
         """Whether this is one more token per row for the packed executor."""
         return self.executor == "packed" and self.valid.shape[1] == 1 and self.cache is not None
-
-    @cached_property
-    def real(self) -> Tensor:
-        """Flat indices [N] of the real tokens, which the host knows."""
-        return torch.from_numpy(np.flatnonzero(self.host_valid)).to(self.valid.device)
 
     @cached_property
     def slots(self) -> Tensor:

@@ -17,10 +17,10 @@ import numpy as np
 from torch import Tensor, nn
 
 from adaptive_bench.backbone import Backbone
-from adaptive_bench.engine.ledger import COSINE, Ledger, Work, cosine_macs, read_together
+from adaptive_bench.engine.ledger import Ledger, cosine_macs, read_together
 from adaptive_bench.method import Phase
 from adaptive_bench.method.call import Measure
-from adaptive_bench.store.evaluation import RESCALE
+from adaptive_bench.store.evaluation import COSINE, RESCALE, Work
 
 
 @dataclass
@@ -181,15 +181,17 @@ class Tally:
             macs = cosine_macs(macs)
         self._runs.append(Run(layer, what, tokens, macs, weight_bytes, among))
 
-    def book_map(self, layer: int, reading: Reading, tokens: Tensor, among: Tensor | None = None) -> None:
-        """Book one of the method's linear maps, run once for each token at flat indices [N]."""
-        macs = reading.macs / max(1, reading.inputs)
-        self._runs.append(Run(layer, reading.name, tokens, macs, reading.weight_bytes, among))
-
-    def book_instead(self, layer: int, reading: Reading, tokens: Tensor, among: Tensor | None = None) -> None:
-        """Book a map of `Decision.otherwise`, run once for each token at flat indices [N]; `among` as in `Run`."""
-        macs = reading.macs / tokens.numel()
-        self._runs.append(Run(layer, reading.name, tokens, macs, reading.weight_bytes, among, "overhead.adapter"))
+    def book_map(
+        self,
+        layer: int,
+        reading: Reading,
+        tokens: Tensor,
+        among: Tensor | None = None,
+        bucket: str = "overhead.decision",
+    ) -> None:
+        """Book one of the method's linear maps, run once for each token at flat indices [N]; `among` as in `Run`."""
+        macs = reading.macs / max(1, tokens.numel())
+        self._runs.append(Run(layer, reading.name, tokens, macs, reading.weight_bytes, among, bucket))
 
     @property
     def runs(self) -> int:

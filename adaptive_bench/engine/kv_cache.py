@@ -136,16 +136,6 @@ class AdaptiveCache(Cache):
             first_layer: Layers below this one keep the K,V of the forgotten tokens, because the same tokens will next
                 run through the layers from this one on. If layers share their slots, the tokens get the same slots.
         """
-        if len(session.host_lengths) != self.batch:
-            raise UsageError(
-                f"A cache is rewound to a session of its own {self.batch} rows, got one of {len(session.host_lengths)}."
-                " Select rows first, and take the session after that."
-            )
-        for row in np.flatnonzero(session.host_lengths > self.session.host_lengths)[:1]:
-            raise UsageError(
-                f"A cache can only be rewound to fewer tokens than its {self.session.host_lengths[row]}, got a session "
-                f"of {session.host_lengths[row]} (row {row}). Take the session from this cache."
-            )
         for table in self._tables(first_layer):
             table.crop(session.lengths, ragged=self.ragged)
         self.session = session.copy()

@@ -211,7 +211,7 @@ def _ask(
     readings = call.meter.take()
     if call.tally is not None:
         for reading in readings:
-            call.tally.book_instead(view.site.layer, reading, tokens, among)
+            call.tally.book_map(view.site.layer, reading, tokens, among, "overhead.adapter")
     check_instead(update, tokens.numel(), view.hidden.shape[-1], method)
     return update.to(view.hidden.dtype)
 

@@ -26,21 +26,7 @@ from torch import Tensor
 
 from adaptive_bench.backbone import LayerCosts
 from adaptive_bench.method import Phase
-from adaptive_bench.store.evaluation import BUCKETS, COSINE, NORM, Work
-
-__all__ = [
-    "BRANCHES",
-    "BUCKETS",
-    "COSINE",
-    "NORM",
-    "PHASES",
-    "Ledger",
-    "Report",
-    "Work",
-    "cosine_macs",
-    "read_together",
-    "saved_shares",
-]
+from adaptive_bench.store.evaluation import BUCKETS, Work
 
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 BRANCHES = ("attention", "mlp")

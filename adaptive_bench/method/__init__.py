@@ -1,14 +1,12 @@
 """The interface for authors of methods: base classes, what a method sees, and the decisions it returns."""
 
-from adaptive_bench.backbone import Backbone, Branch, Site
+from adaptive_bench.backbone import Backbone, Branch, Site, described, every_branch
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method.base import (
     DEFAULT_TARGET,
     CausalityClass,
-    InitialChange,
     KVPolicy,
     Method,
-    MethodConfig,
     initialised_linear,
 )
 from adaptive_bench.method.call import ForwardCall, Phase
@@ -18,25 +16,23 @@ from adaptive_bench.method.decisions import (
     drop_lowest,
     drop_lowest_by_phase,
     paper_quantile_keep,
-    quantile_threshold,
     top_k_per_row,
 )
-from adaptive_bench.method.dial import DialSpec, DialTable, SearchRange, annealed
+from adaptive_bench.method.dial import DialSpec, DialTable, annealed
 from adaptive_bench.method.early_exit import EarlyExit, leaving_tokens
 from adaptive_bench.method.fitted import (
     Compensation,
     Fitted,
     HeldOutText,
-    LayerRule,
     Streams,
     compensated,
     layers_to_leave_out,
     site_scales,
 )
+from adaptive_bench.method.method_config import InitialChange, MethodConfig, SearchRange
 from adaptive_bench.method.routers import LogitRouter, known_outputs, prompt_outputs, sampled_choice
 from adaptive_bench.method.session import Session, document_key, draw_key, uniform_from, uniforms_from
 from adaptive_bench.method.site_view import SiteView
-from adaptive_bench.method.sparing import described, every_branch
 from adaptive_bench.method.specs import (
     config_of,
     method_class,
@@ -67,7 +63,6 @@ __all__ = [
     "HeldOutText",
     "InitialChange",
     "KVPolicy",
-    "LayerRule",
     "LogitRouter",
     "Method",
     "MethodConfig",
@@ -98,7 +93,6 @@ __all__ = [
     "method_of",
     "paper_quantile_keep",
     "prompt_outputs",
-    "quantile_threshold",
     "register",
     "sampled_choice",
     "site_scales",

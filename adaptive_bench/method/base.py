@@ -1,24 +1,29 @@
-"""Base classes of methods: a method has parameters and one dial, and gives one decision per site."""
+"""Base class of methods: a method has parameters and one dial, and gives one decision per site.
+
+Which branches to spare is measured on the model (`adaptive_bench.model.interventions`) and given to the method. The
+engine then runs them for all tokens without asking the method. A method is written as if nothing were spared: its dial,
+its target and its sites refer to all branches at which it may skip. `target`, `checked_dial` and `claimed_saving`
+convert between a share of all token-branches and the share that the remaining branches have to skip.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from adaptive_bench import registry
-from adaptive_bench.backbone import Backbone, Site
+from adaptive_bench.backbone import Backbone, Site, described, every_branch
 from adaptive_bench.error_origin import in_plugin
-from adaptive_bench.errors import PluginFault, UsageError
+from adaptive_bench.errors import PluginFault, UsageError, message_of
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
-from adaptive_bench.method.dial import DialSpec, DialTable, SearchRange, annealed
+from adaptive_bench.method.dial import DialSpec, DialTable, annealed, asked_saving
 from adaptive_bench.method.fitted import Fitted, HeldOutText
+from adaptive_bench.method.method_config import InitialChange, MethodConfig
 from adaptive_bench.method.site_view import SiteView
-from adaptive_bench.method.sparing import Sparing, every_branch
 from adaptive_bench.method.thresholds import Thresholds
 from adaptive_bench.spec import MethodSpec, Semantics
 from adaptive_bench.validation import rule_of
@@ -28,48 +33,7 @@ KVPolicy = Literal["recompute", "copy_below", "evict", "defer"]
 DEFAULT_TARGET = 0.2  # GateSkip's budget, 1.0 -> 0.8 (section 4.1); used unless a run sets another target
 
 
-class MethodConfig(BaseModel):
-    """Parameters of a method. Each field is a spec parameter: `name[field=value]`. Unknown parameters are refused.
-
-    Attributes:
-        companions: Settings that the small models of the conformance suite can take only together with another
-            setting: `{"a=x": "b=y"}`.
-        unsound: Settings `a=x` that follow a paper to the letter although they break a rule of the conformance suite.
-            `adaptive-bench check` leaves them out unless a spec names them.
-        search_space: The range in which `adaptive-bench tune` searches each tuned parameter, by name.
-        may_agree: Parameters that may have the same effect at two values on some model, such as the rule that picks a
-            few layers.
-        target_parameter: The parameter that says where training ends. If its value is `None`, training ends at the
-            run's target saving.
-        falling: Training schedules whose value falls, as pairs of parameters: where it starts, and where it ends.
-    """
-
-    companions: ClassVar[Mapping[str, str]] = {}
-    search_space: ClassVar[Mapping[str, SearchRange]] = {}
-    unsound: ClassVar[frozenset[str]] = frozenset()
-    may_agree: ClassVar[frozenset[str]] = frozenset()
-    falling: ClassVar[Mapping[str, str]] = {}
-    target_parameter: ClassVar[str | None] = None
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
-
-    @model_validator(mode="after")
-    def _schedules_fall(self) -> Self:
-        for first, last in self.falling.items():
-            start, end = getattr(self, first), getattr(self, last)
-            if end is not None and start < end:
-                raise ValueError(f"{last} is at most {first}, from where training falls to it, got {end} and {start}")
-        return self
-
-    def on_model(self, layers: int) -> dict[str, Any]:
-        """The effective parameters on a model with `layers` layers, as plain values. Configs with equal results are the
-        same method on such a model.
-
-        A default that stands for another value is replaced by that value; a parameter that nothing reads is left out.
-        """
-        return self.model_dump(mode="json")
-
-
-class Method(Sparing):
+class Method(nn.Module):
     """Base class of all methods. A subclass defines `Config`, `dial`, `decide` and whatever differs from the defaults.
 
     Args:
@@ -107,13 +71,18 @@ class Method(Sparing):
         fitted: What `fit` measures, for methods that need more from held-out text than thresholds; else `None`.
         step, total_steps: Progress of training. Reading them in training before the first `begin_step` is an error.
         target: Share of token-branches to skip at the end of training, for methods that train towards a saving
-            (`takes_target`). The harness sets it, so that all methods aim at the same saving. If branches are spared
-            (`Sparing`), a method reads the share that the remaining branches have to skip.
+            (`takes_target`). The harness sets it, so that all methods aim at the same saving. If branches are spared, a
+            method reads the share that the remaining branches have to skip.
+        spares: Whether the method decides for single tokens and can therefore spare some sites. False for early exit,
+            which skips everything from the exit on, and for methods whose dial is a number of layers.
+        spared: Sites at which every token executes and the method is not asked.
+        keep_first: The first token of every text executes everything.
         listeners: Called with every site's view and decision, in execution order.
     """
 
     Config: ClassVar[type[MethodConfig]] = MethodConfig
     unit: ClassVar[Literal["branch", "layer"]] = "branch"
+    spares: ClassVar[bool] = True
     paper_class: ClassVar[CausalityClass] = "C0"
     wants_layer_states: ClassVar[bool] = False
     solves_dial: ClassVar[bool] = False
@@ -137,7 +106,7 @@ class Method(Sparing):
         self.thresholds: Thresholds | None = None
         self.fitted: Fitted | None = None
         self.dial_table = DialTable()
-        self.spared = frozenset()
+        self.spared: frozenset[Site] = frozenset()
         self.keep_first = False
         self.listeners: list[Callable[[SiteView, Decision], None]] = []
         self._progress: tuple[int, int] | None = None
@@ -209,6 +178,93 @@ class Method(Sparing):
                 "Call model.calibrate(batches, savings) with held-out training text first."
             )
         return self.dial.at(self.dial_table.nearest(min(saved_tokens, self.max_saved_tokens))[0])
+
+    def set_spared(self, sites: Collection[Site], keep_first: bool = False) -> None:
+        """Spare these sites; call this before training and calibration.
+
+        A method that cannot spare sites (`spares`) stays unchanged. A method that decides for both branches of a layer
+        at once spares the whole layer.
+        """
+        layers, sites = self.backbone_size[0], {Site(*site) for site in sites}
+        if unknown := sites - every_branch(range(layers)):
+            raise UsageError(
+                f"Spared sites are attention and MLP of layers 0 to {layers - 1}, got {next(iter(unknown))!r}. Write "
+                f'Site(0, "mlp").'
+            )
+        if not self.spares:
+            return
+        whole = every_branch(site.layer for site in sites) if self.decides_by_layer else frozenset(sites)
+        if (eligible := self.eligible_sites) and eligible <= whole:
+            raise UsageError(
+                f"At least one site must be left at which tokens may skip, got all of them spared ("
+                f"{described(eligible)} of {type(self).__name__}). Spare fewer, or give it other parameters."
+            )
+        self.spared, self.keep_first = whole, bool(keep_first)
+        if self.thresholds is not None and whole:
+            spared = {site.number for site in whole}
+            self.thresholds = Thresholds(site for site in self.thresholds.sites if site not in spared)
+
+    def is_spared(self, site: Site) -> bool:
+        """Whether every token executes the site, which may be a whole layer."""
+        return (Site(site.layer, "attention") if site.branch == "layer" else site) in self.spared
+
+    @property
+    def skippable_sites(self) -> frozenset[Site]:
+        """Branches at which some token may skip at some dial value: the eligible ones that are not spared."""
+        return self.eligible_sites - self.spared
+
+    @property
+    def max_saving(self) -> float:
+        """Largest share of all token-branches that the dial can skip."""
+        return self.max_saved_tokens * self._left
+
+    @property
+    def target(self) -> float:
+        """See `Method`. Set as a share of all token-branches; read as the share that the remaining sites must skip."""
+        return self._target if not self.spared else min(self._target / self._left, self.max_saved_tokens)
+
+    @target.setter
+    def target(self, share: float) -> None:
+        self._target = share
+
+    @property
+    def target_of_all(self) -> float:
+        """The target as it was set: a share of all token-branches."""
+        return self._target
+
+    @property
+    def _left(self) -> float:
+        """Share of the eligible sites that are not spared."""
+        if not self.spared or not (eligible := self.eligible_sites):
+            return 1.0
+        return len(eligible - self.spared) / len(eligible)
+
+    def checked_dial(self, saved_tokens: float) -> float:
+        """The dial value expected to skip that share of all token-branches, checked because a plugin may have written
+        `dial_for`. `dial_for` is asked for the share that the remaining sites have to skip.
+        """
+        measured = self.solves_dial or not self.spared  # a solved dial was measured over all token-branches
+        value = self.dial_for(saved_tokens if measured else min(saved_tokens / self._left, self.max_saved_tokens))
+        try:
+            return self.dial.check(value)
+        except UsageError as error:
+            raise PluginFault(
+                f"What dial_for of {in_plugin(type(self))} gives for a saving of "
+                f"{saved_tokens:g} is no value of its dial: {message_of(error)}"
+            ) from error
+
+    @property
+    def claimed_saving(self) -> float | None:
+        """Share of all token-branches that the current dial value claims to skip, whatever is skipped in the end.
+
+        It is the saving for which `checked_dial` gives this value. For a solved dial it is the saving measured on
+        calibration text, or `None` if nothing was measured.
+        """
+        if self.value == self.dial.skip_nothing:
+            return 0.0
+        if self.solves_dial:
+            return self.dial_table.saving_at(self.dial.travel(self.value))
+        return asked_saving(self.dial_for, self.value, self.max_saved_tokens) * self._left
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:
@@ -339,22 +395,3 @@ def initialised_linear(inputs: int, outputs: int, *, std: float, bias: float) ->
     nn.init.normal_(linear.weight, std=std)
     nn.init.constant_(linear.bias, bias)
     return linear
-
-
-@dataclass(frozen=True)
-class InitialChange:
-    """How far an untrained model is from the backbone: at the dial that skips nothing, and at the first training step.
-
-    Both numbers are upper bounds that hold on every backbone the conformance suite tries.
-
-    Attributes:
-        reason: Why the method starts so, in one sentence, with its source.
-        bound: Standard deviation of the change of a logit at the dial that skips nothing, relative to the standard
-            deviation of the logits; 0 if the logits are the backbone's.
-        skipped: Share of the skippable token-branches that the first training step leaves out; 0 if it leaves out
-            almost none.
-    """
-
-    reason: str
-    bound: float
-    skipped: float = 0.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -46,6 +47,7 @@ class ForwardCall:
         backbone: The model that runs.
         input_ids: [B, S].
         valid: [B, S] real tokens (padding is False).
+        host_valid: The same on the host, which Python can read without waiting for a device.
         positions: [B, S] position in the sequence, 0 for padding.
         continuation: [B, S] tokens after the prompt.
         session: State that the requests carry from call to call.
@@ -59,6 +61,7 @@ class ForwardCall:
         probed: The same with fixed shapes: pairs of masks [B, S] of the tokens, and logits [B S, V] of all tokens.
         scratch: Tensors that a method carries from layer to layer within this call.
         spread: Gathers the shares of a training batch from several processes; `None` if one process has all of it.
+        only_follows: The host knows that every token follows a prompt which an earlier call read.
         again: In training, runs the call's tokens once more with the given decisions, one per layer, and returns the
             residual stream [B, S, H] after the last layer, without gradient. Used to search for labels of routers.
         ahead: Decisions known before the layers run, one per site in execution order; see `Method.decide_ahead`.
@@ -67,6 +70,7 @@ class ForwardCall:
     backbone: Backbone
     input_ids: Tensor
     valid: Tensor
+    host_valid: np.ndarray
     positions: Tensor
     continuation: Tensor
     session: Session
@@ -82,11 +86,12 @@ class ForwardCall:
     again: Callable[[Sequence[Decision]], Tensor] | None = None
     ahead: Sequence[Decision] | None = None
     spread: Spread | None = None
+    only_follows: bool = False
 
-    @property
+    @cached_property
     def all_valid(self) -> bool:
-        """Whether the call is known to have no padding."""
-        return False
+        """Whether the call has no padding."""
+        return np.count_nonzero(self.host_valid) == self.host_valid.size
 
     @property
     def fixed_shapes(self) -> bool:
@@ -138,7 +143,7 @@ class ForwardCall:
     @cached_property
     def reads_prompt(self) -> bool:
         """Whether any token of this call belongs to a `context`. Reads it from the device, unless the host knows it."""
-        return bool(self.context.any())
+        return not self.only_follows and bool(self.context.any())
 
     @cached_property
     def prompt_counters(self) -> Tensor:
@@ -164,12 +169,12 @@ class ForwardCall:
 
     @cached_property
     def real(self) -> Tensor:
-        """Flat indices [N] of the real tokens; searched once per call, and not at all if the host knows them."""
-        return self.valid.flatten().nonzero()[:, 0]
+        """Flat indices [N] of the real tokens, which the host knows."""
+        return torch.from_numpy(np.flatnonzero(self.host_valid)).to(self.valid.device)
 
     @cached_property
     def written_from(self) -> Tensor:
-        """Flat indices [N] of the tokens of `writes`; searched as those of `real`."""
+        """Flat indices [N] of the tokens of `writes`; searched once per call, and not at all if the host knows them."""
         return self.writes.flatten().nonzero()[:, 0]
 
     def of_real(self, values: Tensor) -> Tensor:

@@ -50,17 +50,6 @@ class Decision:
 EXECUTE_ALL = Decision()
 
 
-def quantile_threshold(values: Tensor, q: float) -> float:
-    """QuantileThreshold exactly as in the paper (GateSkip, Algorithm 3).
-
-    Args:
-        values: Scores [n], n >= 1.
-        q: Quantile in [0, 1]; linear interpolation between order statistics. At q = 1 the index is clamped to the
-            last one.
-    """
-    return float(_quantile(values, torch.ones_like(values, dtype=torch.bool), q))
-
-
 def paper_quantile_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
     """Keep mask [B, S] of the paper's rule: a token skips if its score <= the quantile over all active tokens."""
     scores = scores.float()
@@ -68,7 +57,9 @@ def paper_quantile_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
 
 
 def _quantile(values: Tensor, among: Tensor, q: float) -> Tensor:
-    """The quantile of the values [n] selected by `among` [n], as a scalar on their device; undefined if none is."""
+    """QuantileThreshold as in the paper (GateSkip, Algorithm 3), of the values [n] selected by `among` [n]: linear
+    between order statistics, at q = 1 the last one. A scalar on their device; undefined if none is selected.
+    """
     ordered = values.masked_fill(~among, math.inf).sort().values.double()
     last = (among.sum() - 1).clamp(min=0)
     position = q * last.double()

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from adaptive_bench.backbone import Site
+from adaptive_bench.backbone import Site, every_branch
 from adaptive_bench.method.base import Method
 from adaptive_bench.method.site_view import SiteView
-from adaptive_bench.method.sparing import every_branch
 
 
 class EarlyExit(Method):
@@ -58,45 +57,31 @@ def leaving_tokens(
         classifier: The method's own map from a state to one logit; confidence is its sigmoid.
         final_norm: The classifier reads states after the backbone's final norm.
     """
-    if view.call.fixed_shapes:
-        return _leaving_of_all(view, candidates, previous, passes, classifier, final_norm)
-    tokens = candidates.flatten().nonzero()[:, 0]
-    leaving = torch.zeros_like(candidates).flatten()
+    fixed = view.call.fixed_shapes
+    logits: Tensor | None = None
+    among = candidates if fixed else None
+    everyone = torch.arange(candidates.numel(), device=candidates.device)
+    tokens = everyone if fixed else candidates.flatten().nonzero()[:, 0]  # if fixed, only candidates may leave
     if not tokens.numel():
-        return leaving.view_as(candidates)
+        return torch.zeros_like(candidates)
     if classifier is not None:
-        sure = passes(view.apply(classifier, tokens, final_norm=final_norm)[:, 0].sigmoid(), tokens)
+        confidence = view.apply(classifier, tokens, among, final_norm=final_norm)[:, 0].sigmoid()
     elif previous is not None:
-        sure = passes(view.cosine(previous, tokens), tokens)
+        confidence = view.cosine(previous, tokens, among)
     else:
-        logits = view.probe(tokens)
-        sure = passes(_gap(logits), tokens)
+        logits = view.probe(tokens, among)
+        confidence = _gap(logits)
+    sure = passes(confidence, tokens)
+    if fixed:
+        leaving = sure.view_as(candidates) & candidates
+        if logits is not None:
+            view.call.probed.append((leaving, logits))
+        return leaving
+    if logits is not None:
         view.answer(tokens[sure], logits[sure])
+    leaving = torch.zeros_like(candidates).flatten()
     leaving[tokens[sure]] = True
     return leaving.view_as(candidates)
-
-
-def _leaving_of_all(
-    view: SiteView,
-    candidates: Tensor,
-    previous: Tensor | None,
-    passes: Callable[[Tensor, Tensor], Tensor],
-    classifier: nn.Module | None,
-    final_norm: bool,
-) -> Tensor:
-    """`leaving_tokens` with fixed shapes: confidence is computed for every token, and only candidates may leave."""
-    tokens = torch.arange(candidates.numel(), device=candidates.device)
-    if classifier is not None:
-        confidence = view.apply(classifier, tokens, candidates, final_norm=final_norm)[:, 0].sigmoid()
-    elif previous is not None:
-        confidence = view.cosine(previous, tokens, candidates)
-    else:
-        logits = view.probe(tokens, candidates)
-        confidence = _gap(logits)
-    leaving = passes(confidence, tokens).view_as(candidates) & candidates
-    if classifier is None and previous is None:
-        view.call.probed.append((leaving, logits))
-    return leaving
 
 
 def _gap(logits: Tensor) -> Tensor:

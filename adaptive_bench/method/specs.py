@@ -10,7 +10,8 @@ import torch
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import PluginFault
-from adaptive_bench.method.base import Method, MethodConfig
+from adaptive_bench.method.base import Method
+from adaptive_bench.method.method_config import MethodConfig
 from adaptive_bench.spec import MethodSpec
 
 

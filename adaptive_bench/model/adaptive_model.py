@@ -21,7 +21,7 @@ from adaptive_bench.model import saving as files
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.calibration import checked_savings, checked_text
 from adaptive_bench.model.hub_models import Pretrained, fetched, is_hub_id, model_card, uploaded
-from adaptive_bench.model.hugging_face import HuggingFaceModel, why_no_backbone
+from adaptive_bench.model.hugging_face import HuggingFaceModel
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.manifest import find_trained
@@ -54,7 +54,10 @@ class AdaptiveModel(HuggingFaceModel):
             UsageError: Unknown method or parameter, unsupported backbone, or an argument is no model, spec or site.
         """
         if not isinstance(backbone_model, PreTrainedModel):
-            raise UsageError(why_no_backbone(backbone_model))
+            raise UsageError(
+                f"A method is put on a model of transformers, got {type(backbone_model).__name__}. Load one with "
+                f"find_backbone(name).load_model() or AutoModelForCausalLM, and give peft's get_base_model()."
+            )
         spec = MethodSpec.of(spec)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -133,9 +136,9 @@ class AdaptiveModel(HuggingFaceModel):
             return True
         return False
 
-    def _drop_stale(self, *, begins: bool) -> None:
-        super()._drop_stale(begins=begins)
-        if begins and self._forget_what_is_stale():
+    def _drop_stale(self) -> None:
+        super()._drop_stale()
+        if self._forget_what_is_stale():
             method = self.method
             reads_thresholds = method.thresholds is not None and method.skip_share > 0.0
             if reads_thresholds or (method.fitted is not None and self.dial != method.dial.skip_nothing):

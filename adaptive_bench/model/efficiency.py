@@ -22,9 +22,10 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-from adaptive_bench.engine.ledger import BUCKETS, Ledger
+from adaptive_bench.engine.ledger import Ledger
 from adaptive_bench.model.adaptive_model import AdaptiveModel
 from adaptive_bench.model.hardware import memory_meaning, peak_memory
+from adaptive_bench.store.evaluation import BUCKETS
 
 _WARM_UP_STEPS = 3  # decode steps that are not counted
 _MEMORY_STEPS = 8  # new tokens in the pass that measures memory
@@ -47,10 +48,6 @@ class Quantiles:
         measured = list(values)
         low, median, high = np.quantile(measured, (0.25, 0.5, 0.75)).tolist()
         return cls(median, low, high, len(measured))
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
 
 def in_turns(

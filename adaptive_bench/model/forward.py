@@ -91,10 +91,10 @@ class ForwardModel(nn.Module):
         self.method.value = self.method.dial.check(value)
         self.ledger.reset()  # a report covers one dial value only
 
-    def _drop_stale(self, *, begins: bool) -> None:
-        """Before a call in `eval()` mode, drop everything derived from weights that have changed since."""
-        self.backbone.drop_stale(look=begins)
-        if begins and (costs := self.backbone.costs) is not self.ledger.costs:
+    def _drop_stale(self) -> None:
+        """Before a text is read in `eval()` mode, drop everything derived from weights that have changed since."""
+        self.backbone.drop_stale()
+        if (costs := self.backbone.costs) is not self.ledger.costs:
             self.ledger.reprice(costs)
 
     def new_cache(self, batch: int, capacity: int = 0) -> AdaptiveCache:
@@ -102,6 +102,7 @@ class ForwardModel(nn.Module):
         ragged = self.executor == "packed"
         return AdaptiveCache(batch, self.backbone_model.device, self.method.kv_policy, ragged=ragged, capacity=capacity)
 
+    @torch.compiler.disable(reason="which tokens run, and so every shape, differs from call to call")
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -253,8 +254,8 @@ class ForwardModel(nn.Module):
         batch, length = input_ids.shape
         executor, policy = self.executor, self.method.kv_policy
         continues = cache is not None and cache.get_seq_length() > 0
-        if not self.training:
-            self._drop_stale(begins=not continues)
+        if not (self.training or continues):
+            self._drop_stale()
         if phase is None:
             phase = "decode" if continues else "prefill"
         if cache is None and (use_cache or executor == "packed" or policy != "recompute"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,6 @@ class Pretrained:
             return cls(location, revision)
         folder = Path(location)
         return cls(location, None, digests(folder, [folder / "config.json", *folder.glob("*.safetensors")]))
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
     def load(self, **kwargs: Any) -> PreTrainedModel:
         """Load the model, by default in fp32; `kwargs` are for its `from_pretrained`."""
@@ -93,14 +89,6 @@ def fetched(name: str) -> Path:
     try:
         with hub_or_cache(Needed("model", name)):
             return Path(snapshot_download(name))
-    except OutOfReach as error:
-        if (beside := Path(name).parent).is_dir():  # the name is more likely a mistyped path than a hub id
-            raise EnvironmentProblem(
-                f"A saved model is loaded from a folder or by a hub id, got {name!r}: there is no such folder in "
-                f"{str(beside)!r}, and as a hub id it cannot be looked up ({error.answer.detail}). Check the path; a "
-                f"run's model is loaded with AdaptiveModel.load(run, method)."
-            ) from error
-        raise
     except (OSError, ValueError) as error:
         raise EnvironmentProblem(
             f"{name!r} is no folder here and cannot be loaded from the Hugging Face hub: {message_of(error)[:300]}. "

@@ -67,7 +67,9 @@ class Prescribed(Method):
         return DialSpec("none", 0.0, 0.0, 0.0)
 
     def decide(self, view: SiteView) -> Decision:
-        """The rule's decision."""
+        """The decision known ahead, or the rule's."""
+        if view.call.ahead is not None:
+            return super().decide(view)
         keep = self.rule(view)
         return EXECUTE_ALL if keep is None else Decision(keep=keep)
 
@@ -86,10 +88,6 @@ class StaticSet(Prescribed):
         """Each layer is executed by no token or by all tokens."""
         nobody = Decision(keep=torch.zeros_like(call.valid))
         return [nobody if layer in self.skipped else EXECUTE_ALL for layer in range(self.backbone_size[0])]
-
-    def decide(self, view: SiteView) -> Decision:
-        """The decision made by `decide_ahead`."""
-        return Method.decide(self, view)
 
 
 def prescribed_model(backbone_model: PreTrainedModel) -> Any:

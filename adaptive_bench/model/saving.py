@@ -8,21 +8,20 @@ folder may also hold a tokenizer in Hugging Face's layout; runs add calibrations
 
 from __future__ import annotations
 
-import hashlib
 import json
+import shutil
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from safetensors.torch import save as to_bytes
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import Method, Site
 from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged, without_adapters
@@ -31,7 +30,7 @@ from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
-from adaptive_bench.store.keys import changed, digests
+from adaptive_bench.store.keys import digests
 from adaptive_bench.store.manifest import make_again
 from adaptive_bench.store.runs import is_run
 
@@ -111,13 +110,6 @@ class SavedModel:
             )
         except (OSError, SafetensorError) as error:
             raise _damaged(self.folder, _BACKBONE, error) from error
-        except (TypeError, ValueError, ImportError) as error:
-            if not kwargs:
-                raise
-            raise UsageError(
-                f"Further arguments of from_pretrained go to that of the backbone, got {', '.join(kwargs)}, one of "
-                f"which cannot be used: {message_of(error)} Correct it, or leave it out."
-            ) from error
 
     def _from_pretrained(self, pretrained: Pretrained, kwargs: dict[str, Any]) -> PreTrainedModel:
         """Load pretrained weights and merge adapters in fp32, then convert to the requested dtype."""
@@ -131,7 +123,9 @@ class SavedModel:
 def save(
     model: ForwardModel, folder: Path, pretrained: Pretrained | None = None, adapters: Adapters | None = None
 ) -> None:
-    """Write a model into a folder, creating it if needed. Stored calibrations of other weights are removed.
+    """Write a model into a folder, creating it if needed. Stored calibrations there, of earlier weights, are removed.
+
+    The file by which a saved model is recognised is written last.
 
     Args:
         pretrained: Pretrained weights that the backbone equals, apart from the adapters; the folder then names them
@@ -143,14 +137,9 @@ def save(
             f"A model is saved with the weights it was trained with, got one that is quantized as "
             f"{model.backbone.quantized}. Save it first; quantize what is loaded."
         )
-    before = _weights_in(folder) if (folder / stored_calibration.FOLDER).is_dir() else None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"The folder {str(folder)!r} for the saved model cannot be made: {message_of(error)}. Correct "
-            f"that, or name another folder."
-        ) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _ABOUT).unlink(missing_ok=True)
+    shutil.rmtree(folder / stored_calibration.FOLDER, ignore_errors=True)
     if pretrained is None:
         without_adapters(model.backbone_model).save_pretrained(folder / _BACKBONE)
     elif adapters is not None:
@@ -160,29 +149,13 @@ def save(
     save_file(stored_calibration.flat(parts), folder / _TENSORS)
     about = {"schema": _SCHEMA, "spec": str(model.spec), "seed": model.method.seed, "dial": model.dial}
     about["code"] = _code_of(model.spec)
-    if model.method.spared:
-        about["spared"] = sorted(model.method.spared)
-    if model.method.keep_first:
-        about["keep_first"] = True
+    about["spared"], about["keep_first"] = sorted(model.method.spared), model.method.keep_first
     about["dial_table"] = list(model.method.dial_table.measured.items())
     if pretrained is not None:
-        about["pretrained"] = pretrained.to_json()
+        about["pretrained"] = asdict(pretrained)
     files = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.*")]
-    about["sha256"] = digests(folder, [folder / _TENSORS, *files])
+    about["sha256"] = digests(folder, [folder / _TENSORS, *files])  # tells this model from others; see `lm-eval`
     (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    if before is not None and before != _weights_in(folder):
-        stored_calibration.remove(folder)
-
-
-def _weights_in(folder: Path) -> tuple[dict[str, str], str]:
-    """Digests of the weights in a folder: of the backbone's files, and of the method's tensors."""
-    files = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.safetensors")]
-    try:
-        tensors = load_file(folder / _TENSORS)
-    except (OSError, SafetensorError):  # a damaged folder has no weights to compare with
-        return {}, ""
-    own = {name: value for name, value in tensors.items() if name.startswith("method.")}
-    return digests(folder, files), hashlib.sha256(to_bytes(own)).hexdigest()
 
 
 def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -214,25 +187,14 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 def read(folder: Path) -> SavedModel:
     """Read a folder written by `save`, without loading the backbone."""
     if not (folder / _ABOUT).is_file():
-        if is_run(folder):
-            hint = "It is a run: AdaptiveModel.load(run, method) finds the model of a method."
-        elif (folder / "config.json").is_file():
-            hint = (
-                f"It is a plain model of transformers: `adaptive-bench run --model {folder}` takes it, and "
-                f"AdaptiveModel.build(model, method) puts a method on it."
-            )
-        elif any(folder.glob("model*.safetensors")):
-            hint = (
-                "It has only weights, as transformers.Trainer writes them by itself. Train with "
-                "callbacks=[AdaptiveCallback()], which completes checkpoints, and call model.save_pretrained in place "
-                "of trainer.save_model."
-            )
-        elif (folder / _TENSORS).is_file():
+        if (folder / _TENSORS).is_file():
             hint = make_again(folder)
+        elif is_run(folder):
+            hint = "It is a run: AdaptiveModel.load(run, method) finds the model of a method."
         else:
             raise UsageError(
                 f"A saved adaptive model has a file {_ABOUT} and a run a config.yaml, but {str(folder)!r} has neither. "
-                f"Check the path; `adaptive-bench list runs` shows the runs."
+                f"`adaptive-bench list runs` shows the runs; AdaptiveModel.build puts a method on a plain model."
             )
         raise EnvironmentProblem(f"A saved adaptive model has a file {_ABOUT}, not found in {folder}. {hint}")
     try:
@@ -247,16 +209,10 @@ def read(folder: Path) -> SavedModel:
         spared = frozenset(Site(int(layer), str(branch)) for layer, branch in about.get("spared", []))  # type: ignore[arg-type]
         keep_first = bool(about.get("keep_first"))
         pretrained = Pretrained(**about["pretrained"]) if "pretrained" in about else None
-        known = dict(about["sha256"])
         now = _code_of(spec)  # models of earlier versions lack `code`: they used version 1 of each method
         by_other_code = about.get("code", now | {"methods": dict.fromkeys(now["methods"], 1)}) != now
     except (OSError, *_NOT_WHAT_IT_SHOULD_BE) as error:
         raise _damaged(folder, _ABOUT, error) from error
-    if different := changed(folder, known):
-        raise EnvironmentProblem(
-            f"The files of a saved model stay as they were written, but {', '.join(different)} in {folder} changed or "
-            f"is missing. {make_again(folder)}"
-        )
     try:
         tensors = load_file(folder / _TENSORS)
     except (OSError, SafetensorError) as error:

@@ -120,11 +120,6 @@ def write(folder: Path, spec: MethodSpec, name: str, calibration: StoredCalibrat
     atomic.write_bytes(path, save(tensors, metadata={_ABOUT: json.dumps(about)}))
 
 
-def remove(folder: Path) -> None:
-    """Remove every calibration in a folder, because its weights have changed."""
-    shutil.rmtree(folder / FOLDER)
-
-
 def copy(source: Path, target: Path, spec: MethodSpec) -> None:
     """Copy every stored calibration of a spec into another folder with the same weights."""
     if names(source, spec):

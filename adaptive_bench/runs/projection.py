@@ -31,11 +31,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, LayerCosts
-from adaptive_bench.engine.ledger import BUCKETS, COSINE, NORM, PHASES, Ledger, cosine_macs
+from adaptive_bench.engine.ledger import PHASES, Ledger, cosine_macs
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import method_class, method_of
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation import RESCALE, Evaluation
+from adaptive_bench.store.evaluation import BUCKETS, COSINE, NORM, RESCALE, Evaluation
 
 # Sizes of real models, from the `config.json` files of the Hugging Face hub.
 _KEYS = (

@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from .items import Item, K, Split, distinct, stream
 from .questions import make_math_problem, make_question
-from .stories import Story, make_story
+from .stories import make_story
 
 TEST_SEED = 3089
 TEST_DOCS = 500
@@ -31,7 +31,7 @@ def qa_docs(**_metadata: object) -> dict[str, Dataset]:
 
 def text_docs(**_metadata: object) -> dict[str, Dataset]:
     """Validation and test documents of `nano_text`."""
-    return _docs(make_story, _told)
+    return _docs(make_story, lambda story: {"text": story.text})
 
 
 def held_out(make: Callable[[random.Random], K], split: Split, count: int) -> list[K]:
@@ -56,7 +56,3 @@ def _asked(item: Item) -> dict[str, Any]:
         "right": item.right,
         "steps": item.steps,
     }
-
-
-def _told(story: Story) -> dict[str, Any]:
-    return {"text": story.text}

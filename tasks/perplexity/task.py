@@ -9,20 +9,37 @@ are the ones measured. FineWeb is streamed from the hub.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.data import draw, harness_splits, held_out
+from adaptive_bench.data import (
+    Row,
+    Source,
+    data_root,
+    draw,
+    harness_splits,
+    held_out,
+    read_lines,
+    read_rows,
+    stream_rows,
+)
+from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 from adaptive_bench.task import Example, ExampleRequest, OpenTask, Task
-
-from .texts import chosen_on, folders, local_path, tested, text_files, trained_on
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
 _BYTES_PER_TOKEN = 5  # more bytes of English than a token of any current tokenizer holds on average
+# How many documents, from a split's beginning, are searched for held-out ones.
+_LOOKED_THROUGH = 20_000
+_SUFFIXES = (".txt", ".jsonl", ".gz")
+_TESTED = ("test", "validation")
+# Corpora of which a named configuration on the hub is used.
+_CONFIGURATIONS = {"HuggingFaceFW/fineweb": "sample-10BT"}
 
 
 def harness_docs(argument: str, data_dir: str | None = None, **_: Any) -> DatasetDict:
@@ -46,6 +63,107 @@ def corpus(argument: str, request: ExampleRequest) -> list[Example]:
 
 def _key(row: Any) -> str:
     return str(row["text"])
+
+
+def source_of(name: str) -> Source:
+    """The data set of this name, with documents in the field `text`."""
+    return Source(
+        name, fields=("text",), configuration=_CONFIGURATIONS.get(name), may_be_empty=("text",), form=_text_of
+    )
+
+
+def local_path(argument: str) -> Path | None:
+    """The file or folder that an argument names, or `None` if it names a data set.
+
+    A folder of texts and a data set can have the same name: the way the argument is written decides, not what lies in
+    the working directory.
+    """
+    path = Path(argument).expanduser()
+    looks_like_one = path.is_absolute() or argument.startswith((".", "~")) or argument.endswith("/")
+    return path if looks_like_one or path.suffix in _SUFFIXES or path.is_file() else None
+
+
+def text_files(path: Path) -> list[Path]:
+    """The text files at a path, sorted.
+
+    Raises:
+        EnvironmentProblem: There is none.
+        UsageError: The path is a file of another kind.
+    """
+    if path.is_file() and path.suffix not in _SUFFIXES:
+        raise UsageError(
+            f"A corpus is a .txt or .jsonl file or a folder of them, got the file {str(path)!r}. Rename it if it holds "
+            f"plain text, or name another."
+        )
+    files = [path] if path.is_file() else sorted(file for kind in ("*.txt", "*.jsonl*") for file in path.rglob(kind))
+    if not files:
+        raise EnvironmentProblem(
+            f"A corpus is a .txt or .jsonl file or a folder of them, but none is at {str(path)!r}. Check the path."
+        )
+    return files
+
+
+def tested(argument: str, data_dir: Path | str | None) -> list[dict[str, Any]]:
+    """Documents to measure: those of the test split, or held-out ones of `train` if there is none; all of a file."""
+    path = local_path(argument)
+    if path is not None:
+        return [row for file in text_files(path) for row in _file_rows(file)]
+    source, root = source_of(argument), data_root(data_dir)
+    if root is None:
+        return held_out(islice(stream_rows(source, "train"), _LOOKED_THROUGH), _key, "validation")
+    place = source.place(root)
+    for split in _TESTED:
+        if split in place.splits:
+            return read_rows(source, split, root)
+    return held_out(read_rows(source, "train", root), _key, "validation")
+
+
+def chosen_on(argument: str, data_dir: Path | str | None) -> list[dict[str, Any]]:
+    """Held-out documents of `train` to make choices on; none of a file, and none if they are the ones measured."""
+    source, root = source_of(argument), data_root(data_dir)
+    if local_path(argument) is not None or root is None:
+        return []
+    splits = source.place(root).splits
+    if "train" not in splits or not any(split in splits for split in _TESTED):
+        return []
+    return held_out(islice(read_rows(source, "train", root), _LOOKED_THROUGH), _key, "validation")
+
+
+def trained_on(argument: str, data_dir: Path | str | None) -> Iterator[dict[str, Any]]:
+    """Documents of the training split, in their order."""
+    source, root = source_of(argument), data_root(data_dir)
+    yield from stream_rows(source, "train") if root is None else read_rows(source, "train", root)
+
+
+def folders(argument: str) -> tuple[str, ...]:
+    """Names of folders inside a data folder that may hold the corpus."""
+    return () if local_path(argument) is not None else source_of(argument).folders
+
+
+def _file_rows(file: Path) -> list[dict[str, Any]]:
+    if file.suffix != ".txt":
+        rows = read_lines(file, ("text",))
+        for number, row in enumerate(rows, 1):
+            try:
+                _text_of(row)
+            except ValueError as error:
+                raise EnvironmentProblem(f"In row {number} of {file} {error}. Correct that row.") from error
+        return rows
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentProblem(
+            f"A text file is UTF-8, but {file} cannot be read: {error}. Convert it, or name another."
+        ) from error
+    if not text.strip():
+        raise EnvironmentProblem(f"A text file holds text, but {file} is empty. Name another.")
+    return [{"text": text}]
+
+
+def _text_of(row: Row) -> str:
+    if not isinstance(row["text"], str):
+        raise ValueError(f"the field 'text' holds a text, got {one_line(repr(row['text']), 60)}")
+    return row["text"]
 
 
 def make(argument: str) -> Task:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adaptive_bench.data import Row, Source, draw, read_rows
+from adaptive_bench.data import Source, draw, read_rows
 from adaptive_bench.task import Example, ExampleRequest, Task
 
 SOURCE = Source(
@@ -22,13 +22,9 @@ PROMPT = "Translate from English into Romanian.\nEnglish: {en}\nRomanian:"
 
 def training(request: ExampleRequest) -> list[Example]:
     """Examples of an English sentence and its Romanian translation."""
-    rows = draw(read_rows(SOURCE, "train", request.data_dir), _key, request)
+    rows = draw(read_rows(SOURCE, "train", request.data_dir), lambda row: str(row["translation"]["en"]), request)
     pairs = (row["translation"] for row in rows)
     return [Example(PROMPT.format(en=pair["en"]), f" {pair['ro']}") for pair in pairs]
-
-
-def _key(row: Row) -> str:
-    return str(row["translation"]["en"])
 
 
 WMT16_EN_RO = Task(

@@ -75,7 +75,7 @@ SCHEMA = {
     **dict.fromkeys(("date", "problem", "folder"), TEXT),
     **dict.fromkeys(("parameters", "methods", "tasks", "seeds"), TEXTS),
     **dict.fromkeys(("shots", "chance", "steps", "documents"), NUMBER + NOTHING),
-    "licence": TEXT + NOTHING,
+    **dict.fromkeys(("licence", "training_text"), TEXT + NOTHING),
     "required": (bool,),
     "default": TEXT + NUMBER + TEXTS + NOTHING + (dict,),
 }

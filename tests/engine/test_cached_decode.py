@@ -2,14 +2,11 @@
 
 import pytest
 import torch
+from counted import turned
 
 from adaptive_bench.model.generation import new_tokens
 
 PROMPT, END = 6, 15
-
-
-def set_dial(model, saved_tokens=0.3):
-    model.dial = model.method.dial_for(min(saved_tokens, model.method.max_saved_tokens))
 
 
 @pytest.mark.parametrize("spec", ["random_skip", "gateskip", "mod"])
@@ -17,7 +14,7 @@ def set_dial(model, saved_tokens=0.3):
 def test_prompt_in_chunks(spec, shared_model, random_text):
     """X3: a prompt may come in several calls when the caller says that it still is the prompt."""
     model, ids = shared_model(spec), random_text(2, END)
-    set_dial(model)
+    turned(model)
     output = model(ids[:, :5], use_cache=True)
     chunk = torch.zeros(2, END - 5, dtype=torch.bool)
     rest = model(ids[:, 5:], past_key_values=output.past_key_values, continuation_mask=chunk)
@@ -29,7 +26,7 @@ def test_a_call_without_cache_leaves_no_trace(shared_model, random_text):
     """X17: requests share nothing: the same call gives the same logits whatever ran before, with `use_cache` or not."""
     for spec in ("random_skip", "gateskip", "mod"):
         model, ids = shared_model(spec), random_text(2, 8)
-        set_dial(model)
+        turned(model)
         before = model(ids).logits
         new_tokens(model, random_text(3, 5, seed=4), max_new_tokens=3)
         output = model(ids, use_cache=True)

@@ -2,15 +2,12 @@
 
 import pytest
 import torch
+from counted import turned
 
 from adaptive_bench.model.generation import new_tokens
 
 Q_O, K_V, MLP, PAIR, HEAD, GATE = 32 * 32 * 2, 32 * 16 * 2, 3 * 32 * 48, 2 * 32, 32 * 97, 32 * 32  # tiny Llama
 LAYERS = 4
-
-
-def set_dial(model, saved_tokens=0.3):
-    model.dial = model.method.dial_for(min(saved_tokens, model.method.max_saved_tokens))
 
 
 @torch.no_grad()
@@ -67,7 +64,7 @@ def test_gate_macs_are_exact(spec, per_token, executor, shared_model, random_tex
     mask = torch.tensor([[1] * 6, [0, 0, 1, 1, 1, 1]])
     model.executor = executor
     for saved_tokens in (0.0, 0.3):
-        set_dial(model, saved_tokens)
+        turned(model, saved_tokens)
         model.reset_ledger()
         new = new_tokens(model, ids, mask, max_new_tokens=4)
         tokens = 10 + sum(len(row) - 1 for row in new)  # the last new token is never fed
@@ -84,7 +81,7 @@ def test_invariants(spec, shared_model, random_text):
     dense(random_text(2, 12), logits_to_keep=1)
     model = shared_model(spec)
     for saved_tokens in (0.0, 0.1, 0.3):
-        set_dial(model, saved_tokens)
+        turned(model, saved_tokens)
         model.reset_ledger()
         model(random_text(2, 12), logits_to_keep=1)
         report, saved = model.compute_report(), model.compute_report()["saved"]
@@ -116,7 +113,7 @@ def test_leaving_out_layers_saves_their_share_of_the_layers_whatever_the_head_co
 def test_prefill_and_decode_are_apart(shared_model, random_text):
     """X8: each phase adds up by itself; one prefill call and many decode calls are pooled by work, not by calls."""
     model = shared_model("random_skip")
-    set_dial(model, 0.4)
+    turned(model, 0.4)
     new_tokens(model, random_text(2, 9), max_new_tokens=5)
     report, counts = model.compute_report(), model.compute_report()["counts"]
     assert counts["prefill"]["calls"] == 1 and counts["decode"]["calls"] == 4
@@ -129,7 +126,7 @@ def test_prefill_and_decode_are_apart(shared_model, random_text):
 def test_ledgers_add_up(shared_model, random_text):
     """X8: adding a ledger's own counts doubles every sum and changes no share; reset forgets."""
     model = shared_model("gateskip")
-    set_dial(model)
+    turned(model)
     new_tokens(model, random_text(2, 6), max_new_tokens=3)
     before, total = model.compute_report(), model.ledger.total_macs()
     model.ledger.add(before["counts"])

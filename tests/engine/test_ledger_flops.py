@@ -6,6 +6,7 @@ is no branch's work, is the only thing the counter sees and the ledger does not:
 
 import pytest
 import torch
+from counted import turned
 from covering import each_once
 from pretended_accelerator import DEVICE, pretended
 from torch.utils.flop_counter import FlopCounterMode
@@ -31,17 +32,13 @@ def assert_ledger_is_exact(model, run):
     assert 2 * model.ledger.total_macs() == pytest.approx(counter.get_total_flops(), rel=1e-3)
 
 
-def set_dial(model, saved_tokens):
-    model.dial = model.method.dial_for(min(saved_tokens, model.method.max_saved_tokens))
-
-
 @pytest.mark.parametrize(("spec", "family"), each_once(SPECS, FAMILIES))
 def test_prefill_and_decode(spec, family, shared_model, random_text):
     """X8: a left-padded prompt, a right-padded one, and generation in which rows finish, skipping nothing or a lot."""
     model, ids = shared_model(spec, family, "eager"), random_text(3, 20)
     left = torch.arange(20).expand(3, 20) >= torch.tensor([[0], [7], [19]])
     for saved_tokens in (0.0, 0.3):
-        set_dial(model, saved_tokens)
+        turned(model, saved_tokens)
         assert_ledger_is_exact(model, lambda: model(ids))
         assert_ledger_is_exact(model, lambda: model(ids, left.flip(1), logits_to_keep=torch.tensor([0, 5, 9])))
         assert_ledger_is_exact(
@@ -55,7 +52,7 @@ def test_masked_execution_is_booked_as_waste(spec, shared_model, random_text):
     model, ids = shared_model(spec, "llama", "eager"), random_text(3, 20)
     mask = torch.arange(20).expand(3, 20) >= torch.tensor([[0], [7], [19]])
     model.executor = "masked"
-    set_dial(model, 0.3)
+    turned(model, 0.3)
     assert_ledger_is_exact(model, lambda: new_tokens(model, ids, mask, max_new_tokens=4))
     report = model.compute_report()
     assert report["macs"]["waste.dense"] > 0
@@ -67,7 +64,7 @@ def test_rows_that_run_for_a_fixed_shape_are_booked_as_waste(spec, make_model, m
     """On an accelerator every row goes through a branch that is decided upon from hidden states."""
     model, ids = make_model(spec, backbone=make_backbone("llama", "eager")), random_text(3, 9)
     left = torch.arange(9).expand(3, 9) >= torch.tensor([[0], [4], [7]])
-    set_dial(model, 0.3)
+    turned(model, 0.3)
     with pretended():
         model.to(DEVICE)
         ids, left = ids.to(DEVICE), left.to(DEVICE)

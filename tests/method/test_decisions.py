@@ -7,10 +7,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_bench.method import drop_lowest, paper_quantile_keep, quantile_threshold, top_k_per_row
+from adaptive_bench.method import drop_lowest, paper_quantile_keep, top_k_per_row
+from adaptive_bench.method.decisions import _quantile
 
 FOUR = torch.tensor([[3.0, 1.0, 4.0, 2.0]])
 ALL = torch.ones(1, 4, dtype=torch.bool)
+
+
+def quantile_threshold(values, q):
+    return float(_quantile(values, torch.ones_like(values, dtype=torch.bool), q))
 
 
 def test_quantile_threshold_by_hand():

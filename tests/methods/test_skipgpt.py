@@ -4,14 +4,9 @@ import pytest
 import torch
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.methods.branch_routers import EXECUTE, SKIP, target_distance, temperature
+from adaptive_bench.methods.branch_routers import EXECUTE, SKIP, temperature
 
 LAYERS, LENGTH = 4, 12
-
-
-def test_penalty_by_hand():
-    """T-SP1: executed shares of .7 (attention) and .8 (MLP) around 1 - .2 cost 20 * .05 = 1."""
-    assert 20 * float(target_distance(torch.tensor([0.7, 0.8]), 0.8)) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("micro_step", "wanted"), [(1, 5.0), (9, 4.9996), (40_001, 3.0), (80_000, 1.0004)])

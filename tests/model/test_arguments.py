@@ -9,7 +9,7 @@ from torch import nn
 from transformers import LlamaForSequenceClassification, LlamaModel
 
 from adaptive_bench import check_specs, plan, run
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.testing.backbones import VOCABULARY
@@ -171,19 +171,6 @@ def test_a_training_stands_at_one_of_its_steps(stand, shared_model):
         shared_model("dense").begin_step(*stand)
 
 
-def test_a_model_is_saved_where_a_folder_can_be(shared_model, tmp_path):
-    (tmp_path / "file").write_text("")
-    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(EnvironmentProblem, match="for the saved model cannot be made"):
-            shared_model("dense").save_pretrained(folder)
-
-
-def test_arguments_for_the_backbone_are_named(shared_model, tmp_path):
-    shared_model("dense").save_pretrained(tmp_path / "model")
-    with pytest.raises(UsageError, match="got attn_implementation, one of which cannot be used"):
-        AdaptiveModel.from_pretrained(tmp_path / "model", attn_implementation="none")
-
-
 @pytest.mark.parametrize("how", [{"families": ["lama"]}, {"device": "gpu"}])
 def test_what_it_is_checked_on_exists(how):
     with pytest.raises(UsageError, match=r"llama|A device is .* Set --device, or device= in Python\."):
@@ -199,18 +186,3 @@ def test_a_run_has_a_config():
 def test_held_out_text_may_name_its_documents(shared_model):
     batch = text(documents=torch.arange(len(IDS)))
     assert shared_model("gateskip").calibrate([batch], [0.1])["dials"]
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [("savings", "saving"), ("dials", "dial"), ("dail", "dial"), ("savnig", "saving")],
-)
-def test_an_attribute_that_is_almost_the_dial_is_refused(name, meant, shared_model):
-    with pytest.raises(UsageError, match=f"Did you mean '{meant}'"):
-        setattr(shared_model("gateskip"), name, 0.15)
-
-
-def test_attributes_of_other_things_are_the_users(make_backbone):
-    model = AdaptiveModel.build(make_backbone("llama"), "random_skip")
-    model.scaling, model.laid_out, model.dial_history = 0.5, True, [0.1]
-    assert (model.scaling, model.laid_out, model.dial_history) == (0.5, True, [0.1])

@@ -61,8 +61,8 @@ def test_weights_that_do_not_fit(saved, loaded, make_model, make_backbone, tmp_p
 def test_folders_that_are_not_ours(shared_backbone, tmp_path):
     """The error names the folder and what is missing."""
     shared_backbone("llama").save_pretrained(tmp_path / "plain")
-    for folder, kind in ((tmp_path / "plain", EnvironmentProblem), (tmp_path / "missing", UsageError)):
-        with pytest.raises(kind, match=r"adaptive\.json"):
+    for folder in (tmp_path / "plain", tmp_path / "missing"):
+        with pytest.raises(UsageError, match=r"adaptive\.json"):
             AdaptiveModel.from_pretrained(folder)
 
 
@@ -79,17 +79,6 @@ def test_incomplete_and_damaged_folders(part, damage, make_model, make_backbone,
     with pytest.raises(EnvironmentProblem, match=part.split("/")[0]) as caught:
         AdaptiveModel.from_pretrained(tmp_path)
     assert str(tmp_path) in str(caught.value)
-
-
-@pytest.mark.parametrize("part", ["method.safetensors", "backbone/model.safetensors"])
-def test_a_flipped_byte_is_noticed(part, make_model, make_backbone, tmp_path):
-    """The file is readable, and would give other numbers."""
-    make_model("gateskip", backbone=make_backbone("llama")).save_pretrained(tmp_path)
-    content = bytearray((tmp_path / part).read_bytes())
-    content[-3] ^= 1
-    (tmp_path / part).write_bytes(content)
-    with pytest.raises(EnvironmentProblem, match=part):
-        AdaptiveModel.from_pretrained(tmp_path)
 
 
 def test_a_later_schema(make_model, make_backbone, tmp_path):

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from adaptive_bench.engine.ledger import BUCKETS, Work
+from adaptive_bench.store.evaluation import BUCKETS, Work
 
 # Wherever all rows go through a branch, or more slots than there are keys, that is waste; all else is counted alike.
 _EXECUTED = [Work.ATTENTION_SLOTS, Work.MLP_SLOTS, Work.PROJECTED, Work.PAIRS]

@@ -12,7 +12,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.task import ExampleRequest
-from adaptive_bench.tasks.perplexity import texts
+from adaptive_bench.tasks.perplexity import task as texts
 
 
 class _OneBitAByte(LM):
