@@ -31,11 +31,8 @@ _PLACE_IN_TRAINING = 3 / 8
 
 @dataclass(frozen=True)
 class DryStep:
-    """The cost of a forward and a backward pass.
-
-    Attributes:
-        flops: FLOPs of matrix products and attention, two per multiply-accumulate.
-        peak_bytes: Peak memory in addition to the weights and their gradients; 0 if not watched.
+    """The cost of a forward and a backward pass: FLOPs (two per multiply-accumulate), and peak memory in addition to
+    the weights and their gradients (0 if not watched).
     """
 
     flops: float
@@ -56,8 +53,7 @@ def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watch
     """Run one step of a model without values (`without_values`).
 
     Args:
-        rows: Number of sequences in the step.
-        length: Tokens per sequence.
+        rows, length: Number of sequences, and tokens of each.
         labels: Predicted tokens per sequence, at its end.
         watched: Whether to measure peak memory, which takes twice as long.
 

@@ -27,8 +27,7 @@ class Target:
     """The target of a training.
 
     Attributes:
-        axis: The axis of the saving.
-        saving: The wanted saving.
+        saving, axis: The wanted saving, and its axis.
         tokens: Share of token-branches to skip at the end of training.
         priced: The saving on each axis at this share, measured before training. On `axis` it is smaller than wanted if
             the dial ends before.
@@ -50,10 +49,8 @@ def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: fl
     what its method measures before training (`Method.prepare_training`).
 
     Args:
-        model: The model before its training.
         batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
         saving: Wanted share of the dense model's compute.
-        axis: `layers`, `net`, `core` or `tokens`.
     """
     end = model.method.max_saving
     was_training = model.training
