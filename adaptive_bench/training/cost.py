@@ -88,8 +88,3 @@ class FlopCount:
 def _pairs(states: Tensor) -> int:
     rows, tokens, _ = states.shape
     return rows * tokens * tokens
-
-
-def parameters_added(method: nn.Module) -> int:
-    """The number of a method's own parameters."""
-    return sum(parameter.numel() for parameter in method.parameters())

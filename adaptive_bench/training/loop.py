@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -26,7 +26,7 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.records import Record
 from adaptive_bench.task import Example
 from adaptive_bench.training import resume
-from adaptive_bench.training.cost import FlopCount, TrainingCost, parameters_added
+from adaptive_bench.training.cost import FlopCount, TrainingCost
 from adaptive_bench.training.distributed import DistributedTraining, whole
 from adaptive_bench.training.encoding import EncodedExample, encode_examples, padding_id
 from adaptive_bench.training.gradient import StepLoss, accumulate, split
@@ -157,7 +157,7 @@ class _Training:
         self.model.train()
         start_s = time.perf_counter()
         with (
-            self._log(lines) as log,
+            atomic.growing(self.log_path, lines) if self.processes.is_main_process else nullcontext() as log,
             self.reporter.task(f"train {self.model.spec}", total, done) as task,
             curves.begun(done) if self.processes.is_main_process else nullcontext(()) as trackers,
         ):
@@ -170,20 +170,13 @@ class _Training:
                         log.flush()
                 for tracker in trackers:
                     tracker.log(values_of(entry), step=step + 1)
-                due = (step + 1) % self.recipe.checkpoint_every == 0 or self._asked_to_stop()
-                if due and step + 1 < total:
+                due = (step + 1) % self.recipe.checkpoint_every == 0
+                # The leader's request to stop counts for all processes.
+                if (due or self.processes.gather(stopping.requested())[0]) and step + 1 < total:
                     self._save(step + 1, log)
                 self.reporter.emit(TrainingStep(str(self.folder)))
                 task.advance(1, loss=entry["loss"])
         self._finish(total - done, time.perf_counter() - start_s, pretrained)
-
-    def _log(self, lines: str) -> AbstractContextManager[TextIO | None]:
-        """The open log in the main process; `None` in the others."""
-        return atomic.growing(self.log_path, lines) if self.processes.is_main_process else nullcontext()
-
-    def _asked_to_stop(self) -> bool:
-        """Whether a stop was requested, so that a checkpoint is due; the leader's request counts for all processes."""
-        return bool(self.processes.gather(stopping.requested())[0])
 
     def _step(self, step: int) -> dict[str, Any]:
         """Run one optimizer step; returns its entry of the log."""
@@ -254,12 +247,6 @@ class _Training:
         """MACs of all processes in all steps."""
         return sum(self.processes.gather(self.count.macs))
 
-    def _cost(self, macs: int) -> TrainingCost:
-        tokens = sum(
-            len(self.encoded[index].token_ids) for step in range(len(self.order)) for index in self.order[step]
-        )
-        return TrainingCost(tokens, 2.0 * macs, parameters_added(self.model.method))
-
     def _resume(self) -> tuple[int, str]:
         """Resume from the newest checkpoint; returns the number of finished steps and their lines of the log."""
         newest = resume.newest(self.folder / RESUME_FOLDER)
@@ -290,7 +277,13 @@ class _Training:
         timing = {"steps": steps, "train_s": elapsed_s, "device": str(self.device), "threads": torch.get_num_threads()}
         record = Record(self.folder)
         record.write("timing", timing)
-        record.write("cost", asdict(self._cost(macs)))
+        read = (self.encoded[index] for step in range(len(self.order)) for index in self.order[step])
+        cost = TrainingCost(
+            tokens=sum(len(one.token_ids) for one in read),
+            flops=2.0 * macs,
+            parameters_added=sum(parameter.numel() for parameter in self.model.method.parameters()),
+        )
+        record.write("cost", asdict(cost))
         self.model.eval()
         named = None if self.adapters is None else pretrained
         if self.adapters is not None and named is None:

@@ -49,8 +49,14 @@ def save(
     target = folder / f"step-{progress.step:08d}"
     with new_folder(target) as temporary:
         save_file(weights, temporary / _WEIGHTS)
-        save_file({**moments, **_torch_random_state()}, temporary / _OPTIMIZER)
-        write_json(temporary / _PROGRESS, asdict(progress) | {"random": _python_random_state()})
+        streams = {"random.cpu": torch.get_rng_state()}
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            streams["random.cuda"] = torch.cuda.get_rng_state()
+        save_file({**moments, **streams}, temporary / _OPTIMIZER)
+        version, internal, gauss = random.getstate()
+        name, keys, *rest = np.random.get_state(legacy=True)
+        numbers = {"python": [version, list(internal), gauss], "numpy": [name, np.asarray(keys).tolist(), *rest]}
+        write_json(temporary / _PROGRESS, asdict(progress) | {"random": numbers})
     for other in list(folder.iterdir()):
         if other != target:
             remove(other)
@@ -112,19 +118,6 @@ def _shard_states(states: dict[int, dict[str, Tensor]], optimizer: torch.optim.O
         for name, value in state.items():
             if value.shape == parameters[index].shape:
                 state[name] = like(value, parameters[index])
-
-
-def _torch_random_state() -> dict[str, Tensor]:
-    states = {"random.cpu": torch.get_rng_state()}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        states["random.cuda"] = torch.cuda.get_rng_state()
-    return states
-
-
-def _python_random_state() -> dict[str, Any]:
-    version, internal, gauss = random.getstate()
-    name, keys, *rest = np.random.get_state(legacy=True)
-    return {"python": [version, list(internal), gauss], "numpy": [name, np.asarray(keys).tolist(), *rest]}
 
 
 def _set_random_state(tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
