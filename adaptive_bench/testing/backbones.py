@@ -58,18 +58,15 @@ def tiny_backbone(family: str) -> PreTrainedModel:
 
 
 def wide_backbone(family: str) -> PreTrainedModel:
-    """The same model with a residual stream as wide as a real model's; heads and MLPs stay narrow.
-
-    It shows effects that grow with the width.
+    """The same model with a residual stream as wide as a real model's, for effects that grow with the width; heads and
+    MLPs stay narrow.
     """
     return copy.deepcopy(_original(family, WIDTH))
 
 
 def massive_backbone(family: str) -> PreTrainedModel:
-    """The wide backbone with massive activations as in every real Llama.
-
-    A few channels of the residual stream are far larger than the others, and at the first token, which has to be BOS,
-    more than a thousand times as large.
+    """The wide backbone with massive activations as in every real Llama: a few channels of the residual stream are far
+    larger than the others, and at the first token, which has to be BOS, more than a thousand times as large.
     """
     model = wide_backbone(family)
     embedding: Any = model.get_input_embeddings()
@@ -117,10 +114,8 @@ def _original(family: str, width: int = SIZES["hidden_size"]) -> PreTrainedModel
 
 @dataclass(frozen=True)
 class Text:
-    """Rows of random tokens; the last part of each row is the continuation of a prompt.
-
-    Attributes:
-        input_ids, attention_mask, continuation_mask: [B, S].
+    """Rows of random tokens, each mask and the tokens [B, S]; the last part of each row is the continuation of a
+    prompt.
     """
 
     input_ids: Tensor
@@ -135,11 +130,7 @@ class Text:
     @property
     def arguments(self) -> dict[str, Tensor]:
         """Arguments for `AdaptiveModel.forward` and `AdaptiveModel.calibrate`."""
-        return {
-            "input_ids": self.input_ids,
-            "attention_mask": self.attention_mask,
-            "continuation_mask": self.continuation_mask,
-        }
+        return dict(vars(self))
 
     @property
     def as_read(self) -> Text:
@@ -149,15 +140,15 @@ class Text:
 
     def to(self, device: torch.device | str) -> Text:
         """The text on a device."""
-        return Text(*(part.to(device) for part in (self.input_ids, self.attention_mask, self.continuation_mask)))
+        return Text(*(part.to(device) for part in self.arguments.values()))
 
     def rows(self, chosen: slice | Sequence[int]) -> Text:
         """Some of the rows, in that order."""
-        return Text(self.input_ids[chosen], self.attention_mask[chosen], self.continuation_mask[chosen])
+        return Text(*(part[chosen] for part in self.arguments.values()))
 
     def prefix(self, length: int) -> Text:
         """The first columns of every row."""
-        return Text(self.input_ids[:, :length], self.attention_mask[:, :length], self.continuation_mask[:, :length])
+        return Text(*(part[:, :length] for part in self.arguments.values()))
 
 
 def random_text(
@@ -171,9 +162,6 @@ def random_text(
     """Rows of the given lengths, padded on one side; a row has the same words on either side.
 
     Args:
-        lengths: Tokens of each row.
-        seed: Seed of the words.
-        side: Side of the padding.
         prompt: Tokens of each row that are its prompt; by default the first half, rounded up.
         distinct: Use no word twice. Before the first attention equal words have equal scores, and rounding on a
             processor would decide which of them a ranking drops.

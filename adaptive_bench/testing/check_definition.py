@@ -20,12 +20,7 @@ class Violation(Exception):
 
 
 class NotApplicable(Exception):
-    """A check has nothing to assert here; the message is the reason.
-
-    Args:
-        reason: Why the check does not apply.
-        facts: Facts that were found all the same.
-    """
+    """A check has nothing to assert here; the message is the reason, `facts` were found all the same."""
 
     def __init__(self, reason: str, **facts: Fact) -> None:
         super().__init__(reason)
@@ -37,7 +32,6 @@ class Result:
     """One check of one spec on one family.
 
     Attributes:
-        check, spec, family: Names of the check, the spec and the family.
         message: What is wrong, or why the check does not apply; empty if it passed.
         facts: Facts about the method that the check found (see `capabilities.CAPABILITIES`).
         error: The error that the method's code raised, if any.

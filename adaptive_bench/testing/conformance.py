@@ -20,11 +20,7 @@ from adaptive_bench.testing.suite import Suite
 
 
 class MethodConformance:
-    """The class to inherit; set `spec` to the method spec to check.
-
-    Attributes:
-        spec: A method spec as on the command line, for example `mine` or `mine[every=3]@paper`.
-    """
+    """The class to inherit; set `spec` to the method spec to check, such as `mine` or `mine[every=3]@paper`."""
 
     spec: ClassVar[str]
     _suites: ClassVar[dict[str, Suite]]
@@ -33,16 +29,12 @@ class MethodConformance:
         super().__init_subclass__(**kwargs)
         cls._suites = {}
 
-    @classmethod
-    def _suite(cls, family: str) -> Suite:
-        if family not in cls._suites:
-            cls._suites[family] = Suite(MethodSpec.parse(cls.spec), family)
-        return cls._suites[family]
-
 
 def _test(check: Check, family: str) -> Callable[[MethodConformance], None]:
     def test(self: MethodConformance) -> None:
-        result = self._suite(family).result(check)
+        if family not in self._suites:
+            self._suites[family] = Suite(MethodSpec.parse(self.spec), family)
+        result = self._suites[family].result(check)
         if result.status == "not applicable":
             raise unittest.SkipTest(result.message)
         if result.status == "failed":

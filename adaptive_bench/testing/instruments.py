@@ -18,12 +18,8 @@ from adaptive_bench.testing.check_definition import Violation
 
 
 def replayed_logits(backbone: PreTrainedModel, input_ids: Tensor, decisions: Sequence[tuple[Site, Decision]]) -> Tensor:
-    """Logits [B, S, V] of texts [B, S] without padding, with every branch executed and scaled as decided.
-
-    Args:
-        backbone: The plain model.
-        input_ids: [B, S].
-        decisions: One for each site that decides; their `keep` is ignored.
+    """Logits [B, S, V] of the plain model on texts [B, S] without padding, with every branch executed and scaled as
+    decided. There is one decision for each site that decides; its `keep` is ignored.
     """
     handles = []
     try:

@@ -35,33 +35,23 @@ def capability_matrix(results: Iterable[Result]) -> Matrix:
     by_spec: dict[str, list[Result]] = {}
     for result in results:
         by_spec.setdefault(result.spec, []).append(result)
-    return {spec: _row(found) for spec, found in by_spec.items()}
-
-
-def _row(results: list[Result]) -> dict[str, str]:
-    families = list(dict.fromkeys(result.family for result in results))
-    failing = {result.family for result in results if result.status == "failed"}
-    row = {"families": ", ".join(family for family in families if family not in failing) or "none"}
-    for capability in CAPABILITIES[1:]:
-        facts = {result.family: result.facts[capability.key] for result in results if capability.key in result.facts}
-        values = {family: fact if isinstance(fact, str) else "yes" if fact else "no" for family, fact in facts.items()}
-        if not values:
-            row[capability.key] = "-"
-        elif len(set(values.values())) == 1:
-            row[capability.key] = next(iter(values.values()))
-        else:
-            row[capability.key] = ", ".join(f"{value} ({family})" for family, value in values.items())
-    return row
+    matrix = {}
+    for spec, found in by_spec.items():
+        failing = {result.family for result in found if result.status == "failed"}
+        sound = dict.fromkeys(result.family for result in found if result.family not in failing)
+        matrix[spec] = {"families": ", ".join(sound) or "none"}
+        for key in (capability.key for capability in CAPABILITIES[1:]):
+            facts = {result.family: result.facts[key] for result in found if key in result.facts}
+            values = {name: fact if isinstance(fact, str) else "yes" if fact else "no" for name, fact in facts.items()}
+            if len(set(values.values())) == 1:
+                matrix[spec][key] = next(iter(values.values()))
+            else:
+                matrix[spec][key] = ", ".join(f"{value} ({family})" for family, value in values.items()) or "-"
+    return matrix
 
 
 def write_matrix(path: Path, matrix: Mapping[str, Mapping[str, str]], *, whole: bool = True) -> None:
-    """Write a matrix as JSON.
-
-    Args:
-        path: The file.
-        matrix: Capabilities by spec.
-        whole: Replace the file; otherwise keep what it knows of other specs, and sort by spec.
-    """
+    """Write a matrix as JSON; unless it is the `whole`, what the file knows of other specs stays, sorted by spec."""
     if not whole and path.is_file():
         matrix = dict(sorted((json.loads(path.read_text(encoding="utf-8")) | matrix).items()))
     output.write_text(path, json.dumps(matrix, indent=1, ensure_ascii=False) + "\n")
@@ -73,12 +63,8 @@ _WIDTH = 80
 
 @dataclass(frozen=True)
 class Report:
-    """Results of all checks on all specs and families.
-
-    Attributes:
-        results: The results.
-        warnings: Warnings of specs that behave alike (see `duplicate_warnings`).
-        elapsed_s: Seconds that the checks took.
+    """Results of all checks on all specs and families, warnings of specs that behave alike, and the seconds that it
+    took.
     """
 
     results: tuple[Result, ...]
@@ -96,27 +82,24 @@ class Report:
         return capability_matrix(self.results)
 
     def table(self) -> str:
-        """One row per spec, one numbered column per check, over all families.
+        """One row per spec, one numbered column per check, over all families; a legend explains the numbers.
 
-        `.` passed, `-` does not apply, `F` failed. A legend below explains the
-        numbers.
+        `.` passed, `-` does not apply, `F` failed.
         """
         statuses: dict[str, dict[str, set[str]]] = {}
         for result in self.results:
             statuses.setdefault(result.spec, {}).setdefault(result.check, set()).add(result.status)
-        numbers = [str(number) for number, _ in enumerate(CHECKS, 1)]
-        rows = []
+        # The numbers are an ordinary row, since headings would get margins for which 80 columns have no room.
+        rows = [["", *(str(number) for number, _ in enumerate(CHECKS, 1))]]
         for spec, by_check in statuses.items():
             found = [by_check[check.name] for check in CHECKS]
             rows.append([spec, *("F" if "failed" in one else "." if "passed" in one else "-" for one in found)])
-        longest = _WIDTH - sum(2 + len(number) for number in numbers)
-        # The numbers are an ordinary row, since headings would get margins for which 80 columns have no room.
         table = tabulate(
-            [["", *numbers], *rows],
+            rows,
             tablefmt="plain",
             colalign=("left", *("right" for _ in CHECKS)),
             disable_numparse=True,
-            maxcolwidths=[longest, *(None for _ in CHECKS)],
+            maxcolwidths=[_WIDTH - sum(2 + len(number) for number in rows[0][1:]), *(None for _ in CHECKS)],
         )
         legend = ", ".join(f"{number}\N{NO-BREAK SPACE}{check.name}" for number, check in enumerate(CHECKS, 1))
         return f"{table}\n\n{textwrap.fill(legend, _WIDTH)}".replace("\N{NO-BREAK SPACE}", " ")
@@ -159,10 +142,7 @@ def check_specs(
 
     Args:
         specs: One or more specs; a text may list several.
-        families: Families of backbones to check on.
-        reporter: Receives progress.
         debug: Raise errors of a method's code instead of reporting them as failures.
-        device: Device on which everything runs.
 
     Raises:
         UsageError: A method or family does not exist, or this machine does not have the device.

@@ -26,13 +26,7 @@ CALIBRATION_TEXT = random_text((24,) * 6, seed=99, prompt=CALIBRATION_PROMPT)
 
 
 class Subject:
-    """One method spec on one family.
-
-    Args:
-        spec: The method.
-        family: Name of a registered family.
-        device: Device of its models and texts.
-    """
+    """One method spec on one family, with models and texts on a device."""
 
     def __init__(self, spec: MethodSpec, family: str, device: torch.device | str = "cpu") -> None:
         self.spec = spec
@@ -116,12 +110,8 @@ TRAVELS = (0.2, 0.4, 0.6, 0.8)
 
 
 class ShortTraining:
-    """Trains what a subject's spec needs, one step at a time.
-
-    Args:
-        subject: The subject.
-        total_steps: Length of the training, as schedules see it.
-        first_text: Number of the first step's text; it rises by one with every step.
+    """Trains what a subject's spec needs, one step at a time, of `total_steps` as schedules see it; the first step has
+    the text of number `first_text`, each later one the next.
     """
 
     def __init__(self, subject: Subject, total_steps: int, first_text: int = 1) -> None:
@@ -152,12 +142,8 @@ class ShortTraining:
 
 
 def trained_model(subject: Subject, folder: Path, training: ShortTraining | None = None) -> AdaptiveModel:
-    """A model of the spec in `eval()`, after three steps of the training that it needs, if it needs any.
-
-    Args:
-        subject: The subject.
-        folder: Folder for the trained model, if another spec is trained.
-        training: The training, before its first step.
+    """A model of the spec in `eval()`, after three steps of the training that it needs, if it needs any. `folder` is
+    for the trained model, if another spec is trained.
     """
     training = training or ShortTraining(subject, total_steps=3)
     if training.model.method.trains:

@@ -30,11 +30,8 @@ class Suite:
     """All checks on one spec and one family; each runs when its result is first needed.
 
     Args:
-        spec: The spec.
-        family: The family.
         shared: Results of training checks, shared with the suites of specs that are trained alike.
         debug: Raise errors of a method's code instead of reporting them as failures.
-        device: Device on which everything runs.
     """
 
     def __init__(
@@ -63,28 +60,30 @@ class Suite:
                 if needed.name in check.needs:
                     self.result(needed)
             missing = [name for name in check.needs if name in self._blocked]
+            key = (check.name, str(self.subject.training_spec), self.subject.family)
             if missing:
                 result = self._result(check, "not applicable", f"needs {missing[0]}")
+            elif check.of_training:
+                if key not in self.shared:
+                    self.shared[key] = self._run(check)
+                result = replace(self.shared[key], spec=str(self.subject.spec))
             else:
-                result = self._run_shared(check) if check.of_training else self._run(check)
+                result = self._run(check)
             if missing or result.status == "failed":
                 self._blocked.add(check.name)
             self._results[check.name] = result
         return self._results[check.name]
 
-    def _run_shared(self, check: Check) -> Result:
-        key = (check.name, str(self.subject.training_spec), self.subject.family)
-        if key not in self.shared:
-            self.shared[key] = self._run(check)
-        return replace(self.shared[key], spec=str(self.subject.spec))
-
     def _run(self, check: Check) -> Result:
         try:
-            return self._result(check, "passed", "", self._probe(check))
+            for self.subject.texts in range(2 if check.rounding else 1):
+                try:
+                    return self._result(check, "passed", "", check.probe(self.subject))
+                except Violation as error:
+                    violation = error
+            return self._result(check, "failed", str(violation))
         except NotApplicable as reason:
             return self._result(check, "not applicable", str(reason), reason.facts)
-        except Violation as violation:
-            return self._result(check, "failed", str(violation))
         except Exception as error:
             if self.debug:
                 raise
@@ -93,16 +92,6 @@ class Suite:
             where = error_origin.place(error) or f"{last.filename}:{last.lineno}"
             message = f"raised {type(error).__name__} at {where}: {error}"
             return replace(self._result(check, "failed", message), error=error)
-
-    def _probe(self, check: Check) -> Facts:
-        self.subject.texts = 0
-        try:
-            return check.probe(self.subject)
-        except Violation:
-            if not check.rounding:
-                raise
-        self.subject.texts = 1
-        return check.probe(self.subject)
 
     def _result(self, check: Check, status: Status, message: str, facts: Facts | None = None) -> Result:
         return Result(check.name, str(self.subject.spec), self.subject.family, status, message, facts or {})
@@ -114,11 +103,7 @@ def method_specs(name: str) -> list[MethodSpec]:
 
 
 def variants(name: str) -> list[MethodSpec]:
-    """One spec per alternative value of each parameter.
-
-    Raises:
-        UsageError: No method has that name.
-    """
+    """One spec per alternative value of each parameter."""
     config = method_class(MethodSpec(name)).Config
     settings = [
         f"{parameter}={_text(value)}"

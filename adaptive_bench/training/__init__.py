@@ -7,24 +7,13 @@ from adaptive_bench.startup import loader
 if TYPE_CHECKING:
     from adaptive_bench.training.encoding import calibration_batches, encode_examples
     from adaptive_bench.training.loop import train
-    from adaptive_bench.training.order import DataOrder, data_order
     from adaptive_bench.training.target import Target, price
 
-__all__ = [
-    "DataOrder",
-    "Target",
-    "calibration_batches",
-    "data_order",
-    "encode_examples",
-    "price",
-    "train",
-]
+__all__ = ["Target", "calibration_batches", "encode_examples", "price", "train"]
 # Loaded at first use, so that counting the cost of a step does not import what the loop needs.
 _HOMES = {
-    "DataOrder": "adaptive_bench.training.order",
     "Target": "adaptive_bench.training.target",
     "calibration_batches": "adaptive_bench.training.encoding",
-    "data_order": "adaptive_bench.training.order",
     "encode_examples": "adaptive_bench.training.encoding",
     "price": "adaptive_bench.training.target",
     "train": "adaptive_bench.training.loop",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -16,8 +17,8 @@ class TrainingCost:
 
     Attributes:
         tokens: Tokens read in all steps, without padding.
-        flops: FLOPs executed in all forward and backward passes, including heads at every layer, padding, and branches
-            of skipping tokens, which the masked executor computes and discards.
+        flops: FLOPs of all forward and backward passes, including heads at every layer, padding, and branches of
+            skipping tokens, which the masked executor computes and discards.
         parameters_added: Number of the method's own parameters.
     """
 
@@ -34,14 +35,8 @@ class FlopCount:
     weighted sum. Recomputation by gradient checkpointing counts again. Schedules, exits that come and go, and gradients
     that stop somewhere are therefore counted correctly without special cases.
 
-    `torch.utils.flop_counter` counts the same, but slows every step, and misses fused attention on a CPU.
-
-    Args:
-        model: The model whose linear maps count, including those of adapters and of the method.
-        backbone: Gives the attention modules and the cost of a (query, key) pair.
-
-    Attributes:
-        macs: Multiply-accumulates so far. Reset it to discard the work of a step that is repeated.
+    `torch.utils.flop_counter` counts the same, but slows every step, and misses fused attention on a CPU. Set `macs`
+    back to discard the work of a step that is repeated.
     """
 
     def __init__(self, model: nn.Module, backbone: Backbone, macs: int = 0) -> None:
@@ -50,10 +45,11 @@ class FlopCount:
             module.register_forward_hook(self._linear) for module in model.modules() if isinstance(module, nn.Linear)
         ]
         for layer, pair in enumerate(backbone.costs.pair.tolist()):
-            products = _Products(self, int(pair))
             attention = backbone.attention(layer)
-            self._hooks.append(attention.register_forward_pre_hook(products.forward, with_kwargs=True))
-            self._hooks.append(attention.register_forward_hook(products.backward, with_kwargs=True))
+            # Counted before the module runs, because a recomputed module stops as soon as it has restored everything
+            # that the backward pass needs.
+            self._hooks.append(attention.register_forward_pre_hook(partial(self._products, int(pair))))
+            self._hooks.append(attention.register_forward_hook(partial(self._products_backward, int(pair))))
 
     @property
     def flops(self) -> int:
@@ -81,28 +77,14 @@ class FlopCount:
         self.macs += macs
         self.add_backward(output, macs * (int(inputs[0].requires_grad) + int(weight.requires_grad)))
 
+    def _products(self, pair: int, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        """An attention module's two products, of every query with every key of the call."""
+        self.macs += _pairs(inputs[0]) * pair
 
-class _Products:
-    """The two products of one attention module: every query with every key of the call, as the executor runs them.
-
-    The forward pass is counted before the module runs, because a recomputed module stops as soon as it has restored
-    everything that the backward pass needs.
-    """
-
-    def __init__(self, count: FlopCount, pair: int) -> None:
-        self.count, self.pair = count, pair
-
-    def forward(self, module: nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Any]) -> None:
-        self.count.macs += self._macs(inputs[0])
-
-    def backward(self, module: nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Any], output: Any) -> None:
-        self.count.add_backward(output[0], 2 * self._macs(inputs[0]))
-
-    def _macs(self, states: Tensor) -> int:
-        rows, tokens, _ = states.shape
-        return rows * tokens * tokens * self.pair
+    def _products_backward(self, pair: int, module: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
+        self.add_backward(output[0], 2 * _pairs(inputs[0]) * pair)
 
 
-def parameters_added(method: nn.Module) -> int:
-    """The number of a method's own parameters."""
-    return sum(parameter.numel() for parameter in method.parameters())
+def _pairs(states: Tensor) -> int:
+    rows, tokens, _ = states.shape
+    return rows * tokens * tokens

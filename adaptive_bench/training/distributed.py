@@ -66,13 +66,8 @@ class _Gathered(torch.autograd.Function):
 
 
 class DistributedTraining:
-    """The model of a training, wrapped for several processes; a single process uses the model itself.
-
-    Args:
-        model: The model on its device. With `fully_sharded` its parameters become shards permanently.
-
-    Raises:
-        UsageError: The method cannot be trained in several processes.
+    """The model of a training, wrapped for several processes; a single process uses the model itself. With
+    `fully_sharded` the parameters become shards permanently. A method that cannot be trained so is a `UsageError`.
     """
 
     def __init__(self, model: AdaptiveModel, processes: Processes, *, fully_sharded: bool) -> None:
@@ -99,11 +94,7 @@ class DistributedTraining:
             self._call = DistributedDataParallel(model, device_ids=ids, find_unused_parameters=True)
 
     def part(self, batch: Sequence[T]) -> Sequence[T]:
-        """This process's rows of a micro-batch.
-
-        Raises:
-            UsageError: There are fewer rows than processes.
-        """
+        """This process's rows of a micro-batch; a `UsageError` if there are fewer rows than processes."""
         if len(batch) < self.processes.count:
             raise UsageError(
                 f"Every process needs a row of each micro-batch, got {len(batch)} rows for {self.processes.count} "

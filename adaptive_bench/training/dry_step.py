@@ -31,11 +31,8 @@ _PLACE_IN_TRAINING = 3 / 8
 
 @dataclass(frozen=True)
 class DryStep:
-    """The cost of a forward and a backward pass.
-
-    Attributes:
-        flops: FLOPs of matrix products and attention, two per multiply-accumulate.
-        peak_bytes: Peak memory in addition to the weights and their gradients; 0 if not watched.
+    """The cost of a forward and a backward pass: FLOPs (two per multiply-accumulate), and peak memory in addition to
+    the weights and their gradients (0 if not watched).
     """
 
     flops: float
@@ -56,8 +53,7 @@ def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watch
     """Run one step of a model without values (`without_values`).
 
     Args:
-        rows: Number of sequences in the step.
-        length: Tokens per sequence.
+        rows, length: Number of sequences, and tokens of each.
         labels: Predicted tokens per sequence, at its end.
         watched: Whether to measure peak memory, which takes twice as long.
 
@@ -94,11 +90,20 @@ def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watch
 
 
 class _FusedAttention(TorchFunctionMode):
-    """Replaces attention by the fused kernel, as real devices compute it."""
+    """Replaces attention by the fused kernel, as real devices compute it: on meta tensors torch would otherwise build
+    the table of scores.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = _fused_attention if func is functional.scaled_dot_product_attention else func
-        return found(*args, **(kwargs or {}))
+        given = kwargs or {}
+        if func is not functional.scaled_dot_product_attention or not args[0].is_meta:
+            return func(*args, **given)
+        query, key, value = args
+        groups = query.shape[1] // key.shape[1]
+        key, value = (each.repeat_interleave(groups, dim=1) if groups > 1 else each for each in (key, value))
+        fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        causal, mask = bool(given.get("is_causal")), given.get("attn_mask")
+        return fused(query, key, value, 0.0, causal, attn_mask=mask, scale=given.get("scale"))[0]
 
 
 class _Held(TorchDispatchMode):
@@ -127,18 +132,3 @@ class _Held(TorchDispatchMode):
     def _gone(self, key: int, size: int) -> None:
         self._known.discard(key)
         self.bytes -= size
-
-
-_attention = functional.scaled_dot_product_attention
-
-
-def _fused_attention(query: Tensor, key: Tensor, value: Tensor, **given: Any) -> Tensor:
-    """The fused kernel: on meta tensors torch would otherwise build the table of scores, which real kernels avoid."""
-    if not query.is_meta:
-        return _attention(query, key, value, **given)
-    groups = query.shape[1] // key.shape[1]
-    key, value = (each.repeat_interleave(groups, dim=1) if groups > 1 else each for each in (key, value))
-    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    causal, mask = bool(given.get("is_causal")), given.get("attn_mask")
-    output: Tensor = fused(query, key, value, 0.0, causal, attn_mask=mask, scale=given.get("scale"))[0]
-    return output

@@ -60,10 +60,8 @@ def encode_examples(
 
     Args:
         tokenizer: It has an end-of-sequence token.
+        max_length: At least 2, which leaves room for a prediction.
         chat_template: Write every example with a prompt as one exchange in the tokenizer's chat template.
-
-    Raises:
-        UsageError: `max_length` leaves no room for a prediction.
     """
     if max_length < 2:
         raise UsageError(f"A training sequence needs at least 2 tokens, got train.max_length {max_length}.")
@@ -81,10 +79,7 @@ def encode_examples(
 
 def _packed(documents: Iterable[str], tokenizer: PreTrainedTokenizerBase, max_length: int) -> list[EncodedExample]:
     """Sequences of `max_length` tokens (the last may be shorter), each beginning with the last token of the previous
-    one.
-
-    That token was only a label before. So every token but the first is predicted once, and every token but the last is
-    read once.
+    one, which was only a label there: every token but the first is predicted once, every token but the last read once.
     """
     stream: list[int] = []
     for document in documents:
@@ -132,10 +127,7 @@ def _special_start(token_ids: list[int], tokenizer: PreTrainedTokenizerBase) -> 
 
 
 def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The token that fills short rows. Its choice does not matter, since every batch has an attention mask.
-
-    A tokenizer without a pad token pads with its end-of-sequence token.
-    """
+    """The token that fills short rows: any will do, since every batch has an attention mask."""
     return int(tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from accelerate import Accelerator
 from accelerate.utils.memory import clear_device_cache
 
 from adaptive_bench.training.distributed import DistributedTraining
@@ -31,7 +31,7 @@ def accumulate(
     training: DistributedTraining,
     parts: Sequence[Sequence[EncodedExample]],
     pad_id: int,
-    accelerator: Accelerator,
+    precision: str,
 ) -> StepLoss | None:
     """Add the gradient of a batch to the parameters, or return `None` (without a gradient) when memory runs out.
 
@@ -57,7 +57,7 @@ def accumulate(
             model.own_losses_weigh = own / share
             last = number == len(parts)
             with training.syncing(last):
-                with accelerator.autocast():
+                with torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext():
                     tensors = training_batch(training.part(micro_batch), pad_id)
                     # mask and labels stay on the host, which reads them without waiting for the device
                     moved = {name: tensors[name].to(device) for name in tensors.keys() - {"attention_mask", "labels"}}

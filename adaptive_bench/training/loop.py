@@ -7,14 +7,12 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
 
 from adaptive_bench import processes, stopping
@@ -28,12 +26,12 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.records import Record
 from adaptive_bench.task import Example
 from adaptive_bench.training import resume
-from adaptive_bench.training.cost import FlopCount, TrainingCost, parameters_added
+from adaptive_bench.training.cost import FlopCount, TrainingCost
 from adaptive_bench.training.distributed import DistributedTraining, whole
 from adaptive_bench.training.encoding import EncodedExample, encode_examples, padding_id
 from adaptive_bench.training.gradient import StepLoss, accumulate, split
 from adaptive_bench.training.micro_batches import MicroBatches
-from adaptive_bench.training.order import DataOrder, data_order, order_digest
+from adaptive_bench.training.order import DataOrder, order_digest
 from adaptive_bench.training.tracking import Tracking, values_of
 
 if TYPE_CHECKING:
@@ -79,12 +77,11 @@ def train(
     Raises:
         TrainingDiverged: The loss or the gradient is not a finite number.
         EnvironmentProblem: Memory runs out with one sequence at a time, or the folder cannot be written.
-        UsageError: `max_length` leaves no room for a prediction.
     """
     reporter = reporter or SilentReporter()
     max_length = min(recipe.max_length, model.backbone.context_length)
     encoded = encode_examples(examples, tokenizer, max_length, reporter, chat_template=chat_template)
-    order = data_order(len(encoded), recipe, seed)
+    order = DataOrder(len(encoded), recipe.batch_size, recipe.steps, seed)
     packed = any(not example.prompt for example in examples)  # the number of packed sequences is known only now
     if packed and len(encoded) < (wanted := recipe.steps * recipe.batch_size):
         reporter.line(f"There are {len(encoded)} packed training sequences, but {wanted} are wanted: they repeat.")
@@ -144,7 +141,6 @@ class _Training:
         model.gradient_checkpointing = recipe.gradient_checkpointing
         fully_sharded = recipe.parallel == "fsdp" and not self.processes.is_single
         self.training = DistributedTraining(model, self.processes, fully_sharded=fully_sharded)
-        self.accelerator = _accelerator(self.device, recipe.precision, self.processes.count)
         groups = model.parameter_groups(recipe.learning_rate, method_learning_rate)
         self.optimizer = torch.optim.AdamW(
             groups, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
@@ -161,7 +157,7 @@ class _Training:
         self.model.train()
         start_s = time.perf_counter()
         with (
-            self._log(lines) as log,
+            atomic.growing(self.log_path, lines) if self.processes.is_main_process else nullcontext() as log,
             self.reporter.task(f"train {self.model.spec}", total, done) as task,
             curves.begun(done) if self.processes.is_main_process else nullcontext(()) as trackers,
         ):
@@ -174,20 +170,13 @@ class _Training:
                         log.flush()
                 for tracker in trackers:
                     tracker.log(values_of(entry), step=step + 1)
-                due = (step + 1) % self.recipe.checkpoint_every == 0 or self._asked_to_stop()
-                if due and step + 1 < total:
+                due = (step + 1) % self.recipe.checkpoint_every == 0
+                # The leader's request to stop counts for all processes.
+                if (due or self.processes.gather(stopping.requested())[0]) and step + 1 < total:
                     self._save(step + 1, log)
                 self.reporter.emit(TrainingStep(str(self.folder)))
                 task.advance(1, loss=entry["loss"])
         self._finish(total - done, time.perf_counter() - start_s, pretrained)
-
-    def _log(self, lines: str) -> AbstractContextManager[TextIO | None]:
-        """The open log in the main process; `None` in the others."""
-        return atomic.growing(self.log_path, lines) if self.processes.is_main_process else nullcontext()
-
-    def _asked_to_stop(self) -> bool:
-        """Whether a stop was requested, so that a checkpoint is due; the leader's request counts for all processes."""
-        return bool(self.processes.gather(stopping.requested())[0])
 
     def _step(self, step: int) -> dict[str, Any]:
         """Run one optimizer step; returns its entry of the log."""
@@ -199,7 +188,7 @@ class _Training:
         self.optimizer.zero_grad()
         loss = self._loss([self.encoded[index] for index in self.order[step]], step)
         self._check_finite("loss", loss.loss, step, rate)
-        norm = float(whole(self.accelerator.clip_grad_norm_(self.parameters, self.recipe.clip_norm)))
+        norm = float(whole(torch.nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm)))
         self._check_finite("gradient norm", norm, step, rate)
         self.optimizer.step()
         entry = {"step": step + 1, "lr": rate, "loss": loss.loss, "terms": loss.terms, "tokens": loss.tokens}
@@ -214,7 +203,7 @@ class _Training:
             if self.processes.is_single:  # several processes must cut alike, whatever memory each has left
                 parts = [piece for part in parts for piece in self.micro_batches.cut(part)]
             keep_blocks()
-            loss = accumulate(self.training, parts, self.pad_id, self.accelerator)
+            loss = accumulate(self.training, parts, self.pad_id, self.recipe.precision)
             give_back()
             if loss is not None:
                 return loss
@@ -238,27 +227,25 @@ class _Training:
             )
 
     def _check_finite(self, what: str, value: float, step: int, rate: float) -> None:
-        if not math.isfinite(value):
-            got = f"Training needs a finite {what}, but {self.model.spec} got {value} at step {step + 1} of"
-            if step == 0:  # no weight was changed yet, so the learning rate is not the cause
-                raise TrainingDiverged(
-                    f"{got} {len(self.order)}, before any weight was changed: a method scales a branch by such a "
-                    f"number or has such a loss, or the model's weights hold one. Try `adaptive-bench check` on it."
-                )
-            raise TrainingDiverged(
-                f"{got} {len(self.order)} with learning rate {rate:.3g}. Lower train.learning_rate or raise "
-                f"train.warmup_steps{', or set train.precision=fp32' if self.recipe.precision == 'bf16' else ''}."
+        if math.isfinite(value):
+            return
+        advice = (
+            f" with learning rate {rate:.3g}. Lower train.learning_rate or raise train.warmup_steps"
+            f"{', or set train.precision=fp32' if self.recipe.precision == 'bf16' else ''}."
+        )
+        if step == 0:  # no weight was changed yet, so the learning rate is not the cause
+            advice = (
+                ", before any weight was changed: a method scales a branch by such a number or has such a loss, or the "
+                "model's weights hold one. Try `adaptive-bench check` on it."
             )
+        raise TrainingDiverged(
+            f"Training needs a finite {what}, but {self.model.spec} got {value} at step {step + 1} of "
+            f"{len(self.order)}{advice}"
+        )
 
     def _macs(self) -> int:
         """MACs of all processes in all steps."""
         return sum(self.processes.gather(self.count.macs))
-
-    def _cost(self, macs: int) -> TrainingCost:
-        tokens = sum(
-            len(self.encoded[index].token_ids) for step in range(len(self.order)) for index in self.order[step]
-        )
-        return TrainingCost(tokens, 2.0 * macs, parameters_added(self.model.method))
 
     def _resume(self) -> tuple[int, str]:
         """Resume from the newest checkpoint; returns the number of finished steps and their lines of the log."""
@@ -290,7 +277,13 @@ class _Training:
         timing = {"steps": steps, "train_s": elapsed_s, "device": str(self.device), "threads": torch.get_num_threads()}
         record = Record(self.folder)
         record.write("timing", timing)
-        record.write("cost", asdict(self._cost(macs)))
+        read = (self.encoded[index] for step in range(len(self.order)) for index in self.order[step])
+        cost = TrainingCost(
+            tokens=sum(len(one.token_ids) for one in read),
+            flops=2.0 * macs,
+            parameters_added=sum(parameter.numel() for parameter in self.model.method.parameters()),
+        )
+        record.write("cost", asdict(cost))
         self.model.eval()
         named = None if self.adapters is None else pretrained
         if self.adapters is not None and named is None:
@@ -326,16 +319,3 @@ def _adapters(model: AdaptiveModel, recipe: TrainRecipe) -> Adapters | None:
     if recipe.lora is None or not recipe.steps or model.method.freezes_backbone:
         return None
     return Adapters(model.backbone_model, recipe.lora)
-
-
-def _accelerator(device: torch.device, precision: str, processes: int) -> Accelerator:
-    # accelerate keeps one state per process and refuses a different second one, but a process trains many models.
-    AcceleratorState._reset_state(reset_partial_state=True)
-    mixed_precision = "bf16" if precision == "bf16" else "no"
-    accelerator = Accelerator(mixed_precision=mixed_precision, cpu=device.type == "cpu", device_placement=False)
-    if accelerator.num_processes != processes:
-        raise EnvironmentProblem(
-            f"accelerate must see the {processes} processes of a training, but sees {accelerator.num_processes}. Start "
-            "them with torchrun, not through `accelerate launch`."
-        )
-    return accelerator

@@ -50,10 +50,8 @@ class Footprint:
 
 
 def rough_footprint(backbone: Backbone, heads: int = 1) -> Footprint:
-    """An upper bound on what a step holds, from the model's shape.
-
-    Args:
-        heads: How many sets of logits of all predicted tokens may exist at once.
+    """An upper bound on what a step holds, from the model's shape; `heads` sets of logits of all predicted tokens may
+    exist at once.
     """
     shape, layers = backbone.config, backbone.num_layers
     token = layers * (24 * shape.hidden_size + 8 * shape.intermediate_size)
@@ -87,11 +85,9 @@ def trained_bytes(model: AdaptiveModel) -> int:
 
 
 class MicroBatches:
-    """Cuts the steps of one training.
+    """Cuts the steps of one training of a model that is on its device and whose optimizer has no moments yet.
 
-    Args:
-        model: The model on its training device, before its optimizer has moments.
-        usable: Bytes that activations may take; by default the free memory minus what gradients and moments will take.
+    `usable` are the bytes that activations may take: by default the free memory minus what gradients and moments take.
     """
 
     def __init__(self, model: AdaptiveModel, usable: int | None = None) -> None:
@@ -150,13 +146,8 @@ def _held(batch: Sequence[EncodedExample], footprint: Footprint) -> float:
 
 
 def find_batch_size(what: str, work: Callable[[int], R], batch_size: int, reporter: Reporter) -> tuple[R, int]:
-    """The result of some work at the largest batch size that fits, and that size.
-
-    Args:
-        what: Name of the work, for the user.
-        work: Called with a batch size; it starts from the beginning each time.
-        batch_size: The first size. It is halved whenever memory runs out; at 1 the error is passed on.
-        reporter: Says every smaller size.
+    """The result of some work, which starts from the beginning each time, at the largest batch size that fits, and that
+    size: the first one, halved whenever memory runs out. At 1 the error is passed on.
     """
     while True:
         try:

@@ -9,7 +9,6 @@ from functools import lru_cache
 import numpy as np
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.training.encoding import EncodedExample
 
 
@@ -38,11 +37,6 @@ class DataOrder:
             raise IndexError(f"step {step} of {self.steps}")
         positions = range(step * self.batch_size, (step + 1) * self.batch_size)
         return tuple(self._epoch(position // self.count)[position % self.count] for position in positions)
-
-
-def data_order(count: int, recipe: TrainRecipe, seed: int) -> DataOrder:
-    """The order of `count` examples under a recipe; it does not depend on the method."""
-    return DataOrder(count, recipe.batch_size, recipe.steps, seed)
 
 
 def order_digest(examples: Sequence[EncodedExample], order: DataOrder) -> str:

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.store.atomic import new_folder, remove, write_json
-from adaptive_bench.store.keys import changed, digests
 from adaptive_bench.training.distributed import like, whole
 
 _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors", "progress.json"
@@ -26,13 +26,8 @@ _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors"
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a training.
-
-    Attributes:
-        step: Number of finished optimizer steps.
-        accumulation: Number of micro-batches per step.
-        macs: Multiply-accumulates of all finished steps, in all processes.
-        usable: Limit on bytes by which micro-batches were cut; `None` if unknown.
+    """The progress of a training: finished optimizer steps, micro-batches per step, multiply-accumulates in all
+    processes, and the limit on bytes by which micro-batches were cut (`None` if unknown).
     """
 
     step: int
@@ -44,11 +39,7 @@ class Progress:
 def save(
     folder: Path, progress: Progress, model: nn.Module, optimizer: torch.optim.Optimizer, *, writes: bool = True
 ) -> None:
-    """Write a checkpoint and remove the older ones.
-
-    Args:
-        writes: False for all processes but the leader; they only take part in gathering shards.
-    """
+    """Write a checkpoint and remove the older ones; all processes gather shards, and only one of them `writes`."""
     weights = _detached(trainable_state(model))
     states = optimizer.state_dict()["state"]
     moments = _detached({f"{index}.{name}": value for index, state in states.items() for name, value in state.items()})
@@ -58,10 +49,14 @@ def save(
     target = folder / f"step-{progress.step:08d}"
     with new_folder(target) as temporary:
         save_file(weights, temporary / _WEIGHTS)
-        save_file({**moments, **_torch_random_state()}, temporary / _OPTIMIZER)
-        numbers = asdict(progress) | {"random": _python_random_state()}
-        numbers["sha256"] = digests(temporary, [temporary / _WEIGHTS, temporary / _OPTIMIZER])
-        write_json(temporary / _PROGRESS, numbers)
+        streams = {"random.cpu": torch.get_rng_state()}
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            streams["random.cuda"] = torch.cuda.get_rng_state()
+        save_file({**moments, **streams}, temporary / _OPTIMIZER)
+        version, internal, gauss = random.getstate()
+        name, keys, *rest = np.random.get_state(legacy=True)
+        numbers = {"python": [version, list(internal), gauss], "numpy": [name, np.asarray(keys).tolist(), *rest]}
+        write_json(temporary / _PROGRESS, asdict(progress) | {"random": numbers})
     for other in list(folder.iterdir()):
         if other != target:
             remove(other)
@@ -78,29 +73,22 @@ def steps_done(checkpoint: Path) -> int:
 
 
 def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    """Restore model, optimizer and random generators from a checkpoint.
-
-    Raises:
-        EnvironmentProblem: The checkpoint does not fit the model, or its files changed since they were written.
+    """Restore model, optimizer and random generators from a checkpoint; an `EnvironmentProblem` if it cannot be read or
+    does not fit the model.
     """
-    numbers = _progress(checkpoint)
-    if different := changed(checkpoint, numbers["sha256"]):
+    try:
+        numbers = json.loads((checkpoint / _PROGRESS).read_bytes())
+        saved, flat = load_file(checkpoint / _WEIGHTS), load_file(checkpoint / _OPTIMIZER)
+        with torch.no_grad():
+            for name, tensor in trainable_state(model).items():
+                tensor.copy_(like(saved[name], tensor))
+        _set_random_state(flat, numbers["random"])
+        progress = Progress(numbers["step"], numbers["accumulation"], numbers["macs"], numbers.get("usable"))
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise EnvironmentProblem(
-            f"The files of a checkpoint stay as they were written, but {', '.join(different)} in {checkpoint} changed "
-            f"or is missing. Delete that folder to train from the start."
-        )
-    saved = load_file(checkpoint / _WEIGHTS)
-    current = trainable_state(model)
-    if saved.keys() != current.keys():
-        raise EnvironmentProblem(
-            f"A checkpoint must hold exactly the model's trainable tensors, but {checkpoint} differs in "
-            f"{', '.join(sorted(saved.keys() ^ current.keys())[:3])}. Delete that folder to train from the start."
-        )
-    with torch.no_grad():
-        for name, tensor in current.items():
-            tensor.copy_(like(saved[name], tensor))
-    flat = load_file(checkpoint / _OPTIMIZER)
-    _set_random_state(flat, numbers["random"])
+            f"A training resumes from its last checkpoint, but {checkpoint} cannot be read or is of another model: "
+            f"{type(error).__name__}: {message_of(error)}. Delete that folder to train from the start."
+        ) from error
     states: dict[int, dict[str, Tensor]] = {}
     for key, value in flat.items():
         index, _, name = key.partition(".")
@@ -108,21 +96,7 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
             states.setdefault(int(index), {})[name] = value
     _shard_states(states, optimizer)
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
-    return Progress(numbers["step"], numbers["accumulation"], numbers["macs"], numbers.get("usable"))
-
-
-def _progress(checkpoint: Path) -> dict[str, Any]:
-    """The JSON part of a checkpoint."""
-    try:
-        numbers = json.loads((checkpoint / _PROGRESS).read_bytes())
-        if not {"step", "accumulation", "macs", "random", "sha256"} <= numbers.keys():
-            raise ValueError("it is not one")
-    except (OSError, ValueError, RecursionError) as error:
-        raise EnvironmentProblem(
-            f"A checkpoint must have a readable {_PROGRESS}, got {type(error).__name__} in {checkpoint}: {error}. "
-            "Delete that folder to train from the start."
-        ) from error
-    return numbers
+    return progress
 
 
 def trainable_state(model: nn.Module) -> dict[str, Tensor]:
@@ -144,19 +118,6 @@ def _shard_states(states: dict[int, dict[str, Tensor]], optimizer: torch.optim.O
         for name, value in state.items():
             if value.shape == parameters[index].shape:
                 state[name] = like(value, parameters[index])
-
-
-def _torch_random_state() -> dict[str, Tensor]:
-    states = {"random.cpu": torch.get_rng_state()}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        states["random.cuda"] = torch.cuda.get_rng_state()
-    return states
-
-
-def _python_random_state() -> dict[str, Any]:
-    version, internal, gauss = random.getstate()
-    name, keys, *rest = np.random.get_state(legacy=True)
-    return {"python": [version, list(internal), gauss], "numpy": [name, np.asarray(keys).tolist(), *rest]}
 
 
 def _set_random_state(tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:

@@ -27,8 +27,7 @@ class Target:
     """The target of a training.
 
     Attributes:
-        axis: The axis of the saving.
-        saving: The wanted saving.
+        saving, axis: The wanted saving, and its axis.
         tokens: Share of token-branches to skip at the end of training.
         priced: The saving on each axis at this share, measured before training. On `axis` it is smaller than wanted if
             the dial ends before.
@@ -50,10 +49,8 @@ def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: fl
     what its method measures before training (`Method.prepare_training`).
 
     Args:
-        model: The model before its training.
         batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
         saving: Wanted share of the dense model's compute.
-        axis: `layers`, `net`, `core` or `tokens`.
     """
     end = model.method.max_saving
     was_training = model.training
@@ -67,7 +64,9 @@ def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: fl
             priced = points[-1][axis]
             if axis == "tokens" or abs(priced - saving) <= TOLERANCE or (asked >= end and priced < saving):
                 break
-            asked = min(end, max(0.0, asked + (saving - priced) * _tokens_per_saving(points, axis)))
+            least, most = (side(points, key=lambda point: point["tokens"]) for side in (min, max))
+            tokens_per_saving = (most["tokens"] - least["tokens"]) / max(most[axis] - least[axis], 1e-3)
+            asked = min(end, max(0.0, asked + (saving - priced) * tokens_per_saving))
             points.append(_measure(model, batches, asked))
         closest = min(points, key=lambda point: abs(point[axis] - saving))
         return Target(axis, saving, min(saving, end) if axis == "tokens" else closest["tokens"], closest)
@@ -76,11 +75,6 @@ def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: fl
         model.forget_calibration()
         model.reset_ledger()
         model.train(was_training)
-
-
-def _tokens_per_saving(points: Sequence[dict[str, float]], axis: FlopAxis) -> float:
-    least, most = (end(points, key=lambda point: point["tokens"]) for end in (min, max))
-    return (most["tokens"] - least["tokens"]) / max(most[axis] - least[axis], 1e-3)
 
 
 def _measure(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saved_tokens: float) -> dict[str, float]:

@@ -22,8 +22,7 @@ class Tracking:
 
     Attributes:
         names: Trackers: `tensorboard`, `trackio`, `wandb`; none by default.
-        run: The training's id in the tracker; a resumed training continues under it.
-        title: The training's title in the tracker.
+        run, title: The training's id, under which a resumed one continues, and its title.
         folder: Folder for trackers that write files.
         about: Settings shown beside the curves.
     """
@@ -61,11 +60,7 @@ class Tracking:
 
 
 def check_trackers(names: tuple[str, ...]) -> None:
-    """Check that the packages of the trackers are installed.
-
-    Raises:
-        UsageError: A package is missing.
-    """
+    """Check that the packages of the trackers are installed; a `UsageError` if one is missing."""
     for name in names:
         if find_spec(name) is None:
             raise UsageError(

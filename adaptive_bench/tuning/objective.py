@@ -19,14 +19,11 @@ REACHED = 0.02  # a level counts as reached if the measured saving is at most th
 
 @dataclass(frozen=True)
 class Objective:
-    """One of three numbers, which are all better when larger.
+    """One of three numbers, which are all better when larger: the mean score over the levels of the run (`area`), the
+    `score` at the saving `at`, or at the saving that a method is trained towards (`target`).
 
     Scores of metrics for which lower is better get a minus sign. A saving that is not reached counts as score 0, or as
     minus infinity for such metrics.
-
-    Attributes:
-        kind: `area` is the mean score over the levels of the run, `score` the score at the saving `at`, and `target`
-            the score at the saving that a method is trained towards.
     """
 
     kind: Literal["area", "score", "target"]
@@ -34,11 +31,7 @@ class Objective:
 
     @classmethod
     def parse(cls, text: str) -> Objective:
-        """Read `area`, `score@0.15` or `score@target`.
-
-        Raises:
-            UsageError: The text has another form.
-        """
+        """Read `area`, `score@0.15` or `score@target`; any other text is a `UsageError`."""
         kind, at_sign, number = text.strip().partition("@")
         if (kind, number) == ("score", "target"):
             return cls("target")
@@ -65,11 +58,7 @@ class Objective:
         return config
 
     def check(self, metrics: Iterable[str]) -> None:
-        """Refuse metrics whose mean makes no sense.
-
-        Raises:
-            UsageError: The better direction of a metric is unknown, or the metrics differ in it.
-        """
+        """Refuse (`UsageError`) metrics of unknown direction or of different ones, whose mean makes no sense."""
         better = {metric: metric_of(metric).better for metric in metrics}
         if "unknown" in better.values() or len(set(better.values())) > 1:
             told = ", ".join(f"{metric}: {which}" for metric, which in better.items())
@@ -82,8 +71,6 @@ class Objective:
         """The objective of one sweep.
 
         Args:
-            points: Measured points.
-            levels: Levels of the sweep.
             name: Name of the saving that is matched on, see `saving_name`.
             metric: Headline metric of the task.
         """

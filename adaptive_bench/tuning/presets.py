@@ -25,7 +25,7 @@ from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed
-from adaptive_bench.tables.doubling import Doubling, doubling, enough_steps
+from adaptive_bench.tuning.doubling import Doubling, doubling, enough_steps
 from adaptive_bench.tuning.objective import Objective, nearest
 from adaptive_bench.tuning.search import Proposal, Search, TrialRunner, points_of
 from adaptive_bench.tuning.space import METHOD_RATE, STEPS
@@ -47,8 +47,7 @@ class Preset:
         said: Makes lines about finished searches.
         points: Makes the trials if the range is not a choice.
         grow: Makes one more trial after `points`, if one is needed.
-        checked: Returns the config with the methods that the preset is about; refuses an unsuitable objective or
-            methods.
+        checked: Returns the config with the methods that the preset is about, or refuses them or the objective.
     """
 
     objective: str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
@@ -25,14 +24,13 @@ class TrialResult:
     Attributes:
         method: The method that was tuned, without the values.
         number: The trial's number in the Optuna study.
-        state: `complete`, `pruned`, `fail`, or `refused` for values that are not a trial of their own and do not count.
+        state: `complete`, `fail`, or `refused` for values that are not a trial of their own and do not count.
         values: Values that were tried; empty for the method's defaults.
         spec: The method with those of the values that belong to its spec.
         rates: The values that belong to the recipe of a run, by name.
         method_rate: Rate of the parameters that the method adds, if it was tuned.
-        value: The objective; for a pruned trial, over what was measured.
-        curve: For each task, the mean score at each level of the run.
-        reason: Why the trial failed, was pruned or was refused.
+        value: The objective.
+        reason: Why the trial failed or was refused.
         seconds: Seconds of `training` and `evaluation`, from the records; empty if nothing was measured.
     """
 
@@ -44,7 +42,6 @@ class TrialResult:
     rates: dict[str, float]
     method_rate: float | None
     value: float | None
-    curve: dict[str, list[float | None]] = field(default_factory=dict)
     reason: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -100,25 +97,15 @@ class StudyResult:
 
     def write(self, folder: Path) -> None:
         """Write `result.json`."""
-        plain = {"schema": SCHEMA, "name": self.name, "definition": self.definition}
         best = {method: trial.spec for method, trial in self.best.items()}
-        trials = {name: [asdict(trial) for trial in getattr(self, name)] for name in ("trials", "confirmed")}
-        more = {"notes": list(self.notes)} if self.notes else {}
-        atomic.write_json(folder / "result.json", {**plain, "best": best, **trials, **more})
+        atomic.write_json(folder / "result.json", {"schema": SCHEMA, "best": best, **asdict(self)})
 
     @classmethod
     def read(cls, file: Path) -> StudyResult:
-        """Read `result.json`.
-
-        Raises:
-            EnvironmentProblem: The file cannot be read, or is not what a study wrote.
-        """
+        """Read `result.json`; an `EnvironmentProblem` if it cannot be read or is not what a study wrote."""
         try:
-            values = json.loads(file.read_bytes())
-            read = TypeAdapter(tuple[TrialResult, ...]).validate_python
-            trials, confirmed = read(values["trials"]), read(values.get("confirmed", ()))
-            return cls(values["name"], values["definition"], trials, confirmed, tuple(values.get("notes", ())))
-        except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+            return TypeAdapter(cls).validate_json(file.read_bytes())
+        except (OSError, ValueError) as error:
             raise EnvironmentProblem(
                 f"The study's result {str(file)!r} cannot be read ({message_of(error)}). Give the `adaptive-bench "
                 f"tune` command again: it writes the file anew."
@@ -131,12 +118,7 @@ def studies_folder(out: Path) -> Path:
 
 
 def find_result(name: str, out: Path) -> StudyResult:
-    """The result of the study with this name.
-
-    Raises:
-        UsageError: No study has this name.
-        EnvironmentProblem: The result cannot be read.
-    """
+    """The result of the study with this name; a `UsageError` if there is none."""
     file = studies_folder(out) / name / "result.json"
     if not file.is_file():
         names = sorted(file.parent.name for file in studies_folder(out).glob("*/result.json"))
@@ -148,10 +130,8 @@ def find_result(name: str, out: Path) -> StudyResult:
 
 
 def tuned(config: RunConfig, study: StudyResult) -> RunConfig:
-    """The config of a run with the study's best spec in place of each method that was tuned.
-
-    Raises:
-        UsageError: None of the run's methods was tuned, or two methods need different values of a rate that all share.
+    """The config of a run with the study's best spec in place of each method that was tuned; a `UsageError` if none
+    was, or if two methods need different values of a rate that all share.
     """
     best = study.best
     chosen = {text: best[text] for text in config.methods if text in best}

@@ -15,7 +15,6 @@ from statistics import fmean
 from typing import Any
 
 import optuna
-from optuna.pruners import BasePruner, MedianPruner
 from optuna.samplers import TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState
@@ -29,54 +28,43 @@ from adaptive_bench.runs.run_plan import Plan, plan
 from adaptive_bench.runs.training_targets import levels_of
 from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.store.evaluation import Point, saving_name
-from adaptive_bench.tuning.objective import REACHED, Objective, nearest
+from adaptive_bench.tuning.objective import REACHED, Objective
 from adaptive_bench.tuning.result import EVALUATION, TRAINING, TrialResult
 from adaptive_bench.tuning.space import METHOD_RATE, Space, Values, recipe_values
 
 Proposal = Mapping[str, Any]  # values as Optuna has them; empty for the method's defaults
 SPREAD = 4  # points that cover the space evenly, after the defaults
-PRUNE_AFTER = 4  # fewest complete trials whose median prunes others
 
 
 @dataclass(eq=False)
 class Trial:
-    """A trial that was begun.
-
-    Attributes:
-        values: Values as a spec writes them; empty for the method's defaults.
-        measured: Sweeps measured so far.
-        scores: The objective of each of these sweeps.
-    """
+    """A trial that was begun: its values (none for the method's defaults), and its sweeps once they are measured."""
 
     search: Search
     asked: optuna.Trial
     values: Values
     measured: list[DialEvaluation] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
-    is_over: bool = False
 
-    def end(self, state: TrialState, value: float | None = None, **about: Any) -> None:
-        """Tell Optuna how the trial ended, and keep its result; `about` has further fields of `TrialResult`."""
-        self.is_over = True
+    def end(self, state: TrialState, value: float | None = None, *, called: str | None = None, **about: Any) -> None:
+        """Tell Optuna how the trial ended, and keep its result with `about`, further fields of `TrialResult`; `called`
+        is the result's name of the state, if not Optuna's.
+        """
         self.search.study.tell(self.asked, value if state is TrialState.COMPLETE else None, state)
-        self.search.results.append(
-            TrialResult(
-                method=str(self.search.space.spec),
-                number=self.asked.number,
-                state=state.name.lower(),
-                values=dict(self.values),
-                spec=str(self.search.space.spec_with(self.values)),
-                rates=recipe_values(self.values),
-                method_rate=float(self.values[METHOD_RATE]) if METHOD_RATE in self.values else None,
-                value=value,
-                **about,
-            )
+        result = TrialResult(
+            method=str(self.search.space.spec),
+            number=self.asked.number,
+            state=called or state.name.lower(),
+            values=dict(self.values),
+            spec=str(self.search.space.spec_with(self.values)),
+            rates=recipe_values(self.values),
+            method_rate=float(self.values[METHOD_RATE]) if METHOD_RATE in self.values else None,
+            value=value,
+            **about,
         )
-
-    def refuse(self, reason: str) -> None:
-        """End the trial because its values are not a trial of their own; it is listed but does not count."""
-        self.end(TrialState.FAIL, reason=reason)
-        self.search.results[-1] = replace(self.search.results[-1], state="refused")
+        self.search.results.append(result)
+        ended = result.state + ("" if value is None else f" {value:.4f}") + (result.reason and f" ({result.reason})")
+        place = f"{result.method}: trial {len(self.search.results)}"
+        self.search.reporter.line(f"{place} with {result.values_text}: {ended}")
 
 
 class Search:
@@ -87,6 +75,7 @@ class Search:
 
     Args:
         name: Name of the Optuna study; it seeds the sampler.
+        reporter: Gets a line for each trial that ended.
         trials: Number of trials, not counting those of `grow`.
         points: Points to try first; by default the method's defaults, then points that cover the space evenly.
         grow: Asked for one more point whenever nothing is left to try.
@@ -103,12 +92,12 @@ class Search:
         space: Space,
         config: RunConfig,
         storage: BaseStorage,
+        reporter: Reporter,
         trials: int,
         points: Iterable[Proposal] | None = None,
         grow: Callable[[Search], Proposal | None] | None = None,
-        pruner: BasePruner | None = None,
     ) -> None:
-        self.space, self.config, self._left, self._grow = space, config, trials, grow
+        self.space, self.config, self.reporter, self._left, self._grow = space, config, reporter, trials, grow
         self.results: list[TrialResult] = []
         self.exhausted = False
         self.begun: dict[int, Trial] = {}
@@ -118,7 +107,6 @@ class Search:
             storage=storage,
             direction="maximize",
             sampler=TPESampler(n_startup_trials=SPREAD, seed=seed),
-            pruner=pruner or MedianPruner(PRUNE_AFTER),
         )
         if points is None:
             points = [{}, *islice(space.accepted(config, {0: {}}), SPREAD)]
@@ -133,11 +121,6 @@ class Search:
     def best(self) -> TrialResult | None:
         """The complete trial with the highest value; the first one of a tie."""
         return max(self.complete, key=lambda trial: trial.value or 0.0, default=None)
-
-    @property
-    def prunes(self) -> bool:
-        """Whether trials that fall behind are stopped from now on."""
-        return len(self.complete) >= PRUNE_AFTER and isinstance(self.study.pruner, MedianPruner)
 
     def ask(self) -> list[Trial]:
         """The trials to do next: all that do not depend on results, else one; none once the search is over."""
@@ -165,7 +148,7 @@ class Search:
         if reason is None:
             self._count(drawn)
             return [drawn]
-        drawn.refuse(reason)
+        drawn.end(TrialState.FAIL, called="refused", reason=reason)
         point = next(self.space.accepted(self.config, self._tried()), None)
         self.exhausted = point is None
         return [] if point is None else [self._begin(point)]
@@ -179,11 +162,7 @@ class Search:
 
 
 class TrialRunner:
-    """Trains and measures trials.
-
-    Args:
-        config: The run whose recipe, tasks and seeds are used.
-        jobs: Processes to use; see `carry_out`.
+    """Trains and measures trials with the recipe, tasks and seeds of a run.
 
     Attributes:
         levels: For the objective `score@target`, the saving at which trials are compared, by search and by the target
@@ -198,35 +177,15 @@ class TrialRunner:
         self._of_run = levels_of(config)
 
     def do(self, trials: Sequence[Trial]) -> None:
-        """Train and measure trials, and tell their searches how they ended. If a search prunes, go seed by seed.
-
-        Raises:
-            EnvironmentProblem: The machine is to blame, for example a full disk, and not the values tried.
+        """Train and measure trials, and tell their searches how they ended; what the machine is to blame for, such as a
+        full disk, is raised as an `EnvironmentProblem`.
         """
-        plans = {trial: whole for trial in trials if (whole := self._plan(trial)) is not None}
-        prunes = any(trial.search.prunes for trial in plans)
-        turns = [(seed,) for seed in self.config.seeds] if prunes else [self.config.seeds]
-        for number, seeds in enumerate(turns, 1):
-            wanted = {
-                trial: [one for one in whole.sweeps if one.training.seed in seeds] for trial, whole in plans.items()
-            }
-            failures = self._carry_out([(plans[trial], sweeps) for trial, sweeps in wanted.items()])
-            wanted = {trial: sweeps for trial, sweeps in wanted.items() if self._is_measured(trial, sweeps, failures)}
-            if self._settle_levels(wanted):  # some trials are compared at a saving that was not measured yet
-                plans = {trial: self._settled(trial, whole) for trial, whole in plans.items()}
-                wanted = {trial: [one for one in plans[trial].sweeps if one.training.seed in seeds] for trial in wanted}
-                failures = self._carry_out([(plans[trial], sweeps) for trial, sweeps in wanted.items()])
-                wanted = {trial: some for trial, some in wanted.items() if self._is_measured(trial, some, failures)}
-            for trial, sweeps in wanted.items():
-                trial.measured += sweeps
-                trial.scores += [self._value(sweep) for sweep in sweeps]
-                value = fmean(trial.scores)
-                trial.asked.report(value, number)
-                if number == len(turns):
-                    self._end(trial, value)
-                elif trial.search.prunes and trial.asked.should_prune():
-                    self._end(trial, value, f"pruned: below the median at seed {number}")
-            plans = {trial: whole for trial, whole in plans.items() if not trial.is_over}
+        plans = self._measured({trial: whole for trial in trials if (whole := self._plan(trial)) is not None})
+        if self._settle_levels(plans):  # some trials are compared at a saving that was not measured yet
+            plans = self._measured({trial: self._settled(trial, whole) for trial, whole in plans.items()})
+        for trial, whole in plans.items():
+            trial.measured += whole.sweeps
+            self._end(trial)
 
     def _plan(self, trial: Trial) -> Plan | None:
         try:
@@ -244,43 +203,39 @@ class TrialRunner:
         sweeps = (replace(one, levels=(known.get(_target(one), _target(one)),)) for one in whole.sweeps)
         return replace(whole, sweeps=tuple(sweeps))
 
-    def _carry_out(self, wanted: Sequence[tuple[Plan, Sequence[DialEvaluation]]]) -> list[Failure]:
-        """Do the sweeps that are not on disk, with all trainings they need; plans of one recipe run side by side."""
-        together: defaultdict[str, list[tuple[Plan, Sequence[DialEvaluation]]]] = defaultdict(list)
-        for whole, sweeps in wanted:
-            together[whole.config.train.model_dump_json(exclude={"method_learning_rates"})].append((whole, sweeps))
+    def _measured(self, plans: Mapping[Trial, Plan]) -> dict[Trial, Plan]:
+        """Do what is not on disk, with plans of one recipe side by side; returns those whose sweeps are finished."""
+        together: defaultdict[str, list[Plan]] = defaultdict(list)
+        for whole in plans.values():
+            together[whole.config.train.model_dump_json(exclude={"method_learning_rates"})].append(whole)
         failures: list[Failure] = []
         for group in together.values():
-            asked = {sweep.folder: sweep for _, sweeps in group for sweep in sweeps}
-            chain = {one.folder for sweep in asked.values() for one in sweep.training.chain}
-            trainings = {one.folder: one for whole, _ in group for one in whole.trainings if one.folder in chain}
-            merged = Plan(group[0][0].config, tuple(trainings.values()), tuple(asked.values()))
+            trainings = {one.folder: one for whole in group for one in whole.trainings}
+            sweeps = {one.folder: one for whole in group for one in whole.sweeps}
+            merged = Plan(group[0].config, tuple(trainings.values()), tuple(sweeps.values()))
             failures += carry_out(merged, self.reporter, self.jobs)
         if outside := [failure for failure in failures if failure.kind == EnvironmentProblem.kind]:
             raise EnvironmentProblem("; ".join(f"{failure.work}: {failure.reason}" for failure in outside))
-        return failures
+        finished = {}
+        for trial, whole in plans.items():
+            if missing := [sweep for sweep in whole.sweeps if sweep.finished() is None]:
+                works = {str(work) for sweep in whole.sweeps for work in (sweep, *sweep.training.chain)}
+                own = [str(failure) for failure in failures if failure.work in works]
+                trial.end(TrialState.FAIL, reason="; ".join(own) or f"{missing[0]} was not finished.")
+            else:
+                finished[trial] = whole
+        return finished
 
-    def _is_measured(self, trial: Trial, sweeps: Sequence[DialEvaluation], failures: Sequence[Failure]) -> bool:
-        if missing := [sweep for sweep in sweeps if sweep.finished() is None]:
-            works = {str(work) for sweep in sweeps for work in (sweep, *sweep.training.chain)}
-            own = [str(failure) for failure in failures if failure.work in works]
-            trial.end(TrialState.FAIL, reason="; ".join(own) or f"{missing[0]} was not finished.")
-        return not missing
-
-    def _settle_levels(self, measured: Mapping[Trial, Sequence[DialEvaluation]]) -> bool:
-        """Set the savings at which trials are compared, for searches whose first trials these are.
-
-        Later trials do not change them.
-
-        Returns:
-            Whether any of these savings differs from the target of the training.
+    def _settle_levels(self, measured: Mapping[Trial, Plan]) -> bool:
+        """Set the savings at which trials are compared, for searches whose first trials these are; returns whether any
+        differs from the target of the training.
         """
         if self.objective.kind != "target":
             return False
         moved = False
         for search in {trial.search: None for trial in measured if trial.search not in self.levels}:
             by_target: defaultdict[float, list[float]] = defaultdict(list)
-            for sweep in (sweep for trial, some in measured.items() if trial.search is search for sweep in some):
+            for sweep in (one for trial, whole in measured.items() if trial.search is search for one in whole.sweeps):
                 known = [point.at(_axis(sweep)) for point in points_of(sweep) if point.on(_axis(sweep))]
                 by_target[_target(sweep)].append(max(known, default=0.0))
             self.levels[search] = {}
@@ -290,32 +245,19 @@ class TrialRunner:
                 moved |= self.levels[search][target] != target
         return moved
 
-    def _value(self, sweep: DialEvaluation) -> float:
-        return self.objective.value(points_of(sweep), sweep.levels, _axis(sweep), sweep.metric)
-
-    def _end(self, trial: Trial, value: float, pruned: str = "") -> None:
+    def _end(self, trial: Trial) -> None:
+        value = fmean(
+            self.objective.value(points_of(one), one.levels, _axis(one), one.metric) for one in trial.measured
+        )
         if not isfinite(value):  # a level is not reached, with a metric for which lower is better
             trial.end(TrialState.FAIL, reason="it does not reach the savings that trials are compared at")
             return
-        curve: dict[str, list[float | None]] = {}
-        for task in dict.fromkeys(sweep.task for sweep in trial.measured):
-            of_task = [sweep for sweep in trial.measured if sweep.task == task]
-            levels = sorted({level for sweep in of_task for level in sweep.levels})
-            scores = {level: [_score(one, level) for one in of_task if level in one.levels] for level in levels}
-            curve[task] = [None if None in some else fmean(one or 0.0 for one in some) for some in scores.values()]
-        state = TrialState.PRUNED if pruned else TrialState.COMPLETE
-        trial.end(state, value, reason=pruned, curve=curve, seconds=_seconds(trial.measured))
+        trial.end(TrialState.COMPLETE, value, seconds=_seconds(trial.measured))
 
 
 def points_of(sweep: DialEvaluation) -> list[Point]:
     """The measured points of a finished sweep."""
     return [one.point(sweep.metric) for one in (sweep.finished() or {}).values()]
-
-
-def _score(sweep: DialEvaluation, level: float) -> float | None:
-    points = points_of(sweep)
-    place = nearest(points, level, _axis(sweep))
-    return None if place is None else points[place].score
 
 
 def _target(sweep: DialEvaluation) -> float:

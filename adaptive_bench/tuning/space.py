@@ -51,8 +51,7 @@ class Space:
             params: `NAME=RANGE` or `METHOD.NAME=RANGE`; `train.NAME` for a rate of the recipe.
 
         Raises:
-            UsageError: The method is never trained, a parameter is fixed, the method does not accept a value, or there
-                is nothing to search.
+            UsageError: The method is never trained, or a range is of nothing that it accepts, or there is none.
         """
         method_type = method_class(spec)
         if not method_type.trains:
@@ -107,10 +106,8 @@ class Space:
                 yield point
 
     def refusal(self, values: Values, tried: Mapping[int, Values], config: RunConfig) -> str | None:
-        """Why values are not a trial of their own on a run's model; `None` if they are.
-
-        Args:
-            tried: Values of earlier trials by number; the defaults are an empty mapping.
+        """Why values are not a trial of their own on a run's model, given earlier trials by number; `None` if
+        they are.
         """
         try:
             mine = self._canonical_trial(values, config)
@@ -124,9 +121,9 @@ class Space:
     def _fault(self, values: Values, config: RunConfig) -> str | None:
         try:
             examine(self.spec_with(values), model_facts(config.model))
+            return None
         except UsageError as error:
             return str(error)
-        return None
 
     def _canonical_trial(self, values: Values, config: RunConfig) -> str:
         """What values amount to: the method on this model and its recipe, as text that is equal for equal trials."""
@@ -138,9 +135,8 @@ class Space:
         return canonical([config_of(spec).on_model(layers), rate, recipe])
 
     def fitted(self, config: RunConfig) -> Space:
-        """The space with each whole-number range cut to the largest value that the model can have.
-
-        A plugin's method keeps its space, because each try would run the plugin's code.
+        """The space with each whole-number range cut to the largest value that the model can have. A plugin's method
+        keeps its space, because each try would run the plugin's code.
         """
         if registry.is_foreign("methods", self.spec.name):
             return self
@@ -158,11 +154,7 @@ class Space:
         return MethodSpec(self.spec.name, tuple({**dict(self.spec.params), **own}.items()), self.spec.semantics)
 
     def config_with(self, values: Values, config: RunConfig) -> RunConfig:
-        """The config of one trial's run.
-
-        Raises:
-            UsageError: A recipe cannot have the values.
-        """
+        """The config of one trial's run; a `UsageError` if a recipe cannot have the values."""
         spec = self.spec_with(values)
         rates = dict(config.train.method_learning_rates)
         known = rate_of(training_spec(self.spec), rates)
@@ -182,9 +174,6 @@ def parse_param(text: str) -> tuple[str | None, str, SearchRange]:
 
     Returns:
         The method that the parameter belongs to (`None` for every method that has it), its name, and its range.
-
-    Raises:
-        UsageError: The text has another form.
     """
     name, equals, search = (part.strip() for part in text.partition("="))
     if not (name and equals and search):
@@ -198,11 +187,7 @@ def parse_param(text: str) -> tuple[str | None, str, SearchRange]:
 
 
 def check_owned(specs: Iterable[MethodSpec], params: Iterable[str]) -> None:
-    """Refuse parameters that none of the methods has.
-
-    Raises:
-        UsageError: No method has one of the parameters.
-    """
+    """Refuse (`UsageError`) parameters that none of the methods has."""
     specs = list(specs)
     for text in params:
         owner, name, _ = parse_param(text)
@@ -230,13 +215,14 @@ def _concerns(owner: str | None, name: str, spec: MethodSpec) -> bool:
 def _check(spec: MethodSpec, name: str, value: str) -> None:
     if name not in _OF_RECIPE:
         config_of(MethodSpec(spec.name, (*spec.params, (name, value)), spec.semantics))
-    elif name != METHOD_RATE:
-        try:
-            TrainRecipe.model_validate(recipe_values({name: value}))
-        except ValidationError as error:
-            raise UsageError(f"{name} cannot be {value}: {rule_of(error.errors()[0])}. Change the range.") from error
-    elif float(value) <= 0:
-        raise UsageError(f"{name} is a rate above 0, got {value}. Change the range.")
+        return
+    rates = (
+        {"method_learning_rates": {str(spec): float(value)}} if name == METHOD_RATE else recipe_values({name: value})
+    )
+    try:
+        TrainRecipe.model_validate(rates)
+    except ValidationError as error:
+        raise UsageError(f"{name} cannot be {value}: {rule_of(error.errors()[0])}. Change the range.") from error
 
 
 def _at(search: SearchRange, share: float) -> Any:

@@ -9,7 +9,6 @@ from typing import Any
 
 import optuna
 from filelock import FileLock, Timeout
-from optuna.pruners import NopPruner
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
@@ -59,11 +58,9 @@ def tune(
         confirm: Number of other seeds with which the best of each method and its defaults are trained again after all
             trials. The one with the higher mean over them counts, because a best trial is partly luck.
         name: Name of the study; by default made from everything else.
-        jobs: Processes to use.
 
     Raises:
-        UsageError: Something to tune does not exist, a task has no validation documents, or the name belongs to a
-            different study.
+        UsageError: Something to tune does not exist, a task has no validation documents, or the name is taken.
     """
     check_main()
     asks = None if preset is None else PRESETS[preset]
@@ -97,11 +94,11 @@ def tune(
         for space in spaces:
             called = f"{name}/{space.spec}"
             if asks is None:
-                searches.append(Search(called, space, config, storage, trials))
+                searches.append(Search(called, space, config, storage, reporter, trials))
                 continue
             points = asks.points(config) if asks.points and not params else list(space.grid())
             grow = None if params else asks.grow
-            searches.append(Search(called, space, config, storage, len(points), points, grow, NopPruner()))
+            searches.append(Search(called, space, config, storage, reporter, len(points), points, grow))
         finals: list[Search] = []
 
         def result(notes: Sequence[str] = ()) -> StudyResult:
@@ -112,17 +109,8 @@ def tune(
             return found
 
         def to_the_end(some: Sequence[Search], measuring: TrialRunner) -> None:
-            told = dict.fromkeys(some, 0)
             while trials := [trial for one in some for trial in one.ask()]:
                 measuring.do(trials)
-                for one in some:
-                    for number, trial in enumerate(one.results[told[one] :], told[one] + 1):
-                        value = "" if trial.value is None else f" {trial.value:.4f}"
-                        why = f" ({trial.reason})" if trial.reason else ""
-                        reporter.line(
-                            f"{one.space.spec}: trial {number} with {trial.values_text}: {trial.state}{value}{why}"
-                        )
-                    told[one] = len(one.results)
                 result()
 
         measuring = TrialRunner(objective, config, reporter, jobs)
@@ -133,16 +121,14 @@ def tune(
                 if one.best is not None and one.best.values:
                     points = [{}, one.study.trials[one.best.number].params]
                     called = f"{name}/{one.space.spec}/confirm"
-                    finals.append(Search(called, one.space, again, storage, 2, points, pruner=NopPruner()))
+                    finals.append(Search(called, one.space, again, storage, reporter, 2, points))
             to_the_end(finals, TrialRunner(objective, again, reporter, jobs))
         return result(() if asks is None else asks.said(searches, measuring))
 
 
 def _asked(asks: Preset | None, params: Sequence[str], config: RunConfig) -> list[str]:
-    """The ranges to search, as `NAME=RANGE`.
-
-    Raises:
-        UsageError: A preset is given parameters other than its setting, or a study without a preset is given steps.
+    """The ranges to search, as `NAME=RANGE`; a `UsageError` if a preset is given other parameters than its setting, or
+    a study without a preset is given steps.
     """
     names = [parse_param(text)[1] for text in params]
     if asks is None:

@@ -5,8 +5,6 @@ run; a step of training reads its losses and the length of its gradient.
 """
 
 import re
-from contextlib import nullcontext
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -113,7 +111,7 @@ def test_a_training_step_reads_twice(spec, make_backbone):
             with pretended() as accelerator:
                 model.to(place)
                 training = DistributedTraining(model, Processes(), fully_sharded=False)
-                loss = accumulate(training, split(batch, 2), 0, SimpleNamespace(autocast=nullcontext))
+                loss = accumulate(training, split(batch, 2), 0, "fp32")
                 # A search of labels asks of each path in turn whether it ends right: as often as it was told to try.
                 searches = "labels=search" in spec
                 reads = [one for one in accelerator.reads if not (searches and _SEARCH.search(one))]

@@ -6,14 +6,13 @@ from hypothesis import strategies as st
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.training.encoding import encode_examples
-from adaptive_bench.training.order import data_order, order_digest
+from adaptive_bench.training.order import DataOrder, order_digest
 
 
 @given(count=st.integers(1, 40), batch_size=st.integers(1, 12), steps=st.integers(1, 12), seed=st.integers(0, 99))
 def test_every_example_is_seen_equally_often(count, batch_size, steps, seed):
-    order = data_order(count, TrainRecipe(steps=steps, batch_size=batch_size), seed)
+    order = DataOrder(count, batch_size, steps, seed)
     seen = Counter(index for step in range(steps) for index in order[step])
     assert sum(seen.values()) == steps * batch_size
     times = [seen[index] for index in range(count)]
@@ -21,24 +20,23 @@ def test_every_example_is_seen_equally_often(count, batch_size, steps, seed):
 
 
 def test_a_step_can_be_asked_for_directly():
-    recipe = TrainRecipe(steps=10, batch_size=4)
-    first = data_order(7, recipe, 3)
+    first, again = DataOrder(7, 4, 10, 3), DataOrder(7, 4, 10, 3)
     in_turn = [first[step] for step in range(10)]
-    assert data_order(7, recipe, 3)[9] == in_turn[9]
-    assert [data_order(7, recipe, 3)[step] for step in reversed(range(10))] == in_turn[::-1]
-    assert [data_order(7, recipe, 4)[step] for step in range(10)] != in_turn
+    assert [again[step] for step in reversed(range(10))] == in_turn[::-1]
+    assert [DataOrder(7, 4, 10, 4)[step] for step in range(10)] != in_turn
     with pytest.raises(IndexError):
         first[10]
 
 
-def test_the_digest_tells_orders_and_tokens_apart(examples, tokenizer, recipe):
+def test_the_digest_tells_orders_and_tokens_apart(examples, tokenizer):
     encoded = encode_examples(examples, tokenizer, 64, SilentReporter())
-    digest = order_digest(encoded, data_order(len(encoded), recipe, 1))
-    assert digest == order_digest(encoded, data_order(len(encoded), recipe, 1))
-    assert digest != order_digest(encoded, data_order(len(encoded), recipe, 2))
-    assert digest != order_digest(encoded[::-1], data_order(len(encoded), recipe, 1))
+    order = DataOrder(len(encoded), 4, 6, 1)
+    digest = order_digest(encoded, order)
+    assert digest == order_digest(encoded, DataOrder(len(encoded), 4, 6, 1))
+    assert digest != order_digest(encoded, DataOrder(len(encoded), 4, 6, 2))
+    assert digest != order_digest(encoded[::-1], order)
 
 
 def test_no_examples_is_an_error():
     with pytest.raises(EnvironmentProblem, match="at least one example"):
-        data_order(0, TrainRecipe(), 1)
+        DataOrder(0, 4, 6, 1)

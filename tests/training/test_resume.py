@@ -102,17 +102,15 @@ def test_a_checkpoint_of_another_model_is_refused(model, tmp_path):
     optimizer = torch.optim.AdamW(model.parameters())
     resume.save(tmp_path, resume.Progress(1, 1, 0), model, optimizer)
     model.extra = torch.nn.Linear(2, 2)
-    with pytest.raises(EnvironmentProblem, match=r"extra\.bias"):
+    with pytest.raises(EnvironmentProblem, match=r"extra\."):
         resume.restore(resume.newest(tmp_path), model, optimizer)
 
 
-@pytest.mark.parametrize("part", ["weights.safetensors", "optimizer.safetensors"])
-def test_a_flipped_byte_is_noticed(part, model, tmp_path):
+@pytest.mark.parametrize("part", ["weights.safetensors", "optimizer.safetensors", "progress.json"])
+def test_a_file_that_is_cut_off_is_named(part, model, tmp_path):
     optimizer = torch.optim.AdamW(model.parameters())
     resume.save(tmp_path, resume.Progress(1, 1, 0), model, optimizer)
     file = resume.newest(tmp_path) / part
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
-    with pytest.raises(EnvironmentProblem, match=part):
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(EnvironmentProblem, match="step-00000001 cannot be read"):
         resume.restore(resume.newest(tmp_path), model, optimizer)

@@ -1,7 +1,6 @@
 """A whole study with real trainings of two steps: its trials are trainings that a run finds done."""
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -102,20 +101,6 @@ def test_a_study_that_was_stopped_tries_what_an_undisturbed_one_tries(config, me
         tune(config, None, 9, PARAMS, name="mine")
     measured(weight_of)
     assert tune(config, None, 9, PARAMS, name="mine").trials == undisturbed.trials
-
-
-def test_a_trial_behind_the_median_stops_after_its_first_seed(config, monkeypatch):
-    several = config.model_copy(update={"seeds": (1, 2), "methods": ("gateskip", "gateskip[shape=scalar]")})
-    monkeypatch.setattr(trial_module.TrialRunner, "_carry_out", lambda *_: [])
-    monkeypatch.setattr(trial_module.TrialRunner, "_is_measured", lambda *_: True)
-    monkeypatch.setattr(trial_module, "points_of", lambda sweep: [])
-    monkeypatch.setattr(trial_module, "_seconds", lambda sweeps: {})
-    monkeypatch.setattr(trial_module.TrialRunner, "_value", lambda self, sweep: weight_of(dict(sweep.spec.params)))
-    result = tune(several, None, 12, PARAMS, name="mine")
-    pruned = [trial for trial in result.trials if trial.state == "pruned"]
-    assert pruned and all("median at seed 1" in trial.reason for trial in pruned)
-    assert {trial.state for trial in result.trials[:5]} == {"complete"}  # nothing to compare with yet
-    assert {*Counter(trial.method for trial in result.trials).values()} == {12}
 
 
 def test_defaults_and_repetitions_are_no_trials_and_a_space_that_has_no_more_says_so(config, measured):

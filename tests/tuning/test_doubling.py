@@ -1,13 +1,12 @@
 """What twice the training changes: orders that reverse, scores that move."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_bench.metric import metric_of
 from adaptive_bench.tables.document_scores import DocumentScores
-from adaptive_bench.tables.doubling import doubling, enough_steps
+from adaptive_bench.tuning.doubling import doubling, enough_steps
 
 EXACT, BITS = metric_of("exact_match,strict-match"), metric_of("bits_per_byte,none")
 DOCUMENTS = 60
@@ -42,10 +41,6 @@ def test_what_improves_without_passing_anybody_is_not_converged_and_reverses_not
     assert (found.reversals, found.not_converged) == ((), ("gateskip",))
 
 
-def test_what_becomes_worse_is_not_converged_either():
-    assert _found({"gateskip": 0.9, "mod": 0.5}, {"gateskip": 0.4, "mod": 0.5}).not_converged == ("gateskip",)
-
-
 def test_what_no_test_tells_apart_does_not_reverse():
     assert _found({"gateskip": 0.5, "mod": 0.55}, {"gateskip": 0.55, "mod": 0.5}).reversals == ()
 
@@ -61,7 +56,7 @@ def test_lower_is_better_where_it_is_and_scores_without_bounds_are_compared():
 
 def test_a_method_that_reaches_the_level_on_one_side_alone_is_not_compared():
     found = _found({"gateskip": 0.2, "mod": 0.6}, {"mod": 0.6, "calm": 1.0})
-    assert set(found.moved) == {"mod"} and found.pairs == 0 and found.reversals == ()
+    assert (found.not_converged, found.pairs, found.reversals) == ((), 0, ())
 
 
 def test_one_score_alone_tells_nothing():
@@ -110,10 +105,3 @@ def test_more_of_the_same_is_enough_where_tests_tell_something_apart(shares):
     named = dict(zip("abcdef", shares, strict=False))
     found = _found(named, named)
     assert enough_steps([found]) == (320 if found.told_apart[0] else None)
-
-
-@pytest.mark.parametrize("score", [12.0, -3.0])
-def test_scores_beyond_the_metrics_range_are_compared_without_bounds(score):
-    scores = _scores({"a": 0.3, "b": 0.9})
-    far = {name: DocumentScores(one.seeds, one.documents, one.values * score) for name, one in scores.items()}
-    assert doubling(320, "a", far, far, EXACT).told_apart == (1, 1)
