@@ -137,7 +137,7 @@ def _texts_of(
     subjects: Subjects, names: list[str], limit: int, num_fewshot: int | None, data_dir: Path | None
 ) -> list[Text]:
     """Documents of tasks with the answers that the first model writes with nothing skipped, or that are given."""
-    from adaptive_bench.headroom.asking import collect_texts
+    from adaptive_bench.headroom.task_texts import collect_texts
     from adaptive_bench.live_display import Display
 
     model, texts = subjects.models[0], []

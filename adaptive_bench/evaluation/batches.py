@@ -62,10 +62,7 @@ def batches(
     items: Sequence[T], limit: int, *, length: Callable[[T], int], fits: Callable[[int, int], bool] = lambda *_: True
 ) -> Iterator[list[T]]:
     """Cut items into batches of at most `limit` rows of similar length, longest first, so that memory runs out early or
-    not at all.
-
-    Args:
-        fits: `fits(rows, tokens)` says whether a batch of that size fits into memory.
+    not at all; `fits(rows, tokens)` says whether a batch of that size fits into memory.
     """
     batch: list[T] = []
     longest = 0

@@ -21,11 +21,8 @@ DRAW_SEED = 1234  # independent of the training's seed, so that every method and
 
 
 def drawn(task: Task, count: int, limit: int | None, *, mixed: bool | None = None) -> Sequence[int]:
-    """Numbers of the `limit` documents chosen from `count`, ascending. A lower limit chooses a subset of them.
-
-    Args:
-        mixed: Whether documents are already in random order, so that the first ones are taken; by default as the task
-            says.
+    """Numbers of the `limit` documents chosen from `count`, ascending. A lower limit chooses a subset of them. If
+    documents are `mixed`, in random order already, the first ones are taken; by default the task says so.
     """
     if limit is None or limit >= count or (task.mixed if mixed is None else mixed):
         return range(count)[:limit]
@@ -46,11 +43,8 @@ def ask_only(harness: HarnessTask, numbers: Sequence[int]) -> None:
 
 
 def leave_out(harness: HarnessTask, fits: Callable[[Instance], bool]) -> list[int]:
-    """Make a task leave out documents with a request that does not fit. The other documents keep the worked examples
-    that they would have otherwise.
-
-    Returns:
-        Numbers of the documents left out; the list is filled once the task has built its requests.
+    """Make a task leave out documents with a request that does not fit; the others keep their worked examples. Returns
+    the numbers of those left out, a list that is filled once the task has built its requests.
     """
     left: list[int] = []
     build = harness.build_all_requests
@@ -106,52 +100,40 @@ def are_of_tested(harness: HarnessTask) -> bool:
 
 
 def answer_of(harness: HarnessTask, document: Any, where: str) -> tuple[str, ...]:
-    """The texts of a document's answer: the target, or every choice.
-
-    Args:
-        where: The document in words, such as `document 3 of 200 of 'mine'`.
-
-    Raises:
-        EnvironmentProblem: The document has no question, no answer or no choices.
-        PluginFault: The task's own code fails for the document.
+    """The texts of a document's answer: the target, or every choice. A document (`where`: `document 3 of 200 of
+    'mine'`) without question, answer or choices is an `EnvironmentProblem`; an error in the task's own code a
+    `PluginFault`.
     """
+
+    def refused(fault: str) -> EnvironmentProblem:
+        fields = document.items() if isinstance(document, dict) else [(type(document).__name__, "")]
+        got = one_line(", ".join(f"{key} {value!r:.40}" for key, value in fields), 300)
+        return EnvironmentProblem(
+            f"Every document has a question and an answer, or choices and the right one, but {where} {fault} (fields: "
+            f"{got}). Correct that row of the data, or what the task makes of it."
+        )
+
+    chooses = harness.OUTPUT_TYPE == "multiple_choice"
     try:
         prompt, target = harness.doc_to_text(document), harness.doc_to_target(document)
-        choices = list(harness.doc_to_choice(document)) if harness.OUTPUT_TYPE == "multiple_choice" else []
+        choices = list(harness.doc_to_choice(document)) if chooses else []
     except AdaptiveBenchError:
         raise
     except Exception as error:  # templates and a task's own code may raise anything
         error_origin.blame(error, f"{where[0].upper()}{where[1:]} cannot be put into the form of a question")
-        raise EnvironmentProblem(
-            f"Every document has what the task asks for, but {where} cannot be put into its form: "
-            f"{type(error).__name__}: {message_of(error)[:200]} (fields: {_fields(document)}). Correct that row of "
-            f"the data."
-        ) from error
-    if harness.OUTPUT_TYPE == "multiple_choice":
-        _check_choices(harness, prompt if getattr(harness, "multiple_input", 0) else target, choices, where)
+        said = f"{type(error).__name__}: {message_of(error)[:200]}"
+        raise refused(f"cannot be put into its form: {said}") from error
+    if chooses:
+        right = prompt if getattr(harness, "multiple_input", 0) else target
+        by_code = isinstance(right, str) and callable(harness.config.process_results)  # which may look the text up
+        if not (by_code or _is_among(right, choices)) or not all(str(text).strip() for text in choices):
+            raise refused(f"has {one_line(repr(right), 60)} for {one_line(repr(choices), 100)}")
         return tuple(map(str, choices))
     if target is None or not str(target).strip():
-        raise EnvironmentProblem(
-            f"Every document has an answer, but {where} has none (fields: {_fields(document)}). Correct that row of "
-            f"the data."
-        )
+        raise refused("has no answer")
     if isinstance(prompt, str) and not prompt.strip() and not harness.OUTPUT_TYPE.endswith("rolling"):
-        raise EnvironmentProblem(
-            f"Every document has a question, but that of {where} is empty (fields: {_fields(document)}). Correct "
-            f"that row of the data."
-        )
+        raise refused("has an empty question")
     return tuple(map(str, target)) if isinstance(target, list) else (str(target),)
-
-
-def _check_choices(harness: HarnessTask, right: Any, choices: Sequence[Any], where: str) -> None:
-    by_itself = isinstance(right, str) and callable(harness.config.process_results)  # the code may look the text up
-    texts = list(map(str, choices))
-    if not (by_itself or _is_among(right, choices)) or not all(text.strip() for text in texts):
-        raise EnvironmentProblem(
-            f"Every document has choices and the right one, by its number from 0 to below {len(choices)} or its "
-            f"text, but {where} has {one_line(repr(right), 60)} for {one_line(repr(list(choices)), 100)}. Correct that "
-            f"row of the data, or what the task makes of it."
-        )
 
 
 def _is_among(right: Any, choices: Sequence[Any]) -> bool:
@@ -161,9 +143,3 @@ def _is_among(right: Any, choices: Sequence[Any]) -> bool:
     if isinstance(right, list):
         return bool(right) and all(_is_among(one, choices) for one in right)
     return right in choices if isinstance(right, str) else right in range(len(choices))
-
-
-def _fields(document: Any) -> str:
-    if not isinstance(document, dict):
-        return type(document).__name__
-    return one_line(", ".join(f"{key} {value!r:.40}" for key, value in document.items()), 300)

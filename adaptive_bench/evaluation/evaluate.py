@@ -30,7 +30,6 @@ from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.task import DocumentSplit, Task
 
 if TYPE_CHECKING:
-    from lm_eval.api.task import Task as HarnessTask
     from transformers import PreTrainedTokenizerBase
 
     from adaptive_bench.model import AdaptiveModel
@@ -74,13 +73,11 @@ def evaluate(
 
     Args:
         model: The model, evaluated at its current dial in evaluation mode; its mode is restored afterwards.
-        tokenizer: The model's tokenizer.
         task_name: A task of this package, of a plugin, or of lm-eval.
         data_dir: Folder with local data files; `None` reads the hub.
         limit: Number of documents to evaluate, drawn with one seed for every model (see `drawn`).
         documents: The documents to evaluate, by their numbers in the split, ascending.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
-        batch_size: Sequences evaluated together.
         seed: Seed for worked examples and for tasks that sample. By default lm-eval's own worked examples are used.
         split: Test documents, or validation documents for making choices.
         chat_template: Put prompts into the tokenizer's chat template, with each worked example as a separate exchange,
@@ -92,7 +89,6 @@ def evaluate(
         system_prompt: Text before every prompt, or the system's turn of a chat; lm-eval's `system_instruction`.
         enable_thinking: Passed to the chat template if it is not `None`.
         skip_overlong: Leave out documents that are too long for the context; their numbers are in `data["overlong"]`.
-        progress: Shows progress, and reports when the batch is halved.
 
     Returns:
         The evaluation, and one sample per document.
@@ -107,15 +103,10 @@ def evaluate(
 
     def ask() -> tuple[Evaluation, list[Sample]]:
         model.reset_ledger()
-        set_seed(seed)  # some tasks shuffle with a global generator when they are loaded or evaluated
-        random.seed(PYTHON_SEED)
-        loaded = load_task(task, data_dir, num_fewshot, split)
+        loaded = asked_task(task, data_dir, num_fewshot, split, limit, documents, seed)
         if prefix:
             loaded.config.description = prefix + (loaded.config.description or "")
         set_writing(loaded, temperature, stop_strings, max_new_tokens)
-        if documents is not None or limit is not None:
-            ask_only(loaded, drawn(task, len(loaded.eval_docs), limit) if documents is None else documents)
-        loaded.set_fewshot_seed(seed)
         dial = model.method.dial
         at = f", {dial.name} {model.dial:.3g}" if dial.minimum < dial.maximum else ""
         lm = AdaptiveLM(
@@ -158,6 +149,25 @@ def evaluate(
         model.train(was_training)
 
 
+def asked_task(
+    task: Task,
+    data_dir: Path | None,
+    num_fewshot: int | None,
+    split: DocumentSplit,
+    limit: int | None = None,
+    documents: Sequence[int] | None = None,
+    seed: int = FEWSHOT_SEED,
+) -> HarnessTask:
+    """The task with the documents and worked examples that are asked; see `evaluate`."""
+    set_seed(seed)  # some tasks shuffle with a global generator when they are loaded or evaluated
+    random.seed(PYTHON_SEED)
+    loaded = load_task(task, data_dir, num_fewshot, split)
+    if documents is not None or limit is not None:
+        ask_only(loaded, drawn(task, len(loaded.eval_docs), limit) if documents is None else documents)
+    loaded.set_fewshot_seed(seed)
+    return loaded
+
+
 def set_writing(
     loaded: HarnessTask, temperature: float | None, stop_strings: Sequence[str] | None, max_new_tokens: int | None
 ) -> None:
@@ -172,10 +182,8 @@ def set_writing(
 def _measured(
     task: Task, loaded: HarnessTask, lm: AdaptiveLM, results: dict[str, Any], asked: dict[str, Any]
 ) -> tuple[Evaluation, list[Sample]]:
-    """The evaluation and its samples, from what lm-eval gives.
-
-    Args:
-        asked: What `Evaluation.data` says beyond `asked_of`.
+    """The evaluation and its samples, from what lm-eval gives; `asked` is what `Evaluation.data` says beyond
+    `asked_of`.
     """
     model, logged = lm.model, results["samples"][task.name]
     scores = {
@@ -238,6 +246,8 @@ def asked_of(task: Task, harness_task: HarnessTask, logged: list[dict[str, Any]]
     ordered = [by_doc[doc] for doc in sorted(by_doc)]
     splits = harness_task.dataset.values() if isinstance(harness_task.dataset, dict) else ()
     metadata = harness_task.config.metadata or {}
+    # Generation settings (stop strings, length), if the task generates text.
+    written = [[one[-1] for one in entry["arguments"] if isinstance(one[-1], dict)] for entry in ordered]
     return {
         "source": task.source,
         "revision": next(filter(None, map(revision, splits)), None),
@@ -246,16 +256,8 @@ def asked_of(task: Task, harness_task: HarnessTask, logged: list[dict[str, Any]]
         "prompts_sha256": _digest(entry["prompt_hash"] for entry in ordered),
         "task_version": metadata.get("version"),
         "signatures": metadata.get("signatures"),
-        **_settings(ordered),
+        **({"settings_sha256": _digest(json.dumps(one, sort_keys=True) for one in written)} if any(written) else {}),
     }
-
-
-def _settings(logged: list[dict[str, Any]]) -> dict[str, str]:
-    """A digest of the generation settings (stop strings, length) if the task generates text."""
-    written = [[one[-1] for one in entry["arguments"] if isinstance(one[-1], dict)] for entry in logged]
-    if not any(written):
-        return {}
-    return {"settings_sha256": _digest(json.dumps(one, sort_keys=True) for one in written)}
 
 
 def _digest(hashes: Iterable[str]) -> str:

@@ -32,31 +32,19 @@ class Watched:
         return chosen
 
     def check(self, what: str, model: nn.Module) -> None:
-        """Raise an error if any chosen logit was not finite.
-
-        Raises:
-            NotFinite: Some logit of `model` was NaN or infinite.
-        """
+        """Raise `NotFinite` if any chosen logit of the model was NaN or infinite."""
         if self._finite is not None and not bool(self._finite):
             raise _not_finite(what, model)
 
 
 def check_scores(scores: Iterable[float], what: str, model: nn.Module) -> None:
-    """Refuse log-likelihoods that are NaN or +inf. -inf is valid: the model rules out the text.
-
-    Raises:
-        NotFinite: There is such a log-likelihood.
-    """
+    """Refuse (`NotFinite`) log-likelihoods that are NaN or +inf. -inf is valid: the model rules out the text."""
     if any(math.isnan(score) or score == math.inf for score in scores):
         raise _not_finite(what, model)
 
 
 def check_metrics(values: Mapping[str, float], what: str) -> None:
-    """Refuse metric values that are not finite, which a task's metric or aggregation may give.
-
-    Raises:
-        NotFinite: There is such a value.
-    """
+    """Refuse (`NotFinite`) metric values that a task's metric or aggregation gives and that are not finite."""
     for name, value in values.items():
         if not math.isfinite(value):
             raise NotFinite(
@@ -68,24 +56,14 @@ def check_metrics(values: Mapping[str, float], what: str) -> None:
 def _not_finite(what: str, model: nn.Module) -> NotFinite:
     """The error, with advice that depends on whether the weights are finite, which is checked only now."""
     rule = f"A model must give finite logits, but gave NaN or infinity in {what}"
-    if (weight := _not_a_number(model)) is not None:
-        return NotFinite(
-            f"{rule}: its weights are not finite themselves (the first: {weight}). If it was trained, the training "
-            f"diverged: lower its rates, or train in fp32. If it was not, --model has these weights: copy or save that "
-            f"model again, or name another one."
-        )
-    return NotFinite(
-        f"{rule}, with finite weights. If it was trained and the losses in its train.jsonl grow towards the end, the "
-        f"training diverged: lower its rates, or train in fp32. If a method is on it, look at what that scales "
-        f"branches by: `adaptive-bench check` tries it. If neither is so, numbers grow too large in the model itself: "
-        f"name another one."
-    )
-
-
-def _not_a_number(model: nn.Module) -> str | None:
-    """The first weight with a NaN or infinity. Buffers are not checked: they may hold infinite thresholds."""
+    # Buffers are not checked: they may hold infinite thresholds.
     for name, weight in model.named_parameters():
-        floats = [part for part in plain_parts(weight.detach()) if part.is_floating_point()]
-        if not all(bool(part.isfinite().all()) for part in floats):
-            return name
-    return None
+        if not all(bool(part.isfinite().all()) for part in plain_parts(weight.detach()) if part.is_floating_point()):
+            return NotFinite(
+                f"{rule}: its weights are not finite themselves (the first: {name}). If it was trained, the training "
+                f"diverged: lower its rates, or train in fp32. If it was not, --model has these weights."
+            )
+    return NotFinite(
+        f"{rule}, with finite weights. If it was trained and the losses in its train.jsonl grow towards the end, lower "
+        f"its rates, or train in fp32. Otherwise look at what its method scales branches by (`adaptive-bench check`)."
+    )

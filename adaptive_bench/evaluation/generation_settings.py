@@ -21,12 +21,8 @@ _BROKEN = "\N{REPLACEMENT CHARACTER}"  # decoded from bytes that are no complete
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """Settings that requests must share to be generated in one batch.
-
-    Attributes:
-        until: Strings that end the text; they are not part of it.
-        max_new_tokens: Largest number of new tokens.
-        do_sample, temperature, top_p: Sampling; greedy unless `do_sample`.
+    """Settings that requests must share to be generated in one batch: greedy unless `do_sample`, up to a string of
+    `until`, which is not part of the text.
     """
 
     until: tuple[str, ...]
@@ -37,46 +33,35 @@ class GenerationSettings:
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any], end: str = "") -> GenerationSettings:
-        """Read lm-eval's generation arguments.
+        """Read lm-eval's generation arguments; what is invalid or not supported, such as beam search, is a
+        `UsageError`.
 
         Args:
             end: The text of the end token. A model may spell it with other tokens; this ends the text too, as in
                 lm-eval's own models.
-
-        Raises:
-            UsageError: The task wants something that adaptive models do not support, such as beam search, or a setting
-                is invalid.
         """
         try:
             known = dict(normalize_gen_kwargs(dict(arguments), DEFAULT_NEW_TOKENS))
-            until = handle_stop_sequences(known.pop("until"), end)
-            settings = cls(
-                until=tuple(text for text in until if text),
-                max_new_tokens=known.pop("max_gen_toks"),
-                do_sample=bool(known.pop("do_sample", False)),
-                temperature=float(known.pop("temperature", None) or 1.0),
-                top_p=float(known.pop("top_p", 1.0)),
-            )
-            holds = settings._are_values()
+            until = tuple(filter(None, handle_stop_sequences(known.pop("until"), end)))
+            most = known.pop("max_gen_toks")
+            do_sample = bool(known.pop("do_sample", False))
+            temperature = float(known.pop("temperature", None) or 1.0)
+            top_p = float(known.pop("top_p", 1.0))
+            are_texts = all(isinstance(text, str) for text in until)
+            if not (are_texts and type(most) is int and most > 0 and 0 < temperature < math.inf and 0 < top_p <= 1):
+                raise ValueError
         except (TypeError, ValueError):
-            holds = False
-        if not holds:
             raise UsageError(
                 f"A task's generation_kwargs have texts as until, a whole number above 0 as max_gen_toks, a finite "
                 f"temperature above 0 and a top_p above 0 and at most 1, got {one_line(repr(dict(arguments)), 200)}. "
                 f"Correct its YAML file, or choose another task."
-            )
-        unknown = {key: value for key, value in known.items() if not (key == "num_beams" and value == 1)}
-        if unknown:
+            ) from None
+        if unknown := {key: value for key, value in known.items() if (key, value) != ("num_beams", 1)}:
             raise UsageError(
                 f"Generation knows until, max_gen_toks, do_sample, temperature and top_p, "
                 f"but the task asks for {unknown}. Choose another task."
             )
-        return settings
-
-    def _are_values(self) -> bool:
-        most, texts = self.max_new_tokens, all(isinstance(text, str) for text in self.until)
-        return texts and type(most) is int and most > 0 and 0 < self.temperature < math.inf and 0 < self.top_p <= 1
+        return cls(until, most, do_sample, temperature, top_p)
 
     def within(self, room: int) -> GenerationSettings:
         """The same settings with at most `room` new tokens."""

@@ -7,9 +7,6 @@ command line of lm-eval with both. lm-eval has no entry points for models, so it
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import json
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -31,11 +28,11 @@ from adaptive_bench.evaluation.lookup import expand_tasks, find_task, setting_up
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.evaluation.task_files import of_hub, reads_data_set, write_local_task
 from adaptive_bench.hub import hub_or_cache
-from adaptive_bench.model import AdaptiveModel, stored_calibration
+from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.hardware import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.source import code_of
-from adaptive_bench.store.keys import digests
+from adaptive_bench.store.keys import folder_digest
 from adaptive_bench.task import OpenTask, Task
 
 _DEFAULT_BATCH = 16
@@ -55,11 +52,6 @@ class AdaptiveCheckpoint(AdaptiveLM):
         batch_size: Sequences in one forward pass; `auto` is 16.
         device: Device: `cpu`, `cuda`, `cuda:1` ...; by default a GPU if there is one.
         max_batch_size: Not used; lm-eval passes it to every model.
-
-    Raises:
-        UsageError: No folder, an unknown argument, both a saving and a dial, an invalid number, batch size or dtype, or
-            a device that does not exist.
-        EnvironmentProblem: The folder holds no saved model with a tokenizer.
     """
 
     def __init__(
@@ -73,13 +65,7 @@ class AdaptiveCheckpoint(AdaptiveLM):
         batch_size: int | str | None = None,
         device: str | None = None,
         max_batch_size: int | None = None,
-        **unknown: object,
     ) -> None:
-        if unknown:
-            known = [name for name in inspect.signature(AdaptiveCheckpoint.__init__).parameters if name != "self"][:-1]
-            raise UsageError(
-                f"The model `adaptive` takes {', '.join(known)}, got {', '.join(unknown)}. Leave out what is not known."
-            )
         if pretrained is None:
             raise UsageError(
                 "The model `adaptive` is loaded from a folder, got none. Name it: --model_args pretrained=FOLDER."
@@ -110,16 +96,9 @@ class AdaptiveCheckpoint(AdaptiveLM):
         super().set_cache_hook(cache_hook)
         if (answers := cache_hook.dbdict) is not None:
             spec = self.model.spec
-            table = f"{spec} {self.model.dial!r} {self._loaded_as} {_digest(self._folder)} {code_of(spec.name)}"
+            table = f"{spec} {self.model.dial!r} {self._loaded_as} {folder_digest(self._folder)} {code_of(spec.name)}"
             type(answers)(answers.filename, tablename=table).close()  # creates the table
             answers.tablename = table
-
-
-def _digest(folder: Path) -> str:
-    """Digest of a saved model; its adaptive.json holds digests of all weights."""
-    files = [*folder.glob("*.*"), *(folder / stored_calibration.FOLDER).rglob("*.*")]
-    found = digests(folder, (file for file in files if file.is_file() and not file.name.startswith(".")))
-    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
 
 
 def _rows(batch_size: int | str | None) -> int:
@@ -144,16 +123,15 @@ class SuiteTasks(TaskManager):
         metadata: dict[str, Any] | None = None,
     ) -> None:
         given = [include_path] if isinstance(include_path, str | Path) else include_path or []
-        folders = dict.fromkeys(str(task.folder) for task in _registered().values())
+        tasks = (registry.get("tasks", name) for name in registry.names("tasks"))
+        folders = dict.fromkeys(str(task.folder) for task in tasks if isinstance(task, Task))
         root = data_root(None)
         local = {} if root is None else {"data_dir": str(root)}
         super().__init__(verbosity, [*folders, *given], include_defaults, local | (metadata or {}))
 
     def load(self, task_list: Any) -> Any:
-        """See `TaskManager.load`; named tasks also read local data, and no document is among its own worked examples.
-
-        Raises:
-            EnvironmentProblem: A task's data cannot be read, or it needs a package that is not installed.
+        """See `TaskManager.load`; named tasks also read local data, and no document is among its own worked
+        examples.
         """
         names = [task_list] if isinstance(task_list, str) else [one for one in task_list if isinstance(one, str)]
         root = data_root(None)
@@ -173,16 +151,9 @@ class SuiteTasks(TaskManager):
 
 
 def suite_names(names: Iterable[str], include_path: str | None = None) -> dict[str, list[str]]:
-    """The names to pass to lm-eval, by given name: groups of this package are replaced by their tasks.
-
-    Patterns and file paths are left to lm-eval.
-
-    Args:
-        include_path: A folder with further tasks.
-
-    Raises:
-        UsageError: A name is unknown (the message suggests one), or the task needs an argument, which lm-eval's command
-            cannot pass.
+    """The names to pass to lm-eval, by given name: groups of this package are replaced by their tasks; patterns and
+    file paths are left to lm-eval. A name that is unknown, also in the folder `include_path`, is a `UsageError`, and so
+    is a task that needs an argument, which lm-eval's command cannot pass.
     """
     included = None if include_path is None else TaskManager(include_path=include_path, include_defaults=False)
     return {name: _meant(name, () if included is None else included.all_tasks) for name in names}
@@ -204,9 +175,3 @@ def _meant(name: str, included: Iterable[str]) -> list[str]:
         return [name]
     check_task_name(name)
     return [name]
-
-
-def _registered() -> dict[str, Task]:
-    """Tasks of this package and of plugins, without groups and tasks that need an argument."""
-    found = {name: registry.get("tasks", name) for name in registry.names("tasks")}
-    return {name: task for name, task in found.items() if isinstance(task, Task)}

@@ -50,13 +50,12 @@ class _Prompt(NamedTuple):
 
 
 class AdaptiveLM(TemplateLM):
-    """An adaptive model for lm-eval.
+    """An adaptive model for lm-eval, evaluated at its current dial.
 
     In log-likelihood passes and in generation, tokens after the prompt are marked for the model (`continuation_mask`),
     so that both kinds of task use the same thresholds for the same kind of token.
 
     Args:
-        model: The model, evaluated at its current dial.
         tokenizer: The tokenizer; a start token is added exactly when it adds one itself, as in training.
         batch_size: Sequences in one forward pass.
         seed: Seed for tasks that sample.
@@ -66,8 +65,7 @@ class AdaptiveLM(TemplateLM):
 
     Attributes:
         time_s: Seconds inside model calls so far.
-        prompt_tokens: Tokens fed so far, without padding.
-        generated_tokens: Tokens generated so far.
+        prompt_tokens, generated_tokens: Tokens fed so far, without padding, and generated.
     """
 
     def __init__(
@@ -138,15 +136,7 @@ class AdaptiveLM(TemplateLM):
         return str(self.tokenizer.name_or_path).replace("/", "__")
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
-        """See `TemplateLM.loglikelihood`; the reporter shows the progress.
-
-        Raises:
-            UsageError: A continuation has no tokens; lm-eval's own models fail at such a document too.
-        """
-        for request in requests:
-            prompt, continuation = request.args
-            if not prompt and not self.tok_encode(continuation, add_special_tokens=False):
-                raise self._nothing_to_score(prompt, continuation, f"document {request.doc_id} of {request.task_name}")
+        """See `TemplateLM.loglikelihood`; the reporter shows the progress."""
         self._documents = [self._document(request) for request in requests]
         try:
             return super().loglikelihood(requests, disable_tqdm=True)
@@ -166,21 +156,17 @@ class AdaptiveLM(TemplateLM):
     def _scores(self, requests: Sequence[Request], documents: Sequence[int]) -> list[tuple[float, bool]]:
         """Log-likelihood of each continuation, and whether greedy decoding would generate it.
 
-        A prompt that does not fit loses its beginning, as in lm-eval; one line reports the number of such prompts.
-
-        Raises:
-            UsageError: A continuation alone is longer than the context, or has no tokens.
+        A prompt that does not fit loses its beginning, as in lm-eval; one line reports the number of such prompts. A
+        continuation that alone is longer than the context, or has no tokens, is a `UsageError`.
         """
         scored: list[Scored] = []
         too_long = 0
         for index, ((texts, prompt, continuation), document) in enumerate(zip(requests, documents, strict=True)):
-            if not continuation:
-                raise self._nothing_to_score(*(("", "") if texts is None else texts))
-            if len(continuation) > self.context_length:
+            if not 1 <= len(continuation) <= self.context_length:
                 raise UsageError(
                     f"A continuation must have between 1 and {self.context_length} tokens (the context), got "
-                    f"{len(continuation)} after the prompt {'' if texts is None else texts[0][:60]!r}. "
-                    f"Choose another model or task, or leave such documents out with --skip-overlong."
+                    f"{len(continuation)} after the prompt {'' if texts is None else texts[0][:60]!r} ({self.label}). "
+                    f"Choose another model or task, or leave such documents out with --limit or --skip-overlong."
                 )
             too_long += len(prompt) + len(continuation) > self.context_length + 1
             scored.append(Scored(index, tuple(prompt), tuple(continuation), document))
@@ -206,14 +192,6 @@ class AdaptiveLM(TemplateLM):
                 answers[index] = score, greedy
         self.prompt_tokens += scorer.tokens
         return answers
-
-    def _nothing_to_score(self, prompt: str, continuation: str, where: str = "") -> UsageError:
-        return UsageError(
-            f"A continuation must have between 1 and {self.context_length} tokens (the context), got 0 for "
-            f"{continuation!r} after the prompt {prompt[-60:]!r} ({where or self.label}): the tokenizer makes no more "
-            f"tokens of both than of the prompt alone. lm-eval's own models fail there too. Leave the document out "
-            f"with --limit, or choose another model or task."
-        )
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
         """Log-likelihood of whole texts, in windows of the context length.
@@ -241,11 +219,8 @@ class AdaptiveLM(TemplateLM):
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
         """Text after each prompt, up to a stop string, the end-of-sequence token, or the end of the context.
 
-        Prompts are never cut, since an answer to half a question means nothing. Instead, the generated text is cut at
-        the end of the context.
-
-        Raises:
-            UsageError: A prompt leaves no room in the context, or the task wants beam search.
+        Prompts are never cut, since an answer to half a question means nothing: a prompt that leaves no room is a
+        `UsageError`.
         """
         refills = causal(self.model) and self.model.method.kv_policy != "defer"
         end = str(self.tokenizer.decode([self.eot_token_id], skip_special_tokens=False))
@@ -267,46 +242,36 @@ class AdaptiveLM(TemplateLM):
         with torch.inference_mode(), self.reporter.task(self.label, total=len(requests)) as task:
             for settings, members in groups.items():
                 members.sort(key=lambda member: -len(member.token_ids))
-                if settings.do_sample or not refills:
-                    written = self._write_fixed(settings, members, task)
-                else:
-                    written = self._write_refilled(settings, members, task)
-                for member, tokens in zip(members, written, strict=True):
+                fixed = settings.do_sample or not refills
+                for member, tokens in zip(members, self._write(settings, members, task, fixed), strict=True):
                     texts[member.place] = cut_at(settings.until, self.text_of(tokens))
         return texts
 
-    def _write_refilled(
-        self, settings: GenerationSettings, members: Sequence[_Prompt], task: RunningTask
+    def _write(
+        self, settings: GenerationSettings, members: Sequence[_Prompt], task: RunningTask, fixed: bool
     ) -> list[list[int]]:
-        """New tokens of each prompt, generated in one batch that new prompts join as texts end."""
-        group = self._processes
-        mine = members[group.rank :: group.count]
-        longest = max((len(member.token_ids) for member in mine), default=0)
-        rows = Room(self.model).rows(self.batch_size, min(longest + settings.max_new_tokens, self.context_length))
+        """New tokens of each prompt.
 
-        by_place = dict(group.pool(lambda: self._written(settings, mine, rows, task)))
-        return [by_place[member.place] for member in members]
-
-    def _write_fixed(
-        self, settings: GenerationSettings, members: Sequence[_Prompt], task: RunningTask
-    ) -> list[list[int]]:
-        """New tokens of each prompt, generated in batches that depend only on the prompts: for sampling, and for
-        methods whose decisions depend on the batch.
+        Args:
+            fixed: Write in batches that depend only on the prompts, for sampling and for methods whose decisions depend
+                on the batch. Otherwise write in one batch that new prompts join as texts end.
         """
-        group = self._processes
-        longest = min(max(len(one.token_ids) for one in members) + settings.max_new_tokens, self.context_length)
-        if not Room(self.model).fits(self.batch_size, longest):
+        group, room = self._processes, Room(self.model)
+        mine = members if fixed else members[group.rank :: group.count]
+        longest = max((len(one.token_ids) for one in mine), default=0) + settings.max_new_tokens
+        longest = min(longest, self.context_length)
+        if fixed and not room.fits(self.batch_size, longest):
             raise OutOfMemory(f"{self.batch_size} texts of {longest} tokens at a time do not fit into memory.")
 
         def write_part() -> list[tuple[int, list[int]]]:
+            if not fixed:
+                return self._written(settings, mine, room.rows(self.batch_size, longest), task)
+            found = []
             numbered = enumerate(fixed_batches(members, self.batch_size))
-            return [
-                one for number, batch in islice(numbered, group.rank, None, group.count) for one in write(number, batch)
-            ]
-
-        def write(number: int, batch: Sequence[_Prompt]) -> list[tuple[int, list[int]]]:
-            draw = sampler(settings.temperature, settings.top_p, self.seed + number, self._device)
-            return self._written(settings, batch, len(batch), task, draw if settings.do_sample else likeliest)
+            for number, batch in islice(numbered, group.rank, None, group.count):
+                draw = sampler(settings.temperature, settings.top_p, self.seed + number, self._device)
+                found += self._written(settings, batch, len(batch), task, draw if settings.do_sample else likeliest)
+            return found
 
         by_place = dict(group.pool(write_part))
         return [by_place[member.place] for member in members]
@@ -352,11 +317,7 @@ class AdaptiveLM(TemplateLM):
         return end_tokens(self.model, self.tokenizer)
 
     def _timed(self, call: Callable[[], T]) -> T:
-        """Run a model call and add its time.
-
-        Raises:
-            OutOfMemory: The call did not fit into memory.
-        """
+        """Run a model call and add its time; `OutOfMemory` if it did not fit into memory."""
         start_s = self._clock_s()
         try:
             result = call()

@@ -38,7 +38,6 @@ from adaptive_bench.evaluation.task_files import (
     read_anew,
     reads_data_set,
     reads_files,
-    without_file,
     write_local_task,
 )
 from adaptive_bench.hub import hub_or_cache
@@ -47,11 +46,8 @@ from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup, check_
 
 
 def find_task(name: str) -> Task:
-    """The task of that name; a stock lm-eval task has no training text.
-
-    Raises:
-        UsageError: The name is unknown (the message suggests one), names a group of tasks, or lacks an argument that
-            the task needs.
+    """The task of that name; a stock lm-eval task has no training text. A name that is unknown (the message suggests
+    one), of a group, or without an argument that the task needs is a `UsageError`.
     """
     base, colon, argument = name.partition(":")
     if base in registry.names("tasks"):
@@ -61,10 +57,8 @@ def find_task(name: str) -> Task:
 
 
 def expand_tasks(names: Iterable[str]) -> tuple[str, ...]:
-    """Task names, with every group (ours or lm-eval's) replaced by its tasks; each name once.
-
-    Raises:
-        UsageError: An lm-eval group changes settings of its tasks, which a plain name cannot express.
+    """Task names, with every group (ours or lm-eval's) replaced by its tasks; each name once. An lm-eval group that
+    changes settings of its tasks, which a plain name cannot express, is a `UsageError`.
     """
     found: dict[str, None] = {}
     for name in names:
@@ -79,7 +73,6 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     files, found by the rule of `adaptive_bench.data.sources`.
 
     Args:
-        task: A task from `find_task`.
         data_dir: Folder with local data files; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
         split: `test` for the documents that lm-eval evaluates, `validation` for separate validation documents.
@@ -152,19 +145,19 @@ def _load(
     name: str, folder: Path, data_dir: Path | None, argument: str, stamps: tuple[tuple[str, str], ...]
 ) -> _Loaded:
     metadata = {"data_dir": None if data_dir is None else str(data_dir), "argument": argument}
-    with tempfile.TemporaryDirectory() as overrides, quiet(), uncached():
+    with tempfile.TemporaryDirectory() as overrides, quiet(), uncached(), setting_up(name, folder):
         manager = TaskManager(include_path=[str(folder)], include_defaults=False, metadata=metadata)
         if name not in manager.task_index:
-            raise without_file(name, folder)
-        entry, missing = manager.task_index[name], None
+            raise LookupError(f"{folder} has no readable YAML file that says `task: {name}`")
+        entry, missing, override = manager.task_index[name], None, Path(overrides) / "task.yaml"
         if data_dir is not None and reads_data_set(entry.cfg):
-            missing = write_local_task(Path(overrides) / "local.yaml", entry.cfg, entry.yaml_path, data_dir)
-            manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)
+            missing = write_local_task(override, entry.cfg, entry.yaml_path, data_dir)
         elif reads_files(entry.cfg) and "class" not in entry.cfg:
-            read_anew(Path(overrides) / "anew.yaml", entry.cfg, entry.yaml_path)
+            read_anew(override, entry.cfg, entry.yaml_path)
+        if override.exists():
             manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)
         needed = None if data_dir is not None else of_hub(entry.cfg)
-        with setting_up(name, folder), nullcontext() if needed is None else hub_or_cache(needed):
+        with nullcontext() if needed is None else hub_or_cache(needed):
             task = manager.load(name)["tasks"][name]
         _process_once(task)
         return _Loaded(task, missing)
@@ -172,14 +165,8 @@ def _load(
 
 @contextmanager
 def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
-    """Turn errors in loading a task into messages that say what to do about its data or packages.
-
-    Args:
-        folder: The task's folder, if known.
-
-    Raises:
-        EnvironmentProblem: The data cannot be read, or the task cannot be set up.
-        PluginFault: The task is a plugin's, and its code or its YAML file fails.
+    """Turn errors in loading a task into messages that say what to do about its data or packages: a `PluginFault` for a
+    plugin's code or YAML file, if the task's folder is known, otherwise an `EnvironmentProblem`.
     """
     try:
         yield
@@ -192,17 +179,10 @@ def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
         ) from error
     except Exception as error:  # a task file runs its own code, which may raise anything
         error_origin.blame(error, f"The task {name!r} cannot be set up")
-        said = f"{type(error).__name__}: {message_of(error)}"
-        mend = "choose another task"
-        if folder is not None and is_of_plugin(folder):
-            mend = f"correct its YAML file in {folder}, or the code that it names"
-            if not isinstance(error, ImportError):
-                raise PluginFault(
-                    f"The task {name!r} cannot be set up: {said}. {mend[0].upper()}{mend[1:]}."
-                ) from error
-        raise EnvironmentProblem(
-            f"The task {name!r} cannot be set up: {said}. Install what it needs, or {mend}."
-        ) from error
+        said = f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}"
+        if folder is not None and is_of_plugin(folder) and not isinstance(error, ImportError):
+            raise PluginFault(f"{said}. Correct its YAML file in {folder}, or the code that it names.") from error
+        raise EnvironmentProblem(f"{said}. Install what it needs, or choose another task.") from error
 
 
 def _process_once(task: HarnessTask) -> None:
@@ -241,10 +221,8 @@ def _registered(name: str, argument: str | None) -> Task:
 
 
 def _members(name: str, within: tuple[str, ...]) -> Iterator[str]:
-    """Names of the tasks that a name stands for; a name that is no group stands for itself.
-
-    Args:
-        within: The nested groups in which the name was found.
+    """Names of the tasks that a name stands for, found in the nested groups `within`; a name that is no group stands
+    for itself.
     """
     if name in within:
         raise PluginFault(

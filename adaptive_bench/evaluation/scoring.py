@@ -11,8 +11,8 @@ tokens, for the dense model and the method alike: sharing is a property of the h
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,13 +41,8 @@ def causal(model: AdaptiveModel) -> bool:
 
 
 class Scored(NamedTuple):
-    """A request to score a continuation after a context.
-
-    Attributes:
-        place: Its place among all requests.
-        context: Tokens before the continuation.
-        continuation: Tokens to score, at least one.
-        document: Key of its document, 0 if documents make no difference.
+    """A request: its place, the tokens of context and continuation (at least one), and its document's key (0: all
+    alike).
     """
 
     place: int
@@ -57,72 +52,39 @@ class Scored(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Whole:
-    """One sequence that runs as a whole.
+class Pass:
+    """One sequence to run: a whole one, or a context that several requests share.
 
     Attributes:
-        token_ids: The tokens to read; a context that is too long has lost its beginning.
+        token_ids: The tokens to read; the context of a whole sequence that is too long has lost its beginning.
+        requests: The requests that need it, all of one document.
         scored: The last `scored` positions predict the continuations.
-        requests: The requests that need this sequence; they differ only in their very last token.
+        tails: The tokens to read after a shared context (all but the last one of a continuation), with the requests
+            that need them; empty for a whole sequence. Requests of one tail differ only in their very last token.
     """
 
     token_ids: tuple[int, ...]
-    scored: int
     requests: tuple[Scored, ...]
+    scored: int = 1
+    tails: Mapping[tuple[int, ...], Sequence[Scored]] = field(default_factory=dict)
 
     @property
     def document(self) -> int:
-        """The document of all its requests."""
+        """The document of its requests."""
         return self.requests[0].document
 
 
-@dataclass(frozen=True)
-class Tail:
-    """The tokens to read after a shared context.
-
-    Attributes:
-        token_ids: All but the last token of the continuations; empty if they have only one token.
-        requests: The requests that need this tail; they differ only in their very last token.
-    """
-
-    token_ids: tuple[int, ...]
-    requests: tuple[Scored, ...]
-
-
-@dataclass(frozen=True)
-class Shared:
-    """A context that several requests share.
-
-    Attributes:
-        token_ids: The context.
-        tails: The different tails that follow it.
-    """
-
-    token_ids: tuple[int, ...]
-    tails: tuple[Tail, ...]
-
-    @property
-    def requests(self) -> tuple[Scored, ...]:
-        """All requests that share the context."""
-        return tuple(request for tail in self.tails for request in tail.requests)
-
-    @property
-    def document(self) -> int:
-        """The document of all its requests."""
-        return self.tails[0].requests[0].document
-
-
-def wholes(requests: Iterable[Scored], context_length: int) -> list[Whole]:
+def wholes(requests: Iterable[Scored], context_length: int) -> list[Pass]:
     """One pass per sequence, ordered by the sequences alone: shortest continuation first, then longest sequence."""
     members: dict[tuple[tuple[int, ...], int, int], list[Scored]] = defaultdict(list)
     for request in requests:
         sequence = (request.context + request.continuation)[-(context_length + 1) : -1]
         members[sequence, len(request.continuation), request.document].append(request)
-    passes = [Whole(sequence, scored, tuple(some)) for (sequence, scored, _), some in members.items()]
+    passes = [Pass(sequence, tuple(some), scored) for (sequence, scored, _), some in members.items()]
     return sorted(passes, key=lambda one: (one.scored, -len(one.token_ids), one.token_ids, one.document))
 
 
-def shared(requests: Sequence[Scored], context_length: int) -> tuple[list[Shared], list[Scored]]:
+def shared(requests: Sequence[Scored], context_length: int) -> tuple[list[Pass], list[Scored]]:
     """The contexts worth computing once, and the requests that share no such context.
 
     Only whole contexts are shared. A context that must be cut is not, since the cut depends on the continuation.
@@ -137,7 +99,7 @@ def shared(requests: Sequence[Scored], context_length: int) -> tuple[list[Shared
             tails[request.continuation[:-1]].append(request)
         fits = len(context) + max(map(len, tails)) <= context_length
         if fits and len(tails) > 1 and len(context) >= _SHORTEST_SHARED:
-            contexts.append(Shared(context, tuple(Tail(tail, tuple(who)) for tail, who in tails.items())))
+            contexts.append(Pass(context, tuple(one for who in tails.values() for one in who), tails=tails))
         else:  # requests with equal sequences run once anyway (`wholes`)
             others.extend(some)
     return contexts, others
@@ -147,7 +109,6 @@ class Scorer:
     """Scores continuations.
 
     Args:
-        model: The model, evaluated at its current dial.
         batch_size: Rows in one forward pass.
         clock: Runs a model call and measures its time.
         rank, count: This process's number, and the number of processes that divide the batches. Batches are formed as
@@ -191,15 +152,13 @@ class Scorer:
             yield from (partial(self._score_wholes, one) for one in similar)
 
     def _check_room(self, length: int, scored: int) -> None:
-        """Check that a full batch fits. If results depend on the batch, all documents need the same batch size.
-
-        Raises:
-            OutOfMemory: A full batch does not fit.
+        """Check that a full batch fits (else `OutOfMemory`): if results depend on the batch, all documents need one
+        size.
         """
         if not self._room.fits(self.batch_size, length, scored):
             raise OutOfMemory(f"{self.batch_size} sequences of {length} tokens at a time do not fit into memory.")
 
-    def _score_wholes(self, batch: list[Whole]) -> list[Answer]:
+    def _score_wholes(self, batch: list[Pass]) -> list[Answer]:
         """Score whole sequences. For causal methods, padding goes to the right, where causality hides it, so that no
         mask is needed if no token skips.
         """
@@ -217,12 +176,12 @@ class Scorer:
         )
         return self._judge(logits, [(row, one) for row, whole in enumerate(batch) for one in whole.requests])
 
-    def _score_shared(self, batch: list[Shared]) -> list[Answer]:
+    def _score_shared(self, batch: list[Pass]) -> list[Answer]:
         """Score shared contexts: run the contexts first, then the tails that follow them, from their cache."""
         # Padding goes to the right, where causality hides it, so that no mask is needed if no token skips.
         input_ids, attention_mask = padded([one.token_ids for one in batch], self._device, left=False)
-        tails = [(row, tail) for row, one in enumerate(batch) for tail in one.tails if tail.token_ids]
-        longest = max((len(tail.token_ids) for _, tail in tails), default=0)
+        tails = [(row, tail, who) for row, one in enumerate(batch) for tail, who in one.tails.items() if tail]
+        longest = max((len(tail) for _, tail, _ in tails), default=0)
         cache = self.model.new_cache(len(batch), input_ids.shape[1] + longest) if tails else None
         logits = self._run(
             input_ids=input_ids,
@@ -238,28 +197,28 @@ class Scorer:
         del logits
         before = input_ids.shape[1]  # every row of tails holds its context's keys and values too; all of it is scored
         fits: Any = lambda rows, length: self._room.fits(rows, before + length, length)  # noqa: E731
-        for some in batches(tails, self.batch_size, length=lambda one: len(one[1].token_ids), fits=fits):
+        for some in batches(tails, self.batch_size, length=lambda one: len(one[1]), fits=fits):
             assert cache is not None
-            input_ids, attention_mask = padded([tail.token_ids for _, tail in some], self._device, left=False)
-            rows = torch.tensor([row for row, _ in some], device=self._device)
+            input_ids, attention_mask = padded([tail for _, tail, _ in some], self._device, left=False)
+            rows = torch.tensor([row for row, *_ in some], device=self._device)
             logits = self._run(
                 input_ids=input_ids,
                 attention_mask=attention_mask,
                 past_key_values=cache.fork(rows),
                 continuation_mask=attention_mask,
                 phase="prefill",
-                requests=[len(tail.requests) for _, tail in some],
+                requests=[len(who) for *_, who in some],
             )
             rest = [
                 (row, request._replace(continuation=request.continuation[1:]))
-                for row, (_, tail) in enumerate(some)
-                for request in tail.requests
+                for row, (*_, who) in enumerate(some)
+                for request in who
             ]
             for place, score, greedy in self._judge(logits, rest):
                 answers[place] = answers[place][0] + score, answers[place][1] and greedy
         return [(place, *answer) for place, answer in answers.items()]
 
-    def _documents(self, batch: Sequence[Whole] | Sequence[Shared]) -> Tensor:
+    def _documents(self, batch: Sequence[Pass]) -> Tensor:
         return torch.tensor([one.document for one in batch], device=self._device)
 
     def _run(self, attention_mask: Tensor, **given: Any) -> Tensor:

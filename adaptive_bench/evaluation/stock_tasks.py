@@ -36,13 +36,7 @@ Kind = Literal["task", "group", "tag"]
 
 @dataclass(frozen=True)
 class Stock:
-    """A task, group or tag of lm-eval.
-
-    Attributes:
-        kind: A task, a group with its own file, or a tag that tasks carry.
-        file: The YAML file; `None` for a tag.
-        members: Tasks that carry the tag.
-    """
+    """A task of lm-eval, a group with its own file, or a tag (without a file) with the tasks that carry it."""
 
     kind: Kind
     file: str | None = None
@@ -52,24 +46,26 @@ class Stock:
 @cache
 def stock_tasks() -> dict[str, Stock]:
     """Every name that lm-eval knows."""
-    root = _root()
+    spec = importlib.util.find_spec("lm_eval")
+    assert spec is not None and spec.submodule_search_locations
+    root = Path(spec.submodule_search_locations[0]) / "tasks"
     stamp = f"{_SCHEMA} {version('lm_eval')} {root} {root.stat().st_mtime_ns}"
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    kept = home / "adaptive-bench" / "lm_eval_tasks.json"
-    if (known := _read(kept, stamp)) is not None:
-        return known
+    file = home / "adaptive-bench" / "lm_eval_tasks.json"
+    with suppress(OSError, ValueError, KeyError, TypeError):  # absent or damaged: scan again
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["stamp"] == stamp:
+            return {name: Stock(kind, path, tuple(members)) for name, (kind, path, members) in kept["names"].items()}
     found = _scan(root)
     plain = {name: [stock.kind, stock.file, stock.members] for name, stock in found.items()}
     with suppress(EnvironmentProblem):  # if the cache cannot be written, the next command takes some seconds longer
-        atomic.write_json(kept, {"stamp": stamp, "names": plain})
+        atomic.write_json(file, {"stamp": stamp, "names": plain})
     return found
 
 
 def check_task_name(name: str) -> None:
-    """Refuse a name that neither a plugin, nor this package, nor lm-eval knows.
-
-    Raises:
-        UsageError: With a suggestion; names of this package and of plugins come first.
+    """Refuse (`UsageError`) a name that neither a plugin, nor this package, nor lm-eval knows, with a suggestion; names
+    of this package and of plugins come first.
     """
     ours = registry.names("tasks")
     if name.partition(":")[0] in ours or name in (known := stock_tasks()):
@@ -79,25 +75,6 @@ def check_task_name(name: str) -> None:
     if len(several := name.split()) > 1 and all(one in ours or one in known for one in several):
         hint = f"Several are separated by commas: {','.join(several)}."
     raise UsageError(f"No task is called {one_line(name, 60)!r}. {hint}")
-
-
-def _root() -> Path:
-    spec = importlib.util.find_spec("lm_eval")
-    if spec is None or not spec.submodule_search_locations:
-        raise EnvironmentProblem(
-            "Tasks need the package lm-eval, which is not installed. Install adaptive-bench again."
-        )
-    return Path(next(iter(spec.submodule_search_locations))) / "tasks"
-
-
-def _read(file: Path, stamp: str) -> dict[str, Stock] | None:
-    try:
-        kept = json.loads(file.read_text(encoding="utf-8"))
-        if kept["stamp"] == stamp:
-            return {name: Stock(kind, path, tuple(members)) for name, (kind, path, members) in kept["names"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent or damaged: scan again
-        return None
-    return None
 
 
 def _scan(root: Path) -> dict[str, Stock]:

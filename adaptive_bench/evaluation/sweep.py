@@ -22,11 +22,9 @@ _SLOPES = 0.05, 20.0  # range of plausible slopes of the saving over the share a
 
 @dataclass
 class _Search:
-    """Searches the share at which a rising function (the saving) reaches a level.
+    """Searches the share (up to `maximum`) at which a rising function (the saving) reaches a level.
 
     Attributes:
-        level: The value to reach.
-        maximum: The largest share that can be asked for.
         slope: Slope to use while only one value is known.
         known: Known values by the share asked for.
         has_gap: The dial has no position between the two values around the level.
@@ -77,13 +75,8 @@ class _Search:
         return None if any(abs(found - asked) < 1e-6 for asked in self.known) else found
 
     def run(self, value_at: Callable[[float], float | None], first: float, close: float, most: int) -> None:
-        """Ask until a value is close to the level, or the dial has no other position.
-
-        Args:
-            value_at: Gives the value at a share; `None` if it is unknown.
-            first: The share to ask for first.
-            close: Distance from the level that is close enough.
-            most: Largest number of further questions.
+        """Ask until a value is `close` to the level, or the dial has no other position, with at most `most` further
+        questions; `value_at` gives the value at a share, or `None` if it is unknown.
         """
         asked: float | None = first
         for number in range(most + 1):
@@ -100,11 +93,8 @@ class _Search:
 
 
 def probed(probe: Callable[[float], float | None], level: float, maximum: float, close: float) -> _Search:
-    """Search a level on held-out text, with at most `PROBES` probes.
-
-    Args:
-        probe: Gives the saving on held-out text at a share; `None` if there is no such text.
-        close: Distance from the level that is close enough.
+    """Search a level on held-out text, with at most `PROBES` probes, until the distance is at most `close`; `probe`
+    gives the saving there at a share, or `None` if there is no such text.
     """
     search = _Search(level, maximum)
     search.run(probe, round(min(level, maximum), 6), close, PROBES - 1)
@@ -124,8 +114,7 @@ def sweep(
     Args:
         measure: Evaluates the method at a share of saved tokens.
         probe: Gives the saving on held-out text at that share, if known.
-        levels: Savings to reach.
-        axis: Name of the saving (see `saving_name`).
+        levels, axis: Savings to reach, and their name (see `saving_name`).
         maximum: Largest share that can be asked for (`method.max_saving`).
         closeness: Largest distance of a measured saving from a level.
 

@@ -16,20 +16,12 @@ from lm_eval.tasks._yaml_loader import load_yaml
 
 from adaptive_bench import error_origin
 from adaptive_bench.data import Source
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault
+from adaptive_bench.errors import PluginFault
 from adaptive_bench.hub import Needed
 from adaptive_bench.store.runs import is_output
 from adaptive_bench.task import Task
 
 _EVALUATED = ("test_split", "validation_split")
-# Metrics of lm-eval by kind of request, for kinds with a fixed list, whatever else a YAML file names.
-_OF_OUTPUT = {
-    "loglikelihood": {"perplexity", "acc"},
-    "loglikelihood_rolling": {"word_perplexity", "byte_perplexity", "bits_per_byte"},
-    "multiple_choice": {
-        *("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "f1", "mcc", "brier_score", "likelihood")
-    },
-}
 _SHOWN = ("fewshot_split", "training_split", "validation_split", "test_split")  # in lm-eval's order of preference
 
 
@@ -120,18 +112,11 @@ def of_hub(settings: Mapping[str, Any]) -> Needed | None:
 
 
 def write_local_task(target: Path, settings: Mapping[str, Any], yaml_path: Path, data_dir: Path) -> str | None:
-    """Write a copy of the task file at `yaml_path` that reads local documents.
-
-    Splits other than the evaluated one may be missing, since only worked examples need them.
-
-    Args:
-        settings: The settings of that file, including the files it includes.
+    """Write a copy of the task file at `yaml_path`, whose whole settings are given, that reads local documents. Splits
+    other than the evaluated one may be missing, since only worked examples need them.
 
     Returns:
         The split of worked examples, if it is missing, else `None`.
-
-    Raises:
-        EnvironmentProblem: The data set has no folder in `data_dir`.
     """
     hub_id, configuration = str(settings["dataset_path"]), settings.get("dataset_name")
     place = Source(hub_id, configuration=configuration).place(data_dir)
@@ -150,60 +135,35 @@ def write_local_task(target: Path, settings: Mapping[str, Any], yaml_path: Path,
 
 
 def check_declared(task: Task, loaded: HarnessTask) -> None:
-    """Compare the registration of a task with its YAML file, before anything is computed.
-
-    Raises:
-        PluginFault: The registration contradicts the file.
+    """Compare the registration of a task with its YAML file, before anything is computed; a contradiction is a
+    `PluginFault`. The headline metric of a task with its own `process_results` is not checked, since its metrics are
+    unknown; nor is one by a function, which may give several metrics.
     """
-    _check_kind(task, loaded)
-    _check_headline(task, loaded)
-    _check_validation_split(task, loaded)
-
-
-def _check_kind(task: Task, loaded: HarnessTask) -> None:
     kind = "generative" if loaded.OUTPUT_TYPE == "generate_until" else "loglikelihood"
     if task.kind != kind:
         raise PluginFault(
             f"The kind of a task is that of its YAML file, but the task {task.name!r} is registered as {task.kind!r} "
             f"and its file says `output_type: {loaded.OUTPUT_TYPE}`, which is {kind!r}. Correct one of the two."
         )
-
-
-def _check_headline(task: Task, loaded: HarnessTask) -> None:
-    """Check the headline metric. A task with its own `process_results` is not checked, since its metrics are unknown;
-    nor is a metric that is a function, which may give several metrics.
-    """
-    if type(loaded) is not ConfigurableTask or callable(loaded.config.process_results):
-        return
-    listed = [one.get("metric") for one in loaded.config.metric_list or []]
-    metrics = set(loaded._metric_fn_list) & _OF_OUTPUT.get(loaded.OUTPUT_TYPE, set(loaded._metric_fn_list))
-    filters = [one.name for one in loaded._filters]
-    metric, _, by = task.metrics[0].partition(",")
-    known = metric in metrics or (loaded.OUTPUT_TYPE == "generate_until" and any(map(callable, listed)))
-    if not known or by not in filters:
-        given = ", ".join(repr(f"{one},{name}") for one in sorted(metrics) for name in filters) or "none"
-        raise PluginFault(
-            f"The headline metric of a task is one that lm-eval gives for its YAML file, metric and filter with a "
-            f"comma between them, but the task {task.name!r} has {task.metrics[0]!r} first, and its file gives "
-            f"{given}. Correct its metrics, or the metric_list and filter_list of the file."
-        )
-
-
-def _check_validation_split(task: Task, loaded: HarnessTask) -> None:
     tested = loaded.config.test_split or loaded.config.validation_split
     if task.validation_split is not None and task.validation_split == tested:
         raise PluginFault(
             f"validation_split of the task {task.name!r} names other documents than those it is tested on, got "
             f"{tested!r}, the tested split. Correct the plugin: name another split, or None."
         )
-
-
-def without_file(name: str, folder: Path) -> AdaptiveBenchError:
-    """The error that a task's folder has no readable YAML file of that name."""
-    said = f"The folder of a task holds a YAML file that says `task: {name}`, but {folder} has none that can be read."
-    if is_of_plugin(folder):
-        return PluginFault(f"{said} Correct the plugin.")
-    return EnvironmentProblem(f"{said} Reinstall the package that registers the task.")
+    if type(loaded) is not ConfigurableTask or callable(loaded.config.process_results):
+        return
+    by_function = any(callable(one.get("metric")) for one in loaded.config.metric_list or [])
+    metric, _, by = task.metrics[0].partition(",")
+    filters = [one.name for one in loaded._filters]
+    known = metric in loaded._metric_fn_list or (kind == "generative" and by_function)
+    if not known or by not in filters:
+        given = ", ".join(repr(f"{one},{name}") for one in sorted(loaded._metric_fn_list) for name in filters)
+        raise PluginFault(
+            f"The headline metric of a task is one that lm-eval gives for its YAML file, metric and filter with a "
+            f"comma between them, but the task {task.name!r} has {task.metrics[0]!r} first, and its file gives "
+            f"{given or 'none'}. Correct its metrics, or the metric_list and filter_list of the file."
+        )
 
 
 def is_of_plugin(folder: Path) -> bool:

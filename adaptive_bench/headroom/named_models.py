@@ -33,13 +33,11 @@ _PLAIN = ("dense", "base")  # methods whose trained model runs all of its layers
 
 @dataclass(frozen=True)
 class Subject:
-    """The model that is studied.
+    """The model that is studied, in `eval()` mode and in fp32.
 
     Attributes:
         name: As the user wrote it; for a folder only its last part, since records are read on other machines.
         fingerprint: Fingerprint of the model's files.
-        model: The model, in `eval()` mode and in fp32.
-        tokenizer: Its tokenizer.
     """
 
     name: str
@@ -49,12 +47,8 @@ class Subject:
 
 
 def find_subject(name: str, device: str = "auto", out: Path = DEFAULT_OUT) -> Subject:
-    """The model of a name.
-
-    Args:
-        name: A registered model, a folder in Hugging Face layout, a hub id, a run (its dense model), or a checkpoint.
-        device: Device for the model.
-        out: Folder in which runs are looked up by name.
+    """The model of a name: a registered model, a folder in Hugging Face layout, a hub id, a run (its dense model), or a
+    checkpoint. Runs are looked up by name in `out`.
 
     Raises:
         UsageError: The checkpoint is not of a dense model.
@@ -78,14 +72,7 @@ def find_subject(name: str, device: str = "auto", out: Path = DEFAULT_OUT) -> Su
 
 @dataclass(frozen=True)
 class Subjects:
-    """Models that share a tokenizer, each with its method, in `eval()` mode.
-
-    Attributes:
-        name: As the user wrote it; for a folder only its last part.
-        models: The models.
-        tokenizer: Their tokenizer.
-        notes: What a reader should know about their dial values, one sentence each.
-    """
+    """Models that share a tokenizer, each with its method, in `eval()` mode, and notes about their dial values."""
 
     name: str
     models: list[AdaptiveModel]
@@ -106,14 +93,11 @@ def find_subjects(
     """Methods of a run with their calibrations, a saved model, or untrained methods on a plain model.
 
     Args:
-        name: Name of the run or model.
         methods: The methods to load. By default, for a run, all methods that decide token by token. On a plain model
             only methods that need no calibration work.
         out: Folder in which runs are looked up by name.
         task: The task whose stored calibration is used; without one the pooled calibration, else the first by name,
             which a note reports.
-        device: Device for the models.
-        dtype: Type of the weights.
         asked: The option that named the methods, for messages.
 
     Raises:
@@ -182,12 +166,7 @@ def _untrained(
 
 
 def saved_folder(name: str, out: Path = DEFAULT_OUT) -> Path | None:
-    """The folder of the run or saved model that a name stands for; `None` if it stands for a plain model.
-
-    Args:
-        name: The name.
-        out: Folder in which runs are looked up by name.
-    """
+    """The folder of the run (looked up in `out`) or saved model that a name stands for; `None` for a plain model."""
     folder = Path(name).expanduser()
     if not folder.is_dir() and name not in registry.names("models") and _begins_a_run(name, out):
         folder = find_run(name, out)

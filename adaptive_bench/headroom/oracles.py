@@ -53,12 +53,8 @@ class SetScores:
 
 @dataclass(frozen=True)
 class AtSaving:
-    """The readings at one mean saving: scores [D] of the documents, averaged over askings.
-
-    Attributes:
-        weights: [K] weights of the floor's mixture.
-        floor, gold: See the module.
-        crossed: See the module; `None` if there is only one asking.
+    """The readings at one mean saving: scores [D] of the documents, averaged over askings; `crossed` is `None` if there
+    is only one. `weights` [K] are those of the floor's mixture.
     """
 
     weights: Floats
@@ -103,17 +99,14 @@ def _mean(tables: Sequence[Floats]) -> Floats:
 
 
 def choose(scores: ArrayLike, costs: ArrayLike, budget: float) -> Floats | None:
-    """Weights [D, K] that maximise the mean score under a mean cost of at most `budget`.
+    """Weights [D, K] that maximise the mean score under a mean cost of at most `budget`; `None` if even the cheapest
+    candidate costs more.
 
     Rows sum to 1, and all rows but one select a single candidate. Among equal scores the cheaper candidate is taken.
 
     Args:
         scores: [D, K], higher is better.
         costs: [K], the same for every document.
-        budget: Largest mean cost.
-
-    Returns:
-        The weights, or `None` if even the cheapest candidate costs more.
     """
     table, prices = np.asarray(scores, dtype=float), np.asarray(costs, dtype=float)
     if budget < prices.min() - _TINY:

@@ -22,7 +22,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from adaptive_bench.engine.layer_loop import run_layers
-from adaptive_bench.headroom.asking import TaskText, text_batches
+from adaptive_bench.headroom.task_texts import TaskText, text_batches
 from adaptive_bench.model.interventions import prescribed_model
 from adaptive_bench.progress import Reporter
 
@@ -34,11 +34,8 @@ _MOST_VALUES = 1 << 28  # most logits of a batch, 1 GiB in fp32 for any vocabula
 
 @dataclass(frozen=True)
 class LayerSet:
-    """A set of layers that are left out.
-
-    Attributes:
-        skipped: Numbers of the layers, in rising order.
-        divergence: Mean KL divergence in nats from the full model, over tokens that predict validation answers.
+    """A set of layers to leave out (rising numbers), and the mean KL in nats from the full model on validation
+    answers.
     """
 
     skipped: tuple[int, ...]
@@ -48,8 +45,7 @@ class LayerSet:
 class StaticSets:
     """Searches the sets of a model on some texts.
 
-    Attributes:
-        chain: The set whose states are kept: the empty set at first, then the last `nested` given to `finalists`.
+    `chain` is the set whose states are kept: the empty set at first, then the last `nested` given to `finalists`.
     """
 
     def __init__(self, backbone_model: PreTrainedModel, texts: Sequence[TaskText], rows: int) -> None:
@@ -72,13 +68,8 @@ class StaticSets:
     def finalists(self, count: int, nested: Sequence[int], reporter: Reporter, label: str) -> list[LayerSet]:
         """The best sets of `count` layers, nearest to the full model first.
 
-        The best set that extends the nested chain is always among them (`next_nested`).
-
-        Args:
-            count: Number of layers to leave out.
-            nested: The chain's set with one layer less.
-            reporter: Receives progress.
-            label: Name of the task in progress lines.
+        The best set that extends the nested chain is always among them (`next_nested`); `nested` is the chain's set
+        with one layer less.
         """
         layers = self._model.backbone.num_layers
         if tuple(nested) != self.chain:
@@ -98,11 +89,8 @@ class StaticSets:
 
     @torch.no_grad()
     def _read(self, skipped: Sequence[int], *, keep: bool = False) -> list[Tensor]:
-        """Log-probabilities [N, V] of each batch at the N positions that write.
-
-        Args:
-            skipped: The layers to leave out.
-            keep: Keep the states of this set from now on.
+        """Log-probabilities [N, V] of each batch at the N positions that write, without the skipped layers; with `keep`
+        the states of this set are kept from now on.
         """
         model, layers = self._model, self._model.backbone.num_layers
         start = 0 if keep else min({*skipped} ^ {*self.chain}, default=layers - 1)

@@ -1,41 +1,38 @@
-"""Measures the headroom of one model on tasks: runs the missing pieces and assembles the record."""
+"""Measures the headroom of one model on tasks: runs the missing pieces and assembles the record.
+
+Greedy decoding gives the same answer to the same prompt, so a score that was chosen because it is high has to be
+measured again with another prompt: with other worked examples if the task has some, else with a line break before it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, evaluate
 from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.headroom.asking import (
-    Asked,
-    Asker,
-    Asking,
-    LinesOnly,
-    TaskText,
-    another_asking,
-    collect_texts,
-    text_batches,
-    why_asked_once,
-)
 from adaptive_bench.headroom.named_models import Subject
 from adaptive_bench.headroom.oracles import SetScores, at_saving
 from adaptive_bench.headroom.static_sets import LayerSet, StaticSets, next_nested
-from adaptive_bench.metric import Metric
+from adaptive_bench.headroom.task_texts import TaskText, collect_texts, text_batches
+from adaptive_bench.metric import Metric, metric_of
 from adaptive_bench.model.interventions import SHARE, SiteCosts, site_costs, static_model
-from adaptive_bench.progress import Reporter
+from adaptive_bench.progress import Event, Line, Reporter
 from adaptive_bench.runs.training_text import asked_since, task_inputs
 from adaptive_bench.source import FLOORS
 from adaptive_bench.store import atomic
+from adaptive_bench.store.evaluation import Sample
 from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.measured import Floats
 from adaptive_bench.tables.comparison import paired_difference
@@ -48,6 +45,47 @@ VERSION = 3
 # and for the cost of each site. The latter needs fewer, since sensitive sites cost ten times the median.
 TEXT_DOCUMENTS, SET_TOKENS, SITE_TOKENS = 32, 2048, 1024
 LEVELS = (0.05, 0.1, 0.15, 0.2, 0.25)  # net savings, unless others are asked for
+_BITS = "bits_per_byte"
+
+
+class Asking(NamedTuple):
+    """One way to ask all documents: text before every prompt, and the seed with which worked examples are drawn."""
+
+    prefix: str = ""
+    seed: int = FEWSHOT_SEED
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The result of one model in one asking.
+
+    Attributes:
+        saved: Net FLOPs saved according to the ledger, as a share of the dense model's.
+        scores: Score of each document in the metric's unit; `score`, the headline metric, is their mean.
+        answers: Answer of each document, compared for equality; `None` if the task has no answers.
+    """
+
+    saved: float
+    score: float
+    scores: list[float]
+    answers: list[str] | None
+
+    def agreement(self, other: Asked) -> list[bool] | None:
+        """For each document, whether both models gave the same answer; `None` if answers cannot be compared."""
+        if self.answers is None or other.answers is None:
+            return None
+        return [mine == theirs for mine, theirs in zip(self.answers, other.answers, strict=True)]
+
+
+class LinesOnly(Reporter):
+    """Passes on lines but no progress, so that many short evaluations are shown as one task."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, Line):
+            self._reporter.emit(event)
 
 
 @dataclass(frozen=True)
@@ -59,8 +97,6 @@ class Settings:
         limit: Number of documents of each task, drawn as `evaluate` draws them; `None` for all.
         seed: Seed of the measurement of sites.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
-        data_dir: The local data folder.
-        batch_size: Rows per batch.
     """
 
     levels: tuple[float, ...] = LEVELS
@@ -72,14 +108,8 @@ class Settings:
 
 
 def study(subject: Subject, tasks: Sequence[str], settings: Settings, out: Path, reporter: Reporter) -> dict[str, Any]:
-    """The record of all tasks as plain values.
-
-    Args:
-        subject: The model.
-        tasks: Names of the tasks.
-        settings: Everything else the study depends on.
-        out: Pieces are kept in `<out>/headroom/` and reused when the same study is run again.
-        reporter: Receives progress.
+    """The record of all tasks as plain values. Pieces are kept in `<out>/headroom/` and reused when the same study is
+    run again.
     """
     return {
         "kind": "headroom",
@@ -111,7 +141,13 @@ class _TaskStudy:
             "num_fewshot": settings.num_fewshot,
             "batch_size": settings.batch_size,
         }
-        self._asker = Asker(task, subject.tokenizer, reporter, self._how)
+        self._metric = metric_of(task.metrics[0])
+        if self._metric.better == "unknown" or not (self._metric.is_mean or task.metrics[0].startswith(_BITS)):
+            raise UsageError(
+                f"Headroom is taken of a metric that is a mean over documents, or of {_BITS}, got {task.metrics[0]!r} "
+                f"of the task {task.name!r}. Choose another task."
+            )
+        self._sign = 1 if self._metric.better == "higher" else -1  # factor on scores after which higher is better
         content = {
             "version": VERSION,
             "floors": FLOORS,
@@ -125,17 +161,23 @@ class _TaskStudy:
 
     def record(self) -> dict[str, Any]:
         """The task's part of the record. A positive difference means that the oracle is better, for any metric."""
-        task, metric, sign = self._task, self._asker.metric, self._asker.sign
+        task, metric, sign = self._task, self._metric, self._sign
         harness_task = load_task(task, self._settings.data_dir, self._settings.num_fewshot, "test")
         shots = harness_task.config.num_fewshot or 0
-        encode = self._subject.tokenizer.encode
-        asked_once = why_asked_once(str(harness_task.config.output_type), shots, encode)
+        asked_once = None
+        if harness_task.config.output_type == "loglikelihood_rolling":
+            asked_once = "it scores whole texts and has no prompt that could be asked in another way"
+        elif not shots and self._subject.tokenizer.encode("\nA") == self._subject.tokenizer.encode("A"):
+            asked_once = (
+                "the tokenizer drops white space before a prompt, the only thing that another asking would change"
+            )
 
         # Asked first, since it fails at little cost if the task has no validation documents.
         validation: dict[tuple[int, ...], Asked] = {(): self._ask((), "validation", Asking())}
         costs = SiteCosts.from_json(self._piece("sites", lambda: self._sites().to_json()))
         sets = self._search(max(self._settings.levels), validation)
-        ways = [Asking()] if asked_once else [Asking(), another_asking(shots)]
+        another = Asking(seed=FEWSHOT_SEED + 1) if shots else Asking("\n")
+        ways = [Asking()] if asked_once else [Asking(), another]
         runs = self._tested(sets, ways)
         dense = interval([runs[0][0].scores], (metric.low, metric.high))
         agrees = [[one.agreement(some[0]) for one in some] for some in runs]
@@ -176,11 +218,7 @@ class _TaskStudy:
         }
 
     def _piece(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """A stored piece of the study; if it is missing or cannot be parsed, it is measured and stored.
-
-        Raises:
-            EnvironmentProblem: The folder cannot be read or written.
-        """
+        """A stored piece of the study; if it is missing or cannot be parsed, it is measured and stored."""
         file = self._folder / f"{name}.json"
         try:
             found: dict[str, Any] = json.loads(file.read_bytes())
@@ -213,11 +251,7 @@ class _TaskStudy:
 
         For 1, 2, ... layers they are the set with the best score on validation documents (among equal ones the set
         nearer to the full model) and the set in the chain of nested sets. The search ends when a set reaches the saving
-        or only one layer would remain.
-
-        Args:
-            largest_saving: The saving to reach.
-            validation: Results on validation documents by set; the search adds to it.
+        or only one layer would remain. It adds results on validation documents by set to `validation`.
         """
         chosen: list[tuple[int, ...]] = [()]
         nested: tuple[int, ...] = ()
@@ -234,7 +268,7 @@ class _TaskStudy:
                 for one in sets:
                     validation[one.skipped] = self._ask(one.skipped, "validation", Asking())
                     task.advance()
-            best = max(sets, key=lambda one: (self._asker.sign * validation[one.skipped].score, -one.divergence))
+            best = max(sets, key=lambda one: (self._sign * validation[one.skipped].score, -one.divergence))
             nested = next_nested(sets, nested).skipped
             chosen += dict.fromkeys((best.skipped, nested))
             if validation[best.skipped].saved >= largest_saving:
@@ -253,10 +287,24 @@ class _TaskStudy:
         return runs
 
     def _ask(self, skipped: tuple[int, ...], split: DocumentSplit, way: Asking) -> Asked:
+        """The result of the model without some layers on the documents of a split."""
+
+        def measure() -> dict[str, Any]:
+            model, name = static_model(self._subject.model, skipped), self._task.metrics[0]
+            how: dict[str, Any] = {"split": split, **way._asdict(), **self._how, "progress": LinesOnly(self._reporter)}
+            evaluation, samples = evaluate(model, self._subject.tokenizer, self._task.name, **how)
+            additive = name.startswith(_BITS)
+            values = _additive(samples) if additive else [one.scores.get(name, math.nan) for one in samples]
+            if not values or not np.isfinite(values).all():
+                raise UsageError(
+                    f"Headroom needs a score of every document, but of {self._task.name!r} some of {len(values)} have "
+                    f"none for {name!r}. Choose another task."
+                )
+            answers = _answers(samples, name.partition(",")[2])
+            return asdict(Asked(evaluation.savings["net"], evaluation.scores[name], values, answers))
+
         asked = hashlib.sha256(repr(tuple(way)).encode()).hexdigest()[:8]
-        name = f"{split}-{'-'.join(map(str, skipped)) or 'all'}-{asked}"
-        model = self._subject.model
-        return Asked(**self._piece(name, lambda: asdict(self._asker.ask(static_model(model, skipped), split, way))))
+        return Asked(**self._piece(f"{split}-{'-'.join(map(str, skipped)) or 'all'}-{asked}", measure))
 
     @cached_property
     def _static_sets(self) -> StaticSets:
@@ -274,6 +322,21 @@ class _TaskStudy:
             reporter=LinesOnly(self._reporter),
             **self._how | {"limit": TEXT_DOCUMENTS if limit is None else min(limit, TEXT_DOCUMENTS)},
         )
+
+
+def _additive(samples: Sequence[Sample]) -> list[float]:
+    """Bits of each document divided by the mean size of all, so that their mean is bits per byte, for any choice of
+    model per document.
+    """
+    sizes = [len(str(one.target).encode()) for one in samples]
+    mean_size = sum(sizes) / len(sizes)
+    return [-float(one.output) / math.log(2) / mean_size for one in samples]
+
+
+def _answers(samples: Sequence[Sample], filter_name: str) -> list[str] | None:
+    if all(isinstance(one.output, str) for one in samples):
+        return [one.answers.get(filter_name, str(one.output)) for one in samples]
+    return [str(one.output) for one in samples] if all(isinstance(one.output, int) for one in samples) else None
 
 
 def _first_tokens(texts: Sequence[TaskText], most_tokens: int) -> Sequence[TaskText]:

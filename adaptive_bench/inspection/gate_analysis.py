@@ -9,7 +9,7 @@ since one sentence gives no statistic.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -30,14 +30,11 @@ _Statement = dict[str, Any]
 
 
 def gate_analysis(subjects: Subjects, texts: Sequence[Text], tasks: Sequence[str]) -> dict[str, Any]:
-    """The analysis of each method with gates, as plain values.
+    """The analysis of each method with gates, as plain values; a `UsageError` if none has (scores between 0 and 1).
 
     Each of the `methods` has its `spec`, the `statements`, and `top`: for each saving, the ten tokens with the highest
     gates. A statement has its `place` in the paper, what the `paper` says, `ours`, and whether it `agrees` (`None` if
     that cannot be told, or holds in part).
-
-    Raises:
-        UsageError: No method has gates, which are scores between 0 and 1.
     """
     inspection = inspect_texts(subjects, texts, None, about=", ".join(tasks))
     with warnings.catch_warnings():
@@ -75,18 +72,8 @@ def _of(reading: Reading, inspection: Inspection, subjects: Subjects) -> dict[st
     start = subjects.tokenizer.bos_token_id
     points = {f"{point.saving:g}": point for point in reading.points if point.saving <= SAVINGS[1] + 1e-9}
     chosen = {key: points[key] for key in dict.fromkeys((next(iter(points)), list(points)[-1]))}
-    statements = [
-        _function_words(scores, groups),
-        _first_layer(scores),
-        _selective(scores),
-        *(_beginning(point, start) for point in chosen.values()),
-        _punctuation(scores, groups),
-        _numbers(scores, groups),
-        _mlp(scores),
-        _modes(scores),
-        _no_collapse(scores),
-        _global_cut(scores),
-    ]
+    beginnings = [_beginning(point, start) for point in chosen.values()]
+    statements = [*_on_words(scores, groups), *beginnings, *_on_kinds(scores, groups), *_on_densities(scores)]
     top = {
         key: [[visible(name), count, value] for name, count, value in _ranked(point)[0][:10]]
         for key, point in chosen.items()
@@ -122,54 +109,55 @@ def _beginning(point: Point, start: int | None) -> _Statement:
     return _stated(place, paper, ours, at == 0 and margin > later)
 
 
-def _function_words(scores: np.ndarray, groups: np.ndarray) -> _Statement:
+def _on_words(scores: np.ndarray, groups: np.ndarray) -> Iterator[_Statement]:
+    layers = scores.shape[1]
+    halves = slice(0, layers // 2), slice(layers // 2, None)
+
     paper = "function words have lower gates than content words, more so in later layers"
     function, content = groups == "function word", groups == "other word"
-    if not function.any() or not content.any():
-        return _stated("heat map", paper, "one of the two kinds is not in the texts", None)
-    lower, upper = (_mean(scores[function][:, half]) - _mean(scores[content][:, half]) for half in _halves(scores))
-    ours = f"function words less other words: {lower:+.4f} in the lower half of the layers, {upper:+.4f} in the upper"
-    return _stated("heat map", paper, ours, upper < lower and upper < 0)
+    if function.any() and content.any():
+        lower, upper = (_mean(scores[function][:, half]) - _mean(scores[content][:, half]) for half in halves)
+        ours = (
+            f"function words less other words: {lower:+.4f} in the lower half of the layers, {upper:+.4f} in the upper"
+        )
+        yield _stated("heat map", paper, ours, upper < lower and upper < 0)
+    else:
+        yield _stated("heat map", paper, "one of the two kinds is not in the texts", None)
 
-
-def _first_layer(scores: np.ndarray) -> _Statement:
-    attention = [_mean(scores[:, layer, 0]) for layer in range(scores.shape[1])]
+    attention = [_mean(scores[:, layer, 0]) for layer in range(layers)]
     known = [value for value in attention if value == value]
     ours = f"attention's mean gate is {attention[0]:.4f} in layer 0 and {min(known):.4f} to {max(known):.4f} in all"
     paper = "layer 0 has the highest attention gates of all layers"
-    return _stated("token types by layer", paper, ours, attention[0] == max(known))
+    yield _stated("token types by layer", paper, ours, attention[0] == max(known))
 
-
-def _selective(scores: np.ndarray) -> _Statement:
-    lower, upper = (_mean(np.nanstd(scores[:, half], axis=0)) for half in _halves(scores))
+    lower, upper = (_mean(np.nanstd(scores[:, half], axis=0)) for half in halves)
     ours = f"standard deviation over tokens: {lower:.4f} in the lower half of layers, {upper:.4f} in the upper"
-    return _stated("heat map", "deeper layers are more selective", ours, upper > lower)
+    yield _stated("heat map", "deeper layers are more selective", ours, upper > lower)
 
 
-def _punctuation(scores: np.ndarray, groups: np.ndarray) -> _Statement:
-    paper = "punctuation has exceptionally high gates in all layers"
+def _on_kinds(scores: np.ndarray, groups: np.ndarray) -> Iterator[_Statement]:
+    place, paper = "heat map", "punctuation has exceptionally high gates in all layers"
     chosen = groups == "punctuation"
-    if not chosen.any() or chosen.all():
-        return _stated("heat map", paper, "the texts have none, or nothing else", None)
-    gaps = np.nanmean(scores[chosen], axis=0) - np.nanmean(scores[~chosen], axis=0)
-    above, sites = int((gaps > 0).sum()), int((~np.isnan(gaps)).sum())
-    ours = f"above the other tokens' mean at {above} of {sites} sites, {_mean(gaps):+.4f} in the mean"
-    return _stated("heat map", paper, ours, above == sites)
+    if chosen.any() and not chosen.all():
+        gaps = np.nanmean(scores[chosen], axis=0) - np.nanmean(scores[~chosen], axis=0)
+        above, sites = int((gaps > 0).sum()), int((~np.isnan(gaps)).sum())
+        ours = f"above the other tokens' mean at {above} of {sites} sites, {_mean(gaps):+.4f} in the mean"
+        yield _stated(place, paper, ours, above == sites)
+    else:
+        yield _stated(place, paper, "the texts have none, or nothing else", None)
 
-
-def _numbers(scores: np.ndarray, groups: np.ndarray) -> _Statement:
     place = "token types by layer"
     paper = "numbers have higher attention gates than other tokens in the middle layers (6 to 9 of 16)"
     chosen = groups == "digits"
-    if not chosen.any() or chosen.all():
-        return _stated(place, paper, "the texts have none, or nothing else", None)
-    middle = _at_height(range(6, 10), scores.shape[1])
-    gap = _mean(scores[chosen][:, middle, 0]) - _mean(scores[~chosen][:, middle, 0])
-    ours = f"numbers less other tokens in layers {', '.join(map(str, middle))}: {gap:+.4f}"
-    return _stated(place, paper, ours, gap > 0)
+    if chosen.any() and not chosen.all():
+        middle = _at_height(range(6, 10), scores.shape[1])
+        gap = _mean(scores[chosen][:, middle, 0]) - _mean(scores[~chosen][:, middle, 0])
+        yield _stated(
+            place, paper, f"numbers less other tokens in layers {', '.join(map(str, middle))}: {gap:+.4f}", gap > 0
+        )
+    else:
+        yield _stated(place, paper, "the texts have none, or nothing else", None)
 
-
-def _mlp(scores: np.ndarray) -> _Statement:
     means = np.nanmean(scores, axis=0)
     ranges = [float(np.nanmax(means[:, branch]) - np.nanmin(means[:, branch])) for branch in (0, 1)]
     levels = [_mean(means[:, branch]) for branch in (0, 1)]
@@ -178,30 +166,26 @@ def _mlp(scores: np.ndarray) -> _Statement:
         f"{levels[1]:.4f} and {levels[0]:.4f}"
     )
     paper = "MLP gates are uniformly high, other than attention's"
-    return _stated("token types by layer", paper, ours, ranges[1] < ranges[0] and levels[1] > levels[0])
+    yield _stated(place, paper, ours, ranges[1] < ranges[0] and levels[1] > levels[0])
 
 
-def _modes(scores: np.ndarray) -> _Statement:
+def _on_densities(scores: np.ndarray) -> Iterator[_Statement]:
     (layer,) = _at_height([13], scores.shape[1])
-    found = statistics.density(scores[:, layer, 0])
     paper = "attention layer 13: three modes, at 0.685, 0.692 and 0.702, within 0.02"
-    if found is None:
-        return _stated("density", paper, f"layer {layer} has no spread of gates", None)
-    low, high, heights = found
-    modes = [low + (high - low) * place / (len(heights) - 1) for place in statistics.peaks(heights)]
-    shown = ", ".join(f"{mode:.3f}" for mode in modes)
-    ours = f"attention layer {layer}: {len(modes)} at {shown}; gates from {low:.3f} to {high:.3f}"
-    return _stated("density", paper, ours, len(modes) > 1 and modes[-1] - modes[0] <= _PAPER_SPAN)
+    if (found := statistics.density(scores[:, layer, 0])) is not None:
+        low, high, heights = found
+        modes = [low + (high - low) * place / (len(heights) - 1) for place in statistics.peaks(heights)]
+        shown = ", ".join(f"{mode:.3f}" for mode in modes)
+        ours = f"attention layer {layer}: {len(modes)} at {shown}; gates from {low:.3f} to {high:.3f}"
+        yield _stated("density", paper, ours, len(modes) > 1 and modes[-1] - modes[0] <= _PAPER_SPAN)
+    else:
+        yield _stated("density", paper, f"layer {layer} has no spread of gates", None)
 
+    least, low_share = float(np.nanmin(scores)), float((scores[~np.isnan(scores)] < 0.1).mean())
+    ours = f"a token's lowest mean gate is {least:.4f}; {100 * low_share:.1f} % are below 0.1"
+    yield _stated("density", "no gates collapse to 0", ours, low_share == 0)
 
-def _no_collapse(scores: np.ndarray) -> _Statement:
-    least, low = float(np.nanmin(scores)), float((scores[~np.isnan(scores)] < 0.1).mean())
-    ours = f"a token's lowest mean gate is {least:.4f}; {100 * low:.1f} % are below 0.1"
-    return _stated("density", "no gates collapse to 0", ours, low == 0)
-
-
-def _global_cut(scores: np.ndarray) -> _Statement:
-    """What one cut for all layers would skip; it agrees in part if layers differ less than in the paper."""
+    # What one cut for all layers would skip. The paper's statement holds in part if layers differ less than there.
     medians = np.nanmedian(scores, axis=0)
     steps = np.abs(np.diff(medians, axis=0))
     cut = np.nanquantile(scores, SAVINGS[1])
@@ -212,7 +196,7 @@ def _global_cut(scores: np.ndarray) -> _Statement:
         f"that skips 30 % would skip {lowest} to {highest} % of a site's tokens"
     )
     paper = "layers differ by 0.002 to 0.005, so that one cut for all would skip all tokens of some and none of others"
-    return _stated("density of all layers", paper, ours, True if (lowest, highest) == (0, 100) else None)
+    yield _stated("density of all layers", paper, ours, True if (lowest, highest) == (0, 100) else None)
 
 
 def _stated(place: str, paper: str, ours: str, agrees: bool | None) -> _Statement:
@@ -222,11 +206,6 @@ def _stated(place: str, paper: str, ours: str, agrees: bool | None) -> _Statemen
 def _mean(values: np.ndarray) -> float:
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")
-
-
-def _halves(scores: np.ndarray) -> tuple[slice, slice]:
-    middle = scores.shape[1] // 2
-    return slice(0, middle), slice(middle, None)
 
 
 def _at_height(of_paper: Sequence[int] | range, layers: int) -> list[int]:

@@ -32,12 +32,7 @@ Text = tuple[list[int], list[int]]
 
 @dataclass(frozen=True)
 class Point:
-    """A method at one dial value.
-
-    Attributes:
-        saving: Share of token-branches that the dial was set to skip.
-        texts: The decisions on each text.
-    """
+    """A method at one dial value, set to skip the share `saving` of token-branches, with its decisions on each text."""
 
     saving: float
     texts: list[TextDecisions]
@@ -50,12 +45,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Reading:
-    """The decisions of one method.
-
-    Attributes:
-        spec, dial_name, unit, semantics: Properties of the method.
-        points: The dial values in order of rising saving; at least one.
-    """
+    """The decisions of one method, in order of rising saving; at least at one."""
 
     spec: str
     dial_name: str
@@ -69,8 +59,7 @@ class Inspection:
     """The decisions of several methods on the same texts.
 
     Attributes:
-        name: Name of the run or model.
-        about: What was read: the name of a file, or tasks.
+        name, about: Name of the run or model; the file or tasks that were read.
         readings: One reading for each method.
         notes: What the reader should know, one sentence each.
         ends: Token ids that end a text.
@@ -91,11 +80,9 @@ class Inspection:
 def inspect_texts(
     subjects: Subjects, texts: Sequence[Text], savings: Sequence[float] | None, *, about: str
 ) -> Inspection:
-    """Read texts with each method at each saving.
+    """Read texts (token ids of prompt and answer) with each method at each saving.
 
     Args:
-        subjects: The models with their methods.
-        texts: For each text, the token ids of its prompt and of its answer.
         savings: Shares of token-branches to skip; by default those of `SAVINGS` that a method can reach.
         about: What was read, for the record.
 
@@ -142,12 +129,8 @@ def _read(
 
 
 def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens: int) -> Text:
-    """The tokens of a prompt and of its answer.
-
-    Without a given answer, the first model writes one greedily with nothing skipped.
-
-    Raises:
-        UsageError: The prompt has no tokens.
+    """The tokens of a prompt and of its answer, which the first model writes greedily with nothing skipped if it is not
+    given; a `UsageError` if the prompt has no tokens.
     """
     first, rest = encoded(subjects.tokenizer, prompt, answer or "")
     if not first:
@@ -164,9 +147,8 @@ def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens
 
 
 def tidy(inspection: Inspection) -> DataFrame:
-    """A data frame with one row for each text, method, saving, token and branch.
-
-    It has the columns of `TextDecisions.tidy`, and `text`, `saving` (as asked for) and `kind` (of the token).
+    """A data frame with one row for each text, method, saving, token and branch: the columns of `TextDecisions.tidy`,
+    and `text`, `saving` (as asked for) and `kind` (of the token).
     """
     import pandas
 
@@ -227,7 +209,7 @@ def _method(reading: Reading, groups: Sequence[str]) -> dict[str, Any]:
 
 
 def _point(point: Point, groups: Sequence[str]) -> dict[str, Any]:
-    keep = statistics.masks_of(point.texts)
+    keep = np.concatenate([one.keep for one in point.texts])
     by_kind = statistics.skipped_by(keep, groups)
     part = [
         "prompt" if place < one.prompt_tokens else "answer" for one in point.texts for place in range(len(one.keep))

@@ -25,12 +25,8 @@ FUNCTION_WORDS = frozenset(files(__package__).joinpath("function_words.txt").rea
 
 
 def kinds_of(pieces: Sequence[str], token_ids: Sequence[int], ends: Collection[int]) -> list[str]:
-    """The kind of each token of a text, one of `KINDS`.
-
-    Args:
-        pieces: The part of the text that each token stands for.
-        token_ids: The tokens.
-        ends: Token ids that end a text.
+    """The kind of each token of a text, one of `KINDS`, from the part of the text that each token stands for, the
+    tokens, and the token ids that end a text.
     """
     words = _words_of(pieces)
     found = []
@@ -73,11 +69,6 @@ def _words_of(pieces: Sequence[str]) -> list[str | None]:
 DENSITY_POINTS = 64
 
 
-def masks_of(texts: Sequence[TextDecisions]) -> np.ndarray:
-    """[N, L, 2] masks of execution, with the tokens of all texts one after the other."""
-    return np.concatenate([one.keep for one in texts])
-
-
 def scores_of(texts: Sequence[TextDecisions]) -> np.ndarray | None:
     """[N, L, 2] scores, NaN where a site has none; `None` if no text has scores."""
     found = [one.scores for one in texts]
@@ -88,11 +79,8 @@ def scores_of(texts: Sequence[TextDecisions]) -> np.ndarray | None:
 
 
 def skipped_by(keep: np.ndarray, groups: Sequence[str]) -> dict[str, tuple[int, float, float]]:
-    """For each group, its number of tokens, and the shares of its attention and of its MLP branches that are skipped.
-
-    Args:
-        keep: [N, L, 2].
-        groups: Group of each token.
+    """For each group of tokens, its size, and the shares of its attention and of its MLP branches that are skipped;
+    `keep` is [N, L, 2].
     """
     names = np.asarray(groups)
     found = {}
@@ -109,9 +97,8 @@ def skipped_by_layer(keep: np.ndarray) -> list[tuple[float, float]]:
 
 
 def by_vocabulary(values: np.ndarray, token_ids: Sequence[int]) -> list[tuple[int, int, float]]:
-    """Each token of the vocabulary with its number of occurrences and the mean of their values [N], highest mean first.
-
-    Occurrences without a value (NaN) do not count.
+    """Each token of the vocabulary with its number of occurrences and the mean of their values [N], highest mean first;
+    occurrences without a value (NaN) do not count.
     """
     gathered: dict[int, list[float]] = defaultdict(list)
     for token, value in zip(token_ids, values.tolist(), strict=True):
@@ -130,13 +117,8 @@ def mean_scores(scores: np.ndarray) -> np.ndarray:
 
 
 def density(values: np.ndarray) -> tuple[float, float, list[float]] | None:
-    """The distribution of a site's scores: both ends of their range, and a density at 64 points between them.
-
-    The density is a Gaussian kernel density (Scott's rule), scaled to a peak of 1. `None` if there are fewer than 3
-    scores or all are equal.
-
-    Args:
-        values: Scores [N], NaN for a missing score.
+    """The distribution of a site's scores [N] (NaN if missing): both ends of their range, and a Gaussian kernel density
+    (Scott's rule) at 64 points between them, scaled to a peak of 1; `None` for fewer than 3 scores or if all are equal.
     """
     from scipy.stats import gaussian_kde
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adaptive_bench.headroom import asking
+from adaptive_bench.headroom import study
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def measure(command, model_folder, toy_plugin):
 @pytest.fixture
 def evaluated(monkeypatch):
     """Specs of the models that are evaluated; with `stop_at` set Ctrl-C comes before so many are."""
-    specs, whole = [], asking.evaluate
+    specs, whole = [], study.evaluate
 
     def evaluate(model, *arguments, **more):
         if len(specs) == evaluate.stop_at:
@@ -25,7 +25,7 @@ def evaluated(monkeypatch):
         return whole(model, *arguments, **more)
 
     evaluate.stop_at, evaluate.specs = None, specs
-    monkeypatch.setattr(asking, "evaluate", evaluate)
+    monkeypatch.setattr(study, "evaluate", evaluate)
     return evaluate
 
 

@@ -99,7 +99,6 @@ def test_the_device(capsys, tmp_path):
     ("arguments", "said"),
     [
         ({}, "folder"),
-        ({"pretrained": "nowhere", "nope": 1}, "takes pretrained, saving, .*, got nope"),
         ({"saving": "abc"}, "'abc'"),
         ({"dial": "abc"}, "'abc'"),
     ],

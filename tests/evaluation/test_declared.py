@@ -8,7 +8,7 @@ import pytest
 from adaptive_bench import error_origin
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task, setting_up
-from adaptive_bench.evaluation.task_files import check_declared, without_file
+from adaptive_bench.evaluation.task_files import check_declared
 from adaptive_bench.registry import register
 from adaptive_bench.task import TaskGroup
 
@@ -48,10 +48,12 @@ def test_a_kind_that_contradicts_the_file_is_refused():
 
 def test_a_folder_without_the_file_is_of_the_plugin_or_of_the_installation(tmp_path, monkeypatch):
     monkeypatch.setattr(error_origin, "_watched", set())
-    assert "Reinstall the package" in str(without_file("mine", tmp_path))
+    task = replace(find_task("nano_math"), name="mine", folder=tmp_path)
+    with pytest.raises(EnvironmentProblem, match="no readable YAML file that says `task: mine`"):
+        load_task(task, None, None)
     error_origin.watch(tmp_path)
-    found = without_file("mine", tmp_path)
-    assert isinstance(found, PluginFault) and "Reinstall" not in str(found)
+    with pytest.raises(PluginFault, match="no readable YAML file that says `task: mine`"):
+        load_task(task, None, None)
 
 
 def test_a_yaml_file_of_a_plugin_is_corrected_and_a_missing_package_installed(tmp_path, monkeypatch):

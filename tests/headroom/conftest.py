@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from adaptive_bench.headroom.asking import TaskText
+from adaptive_bench.headroom.task_texts import TaskText
 
 
 @pytest.fixture

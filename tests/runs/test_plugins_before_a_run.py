@@ -158,7 +158,7 @@ def test_what_a_reader_should_know_is_noted(preflight, settings, changes, note):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"named": "another"}, r"says `task: own`, but .* has none"),
+        ({"named": "another"}, r"no readable YAML file that says `task: own`"),
         ({"called": "owned"}, "registered under its name, got name='owned' under 'own'"),
         ({"tested": "exam"}, "cannot be set up: KeyError: .*exam"),
         ({"choice": "{{missing}}"}, "'missing' is undefined"),
