@@ -19,6 +19,7 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["OMP_NUM_THREADS"] = "1"  # tiny matrices: more threads only get in each other's way
+os.environ["ADAPTIVE_BENCH_PRODUCTS"] = "fixed"  # rounding is the same in every run; nothing is timed
 # Real data and models that some tests are run on, and skipped without: beside the project, unless they lie elsewhere.
 os.environ["ADAPTIVE_BENCH_SHARED"] = os.environ.get("ADAPTIVE_BENCH_SHARED") or str(
     Path(__file__).parents[1].parent / "shared"

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from adaptive_bench.backbone.weights import is_plain
+from adaptive_bench.backbone.products import Products, compute
+from adaptive_bench.backbone.weights import is_plain, plain_parts
 
 
 class Turn(NamedTuple):
@@ -58,6 +59,8 @@ class StepArithmetic:
         self._config: Any = model.config
         self._adds_one = adds_one
         self._epsilons: Tensor | None = None
+        linears = lambda: (part for part in model.modules() if isinstance(part, nn.Linear))  # noqa: E731
+        self._products = Products(lambda: (weight for part in linears() for weight in plain_parts(part.weight)))
 
     def norm(self, module: Any, states: Tensor) -> Tensor:
         """Root-mean-square norm of states [..., H]."""
@@ -78,7 +81,13 @@ class StepArithmetic:
 
     def linear(self, module: nn.Module, states: Tensor) -> Tensor:
         """A linear map of states [M, inputs]. Anything but a plain `nn.Linear` is called as a module."""
-        return functional.linear(states, module.weight, module.bias) if _is_plain(module) else module(states)
+        if not _is_plain(module):
+            return module(states)
+        weight, bias = module.weight, module.bias
+        # With gradients the form is fixed, so that training does not depend on the machine.
+        if not states.is_cpu or states.dtype != weight.dtype or torch.is_grad_enabled():
+            return functional.linear(states, weight, bias)
+        return compute(self._products.fastest(states, weight), states, weight, bias)
 
     def project(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [M, heads, head size] and K,V [M, kv heads, head size] from normalised states [M, H]."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import resource
 import threading
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 
+from adaptive_bench.backbone.products import processor
 from adaptive_bench.errors import UsageError
 from adaptive_bench.free_memory import give_back
 from adaptive_bench.validation import DEVICE_RULE, check_device
@@ -35,13 +35,6 @@ def find_device(name: str) -> torch.device:
 _PAGES = Path("/proc/self/statm")
 _SAMPLE_S = 1e-3
 _LIBRARIES = ("adaptive-bench", "torch", "transformers", "lm-eval", "accelerate", "datasets")
-
-
-def processor() -> str:
-    """Name of the CPU."""
-    file = Path("/proc/cpuinfo")
-    model = re.search(r"^model name\s*: (.+)$", file.read_text(), re.MULTILINE) if file.is_file() else None
-    return " ".join(model[1].split()) if model else platform.processor() or platform.machine()
 
 
 def describe_device(device: torch.device | str) -> str:

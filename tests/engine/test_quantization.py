@@ -127,9 +127,12 @@ def test_logits_are_those_of_the_weights_brought_back(pair, how):
     assert not torch.allclose(found, before, atol=1e-2), "T-QZ5: it is another model"
 
 
+@pytest.mark.parametrize("products", ["fixed", "measured"])
 @pytest.mark.parametrize("how", QUANTIZED)
 @torch.no_grad()
-def test_decode_steps_of_quantized_weights(pair, how):
+def test_decode_steps_take_no_other_form_of_a_quantized_product(pair, monkeypatch, how, products):
+    """Transposed products are of plain weights."""
+    monkeypatch.setenv("ADAPTIVE_BENCH_PRODUCTS", products)
     _, model = pair(how, **WIDE)
     model.dial, ids = model.method.dial_for(0.3), TEXT.input_ids[:1]
     whole = model(ids).logits[:, -4:]
