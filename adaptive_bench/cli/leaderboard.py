@@ -98,8 +98,7 @@ def build(
     """Write a board: `index.html` and a page for each method, which need no network and no scripts, and the same
     numbers as Markdown, CSV and Parquet.
     """
-    chosen = options.tables_of(runs, out)
-    registry.load_plugins(plugin)
+    chosen = options.tables_of(runs, out, plugin)
     site = registry.get("sites", "board")
     waiting(READING_TABLES)
     for text in list(site(chosen, to, strict=strict, one_file=one_file, manual=manual)):
@@ -126,9 +125,8 @@ def ranks(
     """Write the ranked tables that an entry changes, and what is refused, as Markdown for a pull request."""
     if before is not None and not before.is_dir():
         raise UsageError(f"--before is a folder of entries, got {str(before)!r}, which is no folder. Name one.")
-    chosen = options.tables_of(runs, out)
+    chosen = options.tables_of(runs, out, plugin)
     known = None if before is None else tables_below(before)
-    registry.load_plugins(plugin)
     waiting(READING_TABLES)
     output.write_text(to, registry.get("sites", "ranks")(chosen, known))
     typer.echo(f"The ranks are in {output.named(to)}", err=output.is_stdout(to))

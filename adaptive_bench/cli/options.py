@@ -190,9 +190,14 @@ def is_share(number: float) -> bool:
     return 0 <= number < 1
 
 
-def tables_of(runs: list[str] | None, out: Path) -> list[Path]:
-    """The tables of the named runs, or of all runs below a named folder; without names, the output folder's newest."""
-    return [path for run in runs for path in tables(find_run(run, out))] if runs else [newest(out)]
+def tables_of(runs: list[str] | None, out: Path, plugin: list[Path] | None = None) -> list[Path]:
+    """The tables of the named runs, or of all runs below a named folder; without names, the output folder's newest.
+
+    Their plugin files are loaded as by `open_run`: a task's own file knows the score of a guess.
+    """
+    found = [path for run in runs for path in tables(find_run(run, out))] if runs else [newest(out)]
+    registry.load_plugins(plugin or dict.fromkeys(file for path in found for file in plugins_there(path.parent)))
+    return found
 
 
 def open_run(run: str, out: Path, plugin: list[Path] | None) -> Path:

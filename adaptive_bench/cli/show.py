@@ -180,16 +180,17 @@ def documents(
     """The documents that all these evaluations have measured, each at its point nearest to a saving: prompt, right
     answer, and each method's answer with the saving it was asked for, what it saved, and whether it is right.
     """
+    records = [known.record_of(one) for one in evaluations]
     prompts: dict[int, Sample] = {}  # stored with the answers at which nothing is skipped
+    for record in records:
+        if 0.0 in record.points() and not prompts:
+            prompts = {sample.doc: sample for sample in record.samples(0.0) if sample.prompt}
     found: dict[int, dict[str, Any]] = {}
-    for one in evaluations:
-        record = known.record_of(one)
+    for one, record in zip(evaluations, records, strict=True):
         if not (points := record.points()):
             raise EnvironmentProblem(
                 f"`evaluate {one.method} on {one.task}` has no measured point. Give the run's command again."
             )
-        if 0.0 in points and not any(sample.prompt for sample in prompts.values()):
-            prompts = {sample.doc: sample for sample in record.samples(0.0)}
         saved = {asked: point.saved(axis, phase) or 0.0 for asked, point in points.items()}
         asked = min(saved, key=lambda point: abs(saved[point] - saving))
         for sample in record.samples(asked):

@@ -120,7 +120,8 @@ def _draw(
                 where = registry.origin("tasks", task.name.partition(":")[0])
                 raise PluginFault(
                     f"A task with a training function gives examples of each split, but {task.name!r} ({where}) gave "
-                    f"none for {split!r}. Correct the plugin; a task without training text has training=None."
+                    f"none for {split!r}. Give it more training rows, some in a hundred are for calibration; a "
+                    f"task without training text has training=None."
                 )
             raise EnvironmentProblem(f"The task {task.name!r} gave no {split} text. Check --data-dir.")
         yield task, task_examples, share
