@@ -1,4 +1,4 @@
-"""Defines all errors that a user can meet. They share one root, and each kind has a name and an exit code.
+"""Defines the kinds of errors that a user can meet, by whose fault they are: each has a name and an exit code.
 
 Four kinds matter most: a wrong request, a problem of the environment, a faulty plugin, and a defect of this package.
 """

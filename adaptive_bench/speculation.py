@@ -21,7 +21,7 @@ import torch
 
 from adaptive_bench.engine.ledger import Ledger, saved_shares
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.language_model import AdaptiveLM
+from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.headroom.named_models import Subjects, find_subjects, saved_folder
 from adaptive_bench.headroom.task_texts import requests_of
 from adaptive_bench.model import AdaptiveModel

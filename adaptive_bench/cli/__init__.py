@@ -3,7 +3,7 @@
 import os
 import sys
 
-from adaptive_bench.cli.failures import ctrl_c_answered, reported
+from adaptive_bench.cli.ending import ctrl_c_answered, reported
 from adaptive_bench.startup import loader
 
 __getattr__ = loader(__name__, dict.fromkeys(("COMMANDS", "app"), "adaptive_bench.cli.program"))

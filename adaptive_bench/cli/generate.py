@@ -140,7 +140,7 @@ def _continue(
     **settings: Any,
 ) -> list[str]:
     """The new text after each prompt; prompts are encoded and texts end as in evaluation."""
-    from adaptive_bench.evaluation.language_model import AdaptiveLM
+    from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
     from adaptive_bench.model.generation import padded
     from adaptive_bench.model.hugging_face import ENDS_WITH_CONTEXT
 

@@ -32,7 +32,7 @@ def lm_eval(context: typer.Context) -> None:
         _complete(arguments)
     from lm_eval import tasks
 
-    from adaptive_bench.evaluation.harness import SuiteTasks  # also registers the model
+    from adaptive_bench.evaluation.lm_eval_registration import SuiteTasks  # also registers the model
 
     tasks.TaskManager = SuiteTasks
     setup_logging()
@@ -59,7 +59,7 @@ def _complete(arguments: argparse.Namespace) -> None:
         if re.fullmatch(r"[\w:+-]+", name) and not Path(name).is_dir():
             check_task_name(name)  # before torch is imported
 
-    from adaptive_bench.evaluation.harness import NAME, suite_names
+    from adaptive_bench.evaluation.lm_eval_registration import NAME, suite_names
     from adaptive_bench.model.hardware import find_device
 
     meant = suite_names(names, included)

@@ -21,7 +21,7 @@ from adaptive_bench.data import revision
 from adaptive_bench.errors import PluginFault
 from adaptive_bench.evaluation.documents import ask_only, drawn, leave_out
 from adaptive_bench.evaluation.finite import check_metrics
-from adaptive_bench.evaluation.language_model import AdaptiveLM, OutOfMemory
+from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM, OutOfMemory
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model.tokenization import template_digest

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from adaptive_bench.evaluation.batches import batches
 from adaptive_bench.evaluation.evaluate import asked_task
-from adaptive_bench.evaluation.language_model import AdaptiveLM
+from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model.generation import padded

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench import __version__, startup
-from adaptive_bench.cli.failures import ctrl_c_answered, reported
+from adaptive_bench.cli.ending import ctrl_c_answered, reported
 from adaptive_bench.cli.terminal_text import fitting, listed, pasteable, wrapped
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 
@@ -89,7 +89,7 @@ def test_a_module_that_hides_ctrl_c_while_it_is_loaded_does_not_hide_it_from_the
     (tmp_path / "hides.py").write_text(
         f"try:\n    {PRESS}\nexcept BaseException:\n    raise ImportError('numpy is missing', name='numpy')\n"
     )
-    program = "from adaptive_bench.cli.failures import ctrl_c_answered\nwith ctrl_c_answered():\n    import hides"
+    program = "from adaptive_bench.cli.ending import ctrl_c_answered\nwith ctrl_c_answered():\n    import hides"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", LINE)
 

@@ -104,7 +104,7 @@ def test_the_device(capsys, tmp_path):
     ],
 )
 def test_arguments_of_the_model_are_refused_by_name(arguments, said, tmp_path):
-    from adaptive_bench.evaluation.harness import AdaptiveCheckpoint
+    from adaptive_bench.evaluation.lm_eval_registration import AdaptiveCheckpoint
 
     if arguments.keys() <= {"saving", "dial"} and arguments:
         nano = find_backbone("nano")

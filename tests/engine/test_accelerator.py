@@ -14,7 +14,7 @@ from covering import covering
 from pretended_accelerator import DEVICE, Mixed, pretended
 
 from adaptive_bench import registry
-from adaptive_bench.evaluation.language_model import AdaptiveLM
+from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.method import Decision
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.efficiency import time_model

@@ -3,7 +3,7 @@
 import pytest
 from lm_eval.api.instance import Instance
 
-from adaptive_bench.evaluation.language_model import AdaptiveLM
+from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.evaluation.scoring import Scored, shared, wholes
 from adaptive_bench.model import AdaptiveModel
 

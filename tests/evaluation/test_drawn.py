@@ -11,7 +11,7 @@ from lm_eval import evaluator
 from adaptive_bench import registry
 from adaptive_bench.evaluation.documents import drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, evaluate
-from adaptive_bench.evaluation.language_model import AdaptiveLM
+from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.task import Task

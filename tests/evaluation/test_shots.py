@@ -9,7 +9,7 @@ import pytest
 from adaptive_bench import registry
 from adaptive_bench.evaluation.documents import are_of_tested
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
-from adaptive_bench.evaluation.harness import SuiteTasks
+from adaptive_bench.evaluation.lm_eval_registration import SuiteTasks
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.task import Task
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from lm_eval.api.instance import Instance
 
-from adaptive_bench.evaluation.language_model import AdaptiveLM
+from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.evaluation.sweep import sweep
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import SilentReporter

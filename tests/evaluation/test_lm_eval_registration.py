@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation import harness
 from adaptive_bench.evaluation.evaluate import evaluate
-from adaptive_bench.evaluation.language_model import AdaptiveLM
+from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.model import AdaptiveModel
 

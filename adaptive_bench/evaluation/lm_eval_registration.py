@@ -23,7 +23,7 @@ from adaptive_bench import registry
 from adaptive_bench.data import data_root
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.documents import keep_apart, shown_split
-from adaptive_bench.evaluation.language_model import AdaptiveLM
+from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, setting_up
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.evaluation.task_files import of_hub, reads_data_set, write_local_task

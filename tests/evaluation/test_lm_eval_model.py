@@ -14,7 +14,7 @@ from tokenizers.processors import TemplateProcessing
 from adaptive_bench.errors import NotFinite, UsageError
 from adaptive_bench.evaluation import batches
 from adaptive_bench.evaluation.batches import OutOfMemory
-from adaptive_bench.evaluation.language_model import AdaptiveLM
+from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.text_decisions import encoded
