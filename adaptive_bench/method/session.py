@@ -53,6 +53,7 @@ class Session:
     hash_power: Tensor
     documents: Tensor
     state: dict[str, Tensor] = field(default_factory=dict)
+    _unhashed: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
 
     @classmethod
     def start(cls, batch: int, device: torch.device) -> Session:
@@ -76,6 +77,7 @@ class Session:
 
     def select_rows(self, rows: Tensor, host_rows: np.ndarray | None = None) -> None:
         """Keep only the given batch rows [R], in that order; a row may be taken several times."""
+        self._hash()
         host_rows = rows.cpu().numpy() if host_rows is None else host_rows
         self.host_lengths = self.host_lengths[host_rows]
         for name in _OF_ROWS:
@@ -84,6 +86,8 @@ class Session:
 
     def join(self, other: Session) -> None:
         """Append the rows of another session of the same method."""
+        self._hash()
+        other._hash()
         self.host_lengths = np.concatenate([self.host_lengths, other.host_lengths])
         for name in _OF_ROWS:
             setattr(self, name, torch.cat([getattr(self, name), getattr(other, name)]))
@@ -91,6 +95,7 @@ class Session:
 
     def copy(self) -> Session:
         """A copy that later calls do not change. It shares tensors, because calls replace tensors and never write."""
+        self._hash()
         parts = self.lengths, self.host_lengths, self.hash_sum, self.hash_power, self.documents
         return Session(*parts, dict(self.state))
 
@@ -102,6 +107,7 @@ class Session:
 
     def prefix_hashes(self, input_ids: Tensor, valid: Tensor | None) -> Tensor:
         """[B, S] 64-bit hash of each next token's prefix, including the token; padding (not `valid`) adds nothing."""
+        self._hash()
         powers = hash_powers(input_ids.shape[1] + 1, input_ids.device)
         if valid is None:
             terms = (input_ids + 1) * (powers[1:] * self.hash_power[:, None])
@@ -119,12 +125,23 @@ class Session:
         """
         if not input_ids.numel():
             return
-        hashes = self.prefix_hashes(input_ids, valid) if hashes is None else hashes
+        if hashes is None:
+            self._unhashed.append((input_ids, valid))
+        else:
+            self._take_hashes(hashes, valid)
+        self.lengths = self.lengths + (input_ids.shape[1] if valid is None else valid.sum(dim=1))
+        self.host_lengths = self.host_lengths + added
+
+    def _hash(self) -> None:
+        """Bring the prefix hash up to date. Tokens are hashed late because only random draws need the hash."""
+        pending, self._unhashed = self._unhashed, []
+        for input_ids, valid in pending:
+            self._take_hashes(self.prefix_hashes(input_ids, valid), valid)
+
+    def _take_hashes(self, hashes: Tensor, valid: Tensor | None) -> None:
         powers = hash_powers(hashes.shape[1] + 1, hashes.device)
         self.hash_sum = hashes[:, -1]
         self.hash_power = self.hash_power * (powers[-1] if valid is None else powers[valid.sum(dim=1)])
-        self.lengths = self.lengths + (input_ids.shape[1] if valid is None else valid.sum(dim=1))
-        self.host_lengths = self.host_lengths + added
 
 
 def uniforms_from(counters: Tensor, keys: Sequence[int]) -> Tensor:
