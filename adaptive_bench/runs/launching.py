@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import SoftFileLease
 
 from adaptive_bench import processes, registry, stopping
 from adaptive_bench.config import RunConfig
@@ -225,7 +224,7 @@ def _why(work: str, record: Record, run: Path) -> Failure:
     state = record.state
     if state == "failed":
         return Failure(work, record.reason, "Failed before", record.folder / "log.txt")
-    about = {"planned": "it was not begun", "running": f"{lock.owner_text(record.folder)} is running it"}
+    about = {"planned": "it was not begun", "running": f"{record.owner} is running it"}
     reason = about.get(state, "its process has ended before it was done")
     return Failure(work, f"{reason}. `{retry_command(run)}` does it.", "Not finished")
 
@@ -304,11 +303,11 @@ def wait_for_others(
     After such a silence the remaining work counts as given up. Failed work is waited for as well, because whoever is in
     charge may try it again.
     """
-    known: dict[Path, SoftFileLease] = {}
+    watches: dict[Path, lock.Watch] = {}
     last_s, told = now_s(), False
     while missing := unfinished_work(plan, run):
         pending = [one.folder for one in plan.untrained] + [one.folder for one in plan.sweeps if not one.is_complete]
-        if any(lock.is_held(one, known.setdefault(one, lock.lease(one))) for one in pending):
+        if any(lock.is_held(one, watches.setdefault(one, lock.Watch(one))) for one in pending):
             last_s = now_s()
         elif now_s() - last_s >= quiet_s:
             reporter.line(f"No process has worked on what is left for {duration(quiet_s)}: {missing[0]}")

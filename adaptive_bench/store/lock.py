@@ -1,25 +1,39 @@
 """Locks records, so that one process at a time works on each.
 
-`<record>/.lock` names its owner, who renews its modification time every `BEAT_S` (the heartbeat) and removes it when
-the work ends. The lock of a process of this machine that has ended counts for nothing. An owner on another machine
-counts as alive until its heartbeat has been missing for `SILENCE_S`. A process that was only frozen finds out before
-its next write that it is not the owner any more (`atomic.checked`).
+<record>/.lock     locked by the operating system while the owning process lives; the death of a process unlocks it
+<record>/.owner    names the owner; the owner renews its modification time every `BEAT_S` (its heartbeat)
+
+Both files are removed when the work ends; a killed process leaves them behind. The lock decides among processes of one
+machine. Machines that share a folder may not share locks, so an owner on another machine counts as alive until its
+heartbeat has been missing for `SILENCE_S`. A process that was only frozen finds out before its next write that it is
+not the owner any more (`atomic.checked`).
 """
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import platform
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Self
 
-from filelock import SoftFileLease, Timeout
+from filelock import FileLock, Timeout
 
-from adaptive_bench.errors import EnvironmentProblem, Superseded
-from adaptive_bench.progress import Reporter
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
+from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.store import atomic
 
-LOCK = ".lock"
+# Set by launchers: a name that is equal for all starts of one piece of a job, and how often it was started before.
+JOB_VARIABLE, RESTART_VARIABLE = "ADAPTIVE_BENCH_JOB", "ADAPTIVE_BENCH_RESTART"
+LOCK, OWNER = FILES = (".lock", ".owner")
 BEAT_S = 10.0  # between two heartbeats
 # After this time without a heartbeat an owner on another machine counts as dead. Network folders may cache file times
 # for up to 60 s.
@@ -27,74 +41,170 @@ SILENCE_S = 120.0
 _LOOK_S = 0.5  # between two looks at the owner that a process waits for
 
 
-def lease(record: Path) -> SoftFileLease:
-    """Return the lock of a record, not taken. It counts the silence of an owner from its own first look on."""
-    return SoftFileLease(
-        record / LOCK,
-        lease_duration=SILENCE_S,
-        heartbeat_interval=BEAT_S,
-        poll_interval=_LOOK_S,
-        thread_local=False,
-    )
+@dataclass(frozen=True)
+class Owner:
+    """A process that works on a record.
+
+    Attributes:
+        host: Name of the machine.
+        pid: Process id.
+        job: The piece of a scheduler's job that the process belongs to; empty outside of a scheduler.
+        restart: How often the scheduler had started that piece before.
+        since: When the process took the record.
+    """
+
+    host: str
+    pid: int
+    job: str
+    restart: int
+    since: str
+
+    @classmethod
+    def here(cls) -> Self:
+        """Return this process as an owner from now on."""
+        restart = os.environ.get(RESTART_VARIABLE, "")
+        job, restarts = os.environ.get(JOB_VARIABLE, ""), int(restart) if restart.isdigit() else 0
+        return cls(platform.node(), os.getpid(), job, restarts, datetime.now(UTC).isoformat())
+
+    def restarts(self, earlier: Owner) -> bool:
+        """Whether this owner is a later start of the same piece of a job than `earlier`."""
+        return bool(self.job) and self.job == earlier.job and self.restart > earlier.restart
+
+    def __str__(self) -> str:
+        job = f" ({self.job}, start {self.restart + 1})" if self.job else ""
+        return f"process {self.pid} on {self.host}{job}"
 
 
-def owner_text(record: Path) -> str:
-    """Return who works on a record, or did when it was killed: `process 17 on node3`."""
-    found = lease(record).owner
-    # In a container a sign of it follows the name of the machine.
-    return "another process" if found is None else f"process {found.pid} on {found.hostname.partition('?')[0]}"
+class Watch:
+    """Watches an owner's heartbeat by this process's monotonic clock, which does not depend on how clocks are set."""
+
+    def __init__(self, record: Path) -> None:
+        self._file, self._seen_ns, self._since_s = record / OWNER, -1, 0.0
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the owner's heartbeat has been missing for too long, counted from when this watch began."""
+        try:
+            seen_ns = self._file.stat().st_mtime_ns
+        except OSError:
+            seen_ns = 0
+        if seen_ns != self._seen_ns:
+            self._seen_ns, self._since_s = seen_ns, time.monotonic()
+        return time.monotonic() - self._since_s > SILENCE_S
 
 
-def is_held(record: Path, looking: SoftFileLease | None = None) -> bool:
-    """Whether a process works on a record. The lock of one that has ended is removed.
+def owner(record: Path) -> Owner | None:
+    """Return the process that works on a record, or that did when it was killed; `None` if there is none, or if the
+    owner file is damaged.
+    """
+    try:
+        return Owner(**json.loads((record / OWNER).read_bytes()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+def is_held(record: Path, watch: Watch | None = None) -> bool:
+    """Whether a process works on a record.
 
     Args:
-        looking: The record's lock, if it is looked at again and again: an owner on another machine counts as ended once
-            it was seen silent for long enough. Without it such an owner counts as alive.
+        watch: Tells whether an owner on another machine is alive; without a watch such an owner counts as alive.
     """
-    if not (record / LOCK).exists():
-        return False
     try:
-        with (looking or lease(record)).acquire(timeout=0):
-            return False
-    except (Timeout, OSError):  # it is held, or it is impossible to tell
+        if (found := owner(record)) is not None and found.host != platform.node():
+            return watch is None or not watch.is_silent
+        with (record / LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:  # it is locked, or it is impossible to tell
         return True
+    return False
 
 
 @contextmanager
 def exclusive(record: Path, what: str, reporter: Reporter) -> Iterator[None]:
     """Take a record as soon as no other process works on it, and hold it within the block.
 
+    A live owner is waited for, unless it is an earlier start of the same job of a scheduler: then the record is taken
+    over.
+
     Args:
         what: The work, for the reader.
 
     Raises:
-        Superseded: Raised in the block by its next write: another process has taken the record over.
+        Superseded: A later start of the same job has taken the record; or, raised in the block by its next write,
+            another process has taken the record over.
         EnvironmentProblem: The folder cannot be written, or was removed while the block worked in it.
     """
-    mine = lease(record)
+    me = Owner.here()
     with atomic.writable(record):
         record.mkdir(parents=True, exist_ok=True)
-        try:
-            mine.acquire(timeout=0)
-        except Timeout:
-            reporter.line(f"{what}: {owner_text(record)} is running it, waiting for its result")
-            mine.acquire()
+        lock = _take(record, me, what, reporter)
+    stop = threading.Event()
+    heartbeat = threading.Thread(target=_beat, args=(record, me, stop), daemon=True)
+    heartbeat.start()
     try:
-        for path in record.glob(f".*{atomic.TEMPORARY}"):
-            atomic.discard(path)
-        with atomic.checked(partial(_check, record, mine.token)):
+        with atomic.checked(partial(_check, record, me)):
             yield
     finally:
-        mine.release()
+        stop.set()
+        heartbeat.join()
+        with suppress(OSError):  # an error of the block must not be hidden by this one; `tidy` removes what is left
+            if owner(record) == me:
+                # Safe while it is locked: `filelock` tries again if the file that it has locked is gone by then.
+                for name in (OWNER, LOCK):
+                    (record / name).unlink()
+        lock.release()
 
 
-def _check(record: Path, token: str | None) -> None:
+def tidy(record: Path) -> None:
+    """Remove the lock and owner files that a killed process left behind, if the folder can be written."""
+    if any((record / name).exists() for name in FILES) and not is_held(record):
+        with suppress(AdaptiveBenchError), exclusive(record, "", SilentReporter()):
+            pass
+
+
+def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
+    lock, watch, told = FileLock(record / LOCK), Watch(record), False
+    try:
+        while True:
+            with suppress(Timeout):
+                lock.acquire(_LOOK_S, _LOOK_S / 2)
+            found = owner(record)
+            if found is not None and found.restarts(me):
+                raise Superseded(
+                    f"A job that was started again leaves its work to the newer start, but this is start {me.restart} "
+                    f"of {me.job} and start {found.restart} has worked on {str(record)!r}. You need not do anything."
+                )
+            elsewhere = found is not None and found.host != me.host
+            is_over = watch.is_silent if elsewhere else lock.is_locked
+            if is_over or (found is not None and me.restarts(found)):
+                if lock.is_locked:
+                    break
+                # Another process still holds the lock: on a machine that was cut off, or as an earlier start of this
+                # job that is still alive. A new lock file takes the place of the locked one.
+                (record / LOCK).unlink(missing_ok=True)
+                continue
+            if not told:
+                reporter.line(f"{what}: {found or 'another process'} is running it, waiting for its result")
+                told = True
+            if lock.is_locked:
+                lock.release()
+                time.sleep(_LOOK_S)
+        atomic.write_json(record / OWNER, asdict(me))
+        for path in record.glob(f".*{atomic.TEMPORARY}"):
+            atomic.discard(path)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def _check(record: Path, me: Owner) -> None:
     """Raise unless this process still owns the record. Another process may take it between this check and the write;
     that race is accepted, because it needs an owner whose heartbeat was missing for `SILENCE_S`.
     """
-    found = lease(record).owner
-    if found is not None and found.token == token:
+    if (found := owner(record)) == me:
         return
     if not record.is_dir() or not any(record.iterdir()):
         raise EnvironmentProblem(
@@ -102,6 +212,13 @@ def _check(record: Path, token: str | None) -> None:
             "was done there is lost; give the same command again."
         )
     raise Superseded(
-        f"Another process has taken over the work in {str(record)!r} ({owner_text(record)}); this process may not "
-        "write there any more. Nothing is lost: the other one goes on from the newest checkpoint."
+        f"Another process has taken over the work in {str(record)!r} ({found or 'it is done by now'}); this "
+        "process may not write there any more. Nothing is lost: the other one goes on from the newest checkpoint."
     )
+
+
+def _beat(record: Path, me: Owner, stop: threading.Event) -> None:
+    while not stop.wait(BEAT_S):
+        with suppress(OSError):
+            if owner(record) == me:
+                os.utime(record / OWNER)

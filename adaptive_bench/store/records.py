@@ -77,6 +77,11 @@ class Record:
         """Why the work failed, or an empty text."""
         return self._status()["reason"]
 
+    @property
+    def owner(self) -> lock.Owner | None:
+        """The process that works on the record, if any."""
+        return lock.owner(self.folder)
+
     def move(self, state: State, reason: str = "") -> None:
         """Write a new state, with the current time."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -84,7 +89,8 @@ class Record:
 
     def mark_done(self) -> None:
         """Mark finished work as done, even if the last process that worked on it was killed before it could do so."""
-        if lock.is_held(self.folder) or self._status()["state"] == "done":
+        lock.tidy(self.folder)
+        if self._status()["state"] == "done" or lock.is_held(self.folder):
             return
         with lock.exclusive(self.folder, str(self.folder), SilentReporter()):
             atomic.remove(self.folder / "resume")

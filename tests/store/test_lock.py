@@ -1,17 +1,19 @@
 """Who works on a record: the dead are not waited for, the living are, and whoever lost it writes nothing any more."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import asdict, replace
 
 import pytest
 
 from adaptive_bench.errors import EnvironmentProblem, Superseded
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.store import atomic, lock
-from adaptive_bench.store.lock import LOCK, exclusive, is_held
+from adaptive_bench.store.lock import JOB_VARIABLE, OWNER, RESTART_VARIABLE, Owner, exclusive, is_held
 from adaptive_bench.store.records import Record
 
 HOLDER = """
@@ -47,26 +49,22 @@ def quick(monkeypatch):
 def elsewhere(tmp_path, monkeypatch):
     """`elsewhere(...)`: somebody is at the record; by default on another machine that shares no locks with this one."""
     monkeypatch.setattr(lock, "SILENCE_S", 0.4)
-    monkeypatch.setattr(lock, "BEAT_S", 0.1)
 
-    def hold(host="another", pid=17):
-        lines = ["filelock/2", f"pid={pid}", f"host={host}", "mode=lease", "token=theirs", "duration=0.4"]
-        (tmp_path / LOCK).unlink(missing_ok=True)
-        (tmp_path / LOCK).write_text("\n".join(lines) + "\n")
+    def hold(**changes):
+        atomic.write_json(tmp_path / OWNER, asdict(replace(Owner.here(), **{"host": "another", **changes})))
 
     return hold
 
 
 def test_a_killed_process_is_not_waited_for_and_leaves_nothing(tmp_path, lines):
     other = holder(tmp_path, 1, 100, begun=True)
-    assert is_held(tmp_path) and lock.lease(tmp_path).owner.pid == other.pid
+    assert is_held(tmp_path) and lock.owner(tmp_path).pid == other.pid
     other.kill()
     other.wait()
-    assert (tmp_path / LOCK).exists()
-    with pytest.raises(KeyError), exclusive(tmp_path, "it", lines):
-        assert is_held(tmp_path) and lock.lease(tmp_path).owner.pid == os.getpid() and lines.lines == []
-        raise KeyError
-    assert not is_held(tmp_path) and list(tmp_path.iterdir()) == []
+    assert not is_held(tmp_path) and (tmp_path / OWNER).exists()
+    with exclusive(tmp_path, "it", lines):
+        assert is_held(tmp_path) and lock.owner(tmp_path).pid == os.getpid() and lines.lines == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_processes_take_turns(tmp_path):
@@ -94,13 +92,13 @@ def test_a_silent_machine_is_taken_over_and_its_return_refused(tmp_path, elsewhe
             elsewhere()  # this process is the silent one now
         for write in (
             lambda: atomic.write_text(tmp_path / "point.json", "late"),
-            lambda: atomic.remove(tmp_path / LOCK),
+            lambda: atomic.remove(tmp_path / OWNER),
             lambda: Record(tmp_path).log("late"),
         ):
             with pytest.raises(Superseded, match="another"):
                 write()
-    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
-    assert lock.lease(tmp_path).owner.hostname == "another" and is_held(tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.name != lock.LOCK] == [OWNER]
+    assert lock.owner(tmp_path).host == "another" and is_held(tmp_path)
 
 
 def test_a_machine_that_gives_signs_of_life_is_waited_for_whatever_the_clocks_say(tmp_path, elsewhere, monkeypatch):
@@ -115,10 +113,10 @@ def test_a_machine_that_gives_signs_of_life_is_waited_for_whatever_the_clocks_sa
     waiting = threading.Thread(target=wait)
     waiting.start()
     for beat in range(10):
-        os.utime(tmp_path / LOCK, (beat, beat))
+        os.utime(tmp_path / OWNER, (beat, beat))
         time.sleep(0.1)
     order.append("other")
-    (tmp_path / LOCK).unlink()
+    (tmp_path / OWNER).unlink()
     waiting.join(10)
     assert order == ["other", "mine"]
 
@@ -126,9 +124,33 @@ def test_a_machine_that_gives_signs_of_life_is_waited_for_whatever_the_clocks_sa
 def test_signs_of_life_are_given(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "BEAT_S", 0.02)
     with exclusive(tmp_path, "it", SilentReporter()):
-        os.utime(tmp_path / LOCK, (1, 1))
+        os.utime(tmp_path / OWNER, (1, 1))
         time.sleep(0.3)
-        assert (tmp_path / LOCK).stat().st_mtime > 1
+        assert (tmp_path / OWNER).stat().st_mtime > 1
+
+
+def test_a_later_start_of_a_job_takes_over_from_one_that_hangs(tmp_path, lines, monkeypatch):
+    monkeypatch.setenv(JOB_VARIABLE, "slurm 17_3")
+    other = holder(tmp_path, 1, 1, begun=True)
+    other.send_signal(signal.SIGSTOP)
+    monkeypatch.setenv(RESTART_VARIABLE, "1")
+    with exclusive(tmp_path, "it", lines):
+        assert lines.lines == []
+        other.send_signal(signal.SIGCONT)
+        assert other.wait() == 1 and is_held(tmp_path)
+        monkeypatch.setenv(RESTART_VARIABLE, "0")
+        with pytest.raises(Superseded, match="start 0 of slurm 17_3"), exclusive(tmp_path, "it", lines):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["", '{\n  "host":', "[]"])
+def test_a_damaged_file_of_an_owner_keeps_nobody_out_and_an_error_in_the_block_releases(tmp_path, text):
+    (tmp_path / OWNER).write_text(text)
+    with pytest.raises(KeyError), exclusive(tmp_path, "it", SilentReporter()):
+        assert lock.owner(tmp_path).pid == os.getpid()
+        raise KeyError
+    assert not is_held(tmp_path) and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("emptied", [False, True])
@@ -150,11 +172,10 @@ def test_what_nobody_is_at_never_reads_running(tmp_path, elsewhere, finished, ex
         assert record.state == "running"
         if finished:
             (tmp_path / "checkpoint").mkdir()
-        here = lock.lease(tmp_path).owner.hostname
-    elsewhere(here, pid=2**22 - 1)  # as after a kill
+    elsewhere(host=Owner.here().host, pid=2**22 - 1)  # as after a kill
     assert record.read("status")["state"] == "running"
     assert record.state == expected
     if finished:
         record.mark_done()
         assert record.read("status")["state"] == "done"
-        assert not (tmp_path / LOCK).exists()
+        assert not (tmp_path / OWNER).exists()
