@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from adaptive_bench import registry
 from adaptive_bench.config import DATA_VARIABLE, RunConfig, keys
-from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
 from adaptive_bench.recipe import ForModels
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.validation import rule_of
@@ -47,6 +47,8 @@ def load_config(
     preset = None
     if path.suffix not in {".yaml", ".yml"}:
         preset = str(preset_or_path)
+        if path.is_dir() and preset not in registry.names("configs"):
+            raise UsageError(f"A config is a preset or a YAML file, got a folder. Name {str(path / 'config.yaml')!r}.")
         path = preset_file(preset)
     read = _read(path)
     # A file that changes a preset is not limited to the preset's models; its author says which models it is for.
@@ -111,8 +113,12 @@ def preset_naming(model: str | None) -> str | None:
 
 
 def preset_file(name: str) -> Path:
-    """Return the file of a registered config."""
-    return Path(registry.get("configs", name))
+    """Return the file of a registered config; anything but a path is a `PluginFault`."""
+    registered = registry.get("configs", name)
+    if not isinstance(registered, str | Path):
+        got = f"{type(registered).__name__} under {name!r} ({registry.origin('configs', name)})"
+        raise PluginFault(f"A registered config must be the path of a YAML file, got {got}. Correct the plugin.")
+    return Path(registered)
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,9 +142,13 @@ def _explained(error: ValidationError, flags: Mapping[str, str], file: Path) -> 
         if problem["type"] == "extra_forbidden":
             above, _, last = key.rpartition(".")
             around = [path.removeprefix(f"{above}.") for path in keys() if path.rpartition(".")[0] == above]
-            said.append(f"{name} does not exist. {registry.did_you_mean(last, around)}")
+            places = [path for path in keys() if path.rpartition(".")[2] == last]
+            hint = f"Write it as {' or '.join(places)}." if places else registry.did_you_mean(last, around)
+            said.append(f"{name} does not exist. {hint}")
         elif problem["type"] == "missing":
             said.append(f"{name} is needed.")
+        elif problem["input"] is None:
+            said.append(f"{name} has no value. Write one, or leave the key out.")
         else:
             said.append(f"{name} is wrong: {rule_of(problem)}, got {one_line(str(problem['input']), 100)}.")
     return " ".join(dict.fromkeys(said))

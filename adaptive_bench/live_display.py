@@ -5,6 +5,7 @@ It is apart from `progress` because machines that only train may lack rich.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -20,6 +21,11 @@ from adaptive_bench.progress import Event, Info, Line, Reporter, TaskAdvanced, T
 _SPEED_S = 3600.0  # the time left is estimated from the speed within so many seconds; one unit may take minutes
 
 
+def _stderr() -> Console:
+    """Standard error, with bars and colours only in a terminal: rich alone would follow FORCE_COLOR into log files."""
+    return Console(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
+
+
 class Display(Reporter, AbstractContextManager["Display"]):
     """Shows running tasks with their time left: as bars on a terminal, elsewhere by a line for each now and then.
 
@@ -31,7 +37,7 @@ class Display(Reporter, AbstractContextManager["Display"]):
     def __init__(
         self, console: Console | None = None, every_s: float = 10.0, now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        self.console, self.every_s, self._now_s = console or Console(stderr=True), every_s, now_s
+        self.console, self.every_s, self._now_s = console or _stderr(), every_s, now_s
         self.is_live = self.console.is_interactive
         self.progress = Progress(
             TextColumn("{task.description}", markup=False),

@@ -63,12 +63,13 @@ def each_once(items: Iterable[Item]) -> tuple[Item, ...]:
 
 
 def rule_of(problem: Mapping[str, Any]) -> str:
-    """Return the rule that a value breaks, as pydantic says it.
+    """Return the rule that a value breaks, as pydantic says it, in words for YAML: a tuple is a list there.
 
     Args:
         problem: An item of pydantic's `ValidationError.errors()`.
     """
-    return str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    said = str(problem["msg"]).replace("valid tuple", "list").replace("Tuple should", "should")
+    return said.removeprefix("Value error, ").removeprefix("Input ").replace(" after validation", "")
 
 
 def check_device(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -34,7 +35,7 @@ def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None
 
 def records_of(folder: Path) -> Iterator[Path]:
     """The record folders that a run names."""
-    home = folder.absolute().parent.parent / "records"
+    home = Path(os.path.abspath(folder)).parent.parent / "records"  # noqa: PTH100 - a link stays a link
     yield from (home / key for key in ending_of(folder).get("records", ()) if (home / key).is_dir())
 
 

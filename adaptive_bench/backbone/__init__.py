@@ -4,7 +4,7 @@ from adaptive_bench.backbone.adapter import ATTENTION, Backbone, LayerCosts
 from adaptive_bench.backbone.family import Family, find_family
 from adaptive_bench.backbone.sites import Branch, Site, described, every_branch
 from adaptive_bench.backbone.step import Tables, Turn
-from adaptive_bench.backbone.weights import Snapshot
+from adaptive_bench.backbone.weights import plain_parts
 
 __all__ = [
     "ATTENTION",
@@ -13,10 +13,10 @@ __all__ = [
     "Family",
     "LayerCosts",
     "Site",
-    "Snapshot",
     "Tables",
     "Turn",
     "described",
     "every_branch",
     "find_family",
+    "plain_parts",
 ]

@@ -78,17 +78,21 @@ class Backbone:
         self.model = model
         self.config = config
         self.decoder: Any = model.model  # the families share attribute names, not a typed base
-        self.layers: Any = self.decoder.layers
         _check_parts(self.layers, self.family)
         self.num_layers = len(self.layers)
         self.hidden_size: int = config.hidden_size
         self.step = StepArithmetic(model, adds_one=self.family.norm_adds_one)
         self._scales = self.family.scales(config)
         self.rotary = RotaryTables(self.decoder)
-        self._weighed: tuple[list[torch.dtype], LayerCosts] | None = None
+        self._weighed: tuple[list[tuple[torch.dtype, torch.Size]], LayerCosts] | None = None
         self.quantized: Quantization = "none"
         self._modules = 0
         self.windows = [self.family.window(config, layer.self_attn) for layer in self.layers]
+
+    @property
+    def layers(self) -> Any:
+        """The decoder's layers, as they are now."""
+        return self.decoder.layers
 
     @property
     def eager(self) -> bool:
@@ -102,8 +106,9 @@ class Backbone:
 
     @property
     def costs(self) -> LayerCosts:
-        """The costs of each layer; a new object after the weights' dtypes changed."""
-        types = [part.weight.dtype for layer in self.layers for part in (layer.self_attn.o_proj, layer.mlp.down_proj)]
+        """The costs of each layer; a new object after the weights' dtypes or shapes changed."""
+        weights = [part.weight for layer in self.layers for part in (layer.self_attn.o_proj, layer.mlp.down_proj)]
+        types = [(weight.dtype, weight.shape) for weight in weights]
         if self._weighed is None or self._weighed[0] != types:
             self._weighed = types, LayerCosts(*np.array([_costs(layer) for layer in self.layers]).T)
         return self._weighed[1]

@@ -238,7 +238,7 @@ class RotaryTables:
         self._types: dict[str | None, Any] = found if isinstance(found, dict) else {None: found}
         names = list(self._types)
         self.kinds = [0 if len(names) == 1 else names.index(layer.self_attn.layer_type) for layer in decoder.layers]
-        self._known: Tables | None = None
+        self._known: tuple[Any, Tables] | None = None  # the module that computed them, and the tables
 
     @property
     def are_static(self) -> bool:
@@ -255,12 +255,13 @@ class RotaryTables:
         weight = self._decoder.embed_tokens.weight
         if not self.are_static:
             return self(weight, positions)
-        known = self._known
+        made_by, known = self._known or (None, ())
         if (
-            known is None
+            made_by is not self._decoder.rotary_emb
             or known[0][0].shape[0] < reach
             or (known[0][0].device, known[0][0].dtype) != (positions.device, weight.dtype)
         ):
             everything = torch.arange(max(256, 2 * reach), device=positions.device)[None]
-            known = self._known = tuple((cos[0], sin[0]) for cos, sin in self(weight, everything))
+            known = tuple((cos[0], sin[0]) for cos, sin in self(weight, everything))
+            self._known = self._decoder.rotary_emb, known
         return tuple((cos[positions], sin[positions]) for cos, sin in known)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 from operator import methodcaller
@@ -32,48 +32,6 @@ from torch.nn import functional
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.validation import Quantization
-
-_PER_AXIS = 8  # a sample takes at least this many values along each axis of a tensor (or all if it has fewer)
-
-
-class Snapshot:
-    """A snapshot of weights, to detect later whether they have changed.
-
-    Weights count as unchanged if they are the same tensors and a sample of their values is the same. An optimizer step,
-    a merged adapter or another checkpoint changes all values of a tensor. A new dtype or device does not count as a
-    change.
-
-    Args:
-        tensors: The weights, in an order that does not change.
-    """
-
-    def __init__(self, tensors: Iterable[Tensor]) -> None:
-        self._tensors = tuple(tensors)
-        self._sampled = _sample(self._tensors)
-
-    def holds(self, tensors: Iterable[Tensor]) -> bool:
-        """Whether these are the weights of the snapshot, with the same values."""
-        found = tuple(tensors)
-        if [*map(id, found)] != [*map(id, self._tensors)]:
-            return False
-        if not self._sampled:
-            return True
-        now = _sample(found)
-        # If the weights were rounded to another dtype since, the sample is rounded likewise before comparing.
-        then = [before.to(after) for before, after in zip(self._sampled, now, strict=True)]
-        one, other = (torch.cat([part.to(now[0].device) for part in parts]) for parts in (then, now))
-        return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
-
-
-def _sample(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Some values of each tensor, spread evenly over all its axes; tensors without values are left out."""
-    return [
-        tensor.detach()[tuple(slice(None, None, max(1, size // _PER_AXIS)) for size in tensor.shape)].flatten().clone()
-        for whole in tensors
-        for tensor in plain_parts(whole)
-        if tensor.numel() and not tensor.is_meta
-    ]
-
 
 # The module that holds each library's code, and the name of its distribution.
 _LIBRARIES: Mapping[Quantization, tuple[str, str]] = {

@@ -149,6 +149,7 @@ def paper(
     Without a run the paper's values are shown alone, with the commands that make ours.
     """
     if table is None:
+        options.check_goes_with("--format", style != "terminal", "the number of a table", False)
         typer.echo(listed(registry.get("sites", "paper_tables")()))
         return
     chosen = [path for run in runs or () for path in tables(options.find_run(run, out))]

@@ -151,9 +151,11 @@ def _facts(group: registry.Group, name: str) -> dict[str, Any]:
         facts["parameters"] = list(thing.Config.model_fields)
     elif isinstance(thing, TaskGroup):
         members = ", ".join(thing.members)
-        facts |= {"kind": "group", "shots": None, "chance": None, "source": members, "licence": None}
+        facts |= {"kind": "group", "shots": None, "chance": None}
+        facts |= {"source": members, "licence": None, "training_text": None}
     elif isinstance(thing, OpenTask):
-        facts |= {"kind": f"{thing.name}:DATA", "shots": 0, "chance": None, "source": "any", "licence": None}
+        facts |= {"kind": f"{thing.name}:DATA", "shots": 0, "chance": None}
+        facts |= {"source": "any", "licence": None, "training_text": None}
     elif isinstance(thing, Task):
         facts |= {"kind": thing.kind, "shots": thing.num_fewshot}
         facts |= {"chance": thing.chance if math.isfinite(thing.chance) else None}

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from adaptive_bench import output, registry
+from adaptive_bench.cli.terminal_text import paragraph
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.startup import quiet
 from adaptive_bench.store.atomic import json_text
@@ -156,7 +157,7 @@ def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
 def check_goes_with(option: str, is_given: bool, other: str, is_there: bool) -> None:
     """Refuse an option that means nothing without another one."""
     if is_given and not is_there:
-        raise UsageError(f"{option} is for {other}. Add {other}, or leave {option} out.")
+        raise UsageError(f"{option} is for {other}. Give that too, or leave {option} out.")
 
 
 def items(text: str, option: str) -> tuple[str, ...]:
@@ -208,8 +209,12 @@ def open_run(run: str, out: Path, plugin: list[Path] | None) -> Path:
 
 
 def plugins_there(run: Path) -> list[Path]:
-    """The plugin files of a run that are still there; one that is gone may not be needed."""
-    return [path for path in plugins_in(run) if path.is_file()]
+    """The plugin files of a run that are still there; one that is gone is said, but may not be needed."""
+    found = plugins_in(run)
+    for path in found:
+        if not path.is_file():
+            typer.echo(paragraph(f"Note: {path}, a plugin of this run, is not there. Name it with --plugin."), err=True)
+    return [path for path in found if path.is_file()]
 
 
 def tasks_and_data(tasks: str, data_dir: Path | None) -> tuple[list[str], Path | None]:

@@ -147,7 +147,7 @@ def run(
         added = missing_controls(run_config.methods, run_config.train.steps)
         run_config = run_config.model_copy(update={"methods": (*run_config.methods, *added)})
         if added:
-            text = f"Compared with {' and '.join(added)} as well, controls of --methods that --no-controls leaves out."
+            text = f"Compared with {' and '.join(added)} as well: controls, which --no-controls leaves out."
             typer.echo(paragraph(text), err=not dry_run)
     if (quick or config is None) and launcher == "local" and run_config.model not in registry.names("models"):
         run_config = _fitted(run_config, overrides, quick, dry_run)

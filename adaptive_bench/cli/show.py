@@ -191,7 +191,9 @@ def documents(
             raise EnvironmentProblem(
                 f"`evaluate {one.method} on {one.task}` has no measured point. Give the run's command again."
             )
-        saved = {asked: point.saved(axis, phase) or 0.0 for asked, point in points.items()}
+        shares = {asked: point.saved(axis, phase) for asked, point in points.items()}
+        # Log-likelihood tasks have nothing to decode: tokens stand in.
+        saved = {asked: points[asked].savings["tokens"] if share is None else share for asked, share in shares.items()}
         asked = min(saved, key=lambda point: abs(saved[point] - saving))
         for sample in record.samples(asked):
             first = prompts.get(sample.doc)

@@ -123,7 +123,8 @@ def pasteable(command: str) -> str:
     started = Path(sys.argv[0])
     if shutil.which("adaptive-bench"):
         return command
-    program = shlex.quote(str(started)) if started.name == "adaptive-bench" else f"{sys.executable} -m adaptive_bench"
+    is_script = started.name == "adaptive-bench"
+    program = shlex.join([str(started)] if is_script else [sys.executable, "-m", "adaptive_bench"])
     return program + command.removeprefix("adaptive-bench")
 
 

@@ -61,7 +61,7 @@ def _not_finite(what: str, model: nn.Module) -> NotFinite:
         if not all(bool(part.isfinite().all()) for part in plain_parts(weight.detach()) if part.is_floating_point()):
             return NotFinite(
                 f"{rule}: its weights are not finite themselves (the first: {name}). If it was trained, the training "
-                f"diverged: lower its rates, or train in fp32. If it was not, --model has these weights."
+                f"diverged: lower its rates, or train in fp32. If it was not, --model has these weights: name another."
             )
     return NotFinite(
         f"{rule}, with finite weights. If it was trained and the losses in its train.jsonl grow towards the end, lower "

@@ -137,6 +137,12 @@ class AdaptiveLM(TemplateLM):
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
         """See `TemplateLM.loglikelihood`; the reporter shows the progress."""
+        for request in requests:
+            if not request.args[0] and not self.tok_encode(request.args[1], add_special_tokens=False):
+                raise UsageError(
+                    f"A document has a prompt or a continuation with tokens, got neither in document {request.doc_id} "
+                    f"of {request.task_name}. Leave it out with --limit, or choose another model or task."
+                )
         self._documents = [self._document(request) for request in requests]
         try:
             return super().loglikelihood(requests, disable_tqdm=True)
@@ -165,7 +171,7 @@ class AdaptiveLM(TemplateLM):
             if not 1 <= len(continuation) <= self.context_length:
                 raise UsageError(
                     f"A continuation must have between 1 and {self.context_length} tokens (the context), got "
-                    f"{len(continuation)} after the prompt {'' if texts is None else texts[0][:60]!r} ({self.label}). "
+                    f"{len(continuation)} after the prompt {'' if texts is None else texts[0][-60:]!r} ({self.label}). "
                     f"Choose another model or task, or leave such documents out with --limit or --skip-overlong."
                 )
             too_long += len(prompt) + len(continuation) > self.context_length + 1

@@ -65,7 +65,13 @@ class AdaptiveCheckpoint(AdaptiveLM):
         batch_size: int | str | None = None,
         device: str | None = None,
         max_batch_size: int | None = None,
+        **unknown: object,
     ) -> None:
+        if unknown:
+            raise UsageError(
+                f"The model `adaptive` takes pretrained, saving, dial, spec, calibration, dtype, batch_size and "
+                f"device, got {', '.join(unknown)}. Leave out what is not known."
+            )
         if pretrained is None:
             raise UsageError(
                 "The model `adaptive` is loaded from a folder, got none. Name it: --model_args pretrained=FOLDER."

@@ -103,8 +103,12 @@ def _in_parallel(groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: 
     finally:
         for worker in processes:
             worker.pipe.close()  # all of them begin to stop
-        for worker in processes:
-            worker.close()
+        try:
+            for worker in processes:
+                worker.close()
+        finally:  # also after a second Ctrl-C
+            for worker in processes:
+                worker.process.kill()
 
 
 class Worker:
@@ -136,9 +140,12 @@ class Worker:
             EOFError: The process has ended.
         """
         for _ in range(_AT_ONCE):
-            if not self.pipe.poll():
-                break
-            said = self.pipe.recv()
+            try:
+                if not self.pipe.poll():
+                    break
+                said = self.pipe.recv()
+            except OSError as error:
+                raise EOFError from error
             if not isinstance(said, Event):
                 return list(said)
             if isinstance(said, TaskStarted):
@@ -146,7 +153,7 @@ class Worker:
             if isinstance(said, TaskFinished):
                 self._open.pop(said.task, None)
             self.watch.emit(said)
-        if not self.pipe.poll() and not self.process.is_alive():
+        if not self.process.is_alive() and not self.pipe.poll():
             raise EOFError  # whatever it has started may still hold the pipe
         return None
 
@@ -233,7 +240,7 @@ class Schedule(Generic[JobT]):
         watch = worker.watch
         try:
             failures = worker.hear()
-        except (EOFError, OSError):
+        except EOFError:
             how = _how(worker.replace())
             if not watch.timed_out and id(job) not in self.given_again:
                 self.given_again.add(id(job))

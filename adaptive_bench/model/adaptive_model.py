@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from adaptive_bench.backbone import Backbone, Snapshot
+from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import Site, method_of, trained_alike
 from adaptive_bench.method.dial import check_step
@@ -23,6 +23,7 @@ from adaptive_bench.model.calibration import checked_savings, checked_text
 from adaptive_bench.model.hub_models import Pretrained, fetched, is_hub_id, model_card, uploaded
 from adaptive_bench.model.hugging_face import HuggingFaceModel
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
+from adaptive_bench.model.weights_snapshot import Snapshot
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.manifest import find_trained
 from adaptive_bench.store.runs import DEFAULT_OUT
@@ -54,9 +55,10 @@ class AdaptiveModel(HuggingFaceModel):
             UsageError: Unknown method or parameter, unsupported backbone, or an argument is no model, spec or site.
         """
         if not isinstance(backbone_model, PreTrainedModel):
+            got = repr(backbone_model) if isinstance(backbone_model, str | Path) else type(backbone_model).__name__
             raise UsageError(
-                f"A method is put on a model of transformers, got {type(backbone_model).__name__}. Load one with "
-                f"find_backbone(name).load_model() or AutoModelForCausalLM, and give peft's get_base_model()."
+                f"A method is put on a model of transformers, got {got}. Load one with "
+                f"find_backbone(name).load_model() or AutoModelForCausalLM; give peft's get_base_model(), and the backbone_model of an AdaptiveModel."
             )
         spec = MethodSpec.of(spec)
         with torch.random.fork_rng(devices=[]):

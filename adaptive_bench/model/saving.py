@@ -139,7 +139,8 @@ def save(
         )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _ABOUT).unlink(missing_ok=True)
-    shutil.rmtree(folder / stored_calibration.FOLDER, ignore_errors=True)
+    if (earlier := folder / stored_calibration.FOLDER).is_dir():
+        shutil.rmtree(earlier)
     if pretrained is None:
         without_adapters(model.backbone_model).save_pretrained(folder / _BACKBONE)
     elif adapters is not None:
@@ -191,6 +192,11 @@ def read(folder: Path) -> SavedModel:
             hint = make_again(folder)
         elif is_run(folder):
             hint = "It is a run: AdaptiveModel.load(run, method) finds the model of a method."
+        elif any(folder.glob("model*.safetensors")) and not (folder / "config.json").is_file():
+            hint = (
+                "It has only weights, as transformers.Trainer writes them by itself: train with "
+                "callbacks=[AdaptiveCallback()], and call model.save_pretrained in place of trainer.save_model."
+            )
         else:
             raise UsageError(
                 f"A saved adaptive model has a file {_ABOUT} and a run a config.yaml, but {str(folder)!r} has neither. "

@@ -137,6 +137,8 @@ def read(folder: Path) -> Measurements:
         shares = (*row["attention_executed"], *row["mlp_executed"])
         if not all(map(math.isfinite, (*row["levels"], *dict(row["scores"]).values(), *shares))):
             raise ValueError(f"{POINTS}: levels, scores and shares are finite numbers")
+        if number not in documents:
+            raise ValueError(f"{DOCUMENTS}: there are none of point {number}")
         about = {"training": trainings[row["training"]], "scored": documents[number], "texts": texts.pop(number, ())}
         grouped.setdefault(tuple(row[name] for name in _SWEEP), []).append(row | about)
     sweeps = [

@@ -182,9 +182,12 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
         try:
             listed = manifest.of_run(run)
         except AdaptiveBenchError as error:
+            lost = "Or remove the run with `adaptive-bench rm`."
+            if not run.exists():
+                lost = f"{str(run)!r} is a link that leads nowhere: bring back what it leads to, or remove the link."
             raise EnvironmentProblem(
                 f"Records that a run refers to are kept, but those of {run_name(run)!r} are not known: "
-                f"{message_of(error)} Or remove the run with `adaptive-bench rm`."
+                f"{message_of(error)} {lost}"
             ) from error
         bases = {one.base for one in listed.trainings if one.base is not None}
         found |= {*listed.records, *(one.training for one in listed.evaluations), *bases}

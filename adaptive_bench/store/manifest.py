@@ -7,6 +7,7 @@ now. Only a run that computes asks by key, since whether a result may be used ag
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -152,7 +153,8 @@ def read(folder: Path) -> Manifest | None:
         raise unusable(path, "is of an earlier version, whose records are not read any more")
     evaluations = (one | {"levels": tuple(one["levels"]), "asked": tuple(one["asked"])} for one in about["evaluations"])
     return Manifest(
-        folder.absolute().parent.parent,  # of a link where the link lies: the run was moved to another disk
+        # Without `..`, and of a link where the link lies: the run was moved to another disk
+        Path(os.path.abspath(folder)).parent.parent,  # noqa: PTH100
         tuple(TrainingEntry(**one) for one in about["trainings"]),
         tuple(EvaluationEntry(**one) for one in evaluations),
     )

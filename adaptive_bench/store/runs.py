@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,11 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
 
 def _begun(folders: Iterable[Path]) -> list[Path]:
     """Return the folders that are runs, each once, the newest first."""
-    found = {folder: (folder / BEGUN).stat().st_mtime for folder in folders if is_run(folder)}
+    found: dict[Path, float] = {}
+    for folder in folders:
+        with suppress(OSError):  # it may not be read, or has just been removed
+            if not folder.name.startswith("."):
+                found[folder] = (folder / BEGUN).stat().st_mtime
     return sorted(found, key=lambda folder: (-found[folder], folder))
 
 

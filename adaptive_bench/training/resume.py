@@ -84,7 +84,7 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
                 tensor.copy_(like(saved[name], tensor))
         _set_random_state(flat, numbers["random"])
         progress = Progress(numbers["step"], numbers["accumulation"], numbers["macs"], numbers.get("usable"))
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:  # Runtime: another shape
         raise EnvironmentProblem(
             f"A training resumes from its last checkpoint, but {checkpoint} cannot be read or is of another model: "
             f"{type(error).__name__}: {message_of(error)}. Delete that folder to train from the start."

@@ -47,7 +47,7 @@ def test_what_is_set_wins_over_a_file_which_wins_over_its_preset(dry_run, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--set batch_size=3", "Write it as {'train': {'batch_size': ...}} or"),
+        ("--set batch_size=3", "Write it as train.batch_size or evaluation.batch_size"),
         ("--set train.batch_size", "--set takes KEY=VALUE"),
         ("--set train.betas=[1", "The value of --set train.betas is not valid YAML"),
         ("--set train.steps=3 --train-steps 3", "got it by --train-steps and --set train.steps"),

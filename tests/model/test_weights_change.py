@@ -7,7 +7,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from adaptive_bench.backbone import Snapshot
+from adaptive_bench.model.weights_snapshot import Snapshot
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
 
@@ -193,12 +193,16 @@ def test_stored_calibrations_end_with_the_weights_beside_them(make_model, make_b
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=3),
     st.sampled_from([torch.float32, torch.bfloat16, torch.float64]),
+    st.booleans(),
 )
-def test_a_snapshot_sees_any_dense_write(shape, dtype):
+def test_a_snapshot_sees_every_counted_write_and_any_dense_one(shape, dtype, counted):
     tensor = torch.zeros(shape).to(dtype)
     snapshot = Snapshot([tensor])
     assert snapshot.holds([tensor])
-    tensor.data += 1.0
+    if counted:
+        tensor.view(-1)[-1] = 1.0
+    else:
+        tensor.data += 1.0
     assert not snapshot.holds([tensor])
 
 
