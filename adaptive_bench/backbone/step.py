@@ -238,7 +238,7 @@ class RotaryTables:
         self._types: dict[str | None, Any] = found if isinstance(found, dict) else {None: found}
         names = list(self._types)
         self.kinds = [0 if len(names) == 1 else names.index(layer.self_attn.layer_type) for layer in decoder.layers]
-        self._known: tuple[Any, Tables] | None = None  # the module that computed them, and the tables
+        self._known: tuple[list[Tensor], Tables] | None = None  # frequencies, and the tables computed from them
 
     @property
     def are_static(self) -> bool:
@@ -255,13 +255,19 @@ class RotaryTables:
         weight = self._decoder.embed_tokens.weight
         if not self.are_static:
             return self(weight, positions)
-        made_by, known = self._known or (None, ())
+        made_of, known = self._known or ([], ())
+        frequencies = self._frequencies
         if (
-            made_by is not self._decoder.rotary_emb
+            [*map(id, made_of)] != [*map(id, frequencies)]
             or known[0][0].shape[0] < reach
             or (known[0][0].device, known[0][0].dtype) != (positions.device, weight.dtype)
         ):
             everything = torch.arange(max(256, 2 * reach), device=positions.device)[None]
             known = tuple((cos[0], sin[0]) for cos, sin in self(weight, everything))
-            self._known = self._decoder.rotary_emb, known
+            self._known = frequencies, known
         return tuple((cos[positions], sin[positions]) for cos, sin in known)
+
+    @property
+    def _frequencies(self) -> list[Tensor]:
+        names = ("inv_freq" if name is None else f"{name}_inv_freq" for name in self._types)
+        return [getattr(self._decoder.rotary_emb, name) for name in names]

@@ -55,10 +55,12 @@ class AdaptiveModel(HuggingFaceModel):
             UsageError: Unknown method or parameter, unsupported backbone, or an argument is no model, spec or site.
         """
         if not isinstance(backbone_model, PreTrainedModel):
-            got = repr(backbone_model) if isinstance(backbone_model, str | Path) else type(backbone_model).__name__
+            is_name = isinstance(backbone_model, str | Path)
+            got = repr(str(backbone_model)) if is_name else type(backbone_model).__name__
             raise UsageError(
                 f"A method is put on a model of transformers, got {got}. Load one with "
-                f"find_backbone(name).load_model() or AutoModelForCausalLM; give peft's get_base_model(), and the backbone_model of an AdaptiveModel."
+                f"find_backbone({got if is_name else 'name'}).load_model() or AutoModelForCausalLM; of peft give "
+                f"model.get_base_model(), of an AdaptiveModel model.backbone_model."
             )
         spec = MethodSpec.of(spec)
         with torch.random.fork_rng(devices=[]):

@@ -89,6 +89,14 @@ def fetched(name: str) -> Path:
     try:
         with hub_or_cache(Needed("model", name)):
             return Path(snapshot_download(name))
+    except OutOfReach as error:
+        if (beside := Path(name).parent).is_dir():  # the name is more likely a mistyped path than a hub id
+            raise EnvironmentProblem(
+                f"A saved model is loaded from a folder or by a hub id, got {name!r}: there is no such folder in "
+                f"{str(beside)!r}, and as a hub id it cannot be looked up ({error.answer.detail}). Check the path; a "
+                f"run's model is loaded with AdaptiveModel.load(run, method)."
+            ) from error
+        raise
     except (OSError, ValueError) as error:
         raise EnvironmentProblem(
             f"{name!r} is no folder here and cannot be loaded from the Hugging Face hub: {message_of(error)[:300]}. "

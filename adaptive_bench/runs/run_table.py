@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -361,7 +362,9 @@ def _settings(trainings: Sequence[TrainingRun]) -> dict[str, set[str]]:
     backbones = {training.content.get("backbone") for training in trainings}
     above = {training.folder.parent for training in trainings}
     for folder in sorted(path for one in above if one.is_dir() for path in one.iterdir() if path.is_dir()):
-        config = Record(folder).read("config")
+        config = None
+        with suppress(EnvironmentProblem):  # a record of another run that cannot be read
+            config = Record(folder).read("config")
         if isinstance(config, dict) and config.get("backbone") in backbones and isinstance(config.get("method"), str):
             name = method_name(config["method"])
             same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}

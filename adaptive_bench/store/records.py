@@ -246,6 +246,8 @@ def _unreadable(path: Path, error: Exception) -> EnvironmentProblem:
 def _parsed(path: Path, stamp: tuple[int, ...]) -> dict[str, Any]:
     """Do as `_content`; the stamp (inode, size and time of the file) makes the cache miss when the file changes."""
     values: dict[str, Any] = json.loads(path.read_bytes())
+    if not isinstance(values, dict):
+        raise ValueError("it has no sections")
     check_schema(values, path)
     return values
 

@@ -7,9 +7,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from adaptive_bench.model.weights_snapshot import Snapshot
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.weights_snapshot import Snapshot
 
 
 def shifted(model, by=0.05):

@@ -128,7 +128,7 @@ def test_readers_need_neither_model_nor_the_code_that_measured(config_of, model_
     found = work_of(outcome.folder)
     assert [str(training) for training in found.trainings] == [str(training) for training in whole.trainings]
     assert [(str(sweep), sweep.folder) for sweep in found.sweeps] == [(str(one), one.folder) for one in whole.sweeps]
-    assert read(outcome.folder) == written and any(one.answers for one in written)
+    assert read(outcome.folder) == written and any(one["answers"] for one in written)
     assert find_checkpoint(outcome.folder, "gateskip").is_dir()
     again = run(config, table_only=True)
     assert again.rows == outcome.rows and again.exit_code == 0

@@ -162,7 +162,7 @@ def test_what_a_reader_should_know_is_noted(preflight, settings, changes, note):
         ({"called": "owned"}, "registered under its name, got name='owned' under 'own'"),
         ({"tested": "exam"}, "cannot be set up: KeyError: .*exam"),
         ({"choice": "{{missing}}"}, "'missing' is undefined"),
-        ({"drawn": "[]"}, "'own' .*own.py.* gave none for 'calibration'"),
+        ({"drawn": "[]"}, "'own' .*own.py.* gave none for 'train'"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_computed(preflight, changes, said):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.tasks.csqa.task import CSQA_NEMOTRON
@@ -39,7 +39,7 @@ def _write(folder, split, rows):
 def test_an_answer_that_is_none_of_the_options_is_refused(tmp_path, task, folder, split, row, said):
     for name in ("train", "validation", "test"):
         _write(tmp_path / folder, name, [row])
-    with pytest.raises(EnvironmentProblem, match=re.escape(said)):
+    with pytest.raises(AdaptiveBenchError, match=re.escape(said)):
         load_task(find_task(task), tmp_path, 0)
 
 
