@@ -157,7 +157,7 @@ def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
 def check_goes_with(option: str, is_given: bool, other: str, is_there: bool) -> None:
     """Refuse an option that means nothing without another one."""
     if is_given and not is_there:
-        raise UsageError(f"{option} is for {other}. Give that too, or leave {option} out.")
+        raise UsageError(f"{option} is for {other}. Add {other}, or leave {option} out.")
 
 
 def items(text: str, option: str) -> tuple[str, ...]:

@@ -71,8 +71,9 @@ def fitted(
         about = {"run": run_key(whole.model_dump(mode="json")), "seconds": limit.seconds}
         about |= {"device": find_device(config.device).type}
         file = config.out / FOLDER / f"{key_of(about)}.json"
-        with reporter.task("forecast", total=1):
+        with reporter.task("forecast", total=1) as task:
             said = kept(file, lambda: about | _chosen(whole, given, limit))
+            task.advance()
     except Exception:  # noqa: BLE001 - the checks of the run report what is wrong, together with everything else
         return config, ""
     return (_changed(config, said["changed"]), str(said["text"])) if said["text"] else (config, "")

@@ -182,8 +182,9 @@ def preflight(
         check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), most)
     estimator = Estimator(config.out, work if timed else None, traits)
     try:
-        with reporter.task("forecast", total=1):
+        with reporter.task("forecast", total=1) as task:
             seconds = estimator.total(whole)
+            task.advance()
     except Exception as error:  # noqa: BLE001 - a forecast must not prevent a run: its work reports what is wrong
         reporter.line(f"How long the run takes is not known: the forecast failed ({message_of(error)}).")
         estimator = Estimator(config.out, None, traits)

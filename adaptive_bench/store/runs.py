@@ -160,6 +160,11 @@ def newest(folder: Path) -> Path:
         UsageError, EnvironmentProblem: The folder does not exist, or see `tables`.
     """
     check_output(folder)
+    if not run_folders(folder) and not tables_below(folder):
+        raise EnvironmentProblem(
+            f"There is no run in {str(folder)!r} yet. Give `adaptive-bench run` first, or name the output folder of "
+            f"other runs with --out."
+        )
     return max(tables(folder), key=lambda table: table.stat().st_mtime if table.is_file() else 0.0)
 
 

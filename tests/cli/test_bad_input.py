@@ -60,7 +60,7 @@ CONFIGS = [
     ("methods: [dense]\n", USAGE, "'tasks' in mine.yaml is needed"),
     (_GOOD + "methods: [mod]\n", USAGE, "every key stands once, got 'methods' 2 times"),
     (_GOOD + "metods: [mod]\n", USAGE, "Did you mean 'methods'?"),
-    (_GOOD + "train: {limit: 1}\n", USAGE, "'train.limit' in mine.yaml does not exist. Known: accumulation"),
+    (_GOOD + "train: {limit: 1}\n", USAGE, "'train.limit' in mine.yaml does not exist. Write it as evaluation.limit"),
     (_GOOD + "train: {batch_size: 32, accumulation: 5}\n", USAGE, "must divide"),
     (_GOOD + "model: no\n", USAGE, "'model' in mine.yaml is wrong: should be a valid string, got False"),
 ]
