@@ -10,7 +10,7 @@ from adaptive_bench.store import manifest
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """The folder of a finished smoke run on nano."""
-    changes = {"tasks": "nano_math,nano_qa_ll", "methods": "dense,random_skip", "train": {"steps": 0}}
+    changes = {"tasks": "nano_math,nano_qa_ll", "methods": "random_skip,dense", "train": {"steps": 0}}
     changes |= {"out": tmp_path_factory.mktemp("out"), "device": "cpu", "match_on": "tokens"}
     return run(load_config("smoke", changes)).folder
 

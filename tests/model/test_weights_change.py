@@ -54,6 +54,23 @@ def replace_a_layer(model):
     layers[1].self_attn.layer_idx = 1
 
 
+def replace_all_layers(model):
+    decoder = model.backbone_model.model
+    decoder.layers = torch.nn.ModuleList(copy.deepcopy(layer) for layer in decoder.layers)
+    load(model)
+
+
+def narrow_an_mlp(model):
+    mlp = model.backbone_model.model.layers[1].mlp
+    for name in ("gate_proj", "up_proj"):
+        kept = getattr(mlp, name).weight.data[:8].clone()
+        setattr(mlp, name, torch.nn.Linear(kept.shape[1], 8, bias=False, dtype=kept.dtype))
+        getattr(mlp, name).weight.data.copy_(kept)
+    kept = mlp.down_proj.weight.data[:, :8].clone()
+    mlp.down_proj = torch.nn.Linear(8, kept.shape[0], bias=False, dtype=kept.dtype)
+    mlp.down_proj.weight.data.copy_(kept)
+
+
 def tie(model):
     model.backbone_model.config.tie_word_embeddings = True
     model.tie_weights()
@@ -72,6 +89,8 @@ CHANGES = {
     "to bfloat16": lambda model: model.backbone_model.to(torch.bfloat16),
     "there and back": lambda model: model.to(torch.bfloat16).to(torch.float32),
     "replace a layer": replace_a_layer,
+    "replace all layers": replace_all_layers,
+    "narrow an MLP": narrow_an_mlp,
     "tie": tie,
     "resize": lambda model: model.backbone_model.resize_token_embeddings(120, mean_resizing=False),
 }
@@ -93,6 +112,8 @@ def use(model, ids):
 @given(st.lists(st.sampled_from(list(CHANGES)), min_size=1, max_size=3))
 @example(["to half", "optimizer"])
 @example(["tie", "resize"])
+@example(["replace all layers", "narrow an MLP"])
+@example(["there and back"])
 def test_a_used_model_is_as_if_it_were_new(make_backbone, random_text, changes):
     """Whatever happens to the weights of a model that has written before, it equals one made of them just now."""
     model, ids = AdaptiveModel.build(make_backbone("llama"), "random_skip").eval(), random_text(5, 9)
@@ -135,7 +156,7 @@ MOVES = {"to half", "to bfloat16"}
 
 
 @pytest.mark.parametrize("spec", CALIBRATED)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", sorted(CHANGES.keys() - {"narrow an MLP"}))  # transformers cannot load that one
 def test_a_calibration_ends_with_its_weights(change, spec, make_model, make_backbone, random_text, tmp_path):
     """Other values: what was measured is forgotten, and said to be. Another type: it holds."""
     model = make_model(spec, backbone=make_backbone("llama"))
