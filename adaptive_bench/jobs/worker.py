@@ -87,6 +87,7 @@ def work(pipe: Connection, threads: int, plugins: list[Path], workers: int) -> N
     registry.load_plugins(plugins)
     with suppress(stopping.Stopped):
         while (pickled := jobs.get()) is not None:
+            reporter.emit(Event())  # the job's time begins, also if it never says anything
             job: Job = ForkingPickler.loads(pickled)  # not in the other thread: plugins must be loaded before
             reporter.send(run_job(job, reporter))
 

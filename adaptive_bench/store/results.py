@@ -94,7 +94,8 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
         out: Folder in which runs are looked for.
 
     Raises:
-        EnvironmentProblem: There is no such run, or its table is damaged.
+        UsageError: There is no such run.
+        EnvironmentProblem: No run has ended, or a table is damaged.
     """
     import pandas  # imported here, because it is by far the slowest import
 

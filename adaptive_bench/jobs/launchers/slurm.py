@@ -2,7 +2,8 @@
 
 The records say what is done. Slurm is asked only which jobs wait or run already, so that the same command given twice
 submits nothing twice. Every job has a unique name, under which its cells are written to disk before it is submitted: a
-command that was killed in between knows the job by this name when it is given again.
+command that was killed in between knows the job by this name when it is given again. Where it is given before Slurm
+knows the job, two jobs may wait for the same cells; the locks of records keep them apart.
 
 An element that is asked to stop (by SIGUSR1 some time before its limit, or on preemption) saves its state and is queued
 again. The last job of a run only writes the table.
@@ -216,6 +217,5 @@ def _call(*words: str) -> str:
     except subprocess.SubprocessError as error:
         said = str(getattr(error, "stderr", None) or error).strip()
         raise EnvironmentProblem(
-            f"Slurm refused `{shlex.join(words)}`: {said}. Correct --resources, or try again once `sinfo` answers; "
-            "nothing is submitted twice."
+            f"Slurm refused `{shlex.join(words)}`: {said}. Correct --resources, or try again once `sinfo` answers."
         ) from error
