@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 
 from adaptive_bench import output, registry
 from adaptive_bench.cli.terminal_text import paragraph
-from adaptive_bench.errors import UsageError, one_line
+from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of, one_line
 from adaptive_bench.startup import quiet
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.runs import DEFAULT_OUT as DEFAULT_OUT
@@ -197,7 +197,12 @@ def tables_of(runs: list[str] | None, out: Path, plugin: list[Path] | None = Non
     Their plugin files are loaded as by `open_run`: a task's own file knows the score of a guess.
     """
     found = [path for run in runs for path in tables(find_run(run, out))] if runs else [newest(out)]
-    registry.load_plugins(plugin or dict.fromkeys(file for path in found for file in plugins_there(path.parent)))
+    registry.load_plugins(plugin)
+    for file in () if plugin else dict.fromkeys(file for path in found for file in plugins_there(path.parent)):
+        try:
+            registry.load_plugins([file])
+        except AdaptiveBenchError as error:  # tables are shown all the same
+            typer.echo(paragraph(f"Note: {file}, a plugin of this run, is not loaded: {message_of(error)}"), err=True)
     return found
 
 

@@ -62,8 +62,9 @@ def test_the_time_of_a_process_begins_with_its_first_word(lines):
     clock.now += 100
     watch.look()
     assert process.signals == []
-    clock.now += watchdog._START_S
+    clock.now += watchdog._START_S - 100
     watch.look()
+    assert process.signals == []
     clock.now += 10
     watch.look()
     assert process.signals == ["TERM"]
