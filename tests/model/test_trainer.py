@@ -8,7 +8,7 @@ import torch
 from datasets import Dataset
 
 from adaptive_bench import AdaptiveCallback
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method.dial import annealed
 from adaptive_bench.model import AdaptiveModel
 
@@ -170,7 +170,7 @@ def test_weights_alone_are_no_model(built, trainer_of, tmp_path):
     """What the trainer writes by itself."""
     trainer = trainer_of(built("dense", tie_word_embeddings=True))
     trainer.save_model(str(tmp_path / "weights"))
-    with pytest.raises(UsageError, match=r"adaptive\.json"):
+    with pytest.raises(EnvironmentProblem, match=r"adaptive\.json.*callbacks=\[AdaptiveCallback\(\)\]"):
         AdaptiveModel.from_pretrained(tmp_path / "weights")
 
 
