@@ -107,7 +107,7 @@ def first(**values):
         ("points.parquet", first(levels=[float("inf")]), r".*points\.parquet: levels, scores and shares"),
         ("points.parquet", first(method="../x"), r"A method spec has the form"),
         ("points.parquet", first(dial=...), r"points\.parquet is a Parquet file with the columns"),
-        ("documents.parquet", lambda rows: rows[5:], r".*make no table \(KeyError: [01]"),
+        ("documents.parquet", lambda rows: rows[5:], r".*documents.parquet: there are none of point [01]"),
         ("documents.parquet", lambda rows: [*rows, rows[0]], r".*documents\.parquet: the documents of a point"),
         ("texts.parquet", first(point=10**6), r".*texts\.parquet: there is no point 1000000"),
         ("config.yaml", "- a", r"config\.yaml"),
