@@ -82,9 +82,9 @@ def generate(
     from adaptive_bench.model.saving import load_tokenizer
     from adaptive_bench.model.tokenization import conversation
     from adaptive_bench.runs.backbone_source import find_device
-    from adaptive_bench.runs.trained import check_has_dials, find_checkpoint, find_sparing, quantized_as
+    from adaptive_bench.runs.trained import check_has_dials, find_model, quantized_as
 
-    folder, sparing = find_checkpoint(checkpoint, method), find_sparing(checkpoint, method)
+    folder, sparing = find_model(checkpoint, method)
     model = AdaptiveModel.from_pretrained(folder, method, calibration=calibration, **sparing).to(find_device(device))
     if saving is not None or dial is not None:
         check_has_dials(checkpoint, model, stored_calibration.names(folder, model.spec))
@@ -203,7 +203,7 @@ def export_model(
     from adaptive_bench.model.hub_models import Pretrained, model_card
     from adaptive_bench.model.saving import load_tokenizer
     from adaptive_bench.runs.backbone_source import find_backbone
-    from adaptive_bench.runs.trained import config_of, find_checkpoint, find_sparing, quantized_as
+    from adaptive_bench.runs.trained import config_of, find_model, quantized_as
     from adaptive_bench.spec import MethodSpec
 
     if to.exists():
@@ -214,8 +214,8 @@ def export_model(
             f"--quantize {form}: its table and dial values belong to other weights. Give the same run without "
             f"--quantize, which finds its trainings again, and name that one."
         )
-    spec, found = MethodSpec.parse(method), find_checkpoint(folder, method)
-    backbone, how = find_backbone(config_of(folder).model), find_sparing(folder, method)
+    spec, (found, how) = MethodSpec.parse(method), find_model(folder, method)
+    backbone = find_backbone(config_of(folder).model)
     if without_layers is not None:
         model = AdaptiveModel.from_pretrained(found, spec, calibration=calibration, **how)
         _write_pruned(model, without_layers, to, backbone.name, load_tokenizer(found))

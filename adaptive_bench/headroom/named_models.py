@@ -17,7 +17,7 @@ from adaptive_bench.model.hardware import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.runs.backbone_source import find_backbone
-from adaptive_bench.runs.trained import check_has_dials, find_checkpoint, find_sparing
+from adaptive_bench.runs.trained import check_has_dials, find_checkpoint, find_model
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
 from adaptive_bench.store.keys import folder_digest
@@ -111,9 +111,12 @@ def find_subjects(
         called = model_name(name)
     else:
         specs = list(methods) or _deciding(folder)
-        checkpoints = [find_checkpoint(folder, str(spec), asked) for spec in specs]
-        models = [_trained(folder, *each, task, notes, dtype) for each in zip(checkpoints, specs, strict=True)]
-        tokenizer, called = load_tokenizer(checkpoints[0]), folder.resolve().name
+        found = [find_model(folder, str(spec), asked) for spec in specs]
+        models = [
+            _trained(folder, checkpoint, spec, task, notes, {"dtype": dtype, **spared})
+            for spec, (checkpoint, spared) in zip(specs, found, strict=True)
+        ]
+        tokenizer, called = load_tokenizer(found[0][0]), folder.resolve().name
     place = find_device(device)
     return Subjects(called, [model.to(place).eval() for model in models], tokenizer, tuple(notes))
 
@@ -133,13 +136,12 @@ def _deciding(folder: Path) -> list[MethodSpec]:
 
 
 def _trained(
-    folder: Path, checkpoint: Path, spec: MethodSpec, task: str | None, notes: dict[str, None], dtype: torch.dtype
+    folder: Path, checkpoint: Path, spec: MethodSpec, task: str | None, notes: dict[str, None], how: dict[str, Any]
 ) -> AdaptiveModel:
     known = stored_calibration.names(checkpoint, spec)
     stored = next((each for each in (task, stored_calibration.POOLED, *known) if each in known), None)
     if stored not in (task, stored_calibration.POOLED, None) and len(known) > 1:
         notes[f"The run calibrated for each of {', '.join(known)}; dial values here are those of {stored}."] = None
-    how = {"dtype": dtype, **find_sparing(folder, str(spec))}
     model = AdaptiveModel.from_pretrained(checkpoint, spec, calibration=stored or "auto", **how)
     check_has_dials(folder, model, known)
     return model

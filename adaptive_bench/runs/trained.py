@@ -126,21 +126,22 @@ def work_of(folder: Path) -> Plan:
     return plan_of(config_of(folder), manifest.of_run(folder))
 
 
-def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -> Path:
-    """The folder of a saved model: the folder itself, or for a run the checkpoint of a method's first seed.
+def find_model(folder: Path, method: str | None, asked: str = "--method") -> tuple[Path, dict[str, Any]]:
+    """The folder of a saved model, and what its method spares, as arguments of `AdaptiveModel.from_pretrained`.
+
+    The folder is the given one, or for a run the checkpoint of a method's first seed. A model that was saved alone
+    stores itself what it spares.
 
     Args:
         asked: The option that names the method, for messages.
     """
     if not is_run(folder):
         nested = folder / CHECKPOINT
-        return nested if nested.is_dir() else folder
-    return find_trained(folder, method, asked=asked)[0]
+        return (nested if nested.is_dir() else folder), {}
+    checkpoint, _, spared = find_trained(folder, method, asked=asked)
+    return checkpoint, spared
 
 
-def find_sparing(folder: Path, method: str | None) -> dict[str, Any]:
-    """What a method of a run spares, as arguments of `AdaptiveModel.from_pretrained`.
-
-    There are none for a saved model, which stores them itself.
-    """
-    return {} if method is None or not is_run(folder) else find_trained(folder, method)[2]
+def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -> Path:
+    """The folder alone, see `find_model`."""
+    return find_model(folder, method, asked)[0]
