@@ -9,7 +9,6 @@ from typing import Any
 from torch import Tensor
 
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.efficiency import measure_overhead
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
 from adaptive_bench.runs.backbone_source import find_backbone
@@ -20,6 +19,7 @@ from adaptive_bench.testing.backbones import write_model_folder
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, Subject, spread
 from adaptive_bench.training import calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
+from tests.support.overhead import measure_overhead
 
 # Every setting of the optimizer is one that leaves its mark within ten steps; some sequences are longer than allowed.
 _RECIPE = TrainRecipe(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adaptive_bench.model.efficiency import measure_overhead
+from tests.support.overhead import measure_overhead
 
 H, L, V = 32, 4, 97
 
