@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,7 @@ class Backbone:
         self.model = model
         self.config = config
         self.decoder: Any = model.model  # the families share attribute names, not a typed base
+        self.layers: list[Any] = list(self.decoder.layers)
         _check_parts(self.layers, self.family)
         self.num_layers = len(self.layers)
         self.hidden_size: int = config.hidden_size
@@ -88,11 +90,6 @@ class Backbone:
         self.quantized: Quantization = "none"
         self._modules = 0
         self.windows = [self.family.window(config, layer.self_attn) for layer in self.layers]
-
-    @property
-    def layers(self) -> Any:
-        """The decoder's layers, as they are now."""
-        return self.decoder.layers
 
     @property
     def eager(self) -> bool:
@@ -161,11 +158,13 @@ class Backbone:
         if (modules := sum(1 for _ in self.decoder.layers.modules())) != self._modules:
             _check_parts(self.decoder.layers, self.family)
             self._modules, self._weighed = modules, None  # adapters came or went
+        if any(one is not other for one, other in zip_longest(self.layers, self.decoder.layers)):
             if len(self.decoder.layers) != self.num_layers:
                 raise UsageError(
                     f"A backbone keeps its number of layers, got {len(self.decoder.layers)} instead of "
                     f"{self.num_layers}. Change the model first, then call AdaptiveModel.build."
                 )
+            self.layers, self._weighed = list(self.decoder.layers), None
 
     @property
     def context_length(self) -> int:

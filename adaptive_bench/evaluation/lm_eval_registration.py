@@ -7,6 +7,7 @@ command line of lm-eval with both. lm-eval has no entry points for models, so it
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -68,9 +69,9 @@ class AdaptiveCheckpoint(AdaptiveLM):
         **unknown: object,
     ) -> None:
         if unknown:
+            known = [name for name in inspect.signature(AdaptiveCheckpoint.__init__).parameters if name != "self"][:-1]
             raise UsageError(
-                f"The model `adaptive` takes pretrained, saving, dial, spec, calibration, dtype, batch_size and "
-                f"device, got {', '.join(unknown)}. Leave out what is not known."
+                f"The model `adaptive` takes {', '.join(known)}, got {', '.join(unknown)}. Leave out what is not known."
             )
         if pretrained is None:
             raise UsageError(
