@@ -183,7 +183,7 @@ def documents(
     records = [known.record_of(one) for one in evaluations]
     prompts: dict[int, Sample] = {}  # stored with the answers at which nothing is skipped
     for record in records:
-        if 0.0 in record.points() and not prompts:
+        if not prompts and 0.0 in record.savings():
             prompts = {sample.doc: sample for sample in record.samples(0.0) if sample.prompt}
     found: dict[int, dict[str, Any]] = {}
     for one, record in zip(evaluations, records, strict=True):

@@ -221,8 +221,7 @@ def with_curves(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: R
         of_model = curves[str(one.training.content.get("backbone"))]
         spec = str(one.spec)
         known_curves = {name: known[spec] for name, known in of_model.items() if spec in known}
-        own = None if one.own is None else replace(one.own, curves=known_curves)
-        found.append(replace(one, curves=known_curves, own=own))
+        found.append(replace(one, curves=known_curves))
     return found
 
 

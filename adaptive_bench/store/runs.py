@@ -157,15 +157,17 @@ def newest(folder: Path) -> Path:
     """Return the table of the run below an output folder that ended last.
 
     Raises:
-        UsageError, EnvironmentProblem: The folder does not exist, or see `tables`.
+        EnvironmentProblem: The folder does not exist, or no run in it has ended.
     """
     check_output(folder)
-    if not run_folders(folder) and not tables_below(folder):
+    try:
+        found = tables(folder)
+    except UsageError as error:  # no run was named, so the command is not wrong
         raise EnvironmentProblem(
             f"There is no run in {str(folder)!r} yet. Give `adaptive-bench run` first, or name the output folder of "
             f"other runs with --out."
-        )
-    return max(tables(folder), key=lambda table: table.stat().st_mtime if table.is_file() else 0.0)
+        ) from error
+    return max(found, key=lambda table: table.stat().st_mtime if table.is_file() else 0.0)
 
 
 def _with_file(above: Path, *names: str) -> list[Path]:
