@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from adaptive_bench.testing.backbones import write_model_folder
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, Subject, spread
 from adaptive_bench.training import calibration_batches, encode_examples, price, train
 from adaptive_bench.training.encoding import padding_id
-from tests.support.overhead import measure_overhead
+
+sys.path.append(str(Path(__file__).parents[1] / "support"))  # also where `outputs` is a script
+from overhead import measure_overhead
 
 # Every setting of the optimizer is one that leaves its mark within ten steps; some sequences are longer than allowed.
 _RECIPE = TrainRecipe(

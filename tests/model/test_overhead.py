@@ -1,8 +1,7 @@
 """What a method adds, against counting by hand: H = 32, L = 4, V = 97 on the tiny Llama."""
 
 import pytest
-
-from tests.support.overhead import measure_overhead
+from overhead import measure_overhead
 
 H, L, V = 32, 4, 97
 
