@@ -63,12 +63,13 @@ def show(
     everything: Annotated[
         bool, typer.Option("--all", help="All levels and rows, with what was saved and the scores of every task.")
     ] = False,
+    plugin: options.Plugins = None,
     out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Print the leaderboard of one or several runs."""
     options.check_goes_with("--all", everything, "--format terminal", style == "terminal")
     render = registry.get("leaderboards", style)
-    chosen = options.tables_of(runs, out)
+    chosen = options.tables_of(runs, out, plugin)
     for note in not_to_be_quoted(path.parent for path in chosen):
         typer.echo(f"Note: {note}", err=True)
     for path in chosen:

@@ -14,7 +14,7 @@ from lm_eval.tasks import TaskManager
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, pipeline
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation import harness
+from adaptive_bench.evaluation import lm_eval_registration
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task
@@ -131,9 +131,9 @@ def test_the_model_of_a_folder(folder, pair, theirs):
     """`adaptive` in lm-eval's registry: the dense numbers at saving 0, the suite's own at another."""
     _, model, tokenizer = pair
     settings = {"model_args": f"pretrained={folder}", "device": "cpu", "batch_size": 3}
-    assert_alike(answers(harness.NAME, **settings), theirs)
+    assert_alike(answers(lm_eval_registration.NAME, **settings), theirs)
     settings["model_args"] += ",saving=0.3"
-    found = answers(harness.NAME, **settings)
+    found = answers(lm_eval_registration.NAME, **settings)
     for name, documents in TASKS.items():
         model.saving = 0.3
         samples = evaluate(model, tokenizer, name, limit=documents)[1]
@@ -153,7 +153,7 @@ def test_a_cache_gives_each_method_dial_and_checkpoint_its_own_answers(model_fol
         AdaptiveModel.build(plain, spec).save_pretrained(tmp_path / spec, tokenizer)
 
     def asked(spec, cache, **dial):
-        lm = harness.AdaptiveCheckpoint(str(tmp_path / spec), device="cpu", **dial)
+        lm = lm_eval_registration.AdaptiveCheckpoint(str(tmp_path / spec), device="cpu", **dial)
         return ask(lm if cache is None else CachingLM(lm, str(cache)), "loglikelihood", "Tom has", " 3 apples")[0]
 
     save("random_skip", 1)
@@ -164,7 +164,7 @@ def test_a_cache_gives_each_method_dial_and_checkpoint_its_own_answers(model_fol
     cache = tmp_path / "c_rank0.db"
     assert [asked(spec, cache, **dial) for spec, dial in kinds] == alone
     with monkeypatch.context() as patch:
-        patch.setattr(harness.AdaptiveCheckpoint, "loglikelihood", lambda *_: pytest.fail("asked again"))
+        patch.setattr(lm_eval_registration.AdaptiveCheckpoint, "loglikelihood", lambda *_: pytest.fail("asked again"))
         assert [asked(spec, cache, **dial) for spec, dial in kinds] == alone
     save("random_skip", 3)
     assert asked("random_skip", cache, saving=0.4) == asked("random_skip", None, saving=0.4) != alone[1]
@@ -173,15 +173,15 @@ def test_a_cache_gives_each_method_dial_and_checkpoint_its_own_answers(model_fol
 def test_mistakes_in_the_arguments(folder, tmp_path):
     """Two dials, no number, no folder."""
     with pytest.raises(UsageError, match="one dial"):
-        harness.AdaptiveCheckpoint(str(folder), saving=0.1, dial=0.1)
+        lm_eval_registration.AdaptiveCheckpoint(str(folder), saving=0.1, dial=0.1)
     with pytest.raises(UsageError, match="batch_size"):
-        harness.AdaptiveCheckpoint(str(folder), batch_size="many", device="cpu")
+        lm_eval_registration.AdaptiveCheckpoint(str(folder), batch_size="many", device="cpu")
     with pytest.raises(UsageError, match="dtype"):
-        harness.AdaptiveCheckpoint(str(folder), dtype="nn", device="cpu")
+        lm_eval_registration.AdaptiveCheckpoint(str(folder), dtype="nn", device="cpu")
     with pytest.raises(UsageError, match="adaptive"):
-        harness.AdaptiveCheckpoint(str(tmp_path / "nowhere"))
+        lm_eval_registration.AdaptiveCheckpoint(str(tmp_path / "nowhere"))
     with pytest.raises(UsageError, match="cuda:99"):
-        harness.AdaptiveCheckpoint(str(folder), device="cuda:99")
+        lm_eval_registration.AdaptiveCheckpoint(str(folder), device="cuda:99")
 
 
 def ask(lm, kind, *arguments):
