@@ -59,7 +59,7 @@ class FREEConfig(MethodConfig):
     """Parameters of FREE."""
 
     search_space: ClassVar[Mapping[str, SearchRange]] = {
-        "distillation_weight": SearchRange.parse("linear:0:1", source="alpha is a share; released scripts 0.5"),
+        "distillation_weight": SearchRange.parse("linear:0:1", source="a weight; released scripts 0.5"),
         "shallow_layers": SearchRange.parse("int:2:12", source="released code: 4 to 12 of 24 layers; from 2 on (ours)"),
     }
     shallow_layers: int = Field(

@@ -28,7 +28,9 @@ Deviations, all but the first because a pretrained model is fine-tuned instead o
   one, whatever the width: b is 1, and w x is of the order of 1e-9, which is rounded away next to 1. w x is not 0,
   because it ranks the tokens (they are compared by r - 1, to all its digits): top-k would order equal scores by
   position, and no threshold separates them. The gradient of w is that at w = 0, and Adam's first step outgrows the
-  random order.
+  random order;
+* training ranks a sequence's prompt and answer together, as the paper does, but thresholds are calibrated for prompt
+  and answer separately, so that each skips the asked share.
 
 The authors released no code. Ports (`astramind-ai/Mixture-of-depths`, `sramshetty/mixture-of-depths`, MoD in GateSkip's
 code) start routers at random and so change a pretrained model; p-MoD, made for pretrained models, starts at 1 as here,
