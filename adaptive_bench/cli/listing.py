@@ -165,7 +165,7 @@ def _facts(group: registry.Group, name: str) -> dict[str, Any]:
 
 def _thing(group: registry.Group, name: str) -> Any:
     if group == "configs":
-        from adaptive_bench.config_file import preset_file
+        from adaptive_bench.config import preset_file
 
         return preset_file(name)
     if group == "tasks":

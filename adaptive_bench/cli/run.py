@@ -99,7 +99,7 @@ def run(
     nothing once everything is done.
     """
     from adaptive_bench.cli.execution import execute, print_plan
-    from adaptive_bench.config_file import preset_naming
+    from adaptive_bench.config import preset_naming
     from adaptive_bench.evaluation.stock_tasks import check_task_name
     from adaptive_bench.validation import check_device
 

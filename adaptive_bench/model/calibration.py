@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptive_bench.error_origin import in_plugin
-from adaptive_bench.errors import PluginFault, UsageError
+from adaptive_bench.errors import PluginFault, UsageError, in_plugin
 from adaptive_bench.method import Method
 from adaptive_bench.method.fitted import HeldOutText, Streams
 from adaptive_bench.model.forward import ForwardModel
