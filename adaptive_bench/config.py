@@ -147,11 +147,6 @@ class RunConfig(Strict):
     def _found_by_the_plan(cls, value: Any) -> Any:
         return None if isinstance(value, str) and value.strip() == "auto" else value
 
-    @field_validator("levels")
-    @classmethod
-    def _sorted_levels(cls, levels: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        return tuple(sorted(levels)) if levels else levels
-
 
 def keys(part: type[BaseModel] = RunConfig, above: str = "") -> dict[str, FieldInfo]:
     """Return every key of a config by its dotted path, such as `train.lora.rank`; a part comes before its own keys."""

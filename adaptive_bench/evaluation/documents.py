@@ -19,11 +19,11 @@ from adaptive_bench.task import Task
 DRAW_SEED = 1234  # independent of the training's seed, so that every method and training is asked the same documents
 
 
-def drawn(task: Task, count: int, limit: int | None, *, mixed: bool | None = None) -> Sequence[int]:
-    """Numbers of the `limit` documents chosen from `count`, ascending. A lower limit chooses a subset of them. If
-    documents are `mixed`, in random order already, the first ones are taken; by default the task says so.
+def drawn(task: Task, count: int, limit: int | None) -> Sequence[int]:
+    """Numbers of the `limit` documents chosen from `count`, ascending. A lower limit chooses a subset of them. If the
+    task says that documents are `mixed`, in random order already, the first ones are taken.
     """
-    if limit is None or limit >= count or (task.mixed if mixed is None else mixed):
+    if limit is None or limit >= count or task.mixed:
         return range(count)[:limit]
     numbers = list(range(count))
     random.Random(DRAW_SEED).shuffle(numbers)

@@ -112,7 +112,8 @@ def text_decisions(
     token_ids, context = (*map(int, prompt), *map(int, answer)), model.backbone.context_length
     if not 0 < len(token_ids) <= context:
         raise UsageError(
-            f"A text has a token and must fit into the context of {context} tokens, got {len(token_ids)}. Give another."
+            f"A text has a token and must fit into the context of {context} tokens, got {len(token_ids)}. Shorten "
+            "it, or lower --max-new-tokens."
         )
     keep = np.ones((len(token_ids), model.backbone.num_layers, 2), dtype=bool)
     scores = np.full(keep.shape, np.nan, dtype=np.float32)
