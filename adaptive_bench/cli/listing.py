@@ -51,8 +51,7 @@ def list_names(
     """
     check_goes_with("--full", full, "`list methods`", what == "methods")
     if plugin:
-        load_libraries()
-    registry.load_plugins(plugin)
+        load_libraries(plugin)
     brief = what == "methods" and name is None and not (full or as_json)
     rows: Sequence[Mapping[str, Any]]
     if what == "runs":

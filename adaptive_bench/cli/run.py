@@ -116,8 +116,7 @@ def run(
     if resources is not None:
         read_mapping(resources)  # so that a dry run, which does not use it, finds errors too
     if plugins := plugin or (options.plugins_there(Path(config).parent) if config else None):
-        load_libraries()
-        registry.load_plugins(plugins)
+        load_libraries(plugins)
     if any_model:
         overrides = overrides.with_value(["for_models"], None, "--any-model")
     model = overrides.values.get("model")
