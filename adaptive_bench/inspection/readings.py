@@ -95,7 +95,7 @@ def inspect_texts(
         readings.append(reading)
         if left_out and savings is not None:
             notes.append(f"{reading.spec} has no dial value for {left_out[0]}")
-        if reading.semantics == "paper" and model.method.paper_class != "C0":
+        if not model.is_causal:
             notes.append(
                 f"{reading.spec} decides on all tokens of a call together; here one call has the whole text, "
                 f"which differs from how the method would write the answer."
