@@ -30,7 +30,7 @@ _HOMES = {
     "RunConfig": "adaptive_bench.config",
     "check_specs": "adaptive_bench.testing",
     "find_backbone": "adaptive_bench.runs.backbone_source",
-    "load_config": "adaptive_bench.config_file",
+    "load_config": "adaptive_bench.config",
     "load_plugin": "adaptive_bench.registry",
     "load_results": "adaptive_bench.store.results",
     "plan": "adaptive_bench.runs",

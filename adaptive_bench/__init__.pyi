@@ -1,5 +1,5 @@
 from adaptive_bench.config import RunConfig as RunConfig
-from adaptive_bench.config_file import load_config as load_config
+from adaptive_bench.config import load_config as load_config
 from adaptive_bench.model import AdaptiveModel as AdaptiveModel
 from adaptive_bench.model.trainer_callback import AdaptiveCallback as AdaptiveCallback
 from adaptive_bench.registry import load_plugin as load_plugin

@@ -7,10 +7,8 @@ import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 _USABLE = 0.7  # share of free memory to plan with, since a process takes more than the plan counts
 _ROOT = Path("/")
@@ -68,8 +66,6 @@ def _trim(mmap_threshold: int, trim_threshold: int) -> None:
 
 
 def _free_on_gpu(device: torch.device) -> int | None:
-    import torch
-
     if device.type != "cuda" or not torch.cuda.is_available():
         return None
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

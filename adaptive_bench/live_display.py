@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -55,9 +54,7 @@ class Display(Reporter, AbstractContextManager["Display"]):
             self.progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.is_live:
             self.progress.stop()
 

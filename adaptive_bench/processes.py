@@ -21,8 +21,7 @@ from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from adaptive_bench.error_origin import explained
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, explained
 
 T = TypeVar("T")
 _WAIT = timedelta(days=7)  # a worker has nothing to do while the main process waits for another run

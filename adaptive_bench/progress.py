@@ -15,7 +15,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import IO, Self
 from uuid import uuid4
 
@@ -130,9 +129,7 @@ class RunningTask:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._reporter.emit(TaskFinished(self._task))
 
 

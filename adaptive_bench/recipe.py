@@ -34,7 +34,8 @@ def _items(value: Any) -> Any:
 
 LISTED = BeforeValidator(_items), AfterValidator(each_once)  # of a list, which may be a comma-separated text
 Share = Annotated[float, Field(ge=0, lt=1)]
-Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000), *LISTED]
+_Rising = AfterValidator(lambda shares: tuple(sorted(shares)))
+Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000), *LISTED, _Rising]
 Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Parameters = Annotated[int, Field(ge=1)]  # of a model
 FlopAxis = Literal["layers", "net", "tokens", "core"]

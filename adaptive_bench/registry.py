@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from adaptive_bench import error_origin
+from adaptive_bench import errors
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 from adaptive_bench.validation import NAME
 
@@ -93,7 +93,7 @@ def get(group: Group, name: str) -> Any:
         ) from error
     file = getattr(sys.modules.get(entry.module.partition(".")[0]), "__file__", None)
     if file is not None and is_foreign(group, name):
-        error_origin.watch(Path(file).parent if Path(file).name == "__init__.py" else Path(file))
+        errors.watch(Path(file).parent if Path(file).name == "__init__.py" else Path(file))
     return thing
 
 
@@ -219,7 +219,7 @@ def load_plugin(path: Path | str) -> None:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
-    error_origin.watch(path)
+    errors.watch(path)
     _loading.append(path)
     _loaded.add(str(path))
     known = dict(_registered)
@@ -231,7 +231,7 @@ def load_plugin(path: Path | str) -> None:
         _registered.update(known)
         if isinstance(error, AdaptiveBenchError | KeyboardInterrupt):
             raise
-        where = f" ({place})" if (place := error_origin.place(error)) else ""
+        where = f" ({place})" if (place := errors.plugin_line(error)) else ""
         raise PluginFault(
             f"The plugin file {path} cannot be imported: {type(error).__name__}: {message_of(error)}{where}. "
             f"Correct the file, or install what it imports (modules beside it are found on PYTHONPATH alone); with "

@@ -15,13 +15,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from adaptive_bench import registry
 from adaptive_bench.errors import AdaptiveBenchError, message_of
-from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.measured import Floats
 from adaptive_bench.store.runs import read_json as read_run_file
 from adaptive_bench.tables import rows
 from adaptive_bench.tables.comparability import Conditions, conditions_of
-from adaptive_bench.task import Task
+from adaptive_bench.task import Task, metric_of
 from adaptive_bench.validation import rule_of
 
 from .plain import plain

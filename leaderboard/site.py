@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.metric import metric_of
 from adaptive_bench.store import atomic, results
 from adaptive_bench.tables.intervals import bounds_of, interval
+from adaptive_bench.task import metric_of
 
 from .frame import Board, read_board
 from .groups import groups_of

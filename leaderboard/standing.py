@@ -11,11 +11,11 @@ from statistics import fmean
 import numpy as np
 
 from adaptive_bench import registry
-from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.tables.comparison import Column, Difference, rank_intervals
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.intervals import UNBOUNDED, interval
+from adaptive_bench.task import metric_of
 
 from .frame import Board
 from .row import Row, first_metrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adaptive_bench.metric import metric_of
+from adaptive_bench.task import metric_of
 
 from .headline import AXES
 from .row import Row

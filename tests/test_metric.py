@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from adaptive_bench.metric import metric_of
+from adaptive_bench.task import metric_of
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_a_wheel_made_of_the_sdist_has_all_that_the_package_needs(tmp_path):
     program = (
         "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); import adaptive_bench; print(adaptive_bench.__file__)\n"
         "from adaptive_bench import registry; print(registry.get('models', 'nano')())\n"
-        "from adaptive_bench.config_file import load_config; load_config('nano')\n"
+        "from adaptive_bench.config import load_config; load_config('nano')\n"
         "from adaptive_bench.cli import main; main()"
     )
     paths = f"{site}:{sysconfig.get_path('purelib')}"

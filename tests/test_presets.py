@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from adaptive_bench import registry
-from adaptive_bench.config import RunConfig
-from adaptive_bench.config_file import default_presets, load_config, preset_naming
+from adaptive_bench.config import RunConfig, default_presets, load_config, preset_naming
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import method_class

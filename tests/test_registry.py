@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench import error_origin, registry
+from adaptive_bench import errors, registry
 from adaptive_bench.errors import (
     Defect,
     EnvironmentProblem,
@@ -27,7 +27,7 @@ from adaptive_bench.errors import (
 def own_registrations(monkeypatch):
     """What a test registers is gone after it, and so are the entry points it invents."""
     monkeypatch.setattr(registry, "_registered", {})
-    monkeypatch.setattr(error_origin, "_watched", set(error_origin._watched))
+    monkeypatch.setattr(errors, "_watched", set(errors._watched))
     registry._installed.cache_clear()
     yield
     registry._installed.cache_clear()
@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_loaded_or_registers_nothing_is_told_why(loaded, t
 def test_a_wrong_registration_names_the_line_of_the_plugin_file(loaded, call, said):
     with pytest.raises(PluginFault, match=said) as caught:
         loaded(f"{REGISTER}\n{call}\n")
-    assert re.search(r"It was given in .*mine\.py, line 3, in <module>\.", str(error_origin.explained(caught.value)))
+    assert re.search(r"It was given in .*mine\.py, line 3, in <module>\.", str(errors.explained(caught.value)))
 
 
 def test_what_a_plugin_prints_leaves_standard_output_alone(loaded, capsys):
@@ -175,7 +175,7 @@ def raised(call):
 
 def test_a_line_of_a_plugin_is_named(plugin):
     """The innermost one, although a library raised."""
-    found = error_origin.explained(raised(plugin("def mine():\n    import json\n    return json.loads('{')\n")))
+    found = errors.explained(raised(plugin("def mine():\n    import json\n    return json.loads('{')\n")))
     assert isinstance(found, PluginFault)
     assert "mine.py, line 5, in mine" in str(found) and "JSONDecodeError" in str(found)
 
@@ -189,24 +189,24 @@ def test_what_a_plugin_error_was_turned_into_is_still_its_fault(plugin):
         except KeyError as error:
             raise RuntimeError("no value") from error
 
-    assert isinstance(error_origin.explained(raised(call)), PluginFault)
+    assert isinstance(errors.explained(raised(call)), PluginFault)
 
 
 def test_other_errors_are_the_machine_or_a_suspect_or_ours():
     full = OSError(errno.ENOSPC, "No space left on device")
-    assert isinstance(error_origin.explained(full), EnvironmentProblem)
+    assert isinstance(errors.explained(full), EnvironmentProblem)
     for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 9 bytes")):
-        found = error_origin.explained(error)
+        found = errors.explained(error)
         assert isinstance(found, EnvironmentProblem) and "Memory ran out" in message_of(found)
-    assert isinstance(error_origin.explained(KeyError("x")), Defect)
+    assert isinstance(errors.explained(KeyError("x")), Defect)
     ours = raised(lambda: importlib.import_module("adaptive_bench.no_such_module"))
-    assert isinstance(error_origin.explained(ours), Defect)
-    blamed = error_origin.explained(KeyError("x"), "the method 'mine'")
+    assert isinstance(errors.explained(ours), Defect)
+    blamed = errors.explained(KeyError("x"), "the method 'mine'")
     assert isinstance(blamed, PluginFault) and "the method 'mine'" in str(blamed)
-    blamed = error_origin.explained(KeyError("x"), "the task 'mine'")
+    blamed = errors.explained(KeyError("x"), "the task 'mine'")
     assert "the task 'mine'" in str(blamed) and "filters, metrics and aggregations" in str(blamed)
     own = UsageError("x")
-    assert error_origin.explained(own) is own
+    assert errors.explained(own) is own
 
 
 def test_foreign_text_becomes_one_printable_line():
@@ -243,9 +243,9 @@ def test_a_package_that_cannot_be_imported_is_no_defect(tmp_path, name, code, sa
 def test_what_we_say_of_a_plugins_call_stays_and_what_we_refuse_of_it_is_found_at_its_line(plugin):
     mine = plugin("def mine():\n    from adaptive_bench import registry\n    registry.get('models', 'nosuch')\n")
     error = raised(mine)
-    assert isinstance(error, UsageError) and error_origin.explained(error) is error
+    assert isinstance(error, UsageError) and errors.explained(error) is error
     registry._registered.clear()
     mine = plugin("def mine():\n    from adaptive_bench.method import DialSpec\n    DialSpec('share', 0, 1, 2)\n")
-    found = error_origin.explained(raised(mine))
+    found = errors.explained(raised(mine))
     assert type(found) is PluginFault and str(found).startswith("A dial has a range")
     assert "It was given in " in str(found) and "mine.py, line 5, in mine." in str(found)

@@ -66,8 +66,7 @@ def check(
     if as_json and json_file is None:
         json_file = output.STDOUT
     if plugin:
-        load_libraries()
-        registry.load_plugins(plugin)
+        load_libraries(plugin)
     for spec in (spec for text in methods or () for spec in parse_specs(text)):
         registry.check_name("methods", spec.name)  # before the libraries load, which takes seconds
     for one in family or ():

@@ -52,7 +52,7 @@ class Overrides:
 
     def with_value(self, path: Sequence[str], value: Any, flag: str) -> Overrides:
         """The same values and one more."""
-        from adaptive_bench.config_file import merged
+        from adaptive_bench.config import merged
 
         flags = dict(self.flags)
         for leaf in _leaves(".".join(path), value):
@@ -77,7 +77,7 @@ class Overrides:
 
     def load(self, preset_or_path: str, *, reads_data: bool = True) -> RunConfig:
         """The config with these values over those of a preset or a file; see `load_config`."""
-        from adaptive_bench.config_file import load_config
+        from adaptive_bench.config import load_config
 
         return load_config(preset_or_path, self.values, flags=self.flags, reads_data=reads_data)
 
@@ -136,7 +136,7 @@ class ConfigCommand(Command):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """See click; the values of the default preset are the defaults of the options that override them."""
-        from adaptive_bench.config_file import load_config
+        from adaptive_bench.config import load_config
 
         values = load_config(self.preset).model_dump(mode="json")
         for path in self._fields:

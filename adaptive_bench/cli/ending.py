@@ -75,8 +75,7 @@ def reported(debug: bool) -> Iterator[None]:
 
 def _end(error: BaseException, debug: bool) -> None:
     from adaptive_bench.cli.terminal_text import paragraph
-    from adaptive_bench.error_origin import explained
-    from adaptive_bench.errors import AdaptiveBenchError, Interrupted, SeveralProblems, message_of
+    from adaptive_bench.errors import AdaptiveBenchError, Interrupted, SeveralProblems, explained, message_of
     from adaptive_bench.progress import say
 
     explanation: AdaptiveBenchError = explained(error)

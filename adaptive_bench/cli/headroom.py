@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from adaptive_bench import registry
 from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import load_libraries, numbers_table, plain_table, wrapped
 from adaptive_bench.validation import LARGEST_SEED
@@ -44,8 +43,7 @@ def headroom(
     """
     rule = "savings between 0 and 1 such as 0.1,0.15 (0.15 is 15 %)"
     asked = tuple(sorted(options.numbers(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
-    load_libraries()
-    registry.load_plugins(plugin)
+    load_libraries(plugin)
     from adaptive_bench.headroom.named_models import find_subject
     from adaptive_bench.headroom.study import Settings, study
     from adaptive_bench.live_display import Display

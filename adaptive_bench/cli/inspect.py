@@ -76,8 +76,7 @@ def inspect(
     prompt, given = _read(text), _read(answer)
     rule = "shares from 0 up to but not 1 such as 0,0.1,0.2 (0.2 is 20 %)"
     asked = None if savings is None else options.numbers(savings, "--savings", float, rule, options.is_share)
-    load_libraries()
-    registry.load_plugins(plugin)
+    load_libraries(plugin)
     from adaptive_bench.headroom.named_models import find_subjects
     from adaptive_bench.inspection.gate_analysis import gate_analysis
     from adaptive_bench.inspection.readings import inspect_texts, one_text, record_of

@@ -268,7 +268,7 @@ def verify(
             typer.echo(paragraph(f"Note: {text}"), err=True)
         return
     load_libraries()
-    from adaptive_bench.config_file import load_config
+    from adaptive_bench.config import load_config
     from adaptive_bench.live_display import Display
     from adaptive_bench.runs import run
 

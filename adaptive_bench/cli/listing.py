@@ -51,8 +51,7 @@ def list_names(
     """
     check_goes_with("--full", full, "`list methods`", what == "methods")
     if plugin:
-        load_libraries()
-    registry.load_plugins(plugin)
+        load_libraries(plugin)
     brief = what == "methods" and name is None and not (full or as_json)
     rows: Sequence[Mapping[str, Any]]
     if what == "runs":
@@ -165,7 +164,7 @@ def _facts(group: registry.Group, name: str) -> dict[str, Any]:
 
 def _thing(group: registry.Group, name: str) -> Any:
     if group == "configs":
-        from adaptive_bench.config_file import preset_file
+        from adaptive_bench.config import preset_file
 
         return preset_file(name)
     if group == "tasks":

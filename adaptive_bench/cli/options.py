@@ -224,7 +224,7 @@ def plugins_there(run: Path) -> list[Path]:
 
 def tasks_and_data(tasks: str, data_dir: Path | None) -> tuple[list[str], Path | None]:
     """Find the tasks that `--tasks` names and the folder of local data, before a model is loaded."""
-    from adaptive_bench.config_file import check_data_folder
+    from adaptive_bench.config import check_data_folder
     from adaptive_bench.data import data_root
     from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 

@@ -99,7 +99,7 @@ def run(
     nothing once everything is done.
     """
     from adaptive_bench.cli.execution import execute, print_plan
-    from adaptive_bench.config_file import preset_naming
+    from adaptive_bench.config import preset_naming
     from adaptive_bench.evaluation.stock_tasks import check_task_name
     from adaptive_bench.validation import check_device
 
@@ -116,8 +116,7 @@ def run(
     if resources is not None:
         read_mapping(resources)  # so that a dry run, which does not use it, finds errors too
     if plugins := plugin or (options.plugins_there(Path(config).parent) if config else None):
-        load_libraries()
-        registry.load_plugins(plugins)
+        load_libraries(plugins)
     if any_model:
         overrides = overrides.with_value(["for_models"], None, "--any-model")
     model = overrides.values.get("model")

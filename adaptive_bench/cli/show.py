@@ -46,13 +46,14 @@ def run_text(folder: Path) -> str:
 
     about = read_run(folder / "config.yaml")
     settings = {key: about[key] for key in _SETTINGS if about.get(key) is not None}
+    settings |= {key: about[key] for key in ("train", "evaluation") if key in about}
     problem = f", {about['problem']}" if "problem" in about else ""
     took = f" after {about['took_s']:.0f} s" if "took_s" in about else ""
     parts = [
         f"run {run_name(folder)}: {about.get('state', 'unfinished')}{problem}",
         f"finished {about.get('finished', 'never')}{took}",
         *(_repeating(folder, about) if (folder / "config.yaml").is_file() else ()),
-        _yaml(settings | {key: about[key] for key in ("train", "evaluation") if key in about}),
+        yaml.safe_dump(settings, sort_keys=False, width=terminal_width(), default_flow_style=None).rstrip(),
     ]
     home = folder.parent.parent / "records"
     if records := [Record(home / name) for name in about.get("records", []) if (home / name).is_dir()]:
@@ -90,10 +91,6 @@ def _last_loss(folder: Path) -> str:
     log = folder / "train.jsonl"
     losses = re.findall(r'"loss": ([^,}]+)[,}]', log.read_text(encoding="utf-8") if log.is_file() else "")
     return f"{float(losses[-1]):.4f}" if losses else ""
-
-
-def _yaml(values: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(dict(values), sort_keys=False, width=terminal_width(), default_flow_style=None).rstrip()
 
 
 _TEXT_WIDTH, _INDENT = 80, 10

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from adaptive_bench import registry
 from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph, percent, plain_table, wrapped
 from adaptive_bench.errors import UsageError
@@ -58,8 +57,7 @@ def time(
     rule = "shares of saved tokens from 0 up to but not 1 such as 0,0.25,0.5 (0.25 is 25 %)"
     shares = tuple(sorted(options.numbers(savings, "--savings", float, rule, options.is_share)))
     batches = options.numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8,32", options.is_count)
-    load_libraries()
-    registry.load_plugins(plugin)
+    load_libraries(plugin)
     import torch
 
     from adaptive_bench.live_display import Display
@@ -167,8 +165,7 @@ def speculate(
     """
     rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
     shares = options.numbers(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
-    load_libraries()
-    registry.load_plugins(plugin)
+    load_libraries(plugin)
     import torch
 
     from adaptive_bench.live_display import Display

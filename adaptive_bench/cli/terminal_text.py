@@ -7,10 +7,11 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench import registry
 from adaptive_bench.progress import say
 
 READING_TABLES = "Reading the tables; those of entries are computed from their measurements"
@@ -133,9 +134,9 @@ def waiting(what: str) -> None:
     say(f"{what} ...", sys.stderr)
 
 
-def load_libraries() -> None:
-    """Import the libraries that take seconds and say so, unless they are imported already."""
-    if "torch" in sys.modules and "lm_eval" in sys.modules:
-        return
-    waiting("Loading PyTorch, transformers and lm-eval")
-    import adaptive_bench.runs  # noqa: F401
+def load_libraries(plugins: Iterable[Path] | None = None) -> None:
+    """Import the libraries that take seconds and say so, unless they are imported already; then load plugin files."""
+    if not ("torch" in sys.modules and "lm_eval" in sys.modules):
+        waiting("Loading PyTorch, transformers and lm-eval")
+        import adaptive_bench.runs  # noqa: F401
+    registry.load_plugins(plugins)

@@ -13,18 +13,17 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.api.task import Task as HarnessTask
 
-from adaptive_bench import error_origin
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, blame, message_of, one_line
 from adaptive_bench.task import Task
 
 DRAW_SEED = 1234  # independent of the training's seed, so that every method and training is asked the same documents
 
 
-def drawn(task: Task, count: int, limit: int | None, *, mixed: bool | None = None) -> Sequence[int]:
-    """Numbers of the `limit` documents chosen from `count`, ascending. A lower limit chooses a subset of them. If
-    documents are `mixed`, in random order already, the first ones are taken; by default the task says so.
+def drawn(task: Task, count: int, limit: int | None) -> Sequence[int]:
+    """Numbers of the `limit` documents chosen from `count`, ascending. A lower limit chooses a subset of them. If the
+    task says that documents are `mixed`, in random order already, the first ones are taken.
     """
-    if limit is None or limit >= count or (task.mixed if mixed is None else mixed):
+    if limit is None or limit >= count or task.mixed:
         return range(count)[:limit]
     numbers = list(range(count))
     random.Random(DRAW_SEED).shuffle(numbers)
@@ -120,7 +119,7 @@ def answer_of(harness: HarnessTask, document: Any, where: str) -> tuple[str, ...
     except AdaptiveBenchError:
         raise
     except Exception as error:  # templates and a task's own code may raise anything
-        error_origin.blame(error, f"{where[0].upper()}{where[1:]} cannot be put into the form of a question")
+        blame(error, f"{where[0].upper()}{where[1:]} cannot be put into the form of a question")
         said = f"{type(error).__name__}: {message_of(error)[:200]}"
         raise refused(f"cannot be put into its form: {said}") from error
     if chooses:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
+from transformers import PreTrainedTokenizerBase
 
 from adaptive_bench.errors import UsageError, one_line
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 # lm-eval's own default for tasks that set no length.
 DEFAULT_NEW_TOKENS = 256

@@ -26,7 +26,7 @@ from adaptive_bench.evaluation.batches import OutOfMemory as OutOfMemory
 from adaptive_bench.evaluation.batches import Room, fixed_batches
 from adaptive_bench.evaluation.finite import Watched, check_scores
 from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
-from adaptive_bench.evaluation.scoring import Scored, Scorer, causal
+from adaptive_bench.evaluation.scoring import Scored, Scorer
 from adaptive_bench.method import document_key
 from adaptive_bench.model.generation import Choose, generate_queue, likeliest, sampler
 from adaptive_bench.model.tokenization import conversation, end_tokens, logits_processors, without_appended_end
@@ -228,7 +228,7 @@ class AdaptiveLM(TemplateLM):
         Prompts are never cut, since an answer to half a question means nothing: a prompt that leaves no room is a
         `UsageError`.
         """
-        refills = causal(self.model) and self.model.method.kv_policy != "defer"
+        refills = self.model.is_causal and self.model.method.kv_policy != "defer"
         end = str(self.tokenizer.decode([self.eot_token_id], skip_special_tokens=False))
         groups: dict[GenerationSettings, list[_Prompt]] = defaultdict(list)
         for index, request in enumerate(requests):

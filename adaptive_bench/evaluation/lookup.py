@@ -21,7 +21,7 @@ from lm_eval.api.task import Task as HarnessTask
 from lm_eval.tasks import TaskManager
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from adaptive_bench import error_origin, registry
+from adaptive_bench import errors, registry
 from adaptive_bench.config import DATA_VARIABLE
 from adaptive_bench.data import data_root
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
@@ -178,7 +178,7 @@ def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
             f"{DATA_VARIABLE} to a folder that holds it, or connect to the Hugging Face hub."
         ) from error
     except Exception as error:  # a task file runs its own code, which may raise anything
-        error_origin.blame(error, f"The task {name!r} cannot be set up")
+        errors.blame(error, f"The task {name!r} cannot be set up")
         said = f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}"
         if folder is not None and is_of_plugin(folder) and not isinstance(error, ImportError):
             raise PluginFault(f"{said}. Correct its YAML file in {folder}, or the code that it names.") from error
@@ -211,7 +211,7 @@ def _registered(name: str, argument: str | None) -> Task:
     if isinstance(thing, TaskGroup):
         raise UsageError(f"One task is wanted, but {name!r} is a group: {', '.join(thing.members)}. Name one of them.")
     if registry.is_foreign_task(name):
-        error_origin.watch(thing.folder)
+        errors.watch(thing.folder)
         if thing.name != (name if argument is None else f"{name}:{argument}"):
             raise PluginFault(
                 f"A task is registered under its name, got name={thing.name!r} under {name!r} "

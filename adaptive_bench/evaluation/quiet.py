@@ -16,14 +16,11 @@ _LOGGERS = ("lm_eval", "datasets", "huggingface_hub")
 @contextmanager
 def quiet() -> Iterator[None]:
     """Inside the block, log only errors and draw no foreign progress bars; restore everything afterwards."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    levels = [logger.level for logger in loggers]
-    bars = datasets.is_progress_bar_enabled()
     with ExitStack() as stack:
-        for logger, level in zip(loggers, levels, strict=True):
+        for logger in map(logging.getLogger, _LOGGERS):
+            stack.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.ERROR)
-            stack.callback(logger.setLevel, level)
-        if bars:
+        if datasets.is_progress_bar_enabled():
             datasets.disable_progress_bars()
             stack.callback(datasets.enable_progress_bars)
         # lm-eval draws this bar (building requests) unconditionally.
@@ -36,11 +33,8 @@ def quiet() -> Iterator[None]:
 @contextmanager
 def uncached() -> Iterator[None]:
     """Disable the cache of `datasets`, so that a task's documents are processed by its current code."""
-    if not datasets.is_caching_enabled():
+    with ExitStack() as stack:
+        if datasets.is_caching_enabled():
+            datasets.disable_caching()
+            stack.callback(datasets.enable_caching)
         yield
-        return
-    datasets.disable_caching()
-    try:
-        yield
-    finally:
-        datasets.enable_caching()

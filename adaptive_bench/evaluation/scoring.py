@@ -35,11 +35,6 @@ Answer = tuple[int, float, bool]
 Clock = Callable[[Callable[[], Any]], Any]
 
 
-def causal(model: AdaptiveModel) -> bool:
-    """Whether the model's decisions depend on earlier text alone, so that a text may be computed in parts."""
-    return model.method.semantics == "bench" or model.method.paper_class == "C0"
-
-
 class Scored(NamedTuple):
     """A request: its place, the tokens of context and continuation (at least one), and its document's key (0: all
     alike).
@@ -135,7 +130,7 @@ class Scorer:
 
     def _batches(self, requests: Sequence[Scored]) -> Iterator[Callable[[], list[Answer]]]:
         limit = self.model.backbone.context_length
-        if not causal(self.model):
+        if not self.model.is_causal:
             # All continuations of a batch have one length, so that the head runs on the same positions at any batch
             # size.
             for some in alike(wholes(requests, limit), lambda one: one.scored):
@@ -162,7 +157,7 @@ class Scorer:
         """Score whole sequences. For causal methods, padding goes to the right, where causality hides it, so that no
         mask is needed if no token skips.
         """
-        left = not causal(self.model)
+        left = not self.model.is_causal
         input_ids, attention_mask = padded([one.token_ids for one in batch], self._device, left=left)
         scored, places = batch[0].scored, torch.arange(input_ids.shape[1], device=self._device)
         ends = torch.full_like(attention_mask[:, :1], len(places)) if left else attention_mask.sum(dim=1, keepdim=True)

@@ -29,7 +29,6 @@ _NAME = re.compile(
 _TAGS = re.compile(_KEY % b"tag" + rb"""(\[[^\]]*\]|[^\r\n]*)((?:\s*\n[ \t]*-[^\r\n]*)*)""", re.M)
 _WORD = re.compile(rb"\w[\w.+\-]*")
 _SCHEMA = 1
-_SKIPPED = {"__pycache__", ".ipynb_checkpoints"}
 
 Kind = Literal["task", "group", "tag"]
 
@@ -80,7 +79,7 @@ def check_task_name(name: str) -> None:
 def _scan(root: Path) -> dict[str, Stock]:
     found: dict[str, Stock] = {}
     tagged: dict[str, list[str]] = {}
-    for path in sorted(_yaml_files(root)):
+    for path in sorted(map(str, root.rglob("*.yaml"))):
         names, tags = _keys(path)
         kind: Kind = "group" if "group" in names and "class" not in names else "task"
         if (name := names.get(kind)) is not None and name not in found:
@@ -103,11 +102,3 @@ def _keys(path: str) -> tuple[dict[str, str], tuple[str, ...]]:
         base, base_tags = _keys(str(Path(path).parent / include))
         names, tags = base | names, tags or base_tags
     return names, tags
-
-
-def _yaml_files(root: Path) -> list[str]:
-    files = []
-    for folder, below, names in os.walk(root):
-        below[:] = [name for name in below if name not in _SKIPPED]
-        files += [f"{folder}/{name}" for name in names if name.endswith(".yaml")]
-    return files

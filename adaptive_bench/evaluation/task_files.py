@@ -14,9 +14,8 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.api.task import Task as HarnessTask
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from adaptive_bench import error_origin
 from adaptive_bench.data import Source
-from adaptive_bench.errors import PluginFault
+from adaptive_bench.errors import PluginFault, is_watched
 from adaptive_bench.hub import Needed
 from adaptive_bench.store.runs import is_output
 from adaptive_bench.task import Task
@@ -168,4 +167,4 @@ def check_declared(task: Task, loaded: HarnessTask) -> None:
 
 def is_of_plugin(folder: Path) -> bool:
     """Whether a task's folder belongs to a plugin."""
-    return error_origin.is_watched(str(folder.absolute() / "task.yaml"))
+    return is_watched(str(folder.absolute() / "task.yaml"))

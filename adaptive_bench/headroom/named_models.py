@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
@@ -17,14 +18,12 @@ from adaptive_bench.model.hardware import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.runs.backbone_source import find_backbone
+from adaptive_bench.runs.run_table import model_name
 from adaptive_bench.runs.trained import check_has_dials, find_checkpoint, find_model
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
 from adaptive_bench.store.keys import folder_digest
 from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, run_folders
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # Files that mark the folder of a run, of a checkpoint, and of the record around a checkpoint.
 _OF_A_RUN = ("config.yaml", "adaptive.json", "checkpoint/adaptive.json")
@@ -173,12 +172,6 @@ def saved_folder(name: str, out: Path = DEFAULT_OUT) -> Path | None:
     if not folder.is_dir() and name not in registry.names("models") and _begins_a_run(name, out):
         folder = find_run(name, out)
     return folder if any((folder / mark).is_file() for mark in _OF_A_RUN) else None
-
-
-def model_name(name: str) -> str:
-    """The name of a plain model in records: for a folder only its last part."""
-    folder = Path(name).expanduser()
-    return folder.resolve().name if folder.is_dir() else name
 
 
 def _begins_a_run(name: str, out: Path) -> bool:

@@ -26,7 +26,6 @@ from adaptive_bench.headroom.named_models import Subject
 from adaptive_bench.headroom.oracles import SetScores, at_saving
 from adaptive_bench.headroom.static_sets import LayerSet, StaticSets, next_nested
 from adaptive_bench.headroom.task_texts import TaskText, collect_texts, text_batches
-from adaptive_bench.metric import Metric, metric_of
 from adaptive_bench.model.interventions import SHARE, SiteCosts, site_costs, static_model
 from adaptive_bench.progress import Event, Line, Reporter
 from adaptive_bench.runs.training_text import asked_since, task_inputs
@@ -37,7 +36,7 @@ from adaptive_bench.store.keys import key_of
 from adaptive_bench.store.measured import Floats
 from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.intervals import interval
-from adaptive_bench.task import DocumentSplit, Task
+from adaptive_bench.task import DocumentSplit, Metric, Task, metric_of
 
 # Raise it when a number of this package changes: stored pieces of another version are not used.
 VERSION = 3

@@ -89,20 +89,13 @@ def inspect_texts(
     Raises:
         UsageError: A text is longer than the model's context, or a method has a dial value for none of the savings.
     """
-    limit = getattr(subjects.models[0].backbone.config, "max_position_embeddings", None)
-    for prompt, answer in texts:
-        if limit is not None and len(prompt) + len(answer) > limit:
-            raise UsageError(
-                f"A text has to fit into the model's context of {limit} tokens, got {len(prompt) + len(answer)}. "
-                f"Shorten it, or lower --max-new-tokens."
-            )
     readings, notes = [], list(subjects.notes)
     for model in subjects.models:
         reading, left_out = _read(model, subjects, texts, savings or SAVINGS)
         readings.append(reading)
         if left_out and savings is not None:
             notes.append(f"{reading.spec} has no dial value for {left_out[0]}")
-        if reading.semantics == "paper" and model.method.paper_class != "C0":
+        if not model.is_causal:
             notes.append(
                 f"{reading.spec} decides on all tokens of a call together; here one call has the whole text, "
                 f"which differs from how the method would write the answer."

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from adaptive_bench import processes, registry, stopping
-from adaptive_bench.error_origin import explained
-from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of
+from adaptive_bench.errors import AdaptiveBenchError, UsageError, explained, message_of
 from adaptive_bench.progress import JobFinished, Reporter, UnitDone
 
 

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, Site, described, every_branch
-from adaptive_bench.error_origin import in_plugin
-from adaptive_bench.errors import PluginFault, UsageError, message_of
+from adaptive_bench.errors import PluginFault, UsageError, in_plugin, message_of
 from adaptive_bench.method.call import ForwardCall
 from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.dial import DialSpec, DialTable, annealed, asked_saving

@@ -10,8 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from adaptive_bench.error_origin import in_plugin
-from adaptive_bench.errors import PluginFault
+from adaptive_bench.errors import PluginFault, in_plugin
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from adaptive_bench.error_origin import in_plugin
-from adaptive_bench.errors import PluginFault, UsageError
+from adaptive_bench.errors import PluginFault, UsageError, in_plugin
 from adaptive_bench.method import Method
 from adaptive_bench.method.fitted import HeldOutText, Streams
 from adaptive_bench.model.forward import ForwardModel
@@ -245,11 +244,9 @@ def after_prompts(model: ForwardModel, batch: dict[str, Tensor]) -> dict[str, An
     `prefill`, and the continuation is returned with the cache. A text with only prompts, or without any, is returned
     whole.
     """
-    method = model.method
     real, continuation = batch["attention_mask"].bool(), batch["continuation_mask"].bool()
     prompts, answers = real & ~continuation, real & continuation
-    causal = method.semantics == "bench" or method.paper_class == "C0"
-    if causal or not prompts.any() or not answers.any():
+    if model.is_causal or not prompts.any() or not answers.any():
         return dict(batch)
     ids = batch["input_ids"]
     read = model(ids, prompts, continuation_mask=continuation, use_cache=True, logits_to_keep=1, phase="prefill")

@@ -157,77 +157,9 @@ def _forwards(drive: Drive, tokens: Tensor, prompt: int) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class TimedPoint:
-    """One method at one dial value.
-
-    Attributes:
-        requested: Share of saved tokens for which the dial was set.
-        dial: Dial value, in its own unit.
-        saved: Measured shares `tokens`, `core`, `net`, `executed`, over prompt and new tokens.
-        prefill_s, decode_s: Latency of one batch of prompts, and of one more token for each row.
-        prefill_speedup, decode_speedup: Plain time over ours, within the same round.
-        peak_memory_bytes: See `Timing.memory`.
-    """
-
-    requested: float
-    dial: float
-    saved: dict[str, float]
-    prefill_s: Quantiles
-    decode_s: Quantiles
-    prefill_speedup: Quantiles
-    decode_speedup: Quantiles
-    peak_memory_bytes: int | None
-
-
-@dataclass(frozen=True)
-class Timing:
-    """One method at several dial values, and the plain model that was timed in turn with it.
-
-    Attributes:
-        batch, prompt, new: Rows, tokens of a prompt, new tokens.
-        prefill_s, decode_s: Latency of the plain model.
-        peak_memory_bytes: Peak memory of the plain model.
-        memory: The meaning of memory on this device, in words.
-    """
-
-    batch: int
-    prompt: int
-    new: int
-    prefill_s: Quantiles
-    decode_s: Quantiles
-    peak_memory_bytes: int | None
-    memory: str
-    points: tuple[TimedPoint, ...]
-
-    def saved_time(self, point: TimedPoint) -> dict[str, float]:
-        """Saved share of the plain model's time: in `prefill`, in `decode` and in `total`."""
-        prefill, decode = 1 / point.prefill_speedup.median, 1 / point.decode_speedup.median
-        weight = self.prefill_s.median / self._total_s(self.prefill_s, self.decode_s)
-        total = weight * prefill + (1 - weight) * decode
-        return {"prefill": 1 - prefill, "decode": 1 - decode, "total": 1 - total}
-
-    def tokens_per_s(self, point: TimedPoint | None = None) -> float:
-        """New tokens of the whole batch per second, including the prompts' time; by default of the plain model."""
-        source = self if point is None else point
-        return self.batch * self.new / self._total_s(source.prefill_s, source.decode_s)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values: `plain` and `points`."""
-        plain = {name: asdict(self)[name] for name in ("prefill_s", "decode_s", "peak_memory_bytes")}
-        points = [
-            {**asdict(point), "saved_time": self.saved_time(point), "tokens_per_s": self.tokens_per_s(point)}
-            for point in self.points
-        ]
-        return {"memory": self.memory, "plain": plain | {"tokens_per_s": self.tokens_per_s()}, "points": points}
-
-    def _total_s(self, prefill_s: Quantiles, decode_s: Quantiles) -> float:
-        return prefill_s.median + self.new * decode_s.median
-
-
 def time_model(
     plain: PreTrainedModel, model: AdaptiveModel, savings: Sequence[float], tokens: Tensor, *, prompt: int, rounds: int
-) -> Timing:
+) -> dict[str, Any]:
     """Time a method at several shares of saved tokens, in turn with the plain model.
 
     Args:
@@ -236,6 +168,16 @@ def time_model(
         savings: Shares of saved tokens for which to set the dial, limited to the largest that the method can save.
         tokens: [B, prompt + new], read by every variant.
         rounds: Rounds of prefill; decoding has one round per new token.
+
+    Returns:
+        Plain values. `plain` and each of `points` have the latency of one batch of prompts (`prefill_s`) and of one
+        more token for each row (`decode_s`), `peak_memory_bytes`, whose meaning on this device `memory` says, and the
+        new tokens of the whole batch per second, including the prompts' time (`tokens_per_s`). A point also has:
+
+        * `requested`: The share of saved tokens for which the `dial` was set, in its own unit.
+        * `saved`: Measured shares `tokens`, `core`, `net`, `executed`, over prompt and new tokens.
+        * `prefill_speedup`, `decode_speedup`: Plain time over ours, within the same round.
+        * `saved_time`: The saved share of the plain model's time: in `prefill`, in `decode` and in `total`.
     """
     method, device = model.method, tokens.device
     reachable = sorted({round(min(saving, method.max_saving), 6) for saving in savings})
@@ -252,26 +194,32 @@ def time_model(
         name: peak_memory(lambda drive=drive: [*_forwards(drive, part, prompt)], device)  # type: ignore[misc]
         for name, drive in drives.items()
     }
-    points = tuple(
-        TimedPoint(
-            requested=saving,
-            dial=dial,
-            saved={axis: reports[name]["saved"][axis] for axis in ("tokens", "core", "net", "executed")},
-            prefill_s=Quantiles.of(prefill[name]),
-            decode_s=Quantiles.of(decode[name]),
-            prefill_speedup=speedups(prefill["plain"], prefill[name]),
-            decode_speedup=speedups(decode["plain"], decode[name]),
-            peak_memory_bytes=memory[name],
+    spreads = {name: (Quantiles.of(prefill[name]), Quantiles.of(decode[name])) for name in drives}
+    total_s = {name: prompts.median + new * step.median for name, (prompts, step) in spreads.items()}
+    measured: dict[str, dict[str, Any]] = {
+        name: {
+            "prefill_s": asdict(prompts),
+            "decode_s": asdict(step),
+            "peak_memory_bytes": memory[name],
+            "tokens_per_s": len(tokens) * new / total_s[name],
+        }
+        for name, (prompts, step) in spreads.items()
+    }
+    weight = spreads["plain"][0].median / total_s["plain"]  # share of the prompts in the plain model's time
+    points = []
+    for name, saving, dial in zip(reports, reachable, dials, strict=True):
+        faster = speedups(prefill["plain"], prefill[name]), speedups(decode["plain"], decode[name])
+        read, written = (1 / one.median for one in faster)
+        total = weight * read + (1 - weight) * written
+        points.append(
+            {
+                "requested": saving,
+                "dial": dial,
+                "saved": {axis: reports[name]["saved"][axis] for axis in ("tokens", "core", "net", "executed")},
+                "prefill_speedup": asdict(faster[0]),
+                "decode_speedup": asdict(faster[1]),
+                "saved_time": {"prefill": 1 - read, "decode": 1 - written, "total": 1 - total},
+                **measured[name],
+            }
         )
-        for name, saving, dial in zip(reports, reachable, dials, strict=True)
-    )
-    return Timing(
-        batch=len(tokens),
-        prompt=prompt,
-        new=new,
-        prefill_s=Quantiles.of(prefill["plain"]),
-        decode_s=Quantiles.of(decode["plain"]),
-        peak_memory_bytes=memory["plain"],
-        memory=memory_meaning(device),
-        points=points,
-    )
+    return {"memory": memory_meaning(device), "plain": measured["plain"], "points": points}

@@ -77,6 +77,11 @@ class ForwardModel(nn.Module):
         return self.method.draws or self.between is not None
 
     @property
+    def is_causal(self) -> bool:
+        """Whether decisions depend on earlier text alone (class C0), so that a text may be computed in parts."""
+        return self.method.semantics == "bench" or self.method.paper_class == "C0"
+
+    @property
     def dial(self) -> float:
         """The one value that moves saved compute; `method.dial` has its name and range."""
         return self.method.value

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from adaptive_bench.errors import EnvironmentProblem, message_of
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
-from adaptive_bench.model.hugging_face import HuggingFaceModel
+from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.stored_calibration import POOLED
 from adaptive_bench.store.keys import changed, digests
 
@@ -156,7 +156,7 @@ model.compute_report()["saved"]
 
 
 def model_card(
-    model: HuggingFaceModel,
+    model: ForwardModel,
     *,
     title: str,
     base: str | None,
@@ -187,7 +187,7 @@ def model_card(
         folder=title,
         spec=model.spec,
         layers=model.backbone.num_layers,
-        family=model.config.model_type,
+        family=model.backbone_model.config.model_type,
         calibration=f', calibration="{calibrations[0]}"' if several else "",
         calibrations=told,
     )

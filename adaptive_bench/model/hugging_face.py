@@ -68,8 +68,7 @@ def generate(
     _take_stop_strings(generation_config, kwargs)
     call = _prepared(model, inputs, generation_config, streamer, kwargs)
     config: GenerationConfig = call["generation_config"]
-    causal = model.method.semantics == "bench" or model.method.paper_class == "C0"
-    if not config.use_cache and not causal:
+    if not config.use_cache and not model.is_causal:
         raise UsageError(
             f"Without a cache a text is read anew for each token, and what {model.spec} decided for a token before "
             f"may change as the text goes on, got use_cache=False. Leave use_cache out, or take the bench semantics."

@@ -98,7 +98,11 @@ class SavedModel:
     def load_backbone(self, **kwargs: Any) -> PreTrainedModel:
         """The backbone; `kwargs` are for its `from_pretrained`."""
         if self.pretrained is not None:
-            return self._from_pretrained(self.pretrained, kwargs)
+            if not (self.folder / _ADAPTERS).is_dir():
+                return self.pretrained.load(**kwargs)
+            dtype = kwargs.pop("dtype", None)  # adapters are merged in fp32
+            model = merged(self.pretrained.load(**kwargs), self.folder / _ADAPTERS)
+            return model if dtype is None else model.to(dtype)
         folder = self.folder / _BACKBONE
         try:
             config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -110,14 +114,6 @@ class SavedModel:
             )
         except (OSError, SafetensorError) as error:
             raise _damaged(self.folder, _BACKBONE, error) from error
-
-    def _from_pretrained(self, pretrained: Pretrained, kwargs: dict[str, Any]) -> PreTrainedModel:
-        """Load pretrained weights and merge adapters in fp32, then convert to the requested dtype."""
-        if not (self.folder / _ADAPTERS).is_dir():
-            return pretrained.load(**kwargs)
-        dtype = kwargs.pop("dtype", None)
-        model = merged(pretrained.load(**kwargs), self.folder / _ADAPTERS)
-        return model if dtype is None else model.to(dtype)
 
 
 def save(

@@ -87,15 +87,6 @@ class TextDecisions:
         )
 
 
-def check_readable(model: ForwardModel) -> None:
-    """Refuse a model whose decisions cannot be read as a mask over a text."""
-    if model.method.kv_policy == "defer":
-        raise UsageError(
-            f"Decisions are read as a mask of tokens and branches, got {model.spec}, whose KV policy 'defer' lets "
-            f"tokens wait until a later one runs all layers: that is no mask. Name another method, or another policy."
-        )
-
-
 def text_decisions(
     model: ForwardModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -108,11 +99,16 @@ def text_decisions(
         model: The model, in `eval()` mode.
         prompt, answer: Token ids; the split matters to methods that treat prompt and answer differently.
     """
-    check_readable(model)
+    if model.method.kv_policy == "defer":
+        raise UsageError(
+            f"Decisions are read as a mask of tokens and branches, got {model.spec}, whose KV policy 'defer' lets "
+            f"tokens wait until a later one runs all layers: that is no mask. Name another method, or another policy."
+        )
     token_ids, context = (*map(int, prompt), *map(int, answer)), model.backbone.context_length
     if not 0 < len(token_ids) <= context:
         raise UsageError(
-            f"A text has a token and must fit into the context of {context} tokens, got {len(token_ids)}. Give another."
+            f"A text has a token and must fit into the context of {context} tokens, got {len(token_ids)}. Shorten "
+            "it, or lower --max-new-tokens."
         )
     keep = np.ones((len(token_ids), model.backbone.num_layers, 2), dtype=bool)
     scores = np.full(keep.shape, np.nan, dtype=np.float32)

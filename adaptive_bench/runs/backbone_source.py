@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from adaptive_bench import error_origin, registry
-from adaptive_bench.error_origin import explained
-from adaptive_bench.errors import EnvironmentProblem, PluginFault, message_of, one_line
+from adaptive_bench import registry
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, explained, message_of, one_line, plugin_line
 from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
 from adaptive_bench.model.hardware import find_device as find_device
 from adaptive_bench.model.hub_models import is_hub_id
@@ -148,7 +147,7 @@ def empty_model(source: BackboneSource) -> PreTrainedModel:
         with torch.device("meta"):
             model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     except Exception as error:  # transformers may raise anything for a user's config.json
-        if isinstance(error, MemoryError) or ran_out_of_memory(error) or error_origin.place(error) is not None:
+        if isinstance(error, MemoryError) or ran_out_of_memory(error) or plugin_line(error) is not None:
             raise explained(error) from error
         raise EnvironmentProblem(
             f"A config.json describes a model that transformers can build, but that of {source.name!r} does not: "

@@ -12,8 +12,7 @@ import torch
 
 from adaptive_bench.backbone import Backbone, weights
 from adaptive_bench.config import RunConfig
-from adaptive_bench.error_origin import explained
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, explained, one_line
 from adaptive_bench.hub import raise_together
 from adaptive_bench.method import Method, config_of, method_of, training_spec
 from adaptive_bench.model.adapters import check_installed, check_targets

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adaptive_bench.backbone import Backbone
-from adaptive_bench.config import RunConfig
-from adaptive_bench.config_file import default_presets
+from adaptive_bench.config import RunConfig, default_presets
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
 from adaptive_bench.free_memory import free_on
 from adaptive_bench.model.adapters import adapter_parameters

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from lm_eval.api.task import Task as HarnessTask
 
-from adaptive_bench import error_origin
 from adaptive_bench.config import RunConfig
 from adaptive_bench.data.overlap import RUN, Standing, words_of
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, blame, message_of
 from adaptive_bench.evaluation.documents import answer_of, are_of_tested, ask_only
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task
@@ -91,7 +90,7 @@ def _telling(what: str, mend: str) -> Iterator[None]:
     except AdaptiveBenchError:
         raise
     except Exception as error:  # a task's own code
-        error_origin.blame(error, what)
+        blame(error, what)
         raise EnvironmentProblem(f"{what}: {type(error).__name__}: {message_of(error)[:300]}. {mend}") from error
 
 

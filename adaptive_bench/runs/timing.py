@@ -152,7 +152,7 @@ class _Bench:
         tokens = self._tokens(batch, length, model.backbone.vocab_size)
         timing = time_model(self.plain, model, request.savings, tokens, prompt=request.prompt, rounds=request.rounds)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        return {"date": now, "calibration": calibration, **timing.to_json()}
+        return {"date": now, "calibration": calibration, **timing}
 
     @cached_property
     def plain(self) -> PreTrainedModel:

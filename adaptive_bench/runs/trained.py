@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from adaptive_bench import registry
-from adaptive_bench.config import RunConfig
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import RunConfig, load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import takes_target
 from adaptive_bench.runs.run_plan import Plan, plan_of

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.metric import Metric
 from adaptive_bench.store.measured import Floats
+from adaptive_bench.task import Metric
 
 CONFIDENCE = 0.95
 Bounds = tuple[float, float]

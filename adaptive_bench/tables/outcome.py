@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.metric import metric_of
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import SAVING_NAMES, Axis, MatchPhase, Point, saving_name
 from adaptive_bench.store.measured import (
@@ -26,6 +25,7 @@ from adaptive_bench.tables.document_scores import answers_by_seed, is_pooled
 from adaptive_bench.tables.intervals import bounds_of, interval
 from adaptive_bench.tables.matching import Status, flaws, meets, nearest
 from adaptive_bench.tables.rows import SAVINGS, Row
+from adaptive_bench.task import metric_of
 
 CLAIM_TOLERANCE = 0.05  # a larger difference between claimed and measured skipping gives a warning
 CONTROL_TOLERANCE = 0.02  # likewise for saved net FLOPs of a method and its control of shuffled decisions

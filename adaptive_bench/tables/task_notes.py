@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from adaptive_bench.metric import metric_of
-from adaptive_bench.task import Task
+from adaptive_bench.task import Task, metric_of
 
 _UNPARSABLE = "unparsable,strict-match"
 _MANY_UNPARSABLE = 0.1  # a larger share of unparsable documents gives a note

@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
 
-from adaptive_bench import error_origin
+from adaptive_bench.errors import plugin_line
 from adaptive_bench.method import method_class
 from adaptive_bench.spec import SEMANTICS, MethodSpec
 from adaptive_bench.testing.check_definition import Check, Facts, NotApplicable, Result, Status, Violation
@@ -89,7 +89,7 @@ class Suite:
                 raise
             last = traceback.extract_tb(error.__traceback__)[-1]
             # A plugin's line says more than a library's.
-            where = error_origin.place(error) or f"{last.filename}:{last.lineno}"
+            where = plugin_line(error) or f"{last.filename}:{last.lineno}"
             message = f"raised {type(error).__name__} at {where}: {error}"
             return replace(self._result(check, "failed", message), error=error)
 

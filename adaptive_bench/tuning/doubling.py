@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from adaptive_bench.metric import Metric
 from adaptive_bench.tables.comparison import Column, Pair, paired_difference
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.intervals import bounds_of
+from adaptive_bench.task import Metric
 
 Scores = Mapping[str, DocumentScores]  # by method, of one task at one level
 

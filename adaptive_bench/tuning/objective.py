@@ -10,9 +10,9 @@ from typing import Literal
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
-from adaptive_bench.metric import metric_of
 from adaptive_bench.store.evaluation import Point
 from adaptive_bench.tables import matching
+from adaptive_bench.task import metric_of
 
 REACHED = 0.02  # a level counts as reached if the measured saving is at most this much smaller
 

@@ -19,12 +19,12 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.method import method_class, training_spec
-from adaptive_bench.metric import metric_of
 from adaptive_bench.runs.training_targets import levels_of
 from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import saving_name
 from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed
+from adaptive_bench.task import metric_of
 from adaptive_bench.tuning.doubling import Doubling, doubling, enough_steps
 from adaptive_bench.tuning.objective import Objective, nearest
 from adaptive_bench.tuning.search import Proposal, Search, TrialRunner, points_of

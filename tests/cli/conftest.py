@@ -8,7 +8,7 @@ from toy_tasks import write_plugin
 
 from adaptive_bench import registry
 from adaptive_bench.cli import main
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.runs import run
 
 

@@ -3,8 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from adaptive_bench.config import keys, part_of
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import keys, load_config, part_of
 from adaptive_bench.tuning import StudyResult
 
 

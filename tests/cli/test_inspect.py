@@ -7,7 +7,7 @@ import re
 import pandas
 import pytest
 
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.runs import run
 
 TEXT = "Tom has 12 apples. He gives 4 apples to Ann. How many apples does Tom have now?\n"

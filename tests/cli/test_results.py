@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 from adaptive_bench import load_results
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import run
 from adaptive_bench.store.records import Record

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from adaptive_bench.cli.execution import _unchecked
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.runs.run_plan import Shard
 from adaptive_bench.runs.runner import notes_on

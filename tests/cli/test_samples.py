@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.runs import run
 from adaptive_bench.store import manifest
 

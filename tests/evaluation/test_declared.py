@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from adaptive_bench import error_origin
+from adaptive_bench import errors
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task, setting_up
 from adaptive_bench.evaluation.task_files import check_declared
@@ -47,18 +47,18 @@ def test_a_kind_that_contradicts_the_file_is_refused():
 
 
 def test_a_folder_without_the_file_is_of_the_plugin_or_of_the_installation(tmp_path, monkeypatch):
-    monkeypatch.setattr(error_origin, "_watched", set())
+    monkeypatch.setattr(errors, "_watched", set())
     task = replace(find_task("nano_math"), name="mine", folder=tmp_path)
     with pytest.raises(EnvironmentProblem, match="no readable YAML file that says `task: mine`"):
         load_task(task, None, None)
-    error_origin.watch(tmp_path)
+    errors.watch(tmp_path)
     with pytest.raises(PluginFault, match="no readable YAML file that says `task: mine`"):
         load_task(task, None, None)
 
 
 def test_a_yaml_file_of_a_plugin_is_corrected_and_a_missing_package_installed(tmp_path, monkeypatch):
-    monkeypatch.setattr(error_origin, "_watched", set())
-    error_origin.watch(tmp_path)
+    monkeypatch.setattr(errors, "_watched", set())
+    errors.watch(tmp_path)
     with pytest.raises(PluginFault, match="Correct its YAML file"), setting_up("mine", tmp_path):
         raise ValueError
     with pytest.raises(EnvironmentProblem, match="Install what it needs"), setting_up("mine", tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from adaptive_bench import registry
-from adaptive_bench.evaluation.scoring import Scored, Scorer, causal, shared, wholes
+from adaptive_bench.evaluation.scoring import Scored, Scorer, shared, wholes
 
 CAUSAL = [name for name in registry.names("methods") if name not in ("base", "gated")]
 CAUSAL += ["random_skip[kv=copy_below]", "random_skip[kv=evict]", "gateskip[kv=copy_below]", "free[kv=defer]"]
@@ -78,7 +78,7 @@ def test_sharing_changes_neither_scores_nor_savings(spec, family, shared_model):
 @torch.no_grad()
 def test_methods_that_look_beyond_the_earlier_text_keep_whole_passes(spec, shared_model):
     model, requests = shared_model(spec), _requests()
-    assert not causal(model)
+    assert not model.is_causal
     model.dial = model.method.dial_for(0.3)
     lengths: list[int] = []
     forward = model.forward

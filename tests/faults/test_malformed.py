@@ -8,7 +8,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.errors import AdaptiveBenchError
 from adaptive_bench.method import method_class
 from adaptive_bench.spec import MethodSpec

@@ -26,7 +26,7 @@ def table_of(name: str, folder: Path) -> Path:
     """Where a board finds an entry, or the table of a run of `smoke` in a folder."""
     if name != "smoke":
         return ENTRIES / name / "table.json"
-    from adaptive_bench.config_file import load_config
+    from adaptive_bench.config import load_config
     from adaptive_bench.runs import run
 
     return run(load_config("smoke", {"out": folder, "device": "cpu"}), jobs=1).folder / "table.json"

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.leaderboard.frame import Board
 from adaptive_bench.leaderboard.paper import STAND_INS, beside, contents, paper_beside, paper_tables
 from adaptive_bench.leaderboard.row import Row

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench import registry
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.recipe import EvalRecipe
 from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.runs.run_table import method_facts

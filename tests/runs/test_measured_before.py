@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.headroom.named_models import find_subjects
 from adaptive_bench.model import AdaptiveModel

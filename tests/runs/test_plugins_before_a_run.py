@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from adaptive_bench import error_origin, registry
+from adaptive_bench import errors, registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.evaluation.documents import answer_of
 from adaptive_bench.evaluation.lookup import find_task, load_task, setting_up
@@ -48,8 +48,8 @@ def test_choices_on_the_tested_documents_are_the_plugins_fault():
 
 
 def test_an_error_in_the_code_of_a_task_names_its_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(error_origin, "_watched", set())
-    error_origin.watch(tmp_path)
+    monkeypatch.setattr(errors, "_watched", set())
+    errors.watch(tmp_path)
     of_task, installed = tmp_path / "docs.py", tmp_path / ".venv" / "site-packages" / "library.py"
     with pytest.raises(PluginFault, match=r"ModuleNotFoundError.*docs.py, line 1, in"), setting_up("mine"):
         exec(compile("import nothing_there", of_task, "exec"))

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from adaptive_bench import registry
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.methods.dense import Dense

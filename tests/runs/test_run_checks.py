@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, SeveralProblems, UsageError
 from adaptive_bench.recipe import ForModels
 from adaptive_bench.runs import about, plan, preflight, run

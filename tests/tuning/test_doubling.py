@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_bench.metric import metric_of
 from adaptive_bench.tables.document_scores import DocumentScores
+from adaptive_bench.task import metric_of
 from adaptive_bench.tuning.doubling import doubling, enough_steps
 
 EXACT, BITS = metric_of("exact_match,strict-match"), metric_of("bits_per_byte,none")

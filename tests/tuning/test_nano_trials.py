@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.tuning.result import StudyResult
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store.evaluation import Point
 from adaptive_bench.tuning import Objective

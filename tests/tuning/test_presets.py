@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from optuna.trial import TrialState
 
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import plan
 from adaptive_bench.tables.document_scores import DocumentScores

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_bench import registry
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import SearchRange, method_class, training_spec
 from adaptive_bench.spec import MethodSpec

@@ -8,7 +8,7 @@ from filelock import FileLock
 from optuna.trial import TrialState
 
 from adaptive_bench.cli.tune import _print
-from adaptive_bench.config_file import load_config
+from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.runs import plan, run
