@@ -65,21 +65,6 @@ def test_costs_are_those_counted_by_hand(measured, shared_model):
     assert point["flops_per_token"] == pytest.approx(2 * macs / 13, rel=1e-12)
 
 
-@pytest.mark.parametrize("spec", ["static_depth", "layerskip", "gateskip", "mod", "calm", "random_skip"])
-def test_texts_are_those_of_greedy_decoding(spec, measured, shared_model):
-    """T-SS1: texts of different lengths that end at different times."""
-    model = shared_model(spec)
-    free, rows = measured(model, rounds=1)
-    end = new_tokens(model, torch.tensor([rows[0]]), max_new_tokens=9)[0][3]
-    record, _ = measured(model, ends=(end,))
-    greedy, (point,) = record["greedy"], record["points"]
-    assert (point["equal_texts"], point["differences"]) == (4, [])
-    assert point["tokens"] == greedy["tokens"] < free["greedy"]["tokens"]
-    assert 0 <= point["acceptance"] <= 1 and point["speedup"]["count"] == 1
-    assert point["tokens_per_s"]["median"] > 0 and greedy["tokens_per_s"]["median"] > 0
-    assert defects(record) == 0
-
-
 def test_a_wrong_text_is_a_defect(measured, shared_model, monkeypatch):
     """What a broken verifier would write is told with its place and gap: that of the plain model's logits. Rounding in
     fp32 is far smaller than any gap of these weights.

@@ -2,7 +2,6 @@
 and not as a defect. The words stand in the message, white space aside.
 """
 
-import shutil
 import time
 
 import pytest
@@ -75,20 +74,6 @@ MODELS = [
     ("--model {model} --tasks nano_qa --num-fewshot 20", USAGE, "context of 512 tokens"),
     ("--model {model} --out file/below", ENVIRONMENT, "--out"),
 ]
-# A model folder with one file changed: (file, what becomes of it, kind, words).
-FOLDERS = [
-    ("config.json", '{"model_type": "gpt2"}', ENVIRONMENT, "model_type 'gpt2'"),
-    ("config.json", ('"num_hidden_layers": 2', '"num_hidden_layers": 3'), ENVIRONMENT, "weights"),
-    ("model.safetensors", 1000, ENVIRONMENT, "Copy or save the model again"),
-    ("tokenizer.json", None, ENVIRONMENT, "tokenizer"),
-]
-# Rows of `gsm8k/test.jsonl` in the data folder.
-_RIGHT = '{"question": "One and one?", "answer": "It is two.\\n#### 2"}\n'
-DATA = [
-    (_RIGHT + '{"question": "Two and two?", "answer": null}\n', ENVIRONMENT, "answer"),
-    (_RIGHT + '{"question": "Two and two?", "answer": "It is 4."}\n', ENVIRONMENT, "a number behind ####"),
-]
-TRAIN = "".join(f'{{"question": "What is {n} + 1?", "answer": "It is {n + 1}.\\\\n#### {n + 1}"}}\n' for n in range(40))
 
 
 @pytest.fixture
@@ -138,28 +123,3 @@ def test_a_plugin_file_registers_methods(refused, tmp_path):
 def test_models(refused, tmp_path, arguments, kind, words):
     (tmp_path / "file").touch()
     refused(f"run {'' if '--tasks' in arguments else '--tasks nano_qa_ll '}--limit 4 {arguments}", kind, words)
-
-
-@pytest.mark.parametrize(("name", "change", "kind", "words"), FOLDERS, ids=range(len(FOLDERS)))
-def test_model_folders(refused, tmp_path, model_folder, name, change, kind, words):
-    shutil.copytree(model_folder, tmp_path / "changed")
-    file = tmp_path / "changed" / name
-    match change:
-        case None:
-            file.unlink()
-        case int():
-            file.write_bytes(file.read_bytes()[:change])
-        case (old, new):
-            assert old in file.read_text()
-            file.write_text(file.read_text().replace(old, new))
-        case _:
-            _write(file, change)
-    refused("run --model changed --tasks nano_qa_ll --limit 4", kind, words)
-
-
-@pytest.mark.parametrize(("content", "kind", "words"), DATA, ids=range(len(DATA)))
-def test_data_files(refused, tmp_path, content, kind, words):
-    _write(tmp_path / "data" / "gsm8k" / "train.jsonl", TRAIN)
-    _write(tmp_path / "data" / "gsm8k" / "test.jsonl", content)
-    how = "--model {model} --data-dir data --methods dense --train-steps 1"
-    refused(f"run --tasks gsm8k {how}", kind, words)

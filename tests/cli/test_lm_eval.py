@@ -93,23 +93,3 @@ def test_the_device(capsys, tmp_path):
             completed(**given)
     assert completed(tasks=["piqa"], model="dummy").device is None
     assert completed(tasks=["piqa"], model_args={"device": "cpu"}).device == "cpu"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({}, "folder"),
-        ({"saving": "abc"}, "'abc'"),
-        ({"dial": "abc"}, "'abc'"),
-    ],
-)
-def test_arguments_of_the_model_are_refused_by_name(arguments, said, tmp_path):
-    from adaptive_bench.evaluation.lm_eval_registration import AdaptiveCheckpoint
-
-    if arguments.keys() <= {"saving", "dial"} and arguments:
-        nano = find_backbone("nano")
-        model = AdaptiveModel.build(nano.load_model(), "random_skip")
-        model.save_pretrained(tmp_path / "saved", nano.load_tokenizer())
-        arguments = arguments | {"pretrained": str(tmp_path / "saved"), "device": "cpu"}
-    with pytest.raises(UsageError, match=said):
-        AdaptiveCheckpoint(**arguments)

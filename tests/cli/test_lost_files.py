@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.source import TABLES
 from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry
 from adaptive_bench.store.results import write_run
@@ -39,11 +38,6 @@ def folders(tmp_path, monkeypatch):
 
 
 REPAIRED = "To write it again: `adaptive-bench retry "
-
-
-def test_nothing_is_said_of_runs_that_are_whole(command, folders):
-    assert not read_board([folders[0] / "table.json"]).problems and "damaged" not in command("list runs").said
-    assert "2 run(s)" in command("export").said
 
 
 def test_a_table_that_is_gone_is_missed(command, folders):

@@ -74,6 +74,7 @@ def test_documents_are_asked_as_by_lm_evals_own_samples(shots, backbone, tokeniz
         (doc, sample["arguments"][0][0], sample["acc"]) for doc, sample in sorted(theirs.items())
     ]
     assert evaluation.scores["acc,none"] == found["results"]["by_label"]["acc,none"]
+    assert evaluation.num_fewshot == shots
 
 
 def test_a_lower_limit_leaves_some_of_the_same_documents():

@@ -105,15 +105,6 @@ def test_the_same_evaluation_twice_gives_the_same_result_and_does_not_add_up(mod
     assert first.report == second.report
 
 
-def test_worked_examples_are_seeded_and_lengthen_the_prompt(model, tokenizer):
-    def tokens(shots, seed=0):
-        evaluation, _ = evaluate(model, tokenizer, "toy", limit=2, num_fewshot=shots, seed=seed)
-        assert evaluation.num_fewshot == (shots or 0)
-        return evaluation.prompt_tokens
-
-    assert tokens(None) == tokens(0) < tokens(2) == tokens(2)
-
-
 @pytest.mark.parametrize("shots", [0, 2])
 def test_a_prefix_stands_before_every_prompt_of_this_evaluation_alone(model, tokenizer, shots):
     def asked(prefix):

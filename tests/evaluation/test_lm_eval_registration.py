@@ -172,16 +172,18 @@ def test_a_cache_gives_each_method_dial_and_checkpoint_its_own_answers(model_fol
 
 def test_mistakes_in_the_arguments(folder, tmp_path):
     """Two dials, no number, no folder."""
-    with pytest.raises(UsageError, match="one dial"):
-        lm_eval_registration.AdaptiveCheckpoint(str(folder), saving=0.1, dial=0.1)
-    with pytest.raises(UsageError, match="batch_size"):
-        lm_eval_registration.AdaptiveCheckpoint(str(folder), batch_size="many", device="cpu")
-    with pytest.raises(UsageError, match="dtype"):
-        lm_eval_registration.AdaptiveCheckpoint(str(folder), dtype="nn", device="cpu")
-    with pytest.raises(UsageError, match="adaptive"):
-        lm_eval_registration.AdaptiveCheckpoint(str(tmp_path / "nowhere"))
-    with pytest.raises(UsageError, match="cuda:99"):
-        lm_eval_registration.AdaptiveCheckpoint(str(folder), device="cuda:99")
+    for wrong, said in [
+        ({"saving": 0.1, "dial": 0.1}, "one dial"),
+        ({"saving": "abc"}, "'abc'"),
+        ({"dial": "abc"}, "'abc'"),
+        ({"batch_size": "many"}, "batch_size"),
+        ({"dtype": "nn"}, "dtype"),
+        ({"device": "cuda:99"}, "cuda:99"),
+        ({"pretrained": None}, "folder"),
+        ({"pretrained": str(tmp_path / "nowhere")}, "adaptive"),
+    ]:
+        with pytest.raises(UsageError, match=said):
+            lm_eval_registration.AdaptiveCheckpoint(**{"pretrained": str(folder), "device": "cpu"} | wrong)
 
 
 def ask(lm, kind, *arguments):

@@ -1,15 +1,26 @@
-"""Task names: ours first, then every task lm-eval comes with."""
+"""Task names: ours first, then every task lm-eval comes with; and what a task is registered as."""
 
 import json
+import subprocess
+import sys
+from copy import copy
+from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+from lm_eval import tasks
+from lm_eval.tasks._index import TaskIndex
 
-from adaptive_bench import registry
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench import errors, registry
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
+from adaptive_bench.evaluation import stock_tasks
 from adaptive_bench.evaluation.evaluate import evaluate
-from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task, setting_up
+from adaptive_bench.evaluation.task_files import check_declared
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.registry import register
+from adaptive_bench.task import TaskGroup
 
 
 @pytest.fixture
@@ -103,3 +114,136 @@ def test_what_is_changed_in_a_loaded_task_stays_there():
     task = find_task("nano_math")
     load_task(task, None, 0).config.generation_kwargs["max_gen_toks"] = 4
     assert load_task(task, None, 0).config.generation_kwargs["max_gen_toks"] > 4
+
+
+# lm-eval's names without lm-eval: the same ones, from a file when nothing changed.
+
+
+FOLDERS = ("hellaswag", "mmlu", "piqa", "afrobench/adr", "bbh", "super_glue", "scrolls", "wikitext")
+
+
+@pytest.fixture
+def own_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    stock_tasks.stock_tasks.cache_clear()
+    yield tmp_path / "adaptive-bench" / "lm_eval_tasks.json"
+    stock_tasks.stock_tasks.cache_clear()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_scan_finds_what_lm_eval_finds(folder):
+    root = Path(tasks.__file__).parent / folder
+    theirs = TaskIndex.build([root])
+    ours = stock_tasks._scan(root)
+    assert ours.keys() == theirs.keys()
+    for name, entry in theirs.items():
+        found = ours[name]
+        assert found.kind == entry.kind.name.lower().removeprefix("py_")
+        assert found.file == (None if entry.yaml_path is None else str(entry.yaml_path))
+        assert set(found.members) == (entry.tags if found.kind == "tag" else set())
+
+
+def test_names_are_kept_until_lm_eval_changes(own_cache, monkeypatch):
+    first = stock_tasks.stock_tasks()
+    assert first["piqa"].kind == "task" and first["mmlu"].kind == "group"
+    stock_tasks.stock_tasks.cache_clear()
+    monkeypatch.setattr(stock_tasks, "_scan", lambda root: pytest.fail("scanned again"))
+    assert stock_tasks.stock_tasks() == first
+    stock_tasks.stock_tasks.cache_clear()
+    monkeypatch.setattr(stock_tasks, "version", lambda name: "another")
+    monkeypatch.setattr(stock_tasks, "_scan", lambda root: {})
+    assert stock_tasks.stock_tasks() == {}
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"stamp": 1}', "{"])
+def test_a_damaged_cache_is_made_anew(own_cache, monkeypatch, content):
+    own_cache.parent.mkdir()
+    own_cache.write_text(content)
+    monkeypatch.setattr(stock_tasks, "_scan", lambda root: {"a": stock_tasks.Stock("tag", None, ("b",))})
+    assert stock_tasks.stock_tasks()["a"].members == ("b",)
+
+
+def test_a_home_that_cannot_be_written_costs_time_only(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(stock_tasks, "_scan", lambda root: {})
+    stock_tasks.stock_tasks.cache_clear()
+    assert stock_tasks.stock_tasks() == {}
+    stock_tasks.stock_tasks.cache_clear()
+
+
+def test_names_are_found_without_importing_lm_eval():
+    program = (
+        "import sys\nfrom adaptive_bench.evaluation.stock_tasks import stock_tasks\n"
+        "assert 'piqa' in stock_tasks()\nassert not {'torch', 'lm_eval', 'datasets'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parent)
+
+
+def test_a_task_that_is_told_its_data_is_known_by_what_stands_before_the_colon():
+    stock_tasks.check_task_name("perplexity:HuggingFaceFW/fineweb")
+    with pytest.raises(UsageError, match="No task is called 'perplexty:novels'"):
+        stock_tasks.check_task_name("perplexty:novels")
+
+
+# What a task is registered as, held against its YAML file.
+
+
+@pytest.mark.parametrize(
+    ("task", "metric"),
+    [
+        ("nano_qa_ll", "acc,nosuch"),
+        ("nano_qa_ll", "acc_norm,none"),
+        ("nano_text", "word_perplexity,none"),
+    ],
+)
+def test_a_headline_that_the_file_does_not_give_is_refused(task, metric):
+    with pytest.raises(PluginFault, match=f"the task '{task}' has '{metric}' first, and its file gives '.*,none'"):
+        load_task(replace(find_task(task), metrics=(metric,)), None, None)
+
+
+def test_a_headline_of_a_task_that_writes_needs_a_filter_that_is_there():
+    task = find_task("nano_math")
+    for metric in ("exact_match,none", "acc,none"):
+        with pytest.raises(PluginFault, match=r"its file gives 'exact_match,strict-match'"):
+            load_task(replace(task, metrics=(metric,)), None, None)
+    assert load_task(replace(task, metrics=("unparsable,flexible-extract",)), None, None)
+
+
+def test_a_task_that_makes_its_results_itself_may_give_any():
+    task = replace(find_task("nano_qa_ll"), metrics=("mine,none",))
+    loaded = copy(load_task(find_task("nano_qa_ll"), None, None))
+    loaded._config = replace(loaded.config, process_results=lambda doc, results: {"mine": 1.0})
+    check_declared(task, loaded)
+
+
+def test_a_kind_that_contradicts_the_file_is_refused():
+    with pytest.raises(PluginFault, match=r"registered as 'loglikelihood' and its file says `output_type: generate_un"):
+        load_task(replace(find_task("nano_math"), kind="loglikelihood"), None, None)
+
+
+def test_a_folder_without_the_file_is_of_the_plugin_or_of_the_installation(tmp_path, monkeypatch):
+    monkeypatch.setattr(errors, "_watched", set())
+    task = replace(find_task("nano_math"), name="mine", folder=tmp_path)
+    with pytest.raises(EnvironmentProblem, match="no readable YAML file that says `task: mine`"):
+        load_task(task, None, None)
+    errors.watch(tmp_path)
+    with pytest.raises(PluginFault, match="no readable YAML file that says `task: mine`"):
+        load_task(task, None, None)
+
+
+def test_a_yaml_file_of_a_plugin_is_corrected_and_a_missing_package_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(errors, "_watched", set())
+    errors.watch(tmp_path)
+    with pytest.raises(PluginFault, match="Correct its YAML file"), setting_up("mine", tmp_path):
+        raise ValueError
+    with pytest.raises(EnvironmentProblem, match="Install what it needs"), setting_up("mine", tmp_path):
+        raise ModuleNotFoundError
+
+
+def test_groups_of_tasks_that_lead_in_a_circle_are_refused(monkeypatch):
+    monkeypatch.setattr("adaptive_bench.registry._registered", {})
+    register("tasks", "one")(TaskGroup("one", "", ("two",)))
+    register("tasks", "two")(TaskGroup("two", "", ("nano_math", "one")))
+    with pytest.raises(PluginFault, match="is no member of itself, got 'one' in 'two' in 'one'"):
+        expand_tasks(["one"])

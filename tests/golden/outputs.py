@@ -13,11 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import golden_evaluation
 import golden_models
+import golden_runs
 import golden_tables
 import golden_tasks
-import golden_training
 import torch
 from golden_models import SHUFFLED, WITHOUT_A_KIND, families
 
@@ -170,13 +169,13 @@ def _digest(value: Any) -> str:
 def groups() -> dict[str, Callable[[Path], Any]]:
     """By name of a group what gives its values, from an empty folder; those of methods apart (`of_method`)."""
     found: dict[str, Callable[[Path], Any]] = {
-        "training": golden_training.of_training,
-        "encoding": golden_training.of_encoding,
-        "pricing": lambda _: golden_training.of_pricing(),
+        "training": golden_runs.of_training,
+        "encoding": golden_runs.of_encoding,
+        "pricing": lambda _: golden_runs.of_pricing(),
         "definitions of tasks": lambda _: golden_tasks.definitions(),
         "answers": lambda _: golden_tasks.of_answers(),
-        "texts": golden_evaluation.of_texts,
-        "sweeps": lambda _: golden_evaluation.of_sweeps(),
+        "texts": golden_runs.of_texts,
+        "sweeps": lambda _: golden_runs.of_sweeps(),
         "tables": lambda _: golden_tables.finite(golden_tables.of_tables()),
     }
     found |= {f"family {name}": partial(_in_no_folder, golden_models.of_family, name) for name in families()}

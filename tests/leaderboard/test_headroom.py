@@ -5,11 +5,10 @@ import json
 
 import pytest
 
-from adaptive_bench.leaderboard.entry import headroom_for_entry
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.page import files_of
 from adaptive_bench.leaderboard.provenance import headroom
-from adaptive_bench.leaderboard.row import Rejected, checked
+from adaptive_bench.leaderboard.row import checked
 
 WITHOUT = {"holds_0": True}
 WITH = {"holds_0": False}
@@ -64,18 +63,3 @@ def test_the_page_says_it(said, tmp_path, make_row):
     page = files_of(board_of(rows, [tmp_path]), one_file=True)["index.html"]
     assert html.escape(text) in page and "Whether there is anything to decide" in page
     assert "anything to decide" not in files_of(board_of(rows), one_file=True)["index.html"]
-
-
-def test_an_entry_takes_the_record_along_without_the_machine(said, tmp_path):
-    said((0.1, WITHOUT))
-    path = tmp_path / "headroom.json"
-    record = json.loads(path.read_bytes()) | {
-        "model": {"name": "/home/secret"},
-        "settings": {"data_dir": "/home/secret"},
-    }
-    path.write_text(json.dumps(record))
-    path.write_bytes(headroom_for_entry(path))
-    assert "secret" not in path.read_text() and len(list(headroom([tmp_path], ["nano_math"]))) == 1
-    path.write_text("{}")
-    with pytest.raises(Rejected, match="is not what `headroom --output` writes"):
-        headroom_for_entry(path)

@@ -1,9 +1,10 @@
-"""GateSkip: gates, their place, and what they decide at inference."""
+"""GateSkip: gates, their place, what they decide at inference, its training and its ablation axes."""
 
 import pytest
 import torch
 
 from adaptive_bench.backbone import Site
+from adaptive_bench.methods.gateskip import sparsity
 from adaptive_bench.model import AdaptiveModel
 
 
@@ -132,3 +133,153 @@ def test_decisions_are_made_in_fp32(make_backbone, make_model, random_text):
         model.executor = "masked"
         model(random_text(1, 4))
     assert set(seen) == {(torch.float32, torch.float32)}
+
+
+# GateSkip's training: schedule, skipping, penalty, gradients.
+
+
+def test_training_drops_an_exact_share(trainee, training_batch):
+    """G17, G21, X9: at every branch floor(q n) of the batch's n prompt tokens and of its answer tokens, whatever the
+    dial says; nothing at step 1.
+    """
+    model = trainee("gateskip")
+    ids, mask, labels = training_batch
+    model.dial = 0.05
+    kept = []
+    model.method.listeners.append(lambda view, decision: kept.append(decision))
+    continuation = labels != -100
+    phases = [mask.bool() & ~continuation, mask.bool() & continuation]
+    for step, share in ((1, 0.0), (8, 0.1), (15, 0.2), (21, 0.2)):
+        model.begin_step(step, 21)
+        kept.clear()
+        model(ids, mask, labels=labels, continuation_mask=continuation)
+        expected = [int(share * int(phase.sum()) + 1e-9) for phase in phases]
+        assert [[int((phase & ~decision.keep).sum()) for phase in phases] for decision in kept] == [expected] * 8
+
+
+@pytest.mark.parametrize(("loss", "value"), [("l2", 0.25), ("l1", 0.5), ("kl_layer", 0.0), ("kl_element", 0.0)])
+def test_penalty_by_hand(loss, value):
+    """T-GS8, golden: a constant gate of 0.5 gives 0.25 (mean square), 0.5 (mean), 0 (either KL at target 0.5)."""
+    assert sparsity(torch.full((3, 4), 0.5), loss, 0.5).item() == pytest.approx(value, abs=1e-6)
+
+
+@pytest.mark.parametrize(("loss", "weight"), [("l1", 0.1), ("l2", 1.0), ("kl_layer", 0.1), ("kl_element", 1.0)])
+def test_penalty_and_weight_are_a_pair(loss, weight, trainee, training_batch):
+    """Section 3.3: lambda 0.1 belongs to the paper's forms, 1.0 to the released code's; one that is given wins."""
+    ids, mask, labels = training_batch
+    for spec, wanted in ((f"gateskip[loss={loss}]", weight), (f"gateskip[loss={loss},sparsity_weight=0.3]", 0.3)):
+        model = trainee(spec, step=5)
+        total = model(ids, mask, labels=labels).loss.item()
+        terms = model.loss_terms
+        assert total - terms["ce"] == pytest.approx(wanted * terms["sparsity"], abs=1e-5)
+
+
+def test_kl_forms_differ():
+    """Section 3.4: the element-wise KL also punishes variance around the right mean; the paper's does not."""
+    gate = torch.tensor([[0.2, 0.8], [0.3, 0.7]])
+    assert sparsity(gate, "kl_layer", 0.5).item() == pytest.approx(0.0, abs=1e-6)
+    assert sparsity(gate, "kl_element", 0.5).item() > 0.1
+
+
+@pytest.mark.parametrize(("detach", "reaches"), [("true", False), ("false", True)])
+def test_gradient_through_the_gate_input(detach, reaches, trainee, training_batch):
+    """T-GS9: with detach the penalty trains the gates only; without it the backbone feels it."""
+    model = trainee(f"gateskip[detach={detach}]")
+    ids, mask, labels = training_batch
+    total = model(ids, mask, labels=labels).loss
+    # the penalty alone: what is left of the loss without its cross entropy
+    plain = trainee(f"gateskip[detach={detach},sparsity_weight=0]")(ids, mask, labels=labels).loss
+    assert total.item() - plain.item() == pytest.approx(model.loss_terms["sparsity"], abs=1e-5)
+    call = {}
+    losses = model.method.losses
+    model.method.losses = lambda passed: call.setdefault("terms", losses(passed))
+    model(ids, mask, labels=labels)
+    model.zero_grad()
+    call["terms"]["sparsity"][1].backward()
+    assert all(gate.weight.grad.abs().max() > 0 for gate in model.method.gates)
+    touched = [
+        parameter
+        for parameter in model.backbone_model.parameters()
+        if parameter.grad is not None and parameter.grad.any()
+    ]
+    assert bool(touched) == reaches
+
+
+def test_skipped_tokens_keep_their_kv_in_training(trainee, training_batch):
+    """G18: training skips by identity only; K,V stay, whatever the KV policy at inference will be."""
+    ids, mask, _ = training_batch
+    with torch.no_grad():
+        logits = [trainee(f"gateskip[kv={kv}]")(ids, mask).logits for kv in ("recompute", "copy_below", "evict")]
+    assert torch.equal(logits[0], logits[1]) and torch.equal(logits[0], logits[2])
+
+
+# GateSkip's ablation axes: each changes what it says, and nothing else.
+
+
+LAYERS = 4
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("phase", ["training", "bench", "paper"])
+def test_layer_by_attention(trainee, make_model, random_text, watch, phase):
+    """T-GS12: attention and MLP of a layer have identical masks, in training and in both semantics."""
+    spec = "gateskip[skip_unit=layer]" + ("@paper" if phase == "paper" else "")
+    model = trainee(spec) if phase == "training" else make_model(spec)
+    model.dial = model.method.dial_for(0.3)
+    with watch(model) as watched:
+        model(random_text(4, 16))
+    for layer in range(LAYERS):
+        attention, mlp = (watched.keep[Site(layer, branch)][0] for branch in ("attention", "mlp"))
+        assert torch.equal(attention, mlp)
+        assert 0 < float(attention.float().mean()) < 1
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("axis", "skipping"),
+    [
+        ("skip_modules=attention", {Site(layer, "attention") for layer in range(4)}),
+        ("skip_modules=mlp", {Site(layer, "mlp") for layer in range(4)}),
+        ("stride=2", {Site(layer, branch) for layer in (1, 3) for branch in ("attention", "mlp")}),
+        ("stride=4,skip_unit=layer", {Site(3, branch) for branch in ("attention", "mlp")}),
+        ("stride=2,skip_modules=mlp", {Site(1, "mlp"), Site(3, "mlp")}),
+    ],
+)
+def test_who_may_skip(shared_model, random_text, axis, skipping):
+    """G15, G16: only these branches skip; the rest executes, still gated; the dial counts all branches."""
+    model = shared_model(f"gateskip[{axis}]")
+    share = len(skipping) / (2 * LAYERS)
+    model.dial = model.method.dial_for(0.45 * share)
+    assert model.dial == pytest.approx(0.55)
+    assert model.method.max_saved_tokens == pytest.approx(0.95 * share)
+    model(random_text(8, 24))
+    sites = model.compute_report()["sites"]
+    assert {Site(one["layer"], one["branch"]) for one in sites if one["executed"] < 1} == skipping
+    assert model.compute_report()["macs"]["overhead.decision"] == 2 * LAYERS * 8 * 24 * 32**2  # everybody is gated
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("axis", "output", "inputs"),
+    [
+        ("placement=after", True, False),
+        ("placement=before", False, True),
+        ("placement=both", True, True),
+        ("input=residual", True, False),
+    ],
+)
+def test_placement(shared_model, random_text, watch, axis, output, inputs):
+    """G14, G1: the gate multiplies the branch's output, its input alone, or both (released code of 'before'); it reads
+    what the branch reads, or the residual stream as it is.
+    """
+    model = shared_model(f"gateskip[{axis}]")
+    with watch(model) as watched:
+        model(random_text(2, 8))
+    site, layer = Site(0, "mlp"), model.backbone_model.model.layers[0]
+    decision, hidden = watched.decisions[site][0], watched.hidden[site][0]
+    assert (decision.scale is not None, decision.input_scale is not None) == (output, inputs)
+    normed = layer.post_attention_layernorm(hidden)
+    gate = torch.sigmoid(model.method.gates[1](hidden if axis == "input=residual" else normed))
+    expected = layer.mlp(normed * gate if inputs else normed) * (gate if output else 1)
+    after = watched.hidden[Site(1, "attention")][0]
+    torch.testing.assert_close(after - hidden, expected, atol=1e-4, rtol=1e-4)

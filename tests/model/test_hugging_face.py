@@ -29,6 +29,8 @@ SETTINGS = {
     "penalties": {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2, "min_new_tokens": 3},
     "several": {"do_sample": True, "num_return_sequences": 2},
     "typical": {"do_sample": True, "typical_p": 0.5, "min_p": 0.01},
+    "without a cache": {"use_cache": False},
+    "sampled without a cache": {"do_sample": True, "top_k": 9, "use_cache": False},
 }
 
 
@@ -225,3 +227,27 @@ def test_the_name_is_known_to_pipelines(caplog, shared_model):
 
         pipeline.check_model_type(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
     assert not caplog.records
+
+
+# `use_cache=False` where tokens skip: the tokens with a cache.
+
+
+def skipping(model, share=0.3):
+    """A model that skips."""
+    model.saving = min(share, model.method.max_saved_tokens)
+    return model
+
+
+@pytest.mark.parametrize("spec", ["gateskip", "random_skip", "mod"])
+def test_without_a_cache_a_method_writes_what_it_writes_with_one(spec, shared_model, random_text):
+    """Decisions of class C0 are the same however a text is cut into calls."""
+    model, prompts = skipping(shared_model(spec)), padded_prompts(random_text)
+    with_cache = model.generate(**prompts, max_new_tokens=8)
+    assert model.compute_report()["saved"]["tokens"] > 0
+    assert torch.equal(model.generate(**prompts, max_new_tokens=8, use_cache=False), with_cache)
+
+
+def test_methods_that_would_decide_anew_are_refused(make_backbone, random_text):
+    model = AdaptiveModel.build(make_backbone("llama"), "gateskip@paper").eval()
+    with pytest.raises(UsageError, match="use_cache=False"):
+        model.generate(random_text(1, 4), use_cache=False, max_new_tokens=3)

@@ -1,5 +1,6 @@
 """What a model is taken from: a folder, a name, a plugin's function; and what of it is refused, with the way out."""
 
+import os
 import shutil
 from types import SimpleNamespace
 
@@ -61,9 +62,10 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 123
         (lambda folder: (folder / "model.safetensors").rename(folder / "x.bin"), "no file named model.safetensors"),
         (lambda folder: (folder / "adapter_config.json").write_text("{}"), r"adapter_config\.json .* merge"),
         (lambda folder: (folder / "model.safetensors").write_text(POINTER), "after a clone with Git LFS call `git lfs"),
+        (lambda folder: os.truncate(folder / "model.safetensors", 1000), "Copy or save the model again"),
         (lambda folder: (folder / "config.json").write_text(POINTER), "after a clone with Git LFS call `git lfs pull`"),
     ],
-    ids=["no safetensors", "adapter", "weights not fetched", "config not fetched"],
+    ids=["no safetensors", "adapter", "weights not fetched", "cut off", "config not fetched"],
 )
 def test_files_that_are_no_model_are_refused(changed_model, change, said):
     change(folder := changed_model())

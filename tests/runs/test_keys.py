@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from adaptive_bench.recipe import EvalRecipe
 from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.runs.run_table import method_facts
 from adaptive_bench.runs.trained import run_name, write_beginning
-from adaptive_bench.store.keys import USUAL, canonical, examples_fingerprint, files_fingerprint, key_of, run_key
+from adaptive_bench.store.keys import USUAL, canonical, examples_fingerprint, key_of, run_key
 from adaptive_bench.task import Example
 from adaptive_bench.tasks.nano.task import NANO_QA_LL
 from adaptive_bench.validation import QUANTIZED
@@ -37,7 +36,7 @@ def test_the_order_of_keys_means_nothing(content):
     assert canonical(content) == canonical(backwards) and key_of(content) == key_of(backwards)
 
 
-def test_texts_are_told_apart_by_content_and_cut_and_files_by_name_and_content(tmp_path: Path):
+def test_texts_are_told_apart_by_content_and_cut():
     fingerprints = [
         examples_fingerprint([Example("ab", "c")]),
         examples_fingerprint([Example("a", "bc")]),
@@ -45,12 +44,6 @@ def test_texts_are_told_apart_by_content_and_cut_and_files_by_name_and_content(t
         examples_fingerprint([]),
     ]
     assert len(set(fingerprints)) == 4
-    (tmp_path / "a").write_text("1")
-    (tmp_path / "b").write_text("1")
-    first = files_fingerprint([tmp_path / "a"])
-    assert first != files_fingerprint([tmp_path / "b"])
-    (tmp_path / "a").write_text("2")
-    assert first != files_fingerprint([tmp_path / "a"])
 
 
 @pytest.mark.parametrize(

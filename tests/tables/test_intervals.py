@@ -12,6 +12,7 @@ from scipy.stats import t as student_t
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.tables.intervals import SHARE, UNBOUNDED, Crossed, interval, limits
+from adaptive_bench.tables.seed_variance import MOST_DEGREES, Prior, SeedVariances
 
 TABLES = st.tuples(st.integers(1, 5), st.integers(1, 9)).flatmap(
     lambda shape: arrays(float, shape, elements=st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)))
@@ -121,3 +122,109 @@ def test_intervals_cover_simulated_answers(seeds, documents, right, of_seed):
     low, high = limits(Crossed.of(tables), seeds, documents)
     covered = float(np.mean((low <= right) & (right <= high)))
     assert 0.93 <= covered <= 0.985
+
+
+# The variance of a mean over two crossed levels.
+
+
+def test_parts_of_the_variance_are_unbiased():
+    random = np.random.default_rng(0)
+    seeds, documents = 4, 6
+    of_seed, of_document, of_both = 0.3, 0.5, 0.8
+    tables = (
+        random.normal(0, of_seed, (20_000, seeds, 1))
+        + random.normal(0, of_document, (20_000, 1, documents))
+        + random.normal(0, of_both, (20_000, seeds, documents))
+    )
+    true = of_seed**2 / seeds + of_document**2 / documents + of_both**2 / (seeds * documents)
+    found = Crossed.of(tables)
+    assert tables.mean(axis=(1, 2)).var() == pytest.approx(true, rel=0.03)
+    # Kept from falling below its parts, the variance is a little too large rather than too small.
+    assert true < found.variance.mean() < 1.1 * true
+    strong = Crossed.of(
+        tables * 0 + random.normal(0, 1, (20_000, seeds, 1)) + random.normal(0, 1, (20_000, 1, documents))
+    )
+    assert strong.seed_variance.mean() == pytest.approx(1 / seeds, rel=0.03)
+    assert strong.document_variance.mean() == pytest.approx(1 / documents, rel=0.03)
+
+
+def test_seeds_alone_are_a_plain_t_over_seeds():
+    found = Crossed.of(np.array([[1.0], [2.0], [4.0]]))
+    assert float(found.variance) == pytest.approx(np.var([1, 2, 4], ddof=1) / 3)
+    assert float(found.degrees_of_freedom) == pytest.approx(2.0)
+
+
+def test_few_seeds_that_vary_take_the_quantile_of_the_seeds():
+    documents = np.zeros((2, 50))
+    documents[1] = 1.0
+    assert float(Crossed.of(documents).degrees_of_freedom) == pytest.approx(1.0)
+
+
+def test_equal_seeds_leave_the_documents():
+    found = Crossed.of(np.array([[0.0, 1.0, 0.0, 1.0]] * 3))
+    assert float(found.seed_variance) == 0.0
+    assert float(found.degrees_of_freedom) == pytest.approx(3.0)
+
+
+def test_equal_scores_have_no_variance_and_a_normal_quantile():
+    found = Crossed.of(np.ones((3, 5)))
+    assert (float(found.variance), float(found.degrees_of_freedom)) == (0.0, np.inf)
+
+
+# Variances between seeds, drawn towards what methods have in common.
+
+
+def _known(variances, seeds=5, chance=0.0, slope=1.0):
+    variances = np.array(variances, dtype=float)
+    return SeedVariances(variances, *(np.full(len(variances), value) for value in (chance, slope, seeds)))
+
+
+def test_methods_whose_seeds_differ_alike_agree_on_that_and_count_for_the_most():
+    random = np.random.default_rng(0)
+    estimates = 0.04 * random.chisquare(4, 400) / 4
+    prior = Prior.of(_known(estimates))
+    assert prior.spread == pytest.approx(0.04, rel=0.15)
+    assert prior.degrees == MOST_DEGREES
+
+
+def test_methods_that_differ_in_it_say_little_of_each_other():
+    random = np.random.default_rng(0)
+    apart = Prior.of(_known(np.repeat([0.0001, 0.0144], 200) * random.chisquare(4, 400) / 4))
+    assert 0 < apart.degrees < 1
+
+
+def test_one_method_that_collapses_moves_the_others_little():
+    random = np.random.default_rng(1)
+    steady = 0.01 * random.chisquare(4, 12) / 4
+    alone, beside = (Prior.of(_known(values)) for values in (steady, [*steady, 1.0]))
+    assert beside.spread < 2 * alone.spread
+
+
+def test_the_moderated_variance_is_smyth_s_weighted_mean():
+    found, degrees = Prior(0.5, 4.0).moderated(_known([1.0, 0.0], seeds=3, chance=0.1, slope=0.2))
+    assert found == pytest.approx([(2 * 1.0 + 4 * 0.2) / 6, 4 * 0.2 / 6])
+    assert degrees.tolist() == [6.0, 6.0]
+
+
+def test_with_fewer_seeds_others_count_for_less():
+    alike = [0.04] * 8
+    assert [Prior.of(_known(alike, seeds)).degrees for seeds in (2, 3, 5)] == [1.5, 3.0, 4.0]
+    assert Prior.of(_known(alike), most=50).degrees == 50
+
+
+def test_a_single_seed_has_no_variance_and_two_methods_no_prior():
+    assert Prior.of(_known([0.1, 0.2])) == Prior()
+    known = _known([0.0, 0.0, 0.0], seeds=1)
+    assert Prior.of(known) == Prior()
+    assert [part.tolist() for part in Prior().moderated(known)] == [[0.0] * 3] * 2
+
+
+@given(st.lists(st.floats(1e-12, 1e6), min_size=3, max_size=20), st.integers(2, 10))
+def test_what_is_moderated_lies_between_its_own_and_the_common_variance(values, seeds):
+    known = _known(values, seeds)
+    prior = Prior.of(known)
+    found, degrees = prior.moderated(known)
+    assert 0 <= prior.degrees <= MOST_DEGREES
+    assert (degrees >= seeds - 1).all()
+    low, high = np.minimum(values, prior.spread), np.maximum(values, prior.spread)
+    assert ((low * (1 - 1e-9) <= found) & (found <= high * (1 + 1e-9))).all()

@@ -1,5 +1,7 @@
 """Rows of a table: every seed at its measured point that is nearest to the level, then their mean; and what to say."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import replace
 
@@ -9,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from swept_board import METRIC, sweep_of
 
-from adaptive_bench.store.evaluation import Evaluation
+from adaptive_bench.store.evaluation import Evaluation, Point
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredTraining
 from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.intervals import interval
+from adaptive_bench.tables.matching import flaws, interpolated, meets, nearest
 from adaptive_bench.tables.outcome import about_training, answers_of, rows_of
 
 COSTS = {"tokens": 1000.0, "flops": 1e9, "parameters_added": 12.0}
@@ -209,3 +212,52 @@ def test_no_row_has_another_saving_or_score_than_the_means_of_measured_ones(meas
     near = [min(points, key=lambda one: (round(abs(one[0] - level), 9), -one[0])) for points in measured]
     assert row.saved == pytest.approx(np.mean([saved for saved, _ in near]))
     assert row.score == pytest.approx(np.mean([hits / 4 for _, hits in near]))
+
+
+# A level is answered by the measured point that is nearest to it, as it was measured.
+
+
+@pytest.mark.parametrize(
+    ("saving", "met"),
+    [(0.15, True), (0.16, True), (0.14, True), (0.1601, False), (0.1399, False), (0.0, False)],
+)
+def test_a_level_is_met_within_a_point_of_saving(saving, met):
+    assert meets(saving, 0.15) == met
+
+
+def test_of_two_points_that_are_as_near_the_one_that_saves_more_answers():
+    assert nearest([None, 0.05, 0.15, 0.15, 0.3], 0.1) == 2 and nearest([None], 0.1) is None
+
+
+def test_a_dial_that_moves_nothing_is_inert():
+    flat = [Point(dial, 0.3, {"tokens": 0.0005 * dial}) for dial in (0.0, 0.1, 0.2)]
+    unknown = [Point(0.3, 0.3, {"tokens": None}), Point(0.4, 0.3, {})]  # of older records
+    assert flaws(flat, "tokens") == flaws([*flat, *unknown], "tokens") == ("inert",)
+    assert flaws(flat[:1], "tokens") == ()  # without a dial
+    assert flaws([Point(0.0, 1, {"net": 0.0}), Point(1.0, 1, {"net": 0.02})], "net") == ()
+
+
+def test_a_saving_that_goes_up_and_down_with_the_dial_is_told():
+    points = [Point(dial, dial, {"core": saving}) for dial, saving in [(0.0, 0.0), (0.1, 0.3), (0.2, 0.1)]]
+    assert flaws(points, "core") == ("non-monotone",)
+    falling = [Point(dial, 0.0, {"core": 1 - dial}) for dial in (0.7, 0.8, 1.0)]
+    assert flaws(falling, "core") == ()
+
+
+def test_the_papers_tables_are_read_on_the_line_between_two_points():
+    """By hand: .2 lies half way between .1 and .3, whose scores are .8 and .2; .25 three quarters of the way."""
+    savings, scores = [0.0, 0.3, 0.1], np.array([1.0, 0.2, 0.8])
+    assert interpolated(savings, scores, 0.2) == pytest.approx(0.5)
+    assert interpolated(savings, scores, 0.25) == pytest.approx(0.35)
+    both = interpolated(savings, np.array([[1.0, 4.0], [0.2, 2.0], [0.8, 3.0]]), 0.2)
+    assert both is not None and both.tolist() == pytest.approx([0.5, 2.5])
+    assert interpolated([0.1, 0.1, 0.2], np.array([0.4, 0.6, 0.0]), 0.1) == pytest.approx(0.5)  # their mean
+    assert interpolated([None, 0.1], np.array([0.9, 0.5]), 0.1) == 0.5
+    for outside in (-0.01, 0.301):
+        assert interpolated(savings, scores, outside) is None
+    assert interpolated([], np.empty(0), 0.1) is None
+
+
+@pytest.mark.parametrize(("lowest", "there"), [(0.0, True), (0.005, True), (0.0051, False), (-0.001, True)])
+def test_in_the_papers_tables_nothing_saved_is_next_to_nothing_saved(lowest: float, there: bool) -> None:
+    assert (interpolated([lowest, 0.5], np.array([0.9, 0.1]), 0.0) is not None) == there

@@ -1,13 +1,24 @@
 """Which checks run, when, and what a failure of one means for the others."""
 
-import pytest
+import json
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
+import pytest
+from pydantic import Field
+from share_dial import ShareDial
+
+from adaptive_bench.capabilities import CAPABILITIES, stored_matrix
+from adaptive_bench.method import Decision, Method, MethodConfig, SiteView, draw_key, uniform_from
+from adaptive_bench.model.text_decisions import behaviour, duplicate_warnings, says_the_same
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.testing import check_specs
 from adaptive_bench.testing import suite as suite_module
-from adaptive_bench.testing.backbones import wide_backbone
-from adaptive_bench.testing.check_definition import Check, NotApplicable, Violation
+from adaptive_bench.testing.backbones import random_text, wide_backbone
+from adaptive_bench.testing.check_definition import Check, NotApplicable, Result, Violation
 from adaptive_bench.testing.checks import CHECKS
-from adaptive_bench.testing.suite import Suite
+from adaptive_bench.testing.report import Report, capability_matrix, write_matrix
+from adaptive_bench.testing.suite import Suite, method_specs, variants
 
 
 @pytest.fixture
@@ -93,3 +104,177 @@ def test_models_and_texts_lie_on_the_device_that_is_given():
     assert {tensor.device.type for tensor in subject.build().state_dict().values()} == {"meta"}
     assert subject.backbone(wide_backbone).device.type == subject.text(5, 3).attention_mask.device.type == "meta"
     assert Suite(MethodSpec("gateskip"), "llama").subject.build().device.type == "cpu"
+
+
+# What comes out of many checks: table, JSON and capability matrix.
+
+
+@pytest.fixture(scope="module")
+def dense_report():
+    return check_specs([MethodSpec("dense")], ["llama", "gemma2"])
+
+
+def test_the_report_of_a_sound_method(dense_report):
+    assert dense_report.failures == [] and dense_report.warnings == ()
+    assert len(dense_report.results) == 2 * len(CHECKS)
+    text = dense_report.table()
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(check.name in text for check in CHECKS)
+    (row,) = [line.split() for line in text.splitlines() if line.startswith("dense")]
+    assert row.count(".") == len(CHECKS) - 4 and row.count("-") == 4
+
+
+def test_json_holds_everything(dense_report):
+    about = json.loads(json.dumps(dense_report.to_json()))
+    assert about["passed"] is True
+    assert about["checks"].keys() == {check.name for check in CHECKS}
+    monotone = next(result for result in about["results"] if result["check"] == "monotone")
+    assert monotone == {
+        "check": "monotone",
+        "spec": "dense",
+        "family": "llama",
+        "status": "not applicable",
+        "message": "the dial has one value only",
+        "facts": {},
+    }
+    assert about["capabilities"]["dense"]["causality"] == "C0"
+
+
+def test_the_matrix_is_what_the_checks_found(dense_report):
+    assert capability_matrix(dense_report.results)["dense"] == {
+        "families": "llama, gemma2",
+        "identity": "exact",
+        "start": "intact",
+        "causality": "C0",
+        "kv_cache": "exact",
+        "batch": "yes",
+        "left_padding": "yes",
+        "likelihood_effect": "-",
+        "generation_effect": "-",
+        "decoding_effect": "-",
+        "ledger": "yes",
+        "saving": "yes",
+        "frozen_backbone": "no",
+        "calibration": "no",
+    }
+    assert [capability.key for capability in CAPABILITIES] == list(dense_report.matrix["dense"])
+
+
+def test_families_that_differ_are_named():
+    results = (
+        Result("identity", "mine", "llama", "passed", facts={"identity": "exact"}),
+        Result("identity", "mine", "gemma2", "passed", facts={"identity": "scaled"}),
+        Result("packed", "mine", "gemma2", "failed", "wrong"),
+    )
+    report = Report(results, (), 0.0)
+    assert report.matrix["mine"]["identity"] == "exact (llama), scaled (gemma2)"
+    assert report.matrix["mine"]["families"] == "llama"
+    assert report.to_json()["passed"] is False
+
+
+def test_a_matrix_is_found_beside_the_method(tmp_path, monkeypatch, dense_report):
+    write_matrix(tmp_path / "capabilities.json", dense_report.matrix | {"other": {}})
+    monkeypatch.setattr("adaptive_bench.registry.file_of", lambda group, name: tmp_path / "dense.py")
+    assert stored_matrix("dense") == dense_report.matrix
+    write_matrix(tmp_path / "capabilities.json", {"other": {"batch": "no"}}, whole=False)  # of others it is kept
+    assert stored_matrix("dense") == dense_report.matrix
+    (tmp_path / "capabilities.json").unlink()
+    assert stored_matrix("dense") == {}
+
+
+class ManyKinds(MethodConfig):
+    companions: ClassVar[Mapping[str, str]] = {"shape=round": "every=3"}
+    unsound: ClassVar[frozenset[str]] = frozenset({"shape=bent"})
+    shape: Literal["flat", "round", "square", "bent"] = "flat"
+    open_: Literal["a", "b"] | None = None
+    gated: bool = True
+    every: int = Field(2, examples=[2, 4])
+    weight: float = 0.5
+
+
+class Many(Method):
+    Config = ManyKinds
+
+
+def test_each_parameter_with_few_values_varies_alone(register_method):
+    register_method(Many, "many")
+    assert [str(spec) for spec in variants("many")] == [
+        "many[every=3,shape=round]",
+        "many[shape=square]",
+        "many[open_=a]",
+        "many[open_=b]",
+        "many[gated=false]",
+        "many[every=4]",
+    ]
+    assert [str(spec) for spec in method_specs("many")[:2]] == ["many", "many@paper"]
+
+
+def test_every_ablation_axis_of_gateskip_is_there():
+    """The rows of the paper's ablation table, the axes of the released code, and what we add."""
+    axes = {key for spec in variants("gateskip") for key, _ in spec.params}
+    assert axes == {
+        *("shape", "sharing", "architecture", "placement", "loss", "skip_unit", "skip_modules", "stride", "frozen"),
+        *("input", "detach", "kv", "compensate"),
+    }
+
+
+# A parameter that changes nothing is found.
+
+
+class InertConfig(MethodConfig):
+    salt: int = 0
+    read_by_nobody: bool = False
+
+
+class Inert(ShareDial):
+    Config = InertConfig
+
+    def decide(self, view: SiteView):
+        key = draw_key(self.config.salt, 0, view.site.number)
+        return Decision(uniform_from(view.call.input_ids, key) >= self.value)
+
+
+def specs(*texts):
+    return [MethodSpec.parse(text) for text in texts]
+
+
+def test_the_report_warns_of_an_inert_parameter(register_method, monkeypatch):
+    register_method(Inert, "inert")
+    monkeypatch.setattr("adaptive_bench.testing.report.Suite.results", lambda self: [])
+    report = check_specs([*method_specs("inert"), *specs("inert[salt=1]")], ["llama"])
+    (warning,) = report.warnings
+    assert warning.startswith("inert and inert[read_by_nobody=true] made the same decisions")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("calm", "calm@paper", True),
+        ("gateskip", "gateskip[kv=recompute]", True),
+        ("free[kv=defer]", "free@paper", True),
+        ("gateskip[kv=evict]", "gateskip[kv=copy_below]", False),
+        ("gateskip", "gateskip[shape=scalar]", False),
+        ("dense", "static_depth", False),
+    ],
+)
+def test_which_specs_say_the_same(one, other, same):
+    assert says_the_same(*specs(one, other)) is same
+    assert bool(duplicate_warnings(dict.fromkeys(specs(one, other), "equal"))) is not same
+
+
+def test_one_warning_names_all_duplicates():
+    found = dict.fromkeys(specs("mod", "gateskip[shape=scalar]", "gateskip", "gateskip@paper"), "equal")
+    (warning,) = duplicate_warnings(found)
+    assert warning.startswith("mod, gateskip[shape=scalar] and gateskip made the same decisions")
+
+
+def test_behaviour_is_of_decisions_and_logits_at_the_given_dials(make_model):
+    """KV policies make the same draws but not the same logits; the dial comes back as it was."""
+    text = random_text((12, 9), prompt=5).arguments
+    keeps, copies, again = (make_model(f"random_skip[kv={kv}]") for kv in ("recompute", "copy_below", "recompute"))
+    keeps.dial = 0.1
+    assert behaviour(keeps, text, [0.4]) == behaviour(again, text, [0.4])
+    assert behaviour(keeps, text, [0.4]) != behaviour(copies, text, [0.4])
+    assert behaviour(keeps, text, [0.4]) != behaviour(keeps, text, [0.5])
+    assert behaviour(keeps, text, [0.0]) == behaviour(copies, text, [0.0])
+    assert keeps.dial == 0.1

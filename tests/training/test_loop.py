@@ -1,8 +1,11 @@
+"""The training loop: what it logs, keeps and refuses, and what a training costs."""
+
 import json
 import math
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.store.records import Record
@@ -153,13 +156,6 @@ def test_before_the_first_update_no_rate_is_blamed(model, examples, tokenizer, r
     assert "learning_rate" not in str(stopped.value) and "scales a branch" in str(stopped.value)
 
 
-def test_bf16_trains(model, examples, tokenizer, recipe, tmp_path):
-    bf16 = recipe.model_copy(update={"precision": "bf16"})
-    train(model, examples, tokenizer, bf16, seed=1, folder=tmp_path)
-    assert all(math.isfinite(entry["loss"]) for entry in log_of(tmp_path))
-    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
-
-
 @pytest.mark.parametrize("decay", ["linear_end", "cosine"])
 def test_the_learning_rate_warms_up_and_never_rises_again(decay):
     factors = [learning_rate_factor(decay, step, 10, 100) for step in range(300)]
@@ -184,3 +180,38 @@ def test_the_cost_of_a_training_is_recorded(model_of, examples, tokenizer, recip
     model = model_of("gateskip")
     assert costs["dense"]["parameters_added"] == 0
     assert costs["gateskip"]["parameters_added"] == sum(p.numel() for p in model.method.parameters())
+
+
+# The training FLOPs of a record are those of all steps, as PyTorch's counter sees them.
+
+
+@pytest.fixture
+def cost_of(model_of, examples, tokenizer, recipe, tmp_path):
+    """`cost_of(spec)`: the record's FLOPs, and those the counter saw."""
+
+    def measured(spec, **changes):
+        model = model_of(spec, layers=4)
+        model.backbone_model.set_attn_implementation("eager")  # the counter sees nothing of fused attention on a CPU
+        some, folder = recipe.model_copy(update=changes), tmp_path / f"{spec}{len(list(tmp_path.iterdir()))}"
+        with FlopCounterMode(display=False) as counter:
+            train(model, examples, tokenizer, some, seed=1, folder=folder)
+        return Record(folder).read("cost")["flops"], counter.get_total_flops()
+
+    return measured
+
+
+@pytest.mark.parametrize("spec", ["dense", "layerskip", "calm", "gateskip"])
+def test_every_step_is_counted(cost_of, spec):
+    recorded, executed = cost_of(spec)
+    assert recorded == pytest.approx(executed, rel=0.01)
+
+
+@pytest.mark.parametrize("changes", [{"gradient_checkpointing": True}, {"accumulation": 2}])
+def test_what_runs_again_counts_again(cost_of, changes):
+    recorded, executed = cost_of("layerskip", **changes)
+    assert recorded == pytest.approx(executed, rel=0.01)
+
+
+def test_a_curriculum_that_adds_heads_costs_more_than_its_first_step_says(cost_of):
+    """The gradual curriculum begins with the dense model's one head and ends with one at every layer."""
+    assert cost_of("layerskip")[0] > 1.05 * cost_of("dense")[0]

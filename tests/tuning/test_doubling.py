@@ -98,10 +98,3 @@ def test_an_order_reverses_alike_in_both_directions(shares):
     for one, other in found.reversals:
         assert before[one] > before[other] and after[one] < after[other]
     assert _found(before, before).reversals == () and _found(before, before).not_converged == ()
-
-
-@given(SHARES)
-def test_more_of_the_same_is_enough_where_tests_tell_something_apart(shares):
-    named = dict(zip("abcdef", shares, strict=False))
-    found = _found(named, named)
-    assert enough_steps([found]) == (320 if found.told_apart[0] else None)
