@@ -4,11 +4,11 @@ import io
 import shlex
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from adaptive_bench.jobs.job import JobEstimate
 from adaptive_bench.jobs.pool import OverallProgress
 from adaptive_bench.live_display import Display
 from adaptive_bench.progress import (
@@ -46,7 +46,8 @@ class Remembering(Reporter):
 def overall(reporter, *jobs):
     """The bar of jobs `(name, seconds, {unit: seconds})`."""
     bar = reporter.task("run", float(sum(seconds for _, seconds, _ in jobs)))
-    return OverallProgress(reporter, bar, [JobEstimate(*job) for job in jobs])
+    named = [SimpleNamespace(folder=name, seconds=seconds, unit_s=unit_s) for name, seconds, unit_s in jobs]
+    return OverallProgress(reporter, bar, named)
 
 
 def plain(clock, **given):
