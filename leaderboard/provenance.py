@@ -12,8 +12,7 @@ from typing import Any
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store.records import Record
-from adaptive_bench.store.results import ending_of
-from adaptive_bench.store.runs import plugins_in, read_json
+from adaptive_bench.store.runs import ending_of, plugins_in, read_json
 
 from .entry import HEADROOM, VERSIONS, Entry, read_headroom
 from .plain import block, plain

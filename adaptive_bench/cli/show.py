@@ -19,8 +19,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.evaluation import COUNTED, Axis, MatchPhase
-from adaptive_bench.store.results import read_run
-from adaptive_bench.store.runs import check_run, is_run, plugins_in, retry_command, run_name
+from adaptive_bench.store.runs import check_run, is_run, plugins_in, read_run, retry_command, run_name
 
 if TYPE_CHECKING:
     from adaptive_bench.store.evaluation import Sample

@@ -26,7 +26,7 @@ from adaptive_bench.source import TABLES
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.keys import canonical, run_key
 from adaptive_bench.store.records import SCHEMA
-from adaptive_bench.store.results import ending_of, write_run
+from adaptive_bench.store.runs import ending_of, write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE
 from adaptive_bench.tables.task_notes import floor_ceiling_notes, unparsable_notes
 
