@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -201,8 +200,6 @@ def _text(sample: Sample) -> Text:
 def _logged(work: TrainingRun) -> MeasuredTraining:
     """A training with its log and further facts for readers."""
     record = work.record
-    log = work.folder / "train.jsonl"
-    lines = [json.loads(line) for line in log.read_bytes().splitlines()] if log.is_file() else []
     data, timing = (record.read(section) or {} for section in ("data", "timing"))
     facts = {
         "learning_rate": work.content.get("method_learning_rate"),
@@ -210,8 +207,8 @@ def _logged(work: TrainingRun) -> MeasuredTraining:
         "seconds": timing.get("train_s"),
         "made_with": made_with([record.read("env") or {}]),
     }
-    steps, losses = ([line[name] for line in lines] for name in ("step", "loss"))
-    return replace(training_of(work), facts=facts, steps=steps, losses=losses)
+    log = record.losses()
+    return replace(training_of(work), facts=facts, steps=[step for step, _ in log], losses=[loss for _, loss in log])
 
 
 @dataclass(frozen=True)
