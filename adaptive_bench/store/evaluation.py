@@ -70,12 +70,12 @@ class Evaluation:
         batch_size: Sequences evaluated together, after any halving.
         num_fewshot: Worked examples before each question.
         claimed: Share of token-branches that the method's dial says it skips, in any phase; `None` if the dial says
-            nothing, and in older records.
+            nothing.
         projected: By phase, the net saving that the same decisions would have on the model shape `projected_shape`;
             known only while a table is made (`runs.projection`).
         data: Where the documents came from (`source`, `revision` of the hub); digests of the documents, of their right
             answers and of the prompts made from them; the version of the task, signatures of its metrics, and the
-            digest of the chat template if there is one. `None` in older records.
+            digest of the chat template if there is one.
         stored: For a quantized model, the bytes of each layer as stored, in lists [L]: `attention`, `kv` (its part for
             the K,V maps) and `mlp`; otherwise `None`.
     """
@@ -95,7 +95,7 @@ class Evaluation:
     claimed: float | None = None
     projected: Mapping[str, float | None] | None = None
     projected_shape: str | None = None
-    data: Mapping[str, Any] | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
     stored: Mapping[str, Any] | None = None
 
     @property
