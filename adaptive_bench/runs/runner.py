@@ -119,9 +119,13 @@ def run(
             elsewhere = f"{len(left)} pieces of work are left to other shares of the run, among them {left[0].work}."
         if elsewhere:
             return RunOutcome([], folder, notes, failures, elsewhere)
-        if (kept := _kept_table(folder, failures)) is None:
+        if not failures or not _holds_finished_table(folder):
             rows, warnings = write_table(known.plan, folder, failures, notes, start_s)
             return RunOutcome(rows, folder, warnings, failures)
+        kept = (
+            f"A finished table is not replaced by a poorer one, but for the table in {str(folder)!r} {len(failures)} "
+            f"piece(s) of work are missing by now, the first: {failures[0].work}. The table stays as it is."
+        )
         if table_only:
             raise EnvironmentProblem(
                 f"{kept} Put the records back, or give the command without --table-only: it computes what is missing."
@@ -136,16 +140,6 @@ def _holds_finished_table(folder: Path) -> bool:
     except EnvironmentProblem:
         return True
     return about.get("state") == "done" or (not about and (folder / "table.json").is_file())
-
-
-def _kept_table(folder: Path, failures: Sequence[Failure]) -> str | None:
-    """Why a table with missing work does not replace the finished one on disk; `None` if it may be written."""
-    if not failures or not _holds_finished_table(folder):
-        return None
-    return (
-        f"A finished table is not replaced by a poorer one, but for the table in {str(folder)!r} {len(failures)} "
-        f"piece(s) of work are missing by now, the first: {failures[0].work}. The table stays as it is."
-    )
 
 
 def _notes_before(folder: Path) -> list[str]:

@@ -120,10 +120,6 @@ class Evaluation:
         saved = {name: self.saved(*known) for name, known in SAVING_NAMES.items()}
         return Point(self.dial, self.scores[metric], saved, self.time_s)
 
-    def _counts(self, phase: MatchPhase) -> list[Mapping[str, Any]] | None:
-        counts = self.report.get("counts")
-        return None if counts is None else [counts[one] for one in (PHASES if phase == "all" else (phase,))]
-
     @cached_property
     def token_bytes(self) -> TokenBytes | None:
         """Bytes read per written token at batch size 1, by this model and by the dense model in fp32; `None` if nothing
@@ -141,9 +137,10 @@ class Evaluation:
         FLOPs for the same tokens, two per multiply-accumulate, times 1 - net saving. `None` if the phase has no tokens,
         or if the record has no counts.
         """
-        parts, saved = self._counts(phase), self.saved("net", phase)
-        if parts is None or saved is None:
+        counts, saved = self.report.get("counts"), self.saved("net", phase)
+        if counts is None or saved is None:
             return None
+        parts = [counts[one] for one in (PHASES if phase == "all" else (phase,))]
         tokens = sum(part["tokens"] for part in parts)
         return (1 - saved) * 2 * sum(sum(part["dense_macs"]) for part in parts) / tokens if tokens else None
 

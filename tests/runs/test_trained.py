@@ -55,13 +55,13 @@ def test_finding_a_checkpoint(finished):
     assert AutoTokenizer.from_pretrained(gateskip.checkpoint).eos_token == "</s>"
     for method in (None, "mod"):
         with pytest.raises(UsageError, match="gateskip, dense"):
-            find_model(folder, method)[0]
+            find_model(folder, method)
     gateskip.checkpoint.rename(gateskip.folder / "elsewhere")
     with pytest.raises(EnvironmentProblem, match="not finished"):
-        find_model(folder, "gateskip")[0]
+        find_model(folder, "gateskip")
     (config.out / "records").rename(config.out / "elsewhere")
     with pytest.raises(EnvironmentProblem, match=r"there is no folder .*records'\. Put it back; or move the run's"):
-        find_model(folder, "dense")[0]
+        find_model(folder, "dense")
 
 
 def test_a_model_of_a_run_by_name(finished):
