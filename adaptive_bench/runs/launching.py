@@ -223,7 +223,7 @@ def _why(work: str, record: Record, run: Path) -> Failure:
     state = record.state
     if state == "failed":
         return Failure(work, record.reason, "Failed before", record.folder / "log.txt")
-    about = {"planned": "it was not begun", "running": f"{record.owner} is running it"}
+    about = {"planned": "it was not begun", "running": f"{lock.owner(record.folder)} is running it"}
     reason = about.get(state, "its process has ended before it was done")
     return Failure(work, f"{reason}. `{retry_command(run)}` does it.", "Not finished")
 

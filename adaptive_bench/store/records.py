@@ -79,11 +79,6 @@ class Record:
         """Why the work failed, or an empty text."""
         return self._status()["reason"]
 
-    @property
-    def owner(self) -> lock.Owner | None:
-        """The process that works on the record, if any."""
-        return lock.owner(self.folder)
-
     def move(self, state: State, reason: str = "") -> None:
         """Write a new state, with the current time."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
