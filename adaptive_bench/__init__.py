@@ -32,7 +32,7 @@ _HOMES = {
     "find_backbone": "adaptive_bench.runs.backbone_source",
     "load_config": "adaptive_bench.config",
     "load_plugin": "adaptive_bench.registry",
-    "load_results": "adaptive_bench.store.results",
+    "load_results": "adaptive_bench.store.runs",
     "plan": "adaptive_bench.runs",
     "register": "adaptive_bench.registry",
     "run": "adaptive_bench.runs",

@@ -31,7 +31,7 @@ from adaptive_bench.model.hardware import environment
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.model.speculative_decoding import Speculation, self_speculate
 from adaptive_bench.progress import Reporter
-from adaptive_bench.runs.trained import find_checkpoint
+from adaptive_bench.runs.trained import find_model
 from adaptive_bench.spec import MethodSpec
 
 VERSION = 3
@@ -78,7 +78,7 @@ def find_drafter(
     """
     folder = saved_folder(name, out)
     if method is None:
-        method = _UNTRAINED if folder is None else str(read_saved(find_checkpoint(folder, None)).spec)
+        method = _UNTRAINED if folder is None else str(read_saved(find_model(folder, None)[0]).spec)
     specs, dtype = [MethodSpec.parse(method)], PRECISIONS[precision]
     found = find_subjects(name, specs, out=out, task=tasks[0], device=device, dtype=dtype, asked="--method")
     if found.models[0].method.prompts_only:

@@ -15,7 +15,7 @@ from shutil import which
 from statistics import median
 
 from adaptive_bench.leaderboard.site import build
-from adaptive_bench.store.results import write_run
+from adaptive_bench.store.runs import write_run
 
 ENTRIES = 2000
 LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)

@@ -39,7 +39,10 @@ def samples_of(folder: Path, entry: Entry | None = None) -> dict[str, Any]:
             place["targets"] |= {str(one.document): block(one.target, _LONGEST) for one in texts}
             answers = {str(one.document): [block(one.written, _LONGEST), _rounded(one.correct)] for one in texts}
             saved = [round(100 * point.savings.get(axis, 0.0), 1) for axis in ("tokens", "core", "net")]
-            sites = [[round(share, 4) for share in both] for both in zip(point.attention, point.mlp, strict=True)]
+            sites = [
+                [round(share, 4) for share in both]
+                for both in zip(point.attention_executed, point.mlp_executed, strict=True)
+            ]
             points.append([*saved, answers, sites])
         place["methods"][name] = sorted(points, key=itemgetter(2))
     return found

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store.records import Record
-from adaptive_bench.store.results import ending_of
-from adaptive_bench.store.runs import plugins_in, read_json
+from adaptive_bench.store.runs import ending_of, plugins_in, read_json
 
 from .entry import HEADROOM, VERSIONS, Entry, read_headroom
 from .plain import block, plain
@@ -114,7 +111,7 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
                 "record": plain(one.key, 100),
                 "methods": sorted(plain(spec, 200) for spec in methods.get(one.key, ())),
                 "facts": _facts({"method": one.method, "seed": one.seed, **(one.cost or {}), **one.facts}),
-                "losses": _thinned([[step, loss] for step, loss in zip(one.steps, one.losses, strict=False)]),
+                "losses": _thinned(list(zip(one.steps, one.losses, strict=False))),
             }
             for one in entry.measured.trainings
         ],
@@ -146,7 +143,7 @@ def _record(folder: Path) -> dict[str, Any]:
             **_facts(environment, VERSIONS),
             **_facts(status, ("state", "reason")),
         },
-        "losses": _losses(folder / "train.jsonl"),
+        "losses": _thinned(Record(folder).losses()),
     }
 
 
@@ -162,17 +159,8 @@ def read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
-def _losses(path: Path) -> list[list[float]]:
-    """Pairs of step and loss, thinned out."""
-    found: list[list[float]] = []
-    for line in read_text(path).splitlines():
-        with suppress(ValueError):  # a line that a killed process left half written
-            step = json.loads(line)
-            found.append([step["step"], step["loss"]])
-    return _thinned(found)
-
-
 def _thinned(points: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Pairs of step and loss, about `_POINTS` of them."""
     finite = [[int(step), float(f"{loss:.4g}")] for step, loss in points if abs(loss) < 1e9]
     return finite[:: max(1, len(finite) // _POINTS)]
 

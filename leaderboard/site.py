@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store import atomic, results
+from adaptive_bench.store import atomic, runs
 from adaptive_bench.tables.intervals import bounds_of, interval
 from adaptive_bench.task import metric_of
 
@@ -88,7 +88,7 @@ def _check_place(folder: Path) -> None:
 
 def as_csv(lines: Sequence[Mapping[str, object]]) -> str:
     """Rows as CSV, in which no text can run as a formula."""
-    return results.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
+    return runs.as_csv([{key: cell(value) for key, value in line.items()} for line in lines])
 
 
 def downloads(board: Board) -> dict[str, bytes]:
@@ -99,7 +99,7 @@ def downloads(board: Board) -> dict[str, bytes]:
         name = f"{ROWS}/{group.key}"
         found |= {
             f"{name}.csv.gz": _compressed(as_csv(group.board.lines)),
-            f"{name}.parquet": results.as_parquet(group.board.lines),
+            f"{name}.parquet": runs.as_parquet(group.board.lines),
         }
         listed.append({"name": name, "model": group.name, "rows": len(group.board.rows)})
     index = {"schema": SCHEMA, "endings": [".csv.gz", ".parquet"], "files": listed, "problems": board.problems}
@@ -122,7 +122,7 @@ def points_of(board: Board) -> list[dict[str, object]]:
                         spread = interval(scores[None], bounds_of(metric_of(metric), [scores]))
                         line |= {metric: spread.mean, f"{metric} low": spread.low, f"{metric} high": spread.high}
                     lines.append(line)
-    return results.alike(lines)
+    return runs.alike(lines)
 
 
 def _compressed(text: str) -> bytes:

@@ -16,8 +16,7 @@ from adaptive_bench.runs.run_table import measured_run
 from adaptive_bench.runs.trained import work_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import atomic, entry_files
-from adaptive_bench.store.results import ending_of
-from adaptive_bench.store.runs import check_run, plugins_in, read_json
+from adaptive_bench.store.runs import check_run, ending_of, plugins_in, read_json
 from adaptive_bench.strict_yaml import read_mapping
 
 from .entry import ABOUT, CONFIG, HEADROOM, METHODS, SELF_REPORTED, SUMS, About, headroom_for_entry, read_entry, sums_of

@@ -14,7 +14,7 @@ from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import paragraph, percent, plain_table
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
-from adaptive_bench.store.results import read_table
+from adaptive_bench.store.runs import read_json
 from adaptive_bench.validation import LARGEST_SEED
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ def _results(run: Path, spec: MethodSpec) -> str:
         return ""
     ours = str(replace(spec, semantics="bench")), spec.semantics  # rows keep the semantics apart from the name
     lines = []
-    for row in read_table(table):
+    for row in read_json(table):
         if (row["method"], row["semantics"]) in (ours, ("dense", "bench")) and row["score"] is not None:
             name = row["method"] if row["semantics"] == "bench" else f"{row['method']}@{row['semantics']}"
             lines.append(

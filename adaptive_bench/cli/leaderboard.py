@@ -27,7 +27,6 @@ from adaptive_bench.cli.terminal_text import (
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.atomic import json_text
-from adaptive_bench.store.results import read_table
 from adaptive_bench.store.runs import is_entry, is_output, quoted_name, read_json, tables, tables_below
 from adaptive_bench.store.timings import BATCHES
 from adaptive_bench.strict_yaml import read_mapping
@@ -74,7 +73,7 @@ def show(
         typer.echo(f"Note: {note}", err=True)
     for path in chosen:
         if not is_entry(path.parent):
-            read_table(path)  # raises an error that says how to repair a damaged table, which would be left out below
+            read_json(path)  # raises an error that says how to repair a damaged table, which would be left out below
     typer.echo(render(chosen, wide=everything) if style == "terminal" else render(chosen))
 
 

@@ -19,8 +19,7 @@ from adaptive_bench.cli.terminal_text import in_parts, listed, load_libraries, w
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.atomic import json_text
-from adaptive_bench.store.results import read_run
-from adaptive_bench.store.runs import check_output, run_folders, run_name
+from adaptive_bench.store.runs import check_output, read_run, run_folders, run_name
 from adaptive_bench.task import OpenTask, Task, TaskGroup, check_registered
 
 Listed = Literal["methods", "tasks", "models", "families", "configs", "runs", "keys"]

@@ -16,8 +16,7 @@ from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Run, find_run, 
 from adaptive_bench.cli.terminal_text import fitting, paragraph
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store.atomic import json_text
-from adaptive_bench.store.results import as_csv, as_json, as_parquet, tidy_rows
-from adaptive_bench.store.runs import check_output, run_name
+from adaptive_bench.store.runs import as_csv, as_json, as_parquet, check_output, run_name, tidy_rows
 
 if TYPE_CHECKING:
     from adaptive_bench.store.inventory import Removable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -19,8 +18,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.evaluation import COUNTED, Axis, MatchPhase
-from adaptive_bench.store.results import read_run
-from adaptive_bench.store.runs import check_run, is_run, plugins_in, retry_command, run_name
+from adaptive_bench.store.runs import check_run, is_run, plugins_in, read_run, retry_command, run_name
 
 if TYPE_CHECKING:
     from adaptive_bench.store.evaluation import Sample
@@ -63,11 +61,11 @@ def run_text(folder: Path) -> str:
         parts += [wrapped(f"environment: {text}", indent="  ") for text in sorted(environments)]
         rows = []
         for record in records:
-            content, loss = record.read("config") or {}, _last_loss(record.folder)
+            content, losses = record.read("config") or {}, record.losses()
             row = {"record": record.folder.name, "method": str(content.get("method", "?"))}
             row |= {"seed": str(content.get("seed", "?")), "state": record.state}
             text = (record.read("data") or {}).get("order_sha256", "")[:8]
-            rows.append(row | ({"last loss": loss, "text": text} if loss else {}))
+            rows.append(row | ({"last loss": f"{losses[-1][1]:.4f}", "text": text} if losses else {}))
         parts.append(fitting(rows))
         parts.append(paragraph("text: digest of the training text in its order; if it is equal, so are both."))
     parts += [paragraph(f"Failed: {failure}") for failure in about.get("failures", [])]
@@ -84,13 +82,6 @@ def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
         command = f"cd {shlex.quote(str(began_in))} && {retry_command(folder.resolve())}"
     gone = (f"The plugin {path} is not there any more." for path in plugins_in(folder) if not path.is_file())
     return [f"repeat it with: {command}", *gone]
-
-
-def _last_loss(folder: Path) -> str:
-    """The loss of the last logged step; a line may have been cut off when the process was killed."""
-    log = folder / "train.jsonl"
-    losses = re.findall(r'"loss": ([^,}]+)[,}]', log.read_text(encoding="utf-8") if log.is_file() else "")
-    return f"{float(losses[-1]):.4f}" if losses else ""
 
 
 _TEXT_WIDTH, _INDENT = 80, 10

@@ -19,7 +19,7 @@ from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.runs.run_table import model_name
-from adaptive_bench.runs.trained import check_has_dials, find_checkpoint, find_model
+from adaptive_bench.runs.trained import check_has_dials, find_model
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import manifest
 from adaptive_bench.store.keys import folder_digest
@@ -55,7 +55,7 @@ def find_subject(name: str, device: str = "auto", out: Path = DEFAULT_OUT) -> Su
     """
     place, saved_in = find_device(device), saved_folder(name, out)
     if saved_in is not None:
-        folder = find_checkpoint(saved_in, "dense", "the model that headroom is measured on,")
+        folder = find_model(saved_in, "dense", "the model that headroom is measured on,")[0]
         saved = read_saved(folder)
         if saved.spec.name not in _PLAIN:
             raise UsageError(
@@ -123,7 +123,7 @@ def find_subjects(
 def _deciding(folder: Path) -> list[MethodSpec]:
     """The methods of a run that decide token by token, or the method of a saved model."""
     if not (folder / "config.yaml").is_file():
-        return [read_saved(find_checkpoint(folder, None)).spec]
+        return [read_saved(find_model(folder, None)[0]).spec]
     known = dict.fromkeys(one.method for one in manifest.of_run(folder).evaluations)
     found = [spec for spec in map(MethodSpec.parse, known) if method_class(spec).adapts]
     if not found:

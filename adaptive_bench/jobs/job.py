@@ -6,7 +6,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -91,45 +91,29 @@ def caught(
 
 
 @dataclass(frozen=True)
-class JobEstimate:
-    """How long a job is expected to take.
-
-    Attributes:
-        job: The folder of its record, which identifies the job in events.
-        seconds: Expected seconds in all.
-        unit_s: By event that reports a finished unit, the seconds expected for that unit.
-    """
-
-    job: str
-    seconds: float
-    unit_s: Mapping[UnitDone, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Job(ABC):
     """A job, which can be pickled and continues from what it has on disk.
 
     Attributes:
         label: The job in words.
-        estimate: How long it is expected to take.
+        folder: Folder of its record, which identifies the job in events.
+        seconds: Seconds that it is expected to take.
+        unit_s: By event that reports a finished unit, the seconds expected for that unit.
         method: Name of the method that the job is about, which gets the blame for a failure.
         methods: Names of all methods whose code it runs.
         tasks: Names of the tasks whose code it runs.
     """
 
     label: str
-    estimate: JobEstimate
+    folder: Path
+    seconds: float
+    unit_s: Mapping[UnitDone, float]
     method: str
     methods: frozenset[str]
     tasks: tuple[str, ...]
 
     def __str__(self) -> str:
         return self.label
-
-    @property
-    def folder(self) -> Path:
-        """Folder of its record."""
-        return Path(self.estimate.job)
 
     @property
     @abstractmethod

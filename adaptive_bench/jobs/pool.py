@@ -19,7 +19,7 @@ import torch
 
 from adaptive_bench import registry, stopping
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
-from adaptive_bench.jobs.job import Failure, Job, JobEstimate, JobGroup, JobT, named_plugins, plugins_of, run_job
+from adaptive_bench.jobs.job import Failure, Job, JobGroup, JobT, named_plugins, plugins_of, run_job
 from adaptive_bench.jobs.watchdog import LOOK_S, Limits, Watch, watched
 from adaptive_bench.jobs.worker import GRACE_S as _GRACE_S
 from adaptive_bench.jobs.worker import spawn_context, work
@@ -46,9 +46,8 @@ def run_groups(groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: in
         limits: Limits of each job; a job over its time limit is ended from outside.
     """
     jobs = [job for group in groups for job in group.jobs]
-    estimates = [job.estimate for job in jobs]
-    with reporter.task("run", float(sum(one.seconds for one in estimates))) as bar:
-        overall = OverallProgress(reporter, bar, estimates)
+    with reporter.task("run", float(sum(job.seconds for job in jobs))) as bar:
+        overall = OverallProgress(reporter, bar, jobs)
         if workers == 1 and limits.timeout_s is None and not any(map(plugins_of, jobs)):
             return _one_after_the_other(groups, overall, limits)
         return _in_parallel(groups, overall, workers, limits)
@@ -57,10 +56,10 @@ def run_groups(groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: in
 class OverallProgress(Reporter):
     """Passes events on, and moves one bar of all jobs: by the seconds that each finished unit was expected to take."""
 
-    def __init__(self, reporter: Reporter, bar: RunningTask, estimates: Sequence[JobEstimate]) -> None:
+    def __init__(self, reporter: Reporter, bar: RunningTask, jobs: Sequence[Job]) -> None:
         self.reporter, self.bar = reporter, bar
-        self.left_s = {one.job: one.seconds for one in estimates}
-        self._units = {unit: (one.job, seconds) for one in estimates for unit, seconds in one.unit_s.items()}
+        self.left_s = {str(job.folder): job.seconds for job in jobs}
+        self._units = {unit: (str(job.folder), seconds) for job in jobs for unit, seconds in job.unit_s.items()}
 
     def emit(self, event: Event) -> None:
         """See `Reporter`."""

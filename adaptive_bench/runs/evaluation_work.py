@@ -55,7 +55,7 @@ class Calibrated:
     """A trained model under one method spec, calibrated for one sweep at a time; loaded when it is first needed."""
 
     def __init__(self, sweep: DialEvaluation) -> None:
-        self._sweep = sweep
+        self.sweep = sweep  # what it is calibrated for
         self.training, self.spec, self.config = sweep.training, sweep.spec, sweep.config
         self._texts: dict[str, list[EncodedExample]] = {}
         self._calibrated_on: str | None = None
@@ -68,23 +68,19 @@ class Calibrated:
 
     @cached_property
     def model(self) -> AdaptiveModel:
-        return quantize(trained_model(self._sweep).to(self.device), self.config.evaluation.quantize)
+        return quantize(trained_model(self.sweep).to(self.device), self.config.evaluation.quantize)
 
     @cached_property
     def tokenizer(self) -> Any:
         return planned_backbone(self.config.model, self.training.content["backbone"]).load_tokenizer()
 
-    def set_sweep(self, sweep: DialEvaluation) -> None:
-        """Calibrate for this sweep from now on."""
-        self._sweep = sweep
-
     @property
     def _text(self) -> list[EncodedExample]:
         """Held-out training text of the sweep; the same object for sweeps that share it."""
-        key = str(self._sweep.content["calibration_sha256"])
+        key = str(self.sweep.content["calibration_sha256"])
         if key not in self._texts:
             max_length = min(self.config.train.max_length, self.model.backbone.context_length)
-            gold = as_planned(draw_calibration(self.config, self.training.seed, self._sweep.task), key)
+            gold = as_planned(draw_calibration(self.config, self.training.seed, self.sweep.task), key)
             chat = self.config.chat_template
             text = encode_examples(gold, self.tokenizer, max_length, SilentReporter(), chat_template=chat)
             if text and self.config.evaluation.calibration_text == "written":
@@ -143,7 +139,7 @@ class Calibrated:
         """Calibrate the dial values of some savings for the sweep's task, unless that is done already."""
         if not self.model.needs_calibration:
             return
-        if self._calibrated_on != (text := str(self._sweep.content["calibration_sha256"])):
+        if self._calibrated_on != (text := str(self.sweep.content["calibration_sha256"])):
             self.model.forget_calibration()
             self._calibrated_on, self._dials = text, {}
         missing = [saving for saving in savings if saving not in self._dials]
@@ -155,7 +151,7 @@ class Calibrated:
                 self._dials[saving], self._batch_size = find_batch_size(
                     f"calibrate {self.spec}", partial(self._calibrate, saving), self._batch_size, reporter
                 )
-                reporter.emit(DialCalibrated(str(self._sweep.folder)))
+                reporter.emit(DialCalibrated(str(self.sweep.folder)))
                 task.advance(1)
 
     def reached(self, end: float, reporter: Reporter) -> float:
@@ -186,8 +182,8 @@ class Calibrated:
         """
         recipe = self.config.evaluation
         if self.model.needs_calibration and recipe.quantize == "none":
-            name = self._sweep.task if recipe.calibration == "task" else POOLED
-            text = f"{recipe.calibration_text} {self._sweep.content['calibration_sha256']}"
+            name = self.sweep.task if recipe.calibration == "task" else POOLED
+            text = f"{recipe.calibration_text} {self.sweep.content['calibration_sha256']}"
             self.model.store_calibration(self.training.checkpoint, name, {saving: self.model.dial}, text)
 
     def _calibrate(self, saving: float, batch_size: int) -> list[dict[str, Any]]:
@@ -208,7 +204,7 @@ def evaluate_sweeps(
     """
     trained = Calibrated(sweeps[0])
     for sweep in sweeps:
-        trained.set_sweep(sweep)
+        trained.sweep = sweep
         with attempting(sweep), exclusive(sweep.folder, str(sweep), reporter):
             if sweep.finished() is None:
                 with recorded(sweep, sweep.config, reporter) as said:

@@ -298,7 +298,7 @@ class Estimator:
         """Seconds of an evaluation at one dial value."""
         limit, task = sweep.config.evaluation.limit, sweep.task
         documents = _ROUGH_DOCUMENTS if self.work is None else self.work.asked(task).documents
-        known = self._means.get(("document", _backbone(sweep.training), sweep.spec.name, task))
+        known = self._means.get(("document", sweep.training.content["backbone"], sweep.spec.name, task))
         if known is None:
             known = _ROUGH_DOCUMENT_S if self.work is None else self.work.document_s(task)
         return min(limit or documents, documents) * known
@@ -328,7 +328,7 @@ class Estimator:
 
     def _sequence_s(self, training: TrainingRun) -> float:
         """Seconds of training on one sequence."""
-        known = self._means.get(("sequence", _backbone(training), training.spec.name))
+        known = self._means.get(("sequence", training.content["backbone"], training.spec.name))
         if known is None:
             known = _ROUGH_SEQUENCE_S if self.work is None else self.work.sequence_s(training.spec)
         return known
@@ -366,7 +366,3 @@ def _add_times_of(record: Record, seen: defaultdict[tuple[str, ...], list[float]
     if (timing := record.read("timing") or {}).get("steps"):
         one_s = timing["train_s"] / (timing["steps"] * config["recipe"]["batch_size"])
         seen["sequence", config["backbone"], method_name(config["method"])].append(one_s)
-
-
-def _backbone(training: TrainingRun) -> str:
-    return str(training.content["backbone"])

@@ -24,7 +24,7 @@ from adaptive_bench.errors import (
     ToBeContinued,
     UsageError,
 )
-from adaptive_bench.jobs.job import Failure, Job, JobEstimate, JobGroup, caught, needs_own_process
+from adaptive_bench.jobs.job import Failure, Job, JobGroup, caught, needs_own_process
 from adaptive_bench.jobs.launchers import LaunchRequest, PendingJob
 from adaptive_bench.jobs.pool import run_groups
 from adaptive_bench.jobs.watchdog import Limits
@@ -58,10 +58,10 @@ class TrainingJob(Job):
     @classmethod
     def of(cls, training: TrainingRun, config: RunConfig, estimator: Estimator) -> TrainingJob:
         """The job of a training, with an estimate of what is left of it."""
-        seconds, record = estimator.training(training), str(training.folder)
-        unit_s: dict[UnitDone, float] = {TrainingStep(record): seconds / max(1, steps_left(training))}
-        estimate, method = JobEstimate(record, seconds, unit_s), training.spec.name
-        return cls(str(training), estimate, method, _methods_of(training), config.tasks, training, config)
+        seconds, folder = estimator.training(training), training.folder
+        unit_s: dict[UnitDone, float] = {TrainingStep(str(folder)): seconds / max(1, steps_left(training))}
+        method, methods = training.spec.name, _methods_of(training)
+        return cls(str(training), folder, seconds, unit_s, method, methods, config.tasks, training, config)
 
     @property
     def unfinished(self) -> tuple[str, ...]:
@@ -96,10 +96,9 @@ class EvaluationJob(Job):
             unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep)
             unit_s[PointMeasured(str(sweep.folder))] = estimator.point(sweep)
         seconds = sum(estimator.sweep(sweep) for sweep in sweeps)
-        estimate = JobEstimate(str(first.folder), seconds, unit_s)
         methods = _methods_of(first.training) | {first.spec.name}
         label, tasks = f"evaluate {first.spec}, seed {first.training.seed}", tuple(sweep.task for sweep in sweeps)
-        return cls(label, estimate, first.spec.name, methods, tasks, sweeps)
+        return cls(label, first.folder, seconds, unit_s, first.spec.name, methods, tasks, sweeps)
 
     @property
     def training(self) -> TrainingRun:
@@ -224,7 +223,7 @@ def _why(work: str, record: Record, run: Path) -> Failure:
     state = record.state
     if state == "failed":
         return Failure(work, record.reason, "Failed before", record.folder / "log.txt")
-    about = {"planned": "it was not begun", "running": f"{record.owner} is running it"}
+    about = {"planned": "it was not begun", "running": f"{lock.owner(record.folder)} is running it"}
     reason = about.get(state, "its process has ended before it was done")
     return Failure(work, f"{reason}. `{retry_command(run)}` does it.", "Not finished")
 
@@ -256,7 +255,7 @@ def carry_out(
     jobs = [job for group in groups for job in group.jobs]
     if not jobs:
         return []
-    seconds = sum(job.estimate.seconds for job in jobs)
+    seconds = sum(job.seconds for job in jobs)
     workers = min(workers or useful_processes(plan.config, seconds), len(jobs))
     failures = run_groups(groups, reporter, workers, limits)
     settle(plan)  # a worker may have been killed right before it marked its work as done

@@ -89,11 +89,6 @@ class ModelFacts:
         """Longest sequence in tokens."""
         return int(self.empty.config.max_position_embeddings)
 
-    @property
-    def vocabulary(self) -> int:
-        """Number of tokens that have embeddings."""
-        return int(self.empty.config.vocab_size)
-
     def __str__(self) -> str:
         return f"{self.source.name} ({self.family}, {size(self.parameters)} parameters, context {self.context:,})"
 
@@ -173,11 +168,11 @@ def load_tokenizer(facts: ModelFacts) -> PreTrainedTokenizerBase:
     where = f"the tokenizer of {facts.source.name!r}"
     if len(tokenizer) == 0:
         raise EnvironmentProblem(f"A model needs a tokenizer, but {where} is empty. Put its files beside config.json.")
-    largest = max(tokenizer.get_vocab().values(), default=0)
-    if largest >= facts.vocabulary:
+    largest, rows = max(tokenizer.get_vocab().values(), default=0), int(facts.empty.config.vocab_size)
+    if largest >= rows:
         raise EnvironmentProblem(
             f"A tokenizer's ids are rows of the model's embedding, but {where} goes up to {largest:,} and the model "
-            f"has {facts.vocabulary:,} rows. It belongs to another model: put the right one beside config.json."
+            f"has {rows:,} rows. It belongs to another model: put the right one beside config.json."
         )
     if tokenizer.eos_token_id is None:
         raise EnvironmentProblem(

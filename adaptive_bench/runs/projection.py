@@ -31,11 +31,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone, LayerCosts
-from adaptive_bench.engine.ledger import PHASES, Ledger, cosine_macs
+from adaptive_bench.engine.ledger import PHASES, Ledger, cosine_macs, saved_shares
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import method_class, method_of
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation import BUCKETS, COSINE, NORM, RESCALE, Evaluation
+from adaptive_bench.store.evaluation import COSINE, NORM, RESCALE, Evaluation
 
 # Sizes of real models, from the `config.json` files of the Hugging Face hub.
 _KEYS = (
@@ -50,8 +50,6 @@ _SIZES = {
 }
 SHAPES: Mapping[str, Mapping[str, Any]] = {name: dict(zip(_KEYS, row, strict=True)) for name, row in _SIZES.items()}
 _OWN_MAP = "method."
-_CORE = [place for place, name in enumerate(BUCKETS) if name.startswith("core.")]
-_OVERHEAD = [place for place, name in enumerate(BUCKETS) if name.startswith("overhead.")]
 
 
 @cache
@@ -85,76 +83,55 @@ class Projection:
             if isinstance(module, nn.Linear)
         }
         self._depth = depth
-        self._costs = [depth * costs for costs in astuple(self.backbone.costs)]
+        self._costs = LayerCosts(*(depth * costs for costs in astuple(self.backbone.costs)))
 
-    def net(self, reports: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None]]:
+    def net(self, counts: Mapping[str, Any]) -> dict[str, float | None]:
         """Projected net savings by phase (`all`, `prefill`, `decode`); `None` for a phase without tokens.
 
         Args:
-            reports: The raw sums of R compute reports. They are priced together, because a large run has thousands.
+            counts: The raw sums of a compute report.
         """
-        rows = self.backbone.num_layers + 1  # per report: one for each layer, and one without layer costs for the head
-        ledger = Ledger(LayerCosts(*(np.tile(np.append(costs, 0.0), len(reports)) for costs in self._costs)))
-        macs: dict[str, np.ndarray] = {}
-        dense: dict[str, np.ndarray] = {}
+        ledger, hidden_size = Ledger(self._costs), self.backbone.hidden_size
         for phase in PHASES:
-            heads = np.zeros(len(reports))
-            for number, counts in enumerate(reports):
-                first, last = number * rows, number * rows + rows - 1
-                runs = dict(counts[phase]["runs"])
-                ledger.work[phase][first:last] += np.array(counts[phase]["work"])
-                heads[number] = runs.pop("head", 0.0) * self.backbone.head_macs
-                ledger.book(phase, last, "core.head", heads[number])
-                ledger.book(phase, first, "overhead.decision", runs.pop("probe", 0.0) * self.backbone.head_macs)
-                cosines = runs.pop(COSINE, 0.0) * cosine_macs(self.backbone.hidden_size)
-                ledger.book(phase, first, "overhead.decision", cosines)
-                norms = runs.pop(NORM, 0.0) * self.backbone.hidden_size
-                ledger.book(phase, first, "overhead.decision", norms)
-                rescaled = runs.pop(RESCALE, 0.0) * self.backbone.hidden_size
-                ledger.book(phase, first, "overhead.adapter", self._depth * rescaled)
-                own = sum(tokens * self._map_macs[name] for name, tokens in runs.items())
-                ledger.book(phase, first, "overhead.decision", self._depth * own)
-            macs[phase] = ledger.macs(phase)[:-1].reshape(len(reports), rows, -1).sum(axis=1)
-            by_layer = ledger.dense_macs(phase)[:-1].reshape(len(reports), rows)
-            by_layer[:, -1] = heads
-            dense[phase] = by_layer.sum(axis=1)
-        macs["all"], dense["all"] = macs["prefill"] + macs["decode"], dense["prefill"] + dense["decode"]
-        spent = {part: found[:, _CORE].sum(axis=1) + found[:, _OVERHEAD].sum(axis=1) for part, found in macs.items()}
-        return [
-            {
-                part: float(1 - spent[part][number] / dense[part][number]) if dense[part][number] else None
-                for part in ("all", *PHASES)
-            }
-            for number in range(len(reports))
-        ]
+            ledger.work[phase] += np.array(counts[phase]["work"])
+            runs = dict(counts[phase]["runs"])
+            head = runs.pop("head", 0.0) * self.backbone.head_macs
+            ledger.book(phase, ledger.num_layers, "core.head", head)
+            ledger.book_dense_head(phase, head)
+            deciding = runs.pop("probe", 0.0) * self.backbone.head_macs
+            deciding += runs.pop(COSINE, 0.0) * cosine_macs(hidden_size)
+            deciding += runs.pop(NORM, 0.0) * hidden_size
+            rescaled = runs.pop(RESCALE, 0.0) * hidden_size
+            ledger.book(phase, 0, "overhead.adapter", self._depth * rescaled)
+            own = sum(tokens * self._map_macs[name] for name, tokens in runs.items())
+            ledger.book(phase, 0, "overhead.decision", deciding + self._depth * own)
+        saved = saved_shares(ledger.counts())
+        return {"all": saved["saved"]["net"], **{phase: saved[phase]["net"] for phase in PHASES}}
 
 
 def projected(spec: MethodSpec, evaluations: Sequence[Evaluation], shape: str) -> tuple[list[Evaluation], list[str]]:
     """Evaluations of one method with their net saving projected onto a shape.
 
-    Older evaluations, which lack the counts, stay as they are. If the method cannot be built at the shape's widths, all
-    stay as they are, and the second value says why: the table is written all the same.
+    If the method cannot be built at the shape's widths, all stay as they are, and the second value says why: the table
+    is written all the same.
 
     Raises:
         UsageError: No shape has that name.
     """
     find_shape(shape)
-    found, counts = list(evaluations), [one.report.get("counts", {}) for one in evaluations]
-    known = [place for place, one in enumerate(counts) if all("work" in one.get(phase, {}) for phase in PHASES)]
-    if not known:
-        return found, []
+    found, counts = list(evaluations), [one.report["counts"] for one in evaluations]
+    if not found:
+        return [], []
     try:
-        layers = len(counts[known[0]]["prefill"]["work"])
+        layers = len(counts[0]["prefill"]["work"])
         projection = _projection(cast(Hashable, method_class(spec)), spec, layers, shape)
-        nets = projection.net([counts[place] for place in known])
+        nets = list(map(projection.net, counts))
     except Exception as error:  # noqa: BLE001 - this builds the method, and a plugin's method may raise anything
         reason = f"{type(error).__name__}: {error}"
         return found, [
             f"{spec}: no projection onto {shape}, because the method cannot be built at its widths ({reason})."
         ]
-    for place, net in zip(known, nets, strict=True):
-        found[place] = replace(found[place], projected=net, projected_shape=shape)
-    return found, []
+    return [replace(one, projected=net, projected_shape=shape) for one, net in zip(found, nets, strict=True)], []
 
 
 # Seeds and targets of a spec share a projection. The class is an argument because a notebook may register another class

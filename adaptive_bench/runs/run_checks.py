@@ -206,10 +206,6 @@ def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bo
 
 def _check_disk(out: Path, needed: int) -> None:
     folder = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
-    if not folder.is_dir():
-        raise EnvironmentProblem(
-            f"The output folder must be a folder, got the file {str(folder)!r}. Choose another --out."
-        )
     with atomic.writable(out):
         free = shutil.disk_usage(folder).free
     if free < needed:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
@@ -16,7 +15,7 @@ from adaptive_bench.method import config_of, method_class, starting_spec, takes_
 from adaptive_bench.model.interventions import SiteCosts
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.registry import did_you_mean
-from adaptive_bench.runs.backbone_source import empty_model, find_backbone
+from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.runs.measured_settings import key_entry, measured_sites, with_precision
 from adaptive_bench.runs.projection import find_shape
 from adaptive_bench.runs.training_targets import (
@@ -96,7 +95,7 @@ def plan(
     tasks = [find_task(name) for name in config.tasks]
     find_shape(config.project_onto)
     backbone = find_backbone(config.model)
-    levels = levels_of(config, Backbone(empty_model(backbone)).num_layers)
+    levels = levels_of(config)
     for text in config.train.method_learning_rates:
         config_of(MethodSpec.parse(text))
     questions = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -48,12 +47,9 @@ def _check_same_documents(
     sweep: DialEvaluation, evaluation: Evaluation, seen: dict[tuple[str, str, str], tuple[str, DialEvaluation]]
 ) -> None:
     """Compare the documents of a point with those of the first one of its task, which is added to `seen`."""
-    data: Mapping[str, Any] = evaluation.data or {}  # records of earlier versions have no digest of right answers
     for key, what in _CONTENTS.items():
-        if (digest := data.get(key)) is None:
-            continue
-        known, first = seen.setdefault((sweep.task, sweep.split, key), (digest, sweep))
-        if known != digest:
+        known, first = seen.setdefault((sweep.task, sweep.split, key), (evaluation.data[key], sweep))
+        if known != evaluation.data[key]:
             raise EnvironmentProblem(
                 f"Methods are compared on the same documents, but the {what} of {sweep.task!r} in the record "
                 f"{str(sweep.folder)!r} ({sweep}) are not those in {str(first.folder)!r} ({first}): the data changed "
@@ -67,9 +63,8 @@ def conditions(sweep: DialEvaluation, evaluation: Evaluation) -> Conditions:
     Args:
         evaluation: Any evaluation of the sweep.
     """
-    data: Mapping[str, Any] = evaluation.data or {}
+    data, version = evaluation.data, evaluation.data["task_version"]
     definition = sweep.content.get("task_code")  # the part of the sweep's key that `training_text.task_inputs` makes
-    version, prompts, contents = (data.get(key) for key in ("task_version", "prompts_sha256", "documents_sha256"))
     return Conditions(
         model=model_name(sweep.config.model),
         backbone=sweep.training.content["backbone"],
@@ -77,8 +72,8 @@ def conditions(sweep: DialEvaluation, evaluation: Evaluation) -> Conditions:
         task_version=None if version is None else str(version),
         documents=evaluation.docs,
         shots=evaluation.num_fewshot,
-        asked=None if prompts is None else str(prompts)[:16],
-        contents=None if contents is None else str(contents)[:16],
+        asked=data["prompts_sha256"][:16],
+        contents=data["documents_sha256"][:16],
         definition=None if definition is None else key_of(definition),
     )
 
@@ -129,13 +124,11 @@ def training_of(work: TrainingRun) -> MeasuredTraining:
     )
 
 
-def with_projections(sweeps: Sequence[DialEvaluation]) -> tuple[list[Points], list[str]]:
-    """The points of one spec's sweeps with their projections, and the reasons why any have none."""
-    found = [sweep.finished() or {} for sweep in sweeps]
-    measured = [one for points in found for one in points.values()]
-    priced, unprojected = projected(sweeps[0].spec, measured, sweeps[0].config.project_onto)
-    left = iter(priced)
-    return [{asked: next(left) for asked in points} for points in found], unprojected
+def with_projections(sweep: DialEvaluation) -> tuple[Points, list[str]]:
+    """The points of a sweep with their projections, and the reason why any have none."""
+    points = sweep.finished() or {}
+    found, unprojected = projected(sweep.spec, list(points.values()), sweep.config.project_onto)
+    return dict(zip(points, found, strict=True)), unprojected
 
 
 def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sample]]) -> MeasuredSweep:
@@ -145,13 +138,6 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
         points: The sweep's points, with their projections.
         samples: The documents of each point.
     """
-    for one, documents in zip(points.values(), samples, strict=True):
-        if one.docs != len(documents):
-            raise EnvironmentProblem(
-                f"A measured point has what every document scored, but in {str(work.folder)!r} at the dial value "
-                f"{one.dial:g} there are {len(documents)} of {one.docs} documents. Remove that folder and give the "
-                f"same `adaptive-bench run` again: it is measured anew."
-            )
     some = next(iter(points.values()), None)
     metrics = find_task(work.task).metrics
     records = [record.read("env") or {} for record in (work.training.record, work.record)]
@@ -167,7 +153,7 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
         conditions={} if some is None else asdict(conditions(work, some)),
         made_with=made_with(one for about in records for one in (*about.get("before", ()), about)),
         eligible=(work.record.read("dial") or {}).get("eligible"),
-        documents_sha256=None if some is None else (some.data or {}).get("documents_sha256"),
+        documents_sha256=None if some is None else some.data["documents_sha256"],
         points=[MeasuredPoint.of(asked, one, metrics) for asked, one in points.items()],
         documents=[Documents.of(one) for one in samples],
         curves=work.curves,
@@ -176,22 +162,19 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
 
 def measured_run(whole: Plan) -> Measurements:
     """Everything that a finished run has measured, as an entry holds it."""
-    groups: dict[tuple[str, str], list[DialEvaluation]] = {}
+    found = []
     for work in whole.sweeps:
-        groups.setdefault((str(work.spec), work.task), []).append(work)
-    found: dict[Path, MeasuredSweep] = {}
-    for works in groups.values():
-        for work, points in zip(works, with_projections(works)[0], strict=True):
-            if not points:
-                raise EnvironmentProblem(
-                    f"An entry is made from a complete run, but nothing of `{work}` is on disk. Give the run's command "
-                    f"again."
-                )
-            samples = [work.record.samples(asked) for asked in points]
-            shown = work.split == "test" and not work.variant
-            written = [[_text(one) for one in some[:SHOWN_DOCUMENTS]] for some in samples] if shown else []
-            found[work.folder] = replace(sweep_of(work, points, samples), texts=written)
-    return Measurements([found[work.folder] for work in whole.sweeps], [_logged(work) for work in whole.trainings])
+        points, _ = with_projections(work)
+        if not points:
+            raise EnvironmentProblem(
+                f"An entry is made from a complete run, but nothing of `{work}` is on disk. Give the run's command "
+                f"again."
+            )
+        samples = [work.record.samples(asked) for asked in points]
+        shown = work.split == "test" and not work.variant
+        written = [[_text(one) for one in some[:SHOWN_DOCUMENTS]] for some in samples] if shown else []
+        found.append(replace(sweep_of(work, points, samples), texts=written))
+    return Measurements(found, [_logged(work) for work in whole.trainings])
 
 
 def _text(sample: Sample) -> Text:
@@ -201,8 +184,6 @@ def _text(sample: Sample) -> Text:
 def _logged(work: TrainingRun) -> MeasuredTraining:
     """A training with its log and further facts for readers."""
     record = work.record
-    log = work.folder / "train.jsonl"
-    lines = [json.loads(line) for line in log.read_bytes().splitlines()] if log.is_file() else []
     data, timing = (record.read(section) or {} for section in ("data", "timing"))
     facts = {
         "learning_rate": work.content.get("method_learning_rate"),
@@ -210,8 +191,8 @@ def _logged(work: TrainingRun) -> MeasuredTraining:
         "seconds": timing.get("train_s"),
         "made_with": made_with([record.read("env") or {}]),
     }
-    steps, losses = ([line[name] for line in lines] for name in ("step", "loss"))
-    return replace(training_of(work), facts=facts, steps=steps, losses=losses)
+    log = record.losses()
+    return replace(training_of(work), facts=facts, steps=[step for step, _ in log], losses=[loss for _, loss in log])
 
 
 @dataclass(frozen=True)
@@ -243,11 +224,10 @@ def outcome_of(whole: Plan) -> Outcome:
             sweeps = grouped[str(spec), find_task(name).name]
             if not sweeps:
                 continue
-            points, unprojected = with_projections(sweeps)
-            warnings += unprojected
             measured = []
-            for sweep, found in zip(sweeps, points, strict=True):
-                warnings += _overlong_warnings(sweep, found)
+            for sweep in sweeps:
+                found, unprojected = with_projections(sweep)
+                warnings += [*unprojected, *_overlong_warnings(sweep, found)]
                 for evaluation in found.values():
                     _check_same_documents(sweep, evaluation, seen)
                 measured.append(sweep_of(sweep, found, [sweep.record.samples(asked) for asked in found]))
@@ -273,7 +253,7 @@ def outcome_of(whole: Plan) -> Outcome:
 
 def _overlong_warnings(sweep: DialEvaluation, points: Points) -> list[str]:
     """Warnings about documents that were left out."""
-    left = [(len(found), one.docs) for one in points.values() if (found := (one.data or {}).get("overlong"))]
+    left = [(len(found), one.docs) for one in points.values() if (found := one.data.get("overlong"))]
     return [
         f"{out} of {out + asked} documents of {sweep.task} are too long for the model's context and were left out, for "
         f"every method alike (--skip-overlong)."
@@ -338,11 +318,11 @@ def method_facts(whole: Plan) -> dict[str, Any]:
 def recorded_code(whole: Plan, spec: MethodSpec) -> str | None:
     """Digest of the code that trained and evaluated a method, by its records: `source.code_of` the method at that time.
 
-    `None` if there are no records, or if they do not tell, as those of early versions.
+    `None` if there are no records.
     """
     for sweep in whole.sweeps:
-        trained, measured = (one.get("code") for one in (sweep.training.content, sweep.content))
-        if sweep.spec == spec and isinstance(trained, dict) and isinstance(measured, dict):
+        if sweep.spec == spec and sweep.content and sweep.training.content:
+            trained, measured = sweep.training.content["code"], sweep.content["code"]
             # A method without a training of its own depends on the training code of another method.
             own = {name: version for name, version in measured.items() if name != "evaluation"}
             return code_digest(own | {"training": trained.get("training")}, measured)
@@ -362,13 +342,10 @@ def _settings(trainings: Sequence[TrainingRun]) -> dict[str, set[str]]:
     backbones = {training.content.get("backbone") for training in trainings}
     above = {training.folder.parent for training in trainings}
     for folder in sorted(path for one in above if one.is_dir() for path in one.iterdir() if path.is_dir()):
-        config = None
         with suppress(EnvironmentProblem):  # a record of another run that cannot be read
-            config = Record(folder).read("config")
-        if isinstance(config, dict) and config.get("backbone") in backbones and isinstance(config.get("method"), str):
-            name = method_name(config["method"])
-            same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}
-            found.setdefault(name, set()).add(canonical(same))
+            if (config := Record(folder).read("config") or {}).get("backbone") in backbones:
+                same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}
+                found.setdefault(method_name(config["method"]), set()).add(canonical(same))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,10 +15,11 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.job import Failure
+from adaptive_bench.jobs.launchers import LaunchResult
 from adaptive_bench.jobs.worker import StdoutForwarder, check_main
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.launching import launch_request, stoppable, unfinished_work, wait_for_others, work_as_worker
-from adaptive_bench.runs.run_checks import preflight
+from adaptive_bench.runs.run_checks import Preflight, preflight
 from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard, manifest_of, plan, plan_of, without_groups
 from adaptive_bench.runs.run_table import method_facts, outcome_of
 from adaptive_bench.runs.trained import run_folder, write_beginning
@@ -26,7 +27,7 @@ from adaptive_bench.source import TABLES
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.keys import canonical, run_key
 from adaptive_bench.store.records import SCHEMA
-from adaptive_bench.store.results import ending_of, write_run
+from adaptive_bench.store.runs import ending_of, write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE
 from adaptive_bench.tables.task_notes import floor_ceiling_notes, unparsable_notes
 
@@ -84,78 +85,52 @@ def run(
         Interrupted: Ctrl-C, or a scheduler's signal; finished work is kept and the same command continues.
     """
     check_main()
-    registry.check_name("launchers", launcher)
+    launch_with = registry.get("launchers", launcher)
     config, reporter = without_groups(config), reporter or SilentReporter()
-    world, folder = processes.world(), run_folder(config)
+    world, folder, start_s = processes.world(), run_folder(config), time.perf_counter()
     if not world.is_main_process:
         work_as_worker()
         return RunOutcome([], folder, [], [], is_main_process=False)
-    try:
-        with redirect_stdout(StdoutForwarder(reporter)):
-            with atomic.writable(config.out):
-                config.out.mkdir(parents=True, exist_ok=True)
-            if table_only:
-                return tabulate(config, folder, reporter, wait_s)
-            jobs = jobs if world.is_single else 1
-            return compute(config, folder, reporter, jobs, shard, launcher, resources)
-    finally:
-        world.shutdown()
-
-
-def compute(
-    config: RunConfig,
-    folder: Path,
-    reporter: Reporter,
-    jobs: int | None,
-    shard: Shard,
-    launcher: str,
-    resources: Path | None,
-) -> RunOutcome:
-    """Do the remaining work of a run, and write its table unless other commands have work left.
-
-    Arguments as for `run`.
-    """
-    start_s, launch_with = time.perf_counter(), registry.get("launchers", launcher)
-    known = preflight(config, reporter, jobs, timed=shard.is_whole)
-    for note in known.notes:
-        reporter.line(f"Note: {note}")
-    write_beginning(folder, config)
-    if not _holds_finished_table(folder):  # its manifest stays until another table is written
-        manifest_of(known.plan).write(folder)
-    request = launch_request(known.plan, folder, reporter, jobs, known.estimator, shard, resources)
-    with stoppable(folder, config):
-        launched = launch_with(request)
-    failures, elsewhere = list(launched.failures), launched.submitted
-    if not elsewhere and not shard.is_whole and (others := unfinished_work(known.plan, folder)):
-        elsewhere = f"{len(others)} pieces of work are left to other shares of the run, among them {others[0].work}."
-    if elsewhere:
-        return RunOutcome([], folder, known.notes, failures, elsewhere)
-    notes = known.notes if known.facts is not None else _notes_before(folder)
-    if (kept := _kept_table(folder, failures)) is not None:
-        return RunOutcome([], folder, [*notes, kept], failures)
-    rows, warnings = write_table(known.plan, folder, failures, notes, start_s)
-    return RunOutcome(rows, folder, warnings, failures)
-
-
-def tabulate(config: RunConfig, folder: Path, reporter: Reporter, wait_s: float | None) -> RunOutcome:
-    """Write the table of what is on disk, with missing work as failures. Arguments as for `run`."""
-    start_s = time.perf_counter()
-    # A run's manifest, if there is one, needs neither model nor data.
-    listed = manifest.read(folder) if wait_s is None else None
-    whole = plan(config, reporter) if listed is None else plan_of(config, listed, reporter)
-    write_beginning(folder, config, computes=False)
-    if not _holds_finished_table(folder):
-        manifest_of(whole).write(folder)
-    if wait_s is not None:
+    with ExitStack() as stack:
+        stack.callback(world.shutdown)
+        stack.enter_context(redirect_stdout(StdoutForwarder(reporter)))
+        with atomic.writable(config.out):
+            config.out.mkdir(parents=True, exist_ok=True)
+        jobs = jobs if world.is_single else 1
+        if table_only:
+            # A run's manifest, if there is one, needs neither model nor data.
+            listed = manifest.read(folder) if wait_s is None else None
+            known = Preflight(plan(config, reporter) if listed is None else plan_of(config, listed, reporter))
+        else:
+            known = preflight(config, reporter, jobs, timed=shard.is_whole)
+        for note in known.notes:
+            reporter.line(f"Note: {note}")
+        notes = known.notes if known.facts is not None else _notes_before(folder)
+        write_beginning(folder, config, computes=not table_only)
+        if not _holds_finished_table(folder):  # its manifest stays until another table is written
+            manifest_of(known.plan).write(folder)
         with stoppable(folder, config):
-            wait_for_others(whole, folder, reporter, wait_s)
-    failures = unfinished_work(whole, folder)
-    if (kept := _kept_table(folder, failures)) is not None:
-        raise EnvironmentProblem(
-            f"{kept} Put the records back, or give the command without --table-only: it computes what is missing."
+            if table_only and wait_s is not None:
+                wait_for_others(known.plan, folder, reporter, wait_s)
+            request = launch_request(known.plan, folder, reporter, jobs, known.estimator, shard, resources)
+            launched = LaunchResult(unfinished_work(known.plan, folder)) if table_only else launch_with(request)
+        failures, elsewhere = list(launched.failures), launched.submitted
+        if not (elsewhere or table_only or shard.is_whole) and (left := unfinished_work(known.plan, folder)):
+            elsewhere = f"{len(left)} pieces of work are left to other shares of the run, among them {left[0].work}."
+        if elsewhere:
+            return RunOutcome([], folder, notes, failures, elsewhere)
+        if not failures or not _holds_finished_table(folder):
+            rows, warnings = write_table(known.plan, folder, failures, notes, start_s)
+            return RunOutcome(rows, folder, warnings, failures)
+        kept = (
+            f"A finished table is not replaced by a poorer one, but for the table in {str(folder)!r} {len(failures)} "
+            f"piece(s) of work are missing by now, the first: {failures[0].work}. The table stays as it is."
         )
-    rows, warnings = write_table(whole, folder, failures, _notes_before(folder), start_s)
-    return RunOutcome(rows, folder, warnings, failures)
+        if table_only:
+            raise EnvironmentProblem(
+                f"{kept} Put the records back, or give the command without --table-only: it computes what is missing."
+            )
+        return RunOutcome([], folder, [*notes, kept], failures)
 
 
 def _holds_finished_table(folder: Path) -> bool:
@@ -165,16 +140,6 @@ def _holds_finished_table(folder: Path) -> bool:
     except EnvironmentProblem:
         return True
     return about.get("state") == "done" or (not about and (folder / "table.json").is_file())
-
-
-def _kept_table(folder: Path, failures: Sequence[Failure]) -> str | None:
-    """Why a table with missing work does not replace the finished one on disk; `None` if it may be written."""
-    if not failures or not _holds_finished_table(folder):
-        return None
-    return (
-        f"A finished table is not replaced by a poorer one, but for the table in {str(folder)!r} {len(failures)} "
-        f"piece(s) of work are missing by now, the first: {failures[0].work}. The table stays as it is."
-    )
 
 
 def _notes_before(folder: Path) -> list[str]:

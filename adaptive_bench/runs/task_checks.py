@@ -130,7 +130,7 @@ def _check_length(
     shots = int(harness.config.num_fewshot or 0)
     mend = f"{'Lower --num-fewshot or choose' if shots else 'Choose'} a model with a longer context"
     left: tuple[int, int] | None = None
-    most, said = 0, ""  # about the longest prompt; noted at the end, because a later prompt may have no room at all
+    cut = 0, ""  # the longest prompt that is cut; noted at the end, because a later one may have no room at all
     for request in harness.instances:
         number = request.doc_id + 1
         if request.request_type == "generate_until":
@@ -156,18 +156,15 @@ def _check_length(
                 f"examples document {number} of {task.name!r} has {tokens}. {mend}, or leave such documents out with "
                 f"--skip-overlong."
             )
-        elif is_cut and tokens > most:
-            most, said = (
-                tokens,
-                f"The longest prompts of {task.name} ({tokens} tokens with {shots} worked examples) {loss}",
-            )
+        elif is_cut:
+            cut = max(cut, (tokens, loss))
     if left:
         findings.note(
             f"Documents of {task.name} that are too long for the context of {context} tokens, such as document "
             f"{left[0]} with {left[1]}, are left out for every method alike; the table will say how many."
         )
-    if said:
-        findings.note(said)
+    if cut[0]:
+        findings.note(f"The longest prompts of {task.name} ({cut[0]} tokens with {shots} worked examples) {cut[1]}")
 
 
 def note_idle(config: RunConfig, findings: Findings) -> None:

@@ -7,7 +7,7 @@ its checkpoints read its calibration text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -28,7 +28,7 @@ from adaptive_bench.runs.backbone_source import find_backbone, find_device
 from adaptive_bench.runs.evaluation_work import trained_model
 from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.runs.training_text import draw_calibration
-from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
+from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import timings
@@ -103,10 +103,12 @@ class _Bench:
         self.request = request
         self.source = find_backbone(request.model)
         self.device = find_device(request.device)
+        self.sweeps = () if request.run is None else plan(request.run).sweeps
 
     def content(self, spec: MethodSpec, batch: int) -> dict[str, Any]:
         """Everything that a time depends on; its hash is the key of the record."""
-        request, training = self.request, self._cell(spec)
+        request, sweep = self.request, self._sweep(spec)
+        training = None if sweep is None else sweep.training
         setting = {
             "device": self.device.type,
             "device_name": hardware.describe_device(self.device),
@@ -117,7 +119,7 @@ class _Bench:
             "new": request.new,
         }
         versions = hardware.environment(self.device)
-        spared = {} if training is None else {k: v for k, v in self._sweep(spec).content.items() if k == "eligible"}
+        spared = {} if sweep is None else {k: v for k, v in sweep.content.items() if k == "eligible"}
         return {
             "schema": SCHEMA,
             "method": str(spec),
@@ -143,7 +145,7 @@ class _Bench:
                 f"Prompt and new tokens must fit the context of {model.backbone.context_length} tokens, got "
                 f"{request.prompt} + {request.new}. Lower --prompt or --new."
             )
-        if self._cell(spec) is None:
+        if self._sweep(spec) is None:
             model.prepare_training(self._calibration(model))
         calibration: list[dict[str, Any]] = []
         if model.needs_calibration:
@@ -161,32 +163,21 @@ class _Bench:
         return model.to(self.device, PRECISIONS[self.request.precision]).eval()
 
     def _model(self, spec: MethodSpec) -> AdaptiveModel:
-        training = self._cell(spec)
-        if training is None:
+        if (sweep := self._sweep(spec)) is None:
             return AdaptiveModel.build(self.plain, spec, seed=1).to(self.device).eval()
-        if not training.finished:
+        if not sweep.training.finished:
             raise EnvironmentProblem(
-                f"The run must be finished to be timed, but `{training}` is not. Give its `run` again."
+                f"The run must be finished to be timed, but `{sweep.training}` is not. Give its `run` again."
             )
-        return trained_model(self._sweep(spec), dtype=PRECISIONS[self.request.precision]).to(self.device)
+        return trained_model(sweep, dtype=PRECISIONS[self.request.precision]).to(self.device)
 
-    def _cell(self, spec: MethodSpec) -> TrainingRun | None:
-        """The training of a spec in the run with the first seed; `None` without a run."""
-        return None if self.request.run is None else self._sweep(spec).training
-
-    def _sweep(self, spec: MethodSpec) -> DialEvaluation:
-        """The first sweep of a spec in the run."""
-        assert self.request.run is not None
-        found = [sweep for sweep in self._sweeps if sweep.spec == spec]
-        if not found:
+    def _sweep(self, spec: MethodSpec) -> DialEvaluation | None:
+        """The first sweep of a spec in the run; `None` without a run."""
+        found = next((sweep for sweep in self.sweeps if sweep.spec == spec), None)
+        if found is None and self.request.run is not None:
             methods = ", ".join(self.request.run.methods)
             raise UsageError(f"With --run, --methods are some of the run's: {methods}, got {spec}.")
-        return found[0]
-
-    @cached_property
-    def _sweeps(self) -> Sequence[DialEvaluation]:
-        assert self.request.run is not None
-        return plan(self.request.run).sweeps
+        return found
 
     @cached_property
     def _text(self) -> Any:
@@ -199,13 +190,7 @@ class _Bench:
                 f"With --run the run's own calibration text is read, but none of its tasks, {', '.join(config.tasks)}, "
                 f"has any. Leave --run out and name its --model and --methods: random tokens are read then."
             )
-        return encode_examples(
-            drawn,
-            self._tokenizer,
-            context,
-            SilentReporter(),
-            chat_template=config.chat_template,
-        )
+        return encode_examples(drawn, self._tokenizer, context, SilentReporter(), chat_template=config.chat_template)
 
     @cached_property
     def _tokenizer(self) -> Any:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +21,12 @@ from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.keys import run_key
 from adaptive_bench.store.manifest import find_trained
 from adaptive_bench.store.records import CHECKPOINT, SCHEMA
-from adaptive_bench.store.runs import KEY_DIGITS, check_run, config_in, is_run, run_command
+from adaptive_bench.store.runs import BEGUN, KEY_DIGITS, check_run, config_in, is_run, run_command
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
 
 
-_CONFIG = "config.yaml"
 _METHODS = 2  # methods that a run's name spells out before it counts the others
 _LONGEST_PART = 24  # characters of one part of a run's name
 
@@ -37,7 +35,7 @@ def config_of(folder: Path) -> RunConfig:
     """The configuration of a run, with the output folder that the run lies in now, if its records are there."""
     check_run(folder)
     config_in(folder)
-    config = load_config(folder / _CONFIG, reads_data=False)
+    config = load_config(folder / BEGUN, reads_data=False)
     home = folder.resolve().parent.parent
     return config.model_copy(update={"out": home}) if (home / "records").is_dir() else config
 
@@ -71,7 +69,7 @@ def write_beginning(folder: Path, config: RunConfig, *, computes: bool = True) -
     Args:
         computes: Whether anything is computed; if not, an existing `command.json` stays as it is.
     """
-    atomic.update_text(folder / _CONFIG, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+    atomic.update_text(folder / BEGUN, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     about = {
         "schema": SCHEMA,
         "began": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -79,19 +77,8 @@ def write_beginning(folder: Path, config: RunConfig, *, computes: bool = True) -
         "plugins": [str(path) for path in registry.plugin_files()],
         "command": run_command(folder, registry.plugin_files()),
     }
-    file = folder / "command.json"
-    if not computes and file.is_file():
-        return
-    if not _file_contains(file, {key: about[key] for key in ("schema", "plugins", "command")}):
-        atomic.write_json(file, about)
-
-
-def _file_contains(file: Path, about: Mapping[str, Any]) -> bool:
-    try:
-        known = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(known, dict) and about.items() <= known.items()
+    if computes or not (folder / "command.json").is_file():
+        atomic.update_json(folder / "command.json", about, ("began", "directory"))
 
 
 def _safe(part: str) -> str:
@@ -101,7 +88,7 @@ def _safe(part: str) -> str:
 
 def quantized_as(folder: Path) -> str:
     """The `quantize` form in which a run evaluated its models; `none` if it did not quantize, and for a saved model."""
-    return config_of(folder).evaluation.quantize if (folder / _CONFIG).is_file() else "none"
+    return config_of(folder).evaluation.quantize if (folder / BEGUN).is_file() else "none"
 
 
 def check_has_dials(folder: Path, model: AdaptiveModel, stored: Sequence[str]) -> None:
@@ -139,8 +126,3 @@ def find_model(folder: Path, method: str | None, asked: str = "--method") -> tup
         return (nested if nested.is_dir() else folder), {}
     checkpoint, _, spared = find_trained(folder, method, asked=asked)
     return checkpoint, spared
-
-
-def find_checkpoint(folder: Path, method: str | None, asked: str = "--method") -> Path:
-    """The folder alone, see `find_model`."""
-    return find_model(folder, method, asked)[0]

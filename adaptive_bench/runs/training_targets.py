@@ -37,19 +37,13 @@ def auto_level(layers: int) -> float:
     return max(1, -((50 - _PERCENT * layers) // 100)) / layers
 
 
-def levels_of(config: RunConfig, layers: int | None = None) -> tuple[float, ...]:
-    """The levels of a run, in ascending order.
-
-    Args:
-        layers: Number of layers of the run's model; by default it is read from the model if it is needed.
-    """
+def levels_of(config: RunConfig) -> tuple[float, ...]:
+    """The levels of a run, in ascending order."""
     if config.levels is not None:
         return config.levels
     if config.match_on not in ("layers", "tokens"):
         return (_PERCENT / 100,)
-    if layers is None:
-        layers = Backbone(empty_model(find_backbone(config.model))).num_layers
-    return (auto_level(layers),)
+    return (auto_level(Backbone(empty_model(find_backbone(config.model))).num_layers),)
 
 
 def target_axis(config: RunConfig) -> FlopAxis:

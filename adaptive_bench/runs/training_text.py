@@ -186,7 +186,10 @@ def _definition(task: Task) -> dict[str, Any]:
     if is_registered and not registry.is_foreign_task(name):
         files = [file for file in task.other_files if file.suffix != ".py"]
         return {"version": FLOORS["tasks"], "files": files_fingerprint(files)}
-    files = [*_files(task.folder, data=is_registered), *task.other_files]
+    if is_registered:
+        files = [*files_of(task.folder), *task.other_files]
+    else:  # a task of lm-eval keeps no data beside its YAML files
+        files = [file for pattern in ("*.yaml", "*.py") for file in task.folder.glob(pattern)] + [*task.other_files]
     registered = registry.file_of("tasks", name) if is_registered else None
     code = {file for file in [registered, *files] if is_registered and file is not None and file.suffix == ".py"}
     named = files_named(task.folder) - {file.resolve() for file in files} if is_registered else set()
@@ -195,10 +198,3 @@ def _definition(task: Task) -> dict[str, Any]:
         "source": [plugin_digest(code)] if code else [],
         **({"named": files_fingerprint(named)} if named else {}),
     }
-
-
-def _files(folder: Path, *, data: bool) -> list[Path]:
-    """Files of a task's folder: its definition, and with `data` everything else in the folder and below."""
-    if not data:  # a task of lm-eval keeps no data beside its YAML files
-        return [file for pattern in ("*.yaml", "*.py") for file in folder.glob(pattern)]
-    return files_of(folder)

@@ -210,19 +210,14 @@ def with_curves(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: R
     Raises:
         UsageError: The config chooses a setting that was not timed.
     """
-    if config.evaluation.quantize != "none":  # timings are made with the weights as they were trained
+    model = next((one.training.content["backbone"] for one in sweeps if "backbone" in one.training.content), None)
+    if model is None or config.evaluation.quantize != "none":  # timings are made with the weights as they were trained
         return list(sweeps)
-    curves = {
-        model: _curves(config, model, sweeps, reporter)
-        for model in dict.fromkeys(str(sweep.training.content.get("backbone")) for sweep in sweeps)
-    }
-    found = []
-    for one in sweeps:
-        of_model = curves[str(one.training.content.get("backbone"))]
-        spec = str(one.spec)
-        known_curves = {name: known[spec] for name, known in of_model.items() if spec in known}
-        found.append(replace(one, curves=known_curves))
-    return found
+    curves = _curves(config, model, sweeps, reporter)
+    return [
+        replace(one, curves={name: known[str(one.spec)] for name, known in curves.items() if str(one.spec) in known})
+        for one in sweeps
+    ]
 
 
 def _curves(config: RunConfig, model: str, sweeps: Sequence[DialEvaluation], reporter: Reporter) -> TimeCurves:

@@ -16,7 +16,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -165,6 +165,16 @@ def write_json(path: Path, value: Any) -> None:
 def json_text(value: Any) -> str:
     """Return a value as indented JSON, in the form of all our files."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def update_json(path: Path, about: Mapping[str, Any], besides: Collection[str]) -> None:
+    """Write JSON unless only values of the keys `besides` would change: those that were written first stay."""
+    before: Any = None
+    with suppress(OSError, ValueError):  # nothing is there, or nothing that can be read
+        before = json.loads(path.read_bytes())
+    kept = {name: before[name] for name in besides if name in before} if isinstance(before, dict) else {}
+    if before != json.loads(json_text({**about, **kept})):
+        write_json(path, about)
 
 
 @contextmanager

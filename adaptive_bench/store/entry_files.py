@@ -30,17 +30,11 @@ if TYPE_CHECKING:
 
 POINTS, DOCUMENTS, TEXTS = "points.parquet", "documents.parquet", "texts.parquet"
 TRAINING, TIMINGS = "training.parquet", "timings.parquet"
-# Columns of a point by what `MeasuredPoint` calls them.
-_POINT = {
-    "asked": "asked_saving",
-    "dial": "dial",
-    "time_s": "seconds",
-    "docs": "documents",
-    "bytes_per_token": "bytes_per_token",
-    "projected_shape": "projected_shape",
-    "attention": "attention_executed",
-    "mlp": "mlp_executed",
-}
+# Columns that hold a value of a point as it is.
+_POINT = (
+    *("asked_saving", "dial", "seconds", "documents"),
+    *("bytes_per_token", "projected_shape", "attention_executed", "mlp_executed"),
+)
 _SWEEP = ("method", "task", "seed", "training", "target", "split", "variant")  # what the points of a sweep share
 _CONDITIONS = ("model", "backbone", "recipe", "task_version", "shots", "asked", "contents", "definition")
 _COST = ("tokens", "flops", "parameters_added")
@@ -154,7 +148,7 @@ def _point(sweep: MeasuredSweep, one: MeasuredPoint) -> _Row:
     return {
         **{name: getattr(sweep, name) for name in (*_SWEEP, "levels", "eligible", "made_with", "documents_sha256")},
         "training": sweep.training.key,
-        **{column: getattr(one, name) for name, column in _POINT.items()},
+        **{name: getattr(one, name) for name in _POINT},
         "scores": list(one.scores.items()),
         **{f"saved_{name}": value for name, value in one.savings.items()},
         **{f"flops_{phase}": value for phase, value in one.flops.items()},
@@ -177,7 +171,7 @@ def _sweep(rows: Sequence[_Row], curves: Mapping[str, TimeCurve]) -> MeasuredSwe
 
 def _point_of(row: _Row) -> MeasuredPoint:
     return MeasuredPoint(
-        **{name: row[column] for name, column in _POINT.items()},
+        **{name: row[name] for name in _POINT},
         scores=dict(row["scores"]),
         savings={name: value for name in SAVING_NAMES if (value := row[f"saved_{name}"]) is not None},
         flops={phase: value for phase in MATCH_PHASES if (value := row[f"flops_{phase}"]) is not None},

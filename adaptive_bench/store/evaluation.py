@@ -70,12 +70,12 @@ class Evaluation:
         batch_size: Sequences evaluated together, after any halving.
         num_fewshot: Worked examples before each question.
         claimed: Share of token-branches that the method's dial says it skips, in any phase; `None` if the dial says
-            nothing, and in older records.
+            nothing.
         projected: By phase, the net saving that the same decisions would have on the model shape `projected_shape`;
             known only while a table is made (`runs.projection`).
         data: Where the documents came from (`source`, `revision` of the hub); digests of the documents, of their right
             answers and of the prompts made from them; the version of the task, signatures of its metrics, and the
-            digest of the chat template if there is one. `None` in older records.
+            digest of the chat template if there is one.
         stored: For a quantized model, the bytes of each layer as stored, in lists [L]: `attention`, `kv` (its part for
             the K,V maps) and `mlp`; otherwise `None`.
     """
@@ -95,7 +95,7 @@ class Evaluation:
     claimed: float | None = None
     projected: Mapping[str, float | None] | None = None
     projected_shape: str | None = None
-    data: Mapping[str, Any] | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
     stored: Mapping[str, Any] | None = None
 
     @property
@@ -120,10 +120,6 @@ class Evaluation:
         saved = {name: self.saved(*known) for name, known in SAVING_NAMES.items()}
         return Point(self.dial, self.scores[metric], saved, self.time_s)
 
-    def _counts(self, phase: MatchPhase) -> list[Mapping[str, Any]] | None:
-        counts = self.report.get("counts")
-        return None if counts is None else [counts[one] for one in (PHASES if phase == "all" else (phase,))]
-
     @cached_property
     def token_bytes(self) -> TokenBytes | None:
         """Bytes read per written token at batch size 1, by this model and by the dense model in fp32; `None` if nothing
@@ -141,9 +137,10 @@ class Evaluation:
         FLOPs for the same tokens, two per multiply-accumulate, times 1 - net saving. `None` if the phase has no tokens,
         or if the record has no counts.
         """
-        parts, saved = self._counts(phase), self.saved("net", phase)
-        if parts is None or saved is None:
+        counts, saved = self.report.get("counts"), self.saved("net", phase)
+        if counts is None or saved is None:
             return None
+        parts = [counts[one] for one in (PHASES if phase == "all" else (phase,))]
         tokens = sum(part["tokens"] for part in parts)
         return (1 - saved) * 2 * sum(sum(part["dense_macs"]) for part in parts) / tokens if tokens else None
 

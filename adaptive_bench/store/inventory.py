@@ -71,8 +71,8 @@ def _piece(folder: Path, training: RecordStatus | None) -> RecordStatus:
     if state == "partial" and status.get("state") == "running":
         state = "stopped"
     if training is None:
-        steps, log = about.get("recipe", {}).get("steps", 0), folder / "train.jsonl"
-        done = steps if state == "done" else len(log.read_bytes().splitlines()) if log.is_file() else 0
+        steps = about.get("recipe", {}).get("steps", 0)
+        done = steps if state == "done" else len(record.losses())
         work, seed, progress = "train", about.get("seed"), f"{done} of {steps} steps"
     else:
         which, points = about.get("split", about.get("variant")), len(record.savings())

@@ -97,11 +97,6 @@ class Manifest:
         """Return the training that an evaluation evaluates."""
         return next(one for one in self.trainings if one.record == evaluation.training)
 
-    def first_of(self, method: str) -> EvaluationEntry | None:
-        """Return the first evaluation of a method spec, written in any way; `None` if the run does not have it."""
-        spec = str(MethodSpec.parse(method))
-        return next((one for one in self.evaluations if one.method == spec), None)
-
     def record_of(self, evaluation: EvaluationEntry) -> DialEvaluationRecord:
         """Return the record of an evaluation; once it is finished, with only the points that the run asked for.
 
@@ -222,7 +217,8 @@ def find_trained(
     methods = ", ".join(dict.fromkeys(one.method for one in listed.evaluations))
     if method is None:
         raise UsageError(f"A run has several methods ({methods}), got {str(run)!r} and no {asked}. Name one.")
-    if (found := listed.first_of(method)) is None:
+    spec = str(MethodSpec.parse(method))
+    if (found := next((one for one in listed.evaluations if one.method == spec), None)) is None:
         raise UsageError(f"The run has the methods {methods}, got {asked} {method!r}. Name one of them.")
     training = listed.training_of(found)
     record = Record(listed.records_home() / training.record)

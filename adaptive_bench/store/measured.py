@@ -20,23 +20,25 @@ class MeasuredPoint:
     """One method at one dial value on one task, in plain values.
 
     Attributes:
-        asked: Share of tokens that it was asked to save.
+        asked_saving: Share of tokens that it was asked to save.
+        seconds: Seconds inside model calls.
+        documents: Number of documents that were asked.
         savings: The known savings by name (see `saving_name`).
         flops: The known FLOPs per token by phase.
-        attention, mlp: Share of tokens that executed the branch, by layer.
+        attention_executed, mlp_executed: Share of tokens that executed the branch, by layer.
     """
 
-    asked: float
+    asked_saving: float
     dial: float
-    time_s: float
-    docs: int
+    seconds: float
+    documents: int
     scores: Mapping[str, float]
     savings: Mapping[str, float]
     flops: Mapping[str, float]
     bytes_per_token: float | None = None
     projected_shape: str | None = None
-    attention: Sequence[float] = ()
-    mlp: Sequence[float] = ()
+    attention_executed: Sequence[float] = ()
+    mlp_executed: Sequence[float] = ()
 
     @classmethod
     def of(cls, asked: float, one: Evaluation, metrics: Sequence[str]) -> MeasuredPoint:

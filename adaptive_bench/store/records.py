@@ -22,6 +22,7 @@ import json
 import os
 import traceback
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +35,7 @@ from adaptive_bench.store.evaluation import Evaluation, Sample
 
 FILE = "record.json"
 DOCUMENTS = "documents.jsonl"
+TRAINING_LOG = "train.jsonl"
 CHECKPOINT = "checkpoint"  # the folder of the trained model
 State = Literal["planned", "running", "done", "failed", "partial"]
 # `partial` is work that was stopped and can be resumed. A killed process leaves `running`, which is read as `partial`.
@@ -77,11 +79,6 @@ class Record:
         """Why the work failed, or an empty text."""
         return self._status()["reason"]
 
-    @property
-    def owner(self) -> lock.Owner | None:
-        """The process that works on the record, if any."""
-        return lock.owner(self.folder)
-
     def move(self, state: State, reason: str = "") -> None:
         """Write a new state, with the current time."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -105,6 +102,15 @@ class Record:
         """Mark the work as failed, with the traceback in the log and the message in the status."""
         self.log("".join(traceback.format_exception(error)))
         self.move("failed", f"{type(error).__name__}: {message_of(error)}")
+
+    def losses(self) -> list[tuple[int, float]]:
+        """Return the number and the loss of every logged step of a training."""
+        log, found = self.folder / TRAINING_LOG, []
+        for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else ():
+            with suppress(ValueError):  # a line that a killed process left half written
+                step = json.loads(line)
+                found.append((step["step"], step["loss"]))
+        return found
 
     def log(self, text: str) -> None:
         """Append to `log.txt`."""

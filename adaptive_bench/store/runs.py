@@ -1,21 +1,31 @@
-"""Finds runs by folder or name, and knows the files in their folders.
+"""Finds runs by folder or name, and reads the files in their folders, also as rows for other programs.
 
 A run lies in `<out>/runs/<name>/`, and its records in `<out>/records/`. It is found without reading its files.
 """
 
 from __future__ import annotations
 
+import csv
 import difflib
+import io
 import json
 import os
 import shlex
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
+from adaptive_bench.store import atomic
 from adaptive_bench.strict_yaml import read_mapping
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Rows = Sequence[Mapping[str, Any]]
 
 DEFAULT_OUT = Path("runs")
 LAST = "last"  # may be given in place of a name, for the run that was begun last
@@ -139,7 +149,7 @@ def tables(folder: Path) -> list[Path]:
         UsageError: There is neither a run nor an entry.
         EnvironmentProblem: There are runs, but none has ended.
     """
-    found = [folder / "table.json"] if has_ended(folder) or is_entry(folder) else tables_below(folder)
+    found = [folder / "table.json"] if (folder / ENDED).is_file() or is_entry(folder) else tables_below(folder)
     if found:
         return found
     rule = f"Tables are of runs that have ended and of entries, but in {str(folder)!r} there is neither."
@@ -193,11 +203,6 @@ def is_entry(folder: Path) -> bool:
 def is_run(folder: Path) -> bool:
     """Whether a folder is a run."""
     return (folder / BEGUN).is_file()
-
-
-def has_ended(folder: Path) -> bool:
-    """Whether a folder is a run that has ended."""
-    return (folder / ENDED).is_file()
 
 
 def check_run(folder: Path) -> None:
@@ -260,3 +265,122 @@ def unusable(path: Path, why: str) -> EnvironmentProblem:
     """
     command = retry_command(path.parent)
     return EnvironmentProblem(f"The file {str(path)!r} {why.rstrip('.')}. To write it again: `{command}`.")
+
+
+def write_run(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write `run.json`, which says how a run ended. The run keeps the time at which it first finished."""
+    atomic.update_json(folder / ENDED, about, ("finished", "took_s"))
+
+
+def ending_of(folder: Path) -> dict[str, Any]:
+    """Read `run.json`, which says how a run ended; empty if the run has not ended.
+
+    Raises:
+        EnvironmentProblem: The file cannot be read.
+    """
+    about: dict[str, Any] = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
+    return about
+
+
+def read_run(config: Path) -> dict[str, Any]:
+    """Read a run's `config.yaml`, joined with its `command.json` (how the run began) and its `run.json` (how it ended).
+    For a damaged run, return only `state` and `problem`.
+
+    Args:
+        config: The run's `config.yaml`.
+    """
+    try:
+        about = config_in(config.parent)
+        if (command := config.with_name("command.json")).is_file():
+            about |= read_json(command)
+        about |= ending_of(config.parent)
+        if "state" in about and not (table := config.with_name("table.json")).is_file():
+            raise unusable(table, "is missing, though the run has ended")
+    except AdaptiveBenchError as error:
+        return {"state": "damaged", "problem": message_of(error)}
+    return about
+
+
+def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
+    """Return the rows of runs as one tidy frame: one row for each method, task, metric, axis, phase and level.
+
+    Beside the columns of `table.json` it has `run` (the run's folder), `run_state`, `model` and `finished`. A run that
+    has no row because its work failed gives a warning.
+
+    Args:
+        folders: Folders or names of runs (see `find_run`); without any, every finished run in `out`.
+        out: Folder in which runs are looked for.
+
+    Raises:
+        UsageError: There is no such run.
+        EnvironmentProblem: No run has ended, or a table is damaged.
+    """
+    import pandas  # imported here, because it is by far the slowest import
+
+    return pandas.DataFrame(tidy_rows(*folders, out=out, tell=partial(warnings.warn, stacklevel=3)))
+
+
+def tidy_rows(*folders: Path | str, out: Path | str = "runs", tell: Callable[[str], object]) -> list[dict[str, Any]]:
+    """Return the rows of `load_results`, without pandas.
+
+    Args:
+        tell: Called with a sentence for each run that has no row.
+    """
+    rows: list[dict[str, Any]] = []
+    places = [find_run(folder, Path(out)) for folder in folders] or [Path(out)]
+    chosen = [table.parent for place in places for table in tables(place)]
+    for folder in chosen:
+        check_run(folder)
+    for folder in {folder.resolve(): folder for folder in chosen}.values():  # each once
+        about = read_run(folder / "config.yaml")
+        same = {
+            "run": str(folder),
+            "run_state": about.get("state", "unfinished"),
+            "model": about.get("model"),
+            "finished": about.get("finished"),
+        }
+        table = read_json(folder / "table.json")
+        if not table:
+            tell(why_empty(folder))
+        rows += [same | row for row in table]
+    return rows
+
+
+def why_empty(folder: Path) -> str:
+    """Return a sentence that says why a finished run has no results."""
+    failures = ending_of(folder).get("failures", ())
+    what = f": {len(failures)} piece(s) of its work failed, the first with {failures[0]}" if failures else ""
+    return (
+        f"The run {run_name(folder)!r} has no results{one_line(what, 400).rstrip('.')}. `{retry_command(folder)}` does "
+        f"again what failed."
+    )
+
+
+def alike(rows: Rows) -> list[dict[str, Any]]:
+    """Return the rows with the keys of all of them, in the same order; `None` if a row lacks the key."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{**names, **row} for row in rows]
+
+
+def as_csv(rows: Rows) -> str:
+    """Return CSV: a header and a line for each row; `None` becomes an empty cell."""
+    found, text = alike(rows), io.StringIO()
+    writer = csv.DictWriter(text, found[0] if found else (), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found)
+    return text.getvalue()
+
+
+def as_json(rows: Rows) -> str:
+    """Return a JSON list of objects that all have the same keys."""
+    return json.dumps(alike(rows), ensure_ascii=False) + "\n"
+
+
+def as_parquet(rows: Rows) -> bytes:
+    """Return a Parquet file. It is made without pandas, whose import takes longer than building a board."""
+    import pyarrow
+    from pyarrow import parquet
+
+    written = pyarrow.BufferOutputStream()
+    parquet.write_table(pyarrow.Table.from_pylist(alike(rows)), written)
+    return bytes(written.getvalue())

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.source import TABLES
-from adaptive_bench.store.results import ending_of
+from adaptive_bench.store.runs import ending_of
 
 _UNKNOWN = "of an earlier version"
 # What these settings are in a recipe that does not name them.

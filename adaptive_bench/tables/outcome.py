@@ -108,7 +108,7 @@ class _Cell:
             "level": self.level,
             "saved": _mean(self.savings),
             **({} if some is None else asdict(Conditions(**some.conditions))),
-            "documents": min((one.docs for one in points), default=0),
+            "documents": min((one.documents for one in points), default=0),
             **{f"saved_{name}": means.get(name) for name in SAVINGS},
             "claimed": claimed,
             "claimed_minus_executed": None if claimed is None or executed is None else claimed - executed,
@@ -118,7 +118,7 @@ class _Cell:
             **about_training([sweep.training for sweep in self.sweeps]),
             "eligible": first.eligible,
             "dial": _mean([one.dial for one in points]),
-            "seconds": _mean([one.time_s for one in points]),
+            "seconds": _mean([one.seconds for one in points]),
             "flops_per_token": _mean([one.flops.get(self.phase) for one in points]),
             "bytes_per_token": _mean([one.bytes_per_token for one in points]),
             "made_with": both(sweep.made_with for sweep in self.sweeps),
@@ -162,7 +162,7 @@ class _Cell:
         found: dict[int, tuple[MeasuredPoint, Documents]] = {}
         for sweep in self.controls:
             if (own := self.points.get(sweep.seed)) is not None:
-                there = [place for place, one in enumerate(sweep.points) if one.asked == own.asked]
+                there = [place for place, one in enumerate(sweep.points) if one.asked_saving == own.asked_saving]
                 found |= {sweep.seed: (sweep.points[there[0]], sweep.documents[there[0]])} if there else {}
         if not self.points or set(found) != set(self.points):
             return {}
@@ -209,11 +209,11 @@ def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
         times = {name: None if tokens is None else curve.at(tokens) for name, curve in sweep.curves.items()}
         points.append(
             {
-                "asked": one.asked,
+                "asked": one.asked_saving,
                 "dial": one.dial,
                 "saved": dict(one.savings),
                 "times": {name: value for name, value in times.items() if value is not None},
-                "seconds": one.time_s,
+                "seconds": one.seconds,
                 "scores": {metric: _compact(table[place].tolist()) for metric, table in tables.items()},
             }
         )

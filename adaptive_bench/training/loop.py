@@ -23,7 +23,7 @@ from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.progress import Reporter, SilentReporter, TrainingStep
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.store import atomic
-from adaptive_bench.store.records import Record
+from adaptive_bench.store.records import TRAINING_LOG, Record
 from adaptive_bench.task import Example
 from adaptive_bench.training import resume
 from adaptive_bench.training.cost import FlopCount, TrainingCost
@@ -149,7 +149,7 @@ class _Training:
         self.parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         self.accumulation, self.micro_batches = recipe.accumulation, MicroBatches(model)
         self.count = FlopCount(model, model.backbone)
-        self.log_path = folder / "train.jsonl"
+        self.log_path = folder / TRAINING_LOG
 
     def run(self, curves: Tracking, pretrained: Pretrained | None) -> None:
         """Run all remaining steps, then write the final checkpoint."""

@@ -8,7 +8,7 @@ from small_runs import run_config
 from adaptive_bench.leaderboard.entry import read_entry
 from adaptive_bench.runs import run
 from adaptive_bench.source import TABLES
-from adaptive_bench.store.results import write_run
+from adaptive_bench.store.runs import write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE
 
 ROW = {"method": "mod", "semantics": "bench", "task": "gsm8k", "metric": "exact_match,strict-match", "axis": "net"}

@@ -11,7 +11,7 @@ from adaptive_bench import registry
 from adaptive_bench.cli import listing
 from adaptive_bench.cli.options import names_of
 from adaptive_bench.methods.dense import Dense
-from adaptive_bench.store.results import write_run
+from adaptive_bench.store.runs import write_run
 
 
 class Unprobed(Dense):

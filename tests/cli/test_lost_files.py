@@ -6,8 +6,7 @@ import pytest
 
 from adaptive_bench.source import TABLES
 from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry
-from adaptive_bench.store.results import write_run
-from adaptive_bench.store.runs import run_command, tables
+from adaptive_bench.store.runs import run_command, tables, write_run
 
 pytestmark = pytest.mark.slow
 

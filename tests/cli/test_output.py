@@ -12,7 +12,7 @@ import pytest
 
 from adaptive_bench import output
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.store.results import write_run
+from adaptive_bench.store.runs import write_run
 from adaptive_bench.testing import check_specs
 
 WRITERS = {

@@ -11,7 +11,7 @@ from adaptive_bench.config import load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.runs import run
 from adaptive_bench.store.records import Record
-from adaptive_bench.store.results import write_run
+from adaptive_bench.store.runs import write_run
 
 
 @pytest.fixture(scope="module")

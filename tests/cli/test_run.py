@@ -10,7 +10,7 @@ from adaptive_bench.config import load_config
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.runs.run_plan import Shard
 from adaptive_bench.runs.runner import notes_on
-from adaptive_bench.store.results import write_run
+from adaptive_bench.store.runs import write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE
 
 ROW = {"method": "gateskip", "semantics": "bench", "task": "nano_math", "metric": "exact_match,strict-match"}

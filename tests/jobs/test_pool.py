@@ -19,7 +19,7 @@ import pytest
 from rich.console import Console
 
 from adaptive_bench import registry
-from adaptive_bench.jobs.job import JobEstimate, JobGroup, named_plugins
+from adaptive_bench.jobs.job import JobGroup, named_plugins
 from adaptive_bench.jobs.pool import OverallProgress, Schedule, Worker
 from adaptive_bench.jobs.watchdog import Limits
 from adaptive_bench.jobs.worker import RemoteReporter, StdoutForwarder
@@ -200,7 +200,8 @@ class Remembering(Reporter):
 def overall(reporter, *jobs):
     """The bar of jobs `(name, seconds, {unit: seconds})`."""
     bar = reporter.task("run", float(sum(seconds for _, seconds, _ in jobs)))
-    return OverallProgress(reporter, bar, [JobEstimate(*job) for job in jobs])
+    named = [SimpleNamespace(folder=name, seconds=seconds, unit_s=unit_s) for name, seconds, unit_s in jobs]
+    return OverallProgress(reporter, bar, named)
 
 
 def plain(clock, **given):

@@ -7,7 +7,7 @@ from swept_board import board_with, right
 
 from adaptive_bench.leaderboard.site import build
 from adaptive_bench.source import TABLES
-from adaptive_bench.store.results import write_run
+from adaptive_bench.store.runs import write_run
 
 pytestmark = pytest.mark.browser
 LONG = "a_method_of_a_name_that_leaves_no_room[with=many,long=parameters,of=all_kinds,and=more]"

@@ -28,7 +28,7 @@ from adaptive_bench.leaderboard.standing import standings
 from adaptive_bench.leaderboard.swept_answers import read_answers
 from adaptive_bench.leaderboard.table_cells import long, short
 from adaptive_bench.source import TABLES, code_of
-from adaptive_bench.store.results import write_run
+from adaptive_bench.store.runs import write_run
 
 METHODS = ("dense", "base", "random_skip", "static_depth", "gateskip@paper", "mod[capacity=0.5]")
 SHARE = st.floats(0, 1)

@@ -21,7 +21,7 @@ from adaptive_bench.leaderboard.table_cells import (
 )
 from adaptive_bench.leaderboard.terminal import broken, render
 from adaptive_bench.source import TABLES
-from adaptive_bench.store.results import write_run
+from adaptive_bench.store.runs import write_run
 
 
 @given(standings())

@@ -17,16 +17,15 @@ from adaptive_bench.cli.show import documents
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs import training_work as training
-from adaptive_bench.runs.trained import config_of, find_checkpoint, work_of
+from adaptive_bench.runs.trained import config_of, find_model, work_of
 from adaptive_bench.store import manifest
 from adaptive_bench.store.inventory import pieces
 from adaptive_bench.store.records import DialEvaluationRecord, Record
-from adaptive_bench.store.results import read_table
-from adaptive_bench.store.runs import find_run
+from adaptive_bench.store.runs import find_run, read_json
 
 
 def rows_of(folder):
-    return read_table(folder / "table.json")
+    return read_json(folder / "table.json")
 
 
 def test_of_a_run_that_is_whole_nothing_is_said_and_nothing_is_written_again(finished):
@@ -104,7 +103,7 @@ def test_the_command_of_a_moved_run_names_where_it_lies(finished, tmp_path):
     assert read(folder) and config_of(folder).out == moved
     (folder / "table.json").write_text("[")
     with pytest.raises(EnvironmentProblem, match=f"`adaptive-bench retry {folder.parents[1]}/{folder.name}`"):
-        read_table(folder / "table.json")
+        read_json(folder / "table.json")
 
 
 def test_a_run_that_was_copied_alone_says_where_its_records_should_be(finished, tmp_path):
@@ -129,7 +128,7 @@ def test_readers_need_neither_model_nor_the_code_that_measured(config_of, model_
     assert [str(training) for training in found.trainings] == [str(training) for training in whole.trainings]
     assert [(str(sweep), sweep.folder) for sweep in found.sweeps] == [(str(one), one.folder) for one in whole.sweeps]
     assert read(outcome.folder) == written and any(one["answers"] for one in written)
-    assert find_checkpoint(outcome.folder, "gateskip").is_dir()
+    assert find_model(outcome.folder, "gateskip")[0].is_dir()
     again = run(config, table_only=True)
     assert again.rows == outcome.rows and again.exit_code == 0
 

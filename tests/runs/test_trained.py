@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.trained import find_checkpoint
+from adaptive_bench.runs.trained import find_model
 
 FRESH = """
 import json, sys
@@ -48,20 +48,20 @@ def test_finding_a_checkpoint(finished):
     config, folder, _ = finished
     run(config, jobs=1)  # the copy lies elsewhere, which its config says from now on
     gateskip, dense = plan(config).trainings
-    assert find_checkpoint(folder, "gateskip") == gateskip.checkpoint
-    assert find_checkpoint(dense.folder, None) == find_checkpoint(dense.checkpoint, None) == dense.checkpoint
+    assert find_model(folder, "gateskip")[0] == gateskip.checkpoint
+    assert find_model(dense.folder, None)[0] == find_model(dense.checkpoint, None)[0] == dense.checkpoint
     with pytest.raises(ValueError, match="Unrecognized model"):
         AutoModelForCausalLM.from_pretrained(gateskip.checkpoint)
     assert AutoTokenizer.from_pretrained(gateskip.checkpoint).eos_token == "</s>"
     for method in (None, "mod"):
         with pytest.raises(UsageError, match="gateskip, dense"):
-            find_checkpoint(folder, method)
+            find_model(folder, method)
     gateskip.checkpoint.rename(gateskip.folder / "elsewhere")
     with pytest.raises(EnvironmentProblem, match="not finished"):
-        find_checkpoint(folder, "gateskip")
+        find_model(folder, "gateskip")
     (config.out / "records").rename(config.out / "elsewhere")
     with pytest.raises(EnvironmentProblem, match=r"there is no folder .*records'\. Put it back; or move the run's"):
-        find_checkpoint(folder, "dense")
+        find_model(folder, "dense")
 
 
 def test_a_model_of_a_run_by_name(finished):

@@ -57,7 +57,7 @@ def test_measurements_are_read_back(tmp_path):
         }
         assert {name: getattr(one, name) for name in own} == own
         assert one.training.key == known.training.key
-        expected = [vars(point) | {"attention": [], "mlp": []} for point in known.points]
+        expected = [vars(point) | {"attention_executed": [], "mlp_executed": []} for point in known.points]
         assert [vars(point) for point in one.points] == expected
         for mine, other in zip(one.documents, known.documents, strict=True):
             assert mine.numbers == other.numbers
