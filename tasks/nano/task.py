@@ -11,7 +11,7 @@ from pathlib import Path
 from adaptive_bench.task import Example, ExampleRequest, Task
 
 from ..template import METRICS
-from .items import Item, K, Split, stream
+from .items import Item, K, stream
 from .questions import OPTIONS, make_math_problem, make_question
 from .stories import Story, make_story
 
@@ -24,10 +24,10 @@ def _training(
 ) -> Callable[[ExampleRequest], list[Example]]:
     # A run is forecast and planned with the text it trains on: it is generated once a process.
     @lru_cache(maxsize=8)
-    def drawn(split: Split, seed: int, count: int) -> tuple[Example, ...]:
-        return tuple(form(item) for item in islice(stream(make, split, seed), count))
+    def examples(request: ExampleRequest) -> list[Example]:
+        return [form(item) for item in islice(stream(make, request.split, request.seed), request.count)]
 
-    return lambda request: list(drawn(request.split, request.seed, request.count))
+    return examples
 
 
 NANO_MATH = _nano_task(
