@@ -207,7 +207,7 @@ def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bo
 def _check_disk(out: Path, needed: int) -> None:
     folder = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
     with atomic.writable(out):
-        free = shutil.disk_usage(folder).free
+        free = shutil.disk_usage(f"{folder}/.").free  # an error if it is a file
     if free < needed:
         raise EnvironmentProblem(
             f"The trainings of this run need up to {size(needed, 'G')}B of disk space, but {str(folder)!r} has "

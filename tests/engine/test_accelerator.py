@@ -176,7 +176,7 @@ def test_timed_there(spec, make_model, make_backbone, random_text):
     with torch.no_grad(), pretended():
         model.to(DEVICE)
         timing = time_model(backbone, model, [saved], random_text(2, 12).to(DEVICE), prompt=8, rounds=2)
-    assert timing.points[0].requested == saved
+    assert timing["points"][0]["requested"] == saved
 
 
 @torch.no_grad()
