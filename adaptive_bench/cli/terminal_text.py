@@ -139,4 +139,5 @@ def load_libraries(plugins: Iterable[Path] | None = None) -> None:
     if not ("torch" in sys.modules and "lm_eval" in sys.modules):
         waiting("Loading PyTorch, transformers and lm-eval")
         import adaptive_bench.runs  # noqa: F401
-    registry.load_plugins(plugins)
+    if plugins:
+        registry.load_plugins(plugins)

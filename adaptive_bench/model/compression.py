@@ -23,9 +23,25 @@ _ROUNDING = 1e-4  # relative to the largest logit: shapes round differently, but
 
 def left_out(model: AdaptiveModel) -> list[int]:
     """The layers that no token executes at the model's dial, in ascending order."""
+    kept: dict[int, set[bool]] = {}
     with recorded_decisions(model.method) as decisions:
         _probe(model)
-    return sorted({site.layer for site, one in decisions if one.keep is not None and not one.keep.any()})
+    for site, decision in decisions:
+        assert decision.keep is not None
+        kept.setdefault(site.layer, set()).update(decision.keep.unique().tolist())
+    mixed = [layer for layer, found in kept.items() if len(found) > 1]
+    gone = sorted(layer for layer, found in kept.items() if found == {False})
+    if mixed or not gone:
+        what = f"layer {mixed[0]}, which some tokens execute" if mixed else "a model that executes every layer"
+        raise UsageError(
+            f"Pruning removes layers that every token skips, got {model.spec} with {what}. Name "
+            f"static_depth, and how many layers it leaves out."
+        )
+    if len(gone) == model.backbone.num_layers:
+        raise UsageError(
+            f"A pruned model keeps at least one layer, got all {len(gone)} left out. Leave out fewer layers."
+        )
+    return gone
 
 
 @torch.no_grad()
@@ -50,8 +66,7 @@ def pruned(model: AdaptiveModel) -> PreTrainedModel:
     if not torch.allclose(ours, expected, rtol=0, atol=_ROUNDING * float(expected.abs().max())):
         raise UsageError(
             f"A pruned model must have the method's logits without those layers, got other logits from {model.spec}: "
-            f"only some tokens skip a layer, or something else replaces it. Name a method that skips whole layers and "
-            f"replaces nothing, such as static_depth."
+            f"it replaces a layer by something else. Name a method that replaces nothing, such as static_depth."
         )
     return found
 

@@ -1,8 +1,8 @@
 """Projects what the recorded decisions of a small model would save on a model of real size; it measures nothing.
 
-A nano model is not priced like a real one: its head and its scalar gates are another
-part of a layer. A record holds the counts behind its MACs (tokens per branch, repaired K,V, query-key
-pairs, runs of the head, of probes and of each linear map of the method). These counts are priced again here:
+A nano model is not priced like a real one: its head and its scalar gates cost another share of a layer. A record holds
+the counts behind its MACs (tokens per branch, repaired K,V, query-key pairs, runs of the head, of probes and of each
+linear map of the method). These counts are priced again here:
 
 * Every measured layer costs as much as a layer of the real model and stands for all real layers at its relative depth.
   Its keep shares are taken over.

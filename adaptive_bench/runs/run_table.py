@@ -138,6 +138,13 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
         points: The sweep's points, with their projections.
         samples: The documents of each point.
     """
+    for one, documents in zip(points.values(), samples, strict=True):
+        if one.docs != len(documents):
+            raise EnvironmentProblem(
+                f"A measured point has what every document scored, but in {str(work.folder)!r} at the dial value "
+                f"{one.dial:g} there are {len(documents)} of {one.docs} documents. Remove that folder and give the "
+                f"same `adaptive-bench run` again: it is measured anew."
+            )
     some = next(iter(points.values()), None)
     metrics = find_task(work.task).metrics
     records = [record.read("env") or {} for record in (work.training.record, work.record)]

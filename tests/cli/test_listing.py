@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 import sys
@@ -117,11 +118,12 @@ def test_the_last_name_of_a_list_is_completed():
         ("list methods gates", "gateskip"),
     ],
 )
-def test_the_shell_asks_for_methods_tasks_and_configs(command, monkeypatch, words, expected):
-    monkeypatch.setenv("COMP_WORDS", f"adaptive-bench {words}")
-    monkeypatch.setenv("COMP_CWORD", str(words.count(" ") + 1))
-    monkeypatch.setenv("_ADAPTIVE_BENCH_COMPLETE", "complete_bash")
-    assert command("").stdout.split() == [expected]
+def test_the_shell_asks_for_methods_tasks_and_configs(words, expected):
+    given = {"COMP_WORDS": f"adaptive-bench {words}", "COMP_CWORD": str(words.count(" ") + 1)}
+    given |= {**os.environ, "_ADAPTIVE_BENCH_COMPLETE": "complete_bash"}
+    program = "import sys; sys.argv = ['adaptive-bench']; from adaptive_bench.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=given)
+    assert done.stdout.split() == [expected], done.stderr
 
 
 def test_options_go_with_what_is_listed(command):

@@ -28,10 +28,18 @@ def test_its_logits_are_those_of_static_depth_also_after_it_was_saved(
         assert torch.equal(plain.state_dict()[name], model.backbone.model.state_dict()[before])
 
 
-def test_a_layer_that_some_tokens_execute_is_refused(make_model):
-    model = make_model("random_skip")
-    model.dial = 0.5
-    with pytest.raises(UsageError, match="only some tokens skip a layer"):
+@pytest.mark.parametrize(
+    ("spec", "dial", "told"),
+    [
+        ("static_depth", 0, "executes every layer"),
+        ("random_skip", 0.5, "which some tokens execute"),
+        ("static_depth", "all", "keeps at least one layer"),
+    ],
+)
+def test_what_cannot_be_pruned_is_refused(spec, dial, told, make_model):
+    model = make_model(spec)
+    model.dial = model.backbone.num_layers if dial == "all" else dial
+    with pytest.raises(UsageError, match=told):
         pruned(model)
 
 
@@ -40,5 +48,5 @@ def test_a_layer_that_something_stands_in_for_is_refused(make_model, random_text
     real = torch.ones_like(ids)
     model.calibrate([{"input_ids": ids, "attention_mask": real, "continuation_mask": real}], [0.3])
     model.dial = 1
-    with pytest.raises(UsageError, match="something else replaces it"):
+    with pytest.raises(UsageError, match="replaces a layer by something else"):
         pruned(model)
