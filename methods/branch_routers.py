@@ -79,6 +79,7 @@ class BranchRouters(LogitRouter):
     def decide(self, view: SiteView) -> Decision:
         """Samples a hard choice with a soft gradient while training; takes the larger logit otherwise."""
         logits = self.routers[view.site.number](self.reads(view).float())
+        # 1 at inference, where logits are compared and no temperature matters.
         heat = temperature(*self.routing_step) if view.call.training else 1.0
         return self.route(view, logits, temperature=heat, place=view.site.number)
 

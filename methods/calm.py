@@ -147,17 +147,20 @@ class CALM(EarlyExit):
         if view.call.training:
             return EXECUTE_ALL
         call, layer = view.call, view.site.layer
+        # Who has exited stays out: the mask [B, S] is handed from layer to layer within a call.
         alive = call.scratch.get("alive", call.valid)
         if layer in self.exits:
             may_exit = alive if self.config.exit_prompt else alive & call.writing
             leaving = self._confident(view, may_exit)
             alive = alive & ~leaving
         call.scratch["alive"] = alive
+        # The `state` measure compares this layer's input with the next one's.
         call.scratch["previous"] = view.hidden
         return Decision(keep=alive)
 
     def _confident(self, view: SiteView, may_exit: Tensor) -> Tensor:
         """Mask [B, S] of the tokens that exit before this layer."""
+        # `leaving_tokens` measures candidates alone, so thresholds are looked up by their flat indices.
         previous = view.call.scratch["previous"] if self.config.confidence == "state" else None
         threshold = self.threshold(view.call).flatten()
         return leaving_tokens(
@@ -188,10 +191,12 @@ class CALM(EarlyExit):
         if self.classifier is not None:
             return {"classifier": (1.0, self._classifier_loss(self.classifier, call, call.layer_states))}
         weights = layer_weights(self.backbone_size[0])[:-1]
+        # The last layer's share is the main loss, see `main_loss_weight`.
         return {"layers": (1.0, call.cross_entropies(call.layer_states[: len(weights)], weights))} if weights else {}
 
     def _classifier_loss(self, classifier: nn.Linear, call: ForwardCall, states: list[Tensor]) -> Tensor:
         """The classifier's loss at tokens that write the answer, averaged over the layers below the last."""
+        # One [N, H] a layer, of the tokens that write the answer; the last layer's prediction is the label.
         written = [call.of_written(state) for state in states]
         with torch.no_grad():
             predicted = [call.likeliest(state) for state in written]

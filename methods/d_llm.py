@@ -116,6 +116,7 @@ class DLLM(LogitRouter):
 
     def decide(self, view: SiteView) -> Decision:
         """Samples a hard choice with a soft gradient while training; takes the larger logit otherwise."""
+        # By position, so that a call with a cache spares the same tokens.
         name, reserved = str(view.site.layer), view.call.positions < self.config.reserved
         if name not in self.routers:
             return EXECUTE_ALL
@@ -127,6 +128,7 @@ class DLLM(LogitRouter):
         chosen = sampled_choice(self, view, logits, chosen=EXECUTE, temperature=1.0, place=view.site.layer)
         executed = torch.where(reserved, 1.0, chosen)
         view.record(executed=executed)
+        # `soft`: who skips leaves no K,V, as at inference, but the branch runs, so that the choice gets a gradient.
         return Decision(keep=executed.detach() > 0.5, scale=executed[..., None], soft=True)
 
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:

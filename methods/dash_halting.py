@@ -86,6 +86,7 @@ class DashHalting(Method):
     def __init__(self, config: DashHaltingConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(config, backbone, semantics, seed)
         layers = self.backbone_size[0]
+        # 0.3 of 10 layers is 2.999... in floating point.
         self.start_layer = int(config.start * layers + 1e-9)
         if self.start_layer > layers - 2:
             raise UsageError(
@@ -119,6 +120,7 @@ class DashHalting(Method):
         norms, ranked = [], []
         for states, ends, prompts in text.streams():
             norms.append(torch.linalg.vector_norm((states[site + 1] - states[site]).double(), dim=-1).cpu())
+            # A prompt's last token is followed by no prompt token, or ends its text.
             ranked.append((prompts & prompts.roll(-1) & ~ends).cpu())
         found, may_halt = torch.cat(norms), torch.cat(ranked)
         shares = torch.linspace(0.0, 1.0, _QUANTILES, dtype=torch.float64)
@@ -140,9 +142,11 @@ class DashHalting(Method):
     def _active(self, view: SiteView, before: Tensor) -> Tensor:
         """Mask [B, S] of the tokens that are not halted; `before` is the residual stream before attention."""
         call = view.call
+        # The prompt's last token writes the answer's first, so it is never halted.
         ranked = call.context & ~call.writing
         tokens = ranked.flatten().nonzero()[:, 0]
         norms = view.change(before, tokens)
+        # Infinite for tokens that are not ranked: they stay, whatever the threshold.
         scores = norms.new_full((ranked.numel(),), torch.inf).index_copy(0, tokens, norms).view_as(ranked)
         if self.semantics == "paper":
             return top_k_per_row(scores, call.context, 1.0 - self.value) | ~call.context

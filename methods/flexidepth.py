@@ -126,6 +126,7 @@ class FlexiDepth(Method):
         if name not in self.routers:
             return EXECUTE_ALL
         if view.site.branch == "attention":
+            # One gate decides for the layer: the MLP's site, which comes next in this call, reads it from `scratch`.
             gate = torch.sigmoid(self.routers[name](view.normed.float()))[..., 0]
             threshold = TRAINED_THRESHOLD if view.call.training else self.value
             scratch[_GATE], scratch[_KEEP] = gate, gate > threshold
@@ -135,11 +136,13 @@ class FlexiDepth(Method):
         gate, keep = scratch[_GATE], scratch[_KEEP]
         soft = self.config.factors == "gates"
         runs, skips = (gate, 1.0 - gate) if soft else (_one(gate), _one(-gate))
+        # Straight-through factors are exactly 1 and matter for gradients only, so inference has none.
         scale = runs[..., None] if soft or view.call.training else None
         if not self._may_skip(view):
             return Decision(scale=scale)
 
         def adapted(tokens: Tensor) -> Tensor:
+            # Called for the tokens that skip only, by their flat indices [N].
             share: Tensor = skips.flatten().index_select(0, tokens)[:, None]
             output: Tensor = self.adapters[name](view.normed_at(tokens).float())
             return share * output

@@ -118,6 +118,7 @@ class FREE(EarlyExit):
         call, layer = view.call, view.site.layer
         if call.training or layer < self.shallow - 1:
             return EXECUTE_ALL
+        # The `state` measure compares the states before and after the last shallow layer.
         if layer == self.shallow - 1:
             call.scratch["before_exit"] = view.hidden
             return EXECUTE_ALL
@@ -160,7 +161,9 @@ class FREE(EarlyExit):
                 output_hidden_states=True,
                 use_cache=False,
             )
+            # The token before an answer token writes it, so masks are shifted by one.
             writes = valid[:, :-1] & batch["continuation_mask"][:, 1:].bool() & valid[:, 1:]
+            # hidden_states[0] are the embeddings, so this is the stream before layer L_S, which an exit reads.
             state = output.hidden_states[self.shallow][:, :-1][writes]
             shallow, deep = backbone.head(backbone.final_norm(state)), output.logits[:, :-1][writes]
             top = shallow.float().softmax(dim=-1).topk(2, dim=-1).values
@@ -222,6 +225,7 @@ def align(errors: Tensor) -> Tensor:
     students = torch.arange(errors.shape[1], device=errors.device)
     limit = torch.full_like(students[0], errors.shape[1])
     found = []
+    # Each match limits the next one. A loop without branches: the host never waits for a value.
     for row in reversed(errors.unbind()):
         limit = row.masked_fill(students >= limit, torch.inf).argmin()  # if all are infinite, the first
         found.append(limit)

@@ -171,6 +171,7 @@ class GateSkip(Method):
         self.skipping = {Site(layer, kind) for layer in active for kind in kinds}
         if not self.skipping:
             raise UsageError(f"GateSkip needs a layer that may skip, got stride={config.stride} with {layers} layers.")
+        # The MLP follows attention's decision, so a layer needs both.
         if config.skip_unit == "layer" and config.skip_modules != "both":
             raise UsageError(
                 f"skip_unit=layer skips both branches, got skip_modules={config.skip_modules}. Leave one out."
@@ -233,10 +234,13 @@ class GateSkip(Method):
         """Scales the branch by gate values [B, S, H or 1], whose mean over channels is a token's score."""
         states = view.normed if self.config.input == "prenorm" else view.hidden
         states = states.detach() if self.config.detach else states
+        # Even site numbers are attentions, odd ones MLPs.
         number = view.site.number if self.config.sharing == "separate" else view.site.number % 2
+        # In fp32: gates start just below 1, where bf16 has steps of 0.004, and most scores would be equal.
         gate = torch.sigmoid(self.gates[number](states.float()))
         if view.call.training:
             view.record(gate=gate)
+        # Who skips passes no gradient: gates learn from the branch that they scale, and from the penalty.
         keep = self._keep(view, gate.detach().mean(dim=-1)) if view.site in self.skipping else None
         placement = self.config.placement
         decision = Decision(keep, gate if placement != "before" else None, gate if placement != "after" else None)
@@ -290,6 +294,7 @@ class GateSkip(Method):
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Gate sparsity, averaged over branches, real tokens (all tokens with `rule=code`) and channels."""
         budget = 1.0 - self.skip_share
+        # Picking real tokens out copies the gates, so it is left out where there is no padding.
         padded = self._rule != "code" and len(call.real) < call.valid.numel()
         real = (call.of_real(gate) if padded else gate.flatten(0, 1) for gate in call.records["gate"])
         per_branch = [sparsity(call.whole(gate), self.config.loss, budget) for gate in real]
@@ -358,6 +363,7 @@ def released_training_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
     count = active.sum()
     place = torch.minimum((q * count.double() + 1e-9).floor().long(), count - 1)
     threshold = ordered.index_select(0, place[None])
+    # A score of 1 would not exceed a threshold of 1, but is to stay, so the cut is then 0.999 (released code).
     return active & (scores > threshold.where(threshold != 1.0, 0.999))
 
 

@@ -115,6 +115,7 @@ class InformedRouting(BranchRouters):
         if not view.call.training:
             return replace(decision, otherwise=lambda tokens: self._forecast(view, tokens))
         assert decision.scale is not None
+        # In training every token runs the branch and is forecast; e, 0 or 1, weighs the two.
         skips = 1.0 - decision.scale.flatten(0, 1)
         return replace(decision, otherwise=lambda tokens: self._weighed(view, tokens, skips.index_select(0, tokens)))
 
@@ -130,6 +131,7 @@ class InformedRouting(BranchRouters):
         if not self.forecasters:
             return super().losses(call)
         layers = self.backbone_size[0]
+        # Each branch's sums over tokens: of (1 - cos) where it skips, and of skips.
         turns = [call.whole(turned).sum(dim=0) for turned in call.records["turned"]]
         similarity = torch.stack([turned / (skipped + 1.0) for turned, skipped in turns]).sum() / layers
         return {**super().losses(call), "similarity": (self.config.similarity_weight, similarity)}
@@ -142,6 +144,7 @@ class InformedRouting(BranchRouters):
         """Mean SmoothL1 distance between each branch's forecast and what the branch added, [branches not spared]."""
         assert call.layer_states is not None
         before = call.records["before"]
+        # What follows an attention is its MLP's input; what follows an MLP is the layer's output.
         after = [state.detach() for pair in zip(before[1::2], call.layer_states, strict=True) for state in pair]
         errors = []
         spared = {site.number for site in self.spared}
@@ -156,6 +159,7 @@ class InformedRouting(BranchRouters):
     def _forecast(self, view: SiteView, tokens: Tensor) -> Tensor:
         """Forecasts [N, H] of the branch's output, without gradients: forecasters are frozen after stage 1."""
         forecaster = self.forecasters[view.site.number]
+        # Only the weights are cut from the graph: through the inputs gradients reach the routers of earlier branches.
         resting = {name: value.detach() for name, value in forecaster.named_parameters()}
         output: Tensor = functional_call(forecaster, resting, (view.normed_at(tokens).float(),))
         return output

@@ -110,7 +110,8 @@ class LayerSkip(EarlyExit):
         rate = self.dropout_rate(layer)
         if rate == 0.0:
             return EXECUTE_ALL
-        whole_text = call.prefix_hash[:, -1:]  # one counter per sample, the same in any batch
+        # A row's last prefix hash stands for its whole text, so that a sample drops the same layers in any batch.
+        whole_text = call.prefix_hash[:, -1:]
         stays = uniform_from(whole_text, draw_key(self.seed, self.step, Site(layer, "layer").number)) >= rate
         return Decision(keep=stays.expand_as(call.valid))
 
@@ -124,6 +125,7 @@ class LayerSkip(EarlyExit):
         layers = self.backbone_size[0]
         if self.config.curriculum == "rotational":
             return [(layer + self.step) % self.config.rotation == 0 for layer in range(layers)]
+        # One more layer from the top every T / 2L steps: all are in from half of the training on.
         count = min(layers, 1 + int((self.step - 1) * 2 * layers / max(1, self.total_steps)))
         return [layer >= layers - count for layer in range(layers)]
 
@@ -131,6 +133,7 @@ class LayerSkip(EarlyExit):
         """e~(t, l) of every layer; they sum to 1."""
         layers, scale = self.backbone_size[0], self.config.exit_scale
         raw = [scale * layer * (layer + 1) / 2 for layer in range(layers - 1)]
+        # e_scale scales what the last layer sums up from those below, not its own part.
         raw.append(layers - 1 + scale * (layers - 2) * (layers - 1) / 2)
         chosen = [weight * on for weight, on in zip(raw, self.enabled(), strict=True)]
         total = sum(chosen)
@@ -143,6 +146,7 @@ class LayerSkip(EarlyExit):
     def losses(self, call: ForwardCall) -> Mapping[str, tuple[float, Tensor]]:
         """Weighted cross entropy at the enabled layers below the last."""
         assert call.layer_states is not None
+        # The last layer is left out here, its share is the main loss.
         enabled = [pair for pair in zip(call.layer_states, self.layer_weights()[:-1], strict=False) if pair[1]]
         return {"early_exit": (1.0, call.cross_entropies(*zip(*enabled, strict=True)))} if enabled else {}
 

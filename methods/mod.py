@@ -139,6 +139,7 @@ class MixtureOfDepths(Method):
                 f"MoD must route at least one block, got every={config.every} with {layers} layers. Lower every."
             )
         self.routers = nn.ModuleDict({str(layer): Router(hidden, 1) for layer in self.routed})
+        # A predictor that nobody asks for would enter the norm that is clipped, so it does not exist.
         predicted = self.routed if _route_by(config, semantics) == "predictor" else []
         self.predictors = nn.ModuleDict(
             {
@@ -186,15 +187,18 @@ class MixtureOfDepths(Method):
         if name not in self.routers:
             return EXECUTE_ALL
         states = view.normed.float()
+        # The router returns r - 1 [B, S, 1], see `Router`.
         above_one = self.routers[name](states)
         scale, score = 1.0 + above_one, above_one[..., 0]
         if call.training or (self.semantics == "paper" and call.phase == "prefill"):
+            # Top-k of the whole sequence: what thresholds approximate one token at a time.
             keep = top_k_per_row(score.detach(), call.valid, 1.0 - self.skip_share)
             if call.training and (self.predictors or self.config.auxiliary_weight):
                 view.record(member=keep, routed=scale[..., 0])
             if call.training and self.predictors:
                 view.record(prediction=self._prediction(name, states))
             return Decision(keep, scale)
+        # The predictor only tells who passes; the update is scaled by the router either way.
         ranks = self._prediction(name, states) if self.predictors else score
         return Decision(self.thresholds.keep(view, ranks, self.skip_share), scale)
 

@@ -47,10 +47,12 @@ class _Tree:
         for node in way:
             self.visits[node] += 1
             self.rewards[node] += right
+        # Every right path is kept: the one with most skips is the label.
         if right:
             self.right.append(way[-1])
 
     def _children(self, node: Path) -> list[Path]:
+        # A child leaves out one or two neighbouring layers more; one layer always stays.
         found = [
             node | set(range(first, first + count)) for count in (1, 2) for first in range(self.layers + 1 - count)
         ]
@@ -81,6 +83,7 @@ def shortest_right_paths(
         The layers to keep [B, L], which are all layers for a row without a right path, and whether any path was right
         [B].
     """
+    # One tree a row, so that a simulation is one forward pass for the whole batch.
     trees = [_Tree(layers, seed) for seed in seeds]
     for _ in range(simulations):
         ways = [tree.descend() for tree in trees]

@@ -150,6 +150,7 @@ class PromptRouter(LogitRouter):
             return EXECUTE_ALL
         heat, counters = self.config.temperature, view.call.prompt_counters
         chosen = sampled_choice(self, view, logits, chosen=EXECUTE, temperature=heat, place=layer, counters=counters)
+        # One choice a row, [B]; the prompt that it was made from runs everything.
         executed = torch.where(view.call.follows, chosen[:, None], 1.0)
         view.record(executed=executed)
         return Decision(scale=executed[..., None])
@@ -172,6 +173,7 @@ class PromptRouter(LogitRouter):
 
     def _labels(self, call: ForwardCall) -> Tensor:
         """[B, L] the side (execute or skip) that each router should take, by each row's shortest right path."""
+        # A seed for each row's search that depends on its prompt, not on its place in the batch.
         keys = [(self.seed * 1_000_003 + self.step) ^ counter for counter in call.prompt_counters.tolist()]
         layers = self.backbone_size[0]
         keep, _ = shortest_right_paths(partial(answered_right, call), layers, keys, self.config.simulations)
@@ -181,6 +183,7 @@ class PromptRouter(LogitRouter):
         """The decision for all tokens of a layer, from the logits [B, 2] of their prompts."""
         if self.value == self.dial.skip_nothing:
             return EXECUTE_ALL
+        # [B, 1] of prompts against [B, S] of tokens.
         return Decision(keep=self.runs(logits)[:, None] | ~call.follows)
 
     @classmethod
@@ -215,10 +218,12 @@ def answered_right(call: ForwardCall, keep: Tensor) -> Tensor:
     """
     assert call.again is not None and call.labels is not None
     paths = keep.to(call.valid.device)
+    # The same batch once more, each row with a path of its own.
     hidden = call.again([Decision(keep=runs[:, None] | ~call.follows) for runs in paths.unbind(dim=1)])
     with torch.no_grad():
         found = call.backbone.head(call.backbone.final_norm(call.of_written(hidden))).argmax(dim=-1)
     wrong = torch.zeros(call.writes.numel(), dtype=torch.bool, device=found.device)
+    # The label of the token at place i is the token at i + 1, which it writes.
     wrong = wrong.index_copy(0, call.written_from, found != call.labels.flatten()[call.written_from + 1])
     return ~wrong.view_as(call.writes).any(dim=1) & call.writes.any(dim=1)
 

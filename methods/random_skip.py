@@ -104,7 +104,9 @@ class RandomSkip(Method):
         share, sites = self.skip_share, range(2 * self.backbone_size[0])
         if share <= 0.0:
             return [EXECUTE_ALL for _ in sites]
+        # New draws in each training step; at inference a text gets the same ones in every call.
         round_of_training = self.step if self.training else 0
+        # A token's draw depends on its text, not on its place in a batch.
         keys = [draw_key(self.seed, round_of_training, site) for site in sites]
         return [Decision(keep=keep) for keep in uniforms_from(call.draw_counters, keys) >= share]
 

@@ -121,6 +121,7 @@ class RouterTunedMoD(Method):
             return EXECUTE_ALL
         states = view.normed.float()
         if self.semantics == "paper" and view.call.phase == "prefill":
+            # One decision per prompt: the router reads the mean of its states, [B, 1, H].
             weights = view.call.valid[..., None].to(states)
             states = (states * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp(min=1)
         score = torch.sigmoid(self.routers[name](states)).expand(*view.call.valid.shape, 1)

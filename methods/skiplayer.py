@@ -103,6 +103,7 @@ class SkipLayer(LogitRouter):
         """Squared distance between each layer's executed share and the target density, summed over layers."""
         target = self.annealed(1.0, self.config.density or 1.0 - self.target)
         shares = [call.whole(call.of_real(executed)).mean() for executed in call.records["executed"]]
+        # A sum, as in the paper: each layer is held to P by itself, however many there are.
         return {"density": (self.config.density_weight, (torch.stack(shares) - target).square().sum())}
 
     @classmethod

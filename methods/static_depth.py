@@ -206,6 +206,7 @@ class StaticDepth(Method):
         if self.config.named:
             return self.config.named[:skipped]
         spread = min(skipped, max(0, self.units - 2))
+        # The middles of `spread` equal parts of what lies between first and last.
         chosen = [1 + int((number + 0.5) * (self.units - 2) / spread) for number in range(spread)]
         return chosen[::-1] + [self.units - 1, 0][: skipped - spread]
 
