@@ -45,7 +45,9 @@ LARGEST_BYTES = 10_000_000  # all files of an entry together
 SELF_REPORTED, REPRODUCED = "self-reported", "reproduced"
 VERSIONS = ("adaptive-bench", "torch", "transformers", "lm-eval", "python", "device", "device_name", "threads")
 _LONGEST_REASON = 1000
+# https alone, without user or port, and no character that could end an attribute or a Markdown link.
 _LINK = r"^https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}(/[A-Za-z0-9._~%/#?=&+,:@\-]*)?$"
+# Two spaces, as sha256sum writes by default; a name has no folder.
 _SUM = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9_.\-]+)", re.ASCII)
 
 
@@ -157,16 +159,18 @@ def read_entry(folder: Path) -> Entry:
     Raises:
         Rejected: Something cannot be read; the message names the file and, for a table, the row.
     """
+    # Before anything is parsed: this also limits how large a stranger's files may be.
     check_sums(folder)
     try:
         about, config = About.of(read_mapping(folder / ABOUT)), read_mapping(folder / CONFIG)
         measured = entry_files.read(folder)
         rows, warnings = table_of(measured.sweeps, config)
+        # Without validation documents and controls of shuffled decisions: no row's score comes from them.
         answers = answers_file([answers_of(one) for one in measured.sweeps if one.split == "test" and not one.variant])
     except AdaptiveBenchError as error:
         raise Rejected(plain(message_of(error), _LONGEST_REASON).removesuffix(".")) from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        if isinstance(error, Rejected):
+        if isinstance(error, Rejected):  # which is a ValueError
             raise
         # The file holds a value that no check covers. A stranger's entry must not stop the build.
         raise Rejected(f"its measurements make no table ({plain(type(error).__name__)}: {plain(error)})") from error
@@ -178,9 +182,11 @@ def read_entry(folder: Path) -> Entry:
             where = ", ".join(str(row[name]) for name in ("method", "task", "metric"))
             raise Rejected(f"{entry_files.POINTS}, {plain(where, 200)}: {why}") from why
     methods = read_json(folder / METHODS)
+    # `provenance` goes through these facts without further checks.
     facts = methods.get("methods") if isinstance(methods, dict) else None
     if not isinstance(facts, dict) or not all(isinstance(one, dict) for one in facts.values()):
         raise Rejected(f"{METHODS} does not hold what a run writes")
+    # Only to refuse what the page could not show; it reads the record again.
     read_headroom(folder)
     return Entry(folder, about, config, measured, rows, accepted_rows, answers, warnings)
 
@@ -212,12 +218,14 @@ def table_of(sweeps: Sequence[MeasuredSweep], config: Mapping[str, Any]) -> tupl
     methods, tasks = (dict.fromkeys(getattr(one, name) for one in sweeps) for name in ("method", "task"))
     found: list[TableRow] = []
     warnings: list[str] = []
+    # As in `runs.run_table`: by method, then by task, so that the rows are in the order of the run's own table.
     for place in ((method, task) for method in methods for task in tasks):
         if some := [one for one in sweeps if (one.method, one.task) == place]:
             rows, said = rows_of(some, axis, phase)
             found += rows
             warnings += said
     plain_rows = [row.to_json() for row in found]
+    # A task of a plugin that is not installed here has rows, but no chance level to compare them with.
     here = (registry.get("tasks", task) for task in tasks if task in registry.names("tasks"))
     notes = floor_ceiling_notes(plain_rows, (task for task in here if isinstance(task, Task)))
     notes += unparsable_notes([row for row in plain_rows if (row["axis"], row["phase"]) == (axis, phase)])
@@ -233,7 +241,7 @@ def sums_of(folder: Path) -> str:
 def check_sums(folder: Path) -> None:
     """Refuse an entry that is too large, or whose files and digests are not those of its `SHA256SUMS`."""
     for path in sorted(folder.iterdir()):
-        if path.is_symlink() or not path.is_file():
+        if path.is_symlink() or not path.is_file():  # a link could show a file of the machine that builds
             raise Rejected(f"{plain(path.name, 60)} is not a file; an entry is a folder of files")
     size = sum(path.stat().st_size for path in folder.iterdir())
     if size > LARGEST_BYTES:
@@ -268,5 +276,6 @@ def read_headroom(folder: Path) -> list[tuple[str, str]]:
         return []
     try:
         return [(str(task["task"]), verdict(task)) for task in json.loads(path.read_bytes())["tasks"]]
+    # JSON that is nested too deeply is a RecursionError.
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, OSError) as error:
         raise Rejected(f"{HEADROOM} is not what `headroom --output` writes ({type(error).__name__})") from error

@@ -45,6 +45,7 @@ class Board:
     def behind(self, row: Row) -> tuple[Answers, DocumentScores] | None:
         """The answers from which a row's score comes, and their scores; `None` if no run has them."""
         for run, some in self.answers.items():
+            # Several runs may have answers of a method on a task: only those under the row's conditions can be its.
             here = self.measured is None or (row.task, row.conditions) in self.measured.get(run, ())
             if here and (found := some.scores(row)) is not None:
                 return some, found
@@ -77,6 +78,8 @@ def read_board(tables: Iterable[Path]) -> Board:
         problems += why
         if rows:
             by_folder[path.parent] = rows
+    # Taken before the next line: a run that was matched by other rules is noted, but breaks no rule of the board.
+    # The table of an entry is computed by the present rules, so entries cannot be among them.
     refused = list(problems)
     problems += map(plain, made_by_other_rules(folder for folder in by_folder if folder not in entries))
     # If runs disagree, names of folders become part of labels, so they are made plain text.
@@ -107,6 +110,7 @@ def _entry_rows(folder: Path, entries: dict[Path, Entry]) -> tuple[list[dict[str
 def _read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     name = plain(f"{path.parent.name}/{path.name}")
     try:
+        # Read only to be checked: `provenance` reads it later, and would stop the build if it is damaged.
         if (about := path.with_name("run.json")).is_file():
             read_of_run(about)
         values = read_of_run(path)

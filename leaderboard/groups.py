@@ -42,6 +42,7 @@ def groups_of(board: Board) -> list[Group]:
     for row in board.rows:
         by_place.setdefault((row.conditions.backbone, row.conditions.recipe), []).append(row)
     some = (rows[0].conditions for rows in by_place.values())
+    # Without what belongs to a task: groups differ in model and recipe only.
     apart = _apart([Conditions(one.model, one.backbone, one.recipe) for one in some])
     found = [
         Group(_key(number, name), name, _is_featured(rows), replace(board, rows=rows, folders=_folders(board, rows)))
@@ -63,6 +64,7 @@ def _apart(shared: Sequence[Conditions]) -> list[str]:
 
 
 def _key(number: int, name: str) -> str:
+    # The number keeps keys apart whose names differ only in characters that are replaced here.
     return f"{number}-{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')[:40]}".rstrip("-")
 
 
@@ -77,6 +79,7 @@ def _is_featured(rows: Sequence[Row]) -> bool:
 
 def _folders(board: Board, rows: Sequence[Row]) -> list[Path]:
     """The folders that gave one of the rows; all folders if the board does not know which."""
+    # `measured` is in the order of `folders`, except on the board of a group, which has only some of the folders.
     if board.measured is None or len(board.measured) != len(board.folders):
         return list(board.folders)
     here = {(row.task, row.conditions) for row in rows}

@@ -36,8 +36,10 @@ def headline(standing: Standing) -> str:
     best = ranked[0]
     if _keeps_nothing(best):
         return f"{at}, nothing is kept: no row scores above a guess, or the model before training."
+    # The first of the ranked lines has nobody above it, so its interval begins at 1: it is taken off.
     tied = sum(line.rank is not None and line.rank[0] == 1 for line in ranked) - 1
     keeps = f"{best.label} {'keeps most' if len(ranked) > 1 else 'alone meets this saving'} ({_points(best)} of 100)"
+    # The best row does not choose tokens: a claim about methods is made only if some were ranked.
     if best.chooses in ("never", "by chance"):
         others = any(line.chooses not in ("never", "by chance") for line in ranked)
         beats = "leaving out layers" if best.is_static else "it"
@@ -56,6 +58,7 @@ def _elsewhere(standing: Standing) -> str:
     known = [line for line in standing.lines if line.is_static and line.score is not None and line.saved is not None]
     if not known:
         return "was not measured here"
+    # Of two savings that are equally near, to a tenth of a percent, the one that keeps more: in favour of the control.
     line = min(known, key=lambda one: (round(abs((one.saved or 0.0) - standing.level), 3), -(one.score or 0.0)))
     return f"keeps {_points(line)} at {100 * (line.saved or 0.0):.3g} %"
 
@@ -70,6 +73,7 @@ def is_real(standing: Standing) -> str:
     savings = {"of net FLOPs": best.net, f"if priced at {shape}'s size": best.projected, "of the time": best.time}
     values = [value for value in savings.values() if value is not None]
     told = ", ".join(f"{100 * value:.0f} % {what}" for what, value in savings.items() if value is not None)
+    # {True}: all save, {False}: none does, both: they contradict each other.
     signs = {value > _NOTHING for value in values}
     verdict = "It saves" if best.time is None else "Its saving holds by every measure:"
     if signs == {False}:

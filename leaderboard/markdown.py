@@ -45,4 +45,5 @@ def section(name: str, standing: Standing) -> list[str]:
 def as_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table that shows its texts literally."""
     body = [[markdown(text, _LONGEST) for text in line] for line in lines]
+    # Without numparse: tabulate would write `1.50` as `1.5` and align by the point.
     return tabulate(body, [markdown(text) for text in header], tablefmt="github", disable_numparse=True)

@@ -14,6 +14,7 @@ from adaptive_bench import registry
 from .plain import plain
 
 _LABEL = re.compile(r"^(Idea|Papers?|Source, equations, deviations|Source|Equations|Deviations[^:\n]*):", re.MULTILINE)
+# Ends in a letter, a digit or a slash, so that the full stop after a link is not part of it.
 _LINK = re.compile(r"https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}/[A-Za-z0-9._~%/\-]*[A-Za-z0-9/]", re.ASCII)
 _ARXIV = re.compile(r"arXiv[: ](\d{4}\.\d{4,5})")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
@@ -75,6 +76,7 @@ def _of_docstring(text: str, file: str, own: bool) -> Described:
 
 def _labelled(text: str) -> dict[str, str]:
     """Texts by label. A text ends at the next label or after its paragraph; deviations may be a list of paragraphs."""
+    # With one group in the pattern: the text before the first label, then label and text in turn.
     _, *parts = _LABEL.split(text)
     return {
         label: body if label.startswith("Deviations") else body.strip().partition("\n\n")[0]
@@ -93,9 +95,11 @@ def _items(text: str) -> Iterator[str]:
 
 def _sources(text: str) -> Iterator[tuple[str, str]]:
     """Pairs of a name and a link for each work that a text cites; the text with an empty link if it has no address."""
+    # Docstrings are wrapped, so a name may be broken at any space.
     words = plain(" ".join(text.split()), _LONGEST).strip()
     links = _LINK.findall(words) or [f"https://arxiv.org/abs/{one}" for one in _ARXIV.findall(words)]
     if len(links) == 1:
+        # A link that was first in its parentheses leaves its comma behind.
         yield _LINK.sub("", words).replace("(, ", "(").strip(" ,;.") or links[0], links[0]
     elif links:
         yield words, ""

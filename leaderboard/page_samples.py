@@ -33,7 +33,7 @@ def samples_of(folder: Path, entry: Entry | None = None) -> dict[str, Any]:
     for task, method, measured in _of_run(folder) if entry is None else _of_entry(entry.measured):
         place = found.setdefault(plain(task, 200), {"targets": {}, "methods": {}})
         if (name := plain(method, 200)) in place["methods"]:
-            continue
+            continue  # another seed of it
         points = []
         for point, texts in measured:
             place["targets"] |= {str(one.document): block(one.target, _LONGEST) for one in texts}

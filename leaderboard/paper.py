@@ -120,6 +120,7 @@ class _Join:
     def table(self, model: str | None) -> dict[str, Any]:
         """The joined table as plain values, see `beside`."""
         table = self._table
+        # First, since this notes the tasks and stand-ins that `_said` reports.
         lines = [line for row in table["rows"] for line in self._lines(row)] + self._beyond()
         if model is None and self._rows:
             model = ", ".join(dict.fromkeys(row.conditions.model or "" for row in self._rows)) or None
@@ -162,6 +163,7 @@ class _Join:
         known, of_forms = {row["method"] for row in rows}, any("recipe" in row for row in rows)
         by_model: dict[str, list[Row]] = {}
         for one in self._rows:
+            # A table of forms gets our further forms, a table over models our further models, and others nothing.
             asked = form_of(one) if of_forms else over_models and _is_plain(one)
             if asked and self._variant(one) in known and not any(self._is_of(one, row) for row in rows):
                 by_model.setdefault(one.conditions.model or "", []).append(one)
@@ -195,10 +197,12 @@ class _Join:
         """The name that the table's rows of this method use for the model: the longest one that its name contains."""
         name, method = (ours.conditions.model or "").lower(), self._variant(ours)
         known = {row.get("model", "").lower() for row in self._table["rows"] if row["method"] == method}
+        # `llama-3.2-1b` is part of `llama-3.2-1b-instruct` too, hence the longest.
         return max((one for one in known if one in name), key=len, default="")
 
     def _value(self, rows: Sequence[Row], what: str | None, level: float) -> str:
         """The text of a cell: a mean over all tasks of a kind, the score of one task, or the total seconds."""
+        # What a column asks for: `written`, `perplexity lambada`, `megabytes`, or nothing that we measure.
         kind, _, name = (what or "").partition(" ")
         if kind == "megabytes":
             added = [row.parameters_added for row in rows if row.parameters_added is not None]
@@ -211,16 +215,19 @@ class _Join:
         asked = [(task, metric) for task in tasks if (metric := self._metric(kind, task))]
         known = [row for one in asked if (row := _asked_most(rows, *one)) is not None]
         found = [between for row in known if (between := self._between(row, level))[0] is not None]
+        # A mean over some of the tasks would look like the mean over all.
         if not found or len(found) < len(tasks):
             return NONE
         if kind == "seconds":
             seconds = [one for _, one in found if one is not None]
             return f"{sum(seconds):.4g}" if len(seconds) == len(found) else NONE
+        # Columns do not mix units: any of the metrics tells how to write the mean.
         return number(known[0].metric, fmean(score for score, _ in found if score is not None))
 
     def _between(self, row: Row, level: float) -> tuple[float | None, float | None]:
         """Score and seconds of a row's method at a share of skipped tokens."""
         behind = self._board.behind(row)
+        # With the level asked for, so that the training whose target is nearest to it answers.
         return (None, None) if behind is None else behind[0].between(row.but(level=level), level, AXIS)
 
     def _task(self, name: str) -> str | None:

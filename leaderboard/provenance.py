@@ -32,6 +32,7 @@ def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None
 
 def records_of(folder: Path) -> Iterator[Path]:
     """The record folders that a run names."""
+    # A run is `OUT/runs/RUN`, its records are in `OUT/records`, which runs of one output folder share.
     home = Path(os.path.abspath(folder)).parent.parent / "records"  # noqa: PTH100 - a link stays a link
     yield from (home / key for key in ending_of(folder).get("records", ()) if (home / key).is_dir())
 
@@ -111,6 +112,7 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
                 "record": plain(one.key, 100),
                 "methods": sorted(plain(spec, 200) for spec in methods.get(one.key, ())),
                 "facts": _facts({"method": one.method, "seed": one.seed, **(one.cost or {}), **one.facts}),
+                # Not strict: nothing makes the two columns of an entry equally long.
                 "losses": _thinned(list(zip(one.steps, one.losses, strict=False))),
             }
             for one in entry.measured.trainings
@@ -161,6 +163,7 @@ def read_text(path: Path) -> str:
 
 def _thinned(points: Sequence[Sequence[float]]) -> list[list[float]]:
     """Pairs of step and loss, about `_POINTS` of them."""
+    # The comparison drops NaN as well. Larger losses would flatten the rest of the curve.
     finite = [[int(step), float(f"{loss:.4g}")] for step, loss in points if abs(loss) < 1e9]
     return finite[:: max(1, len(finite) // _POINTS)]
 

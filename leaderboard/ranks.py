@@ -31,6 +31,7 @@ def ranks(after: Sequence[Path], before: Sequence[Path] | None = None) -> str:
         now = preferred(standings(group.board))
         old = known.get(_place(group))
         then = None if old is None else preferred(standings(old.board))
+        # Compared as they are shown: a change in a digit that no table prints is no change of ranks.
         if now is not None and (before is None or then is None or short(now, now.lines) != short(then, then.lines)):
             parts += _table(group, now, then, compare=before is not None)
     if not any(part.startswith("### ") for part in parts):
@@ -39,6 +40,7 @@ def ranks(after: Sequence[Path], before: Sequence[Path] | None = None) -> str:
 
 
 def _place(group: Group) -> tuple[str | None, str | None]:
+    # By what makes a group, since names of groups depend on which others the board has.
     first = group.board.rows[0].conditions
     return first.backbone, first.recipe
 

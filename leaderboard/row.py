@@ -99,6 +99,7 @@ class Row(rows.Row):
         """Whether the dense model is known to be clearly better than `floor`; else there is no scale between them."""
         if self.dense is None or self.floor is None:
             return False
+        # Positive if dense is better than the floor, whichever way the metric points.
         room = (self.dense - self.floor) * (-1 if metric_of(self.metric).better == "lower" else 1)
         return room > _LEAST_ROOM * abs(self.dense)
 
@@ -137,10 +138,12 @@ def beside_dense(found: Iterable[Row]) -> list[Row]:
     known: dict[tuple[Any, ...], float] = {}
     for row in every:
         if row.method in ("dense", "base") and row.score is not None:
+            # Neither skips anything, so their score is the same at every level: the first row's will do.
             known.setdefault((row.method, row.run or "", row.conditions, row.task, row.metric), row.score)
 
     def score(row: Row, method: str) -> float | None:
         place = row.conditions, row.task, row.metric
+        # Runs that agree on it share one row, which names no run.
         return known.get((method, row.run or row.beside or "", *place), known.get((method, "", *place)))
 
     return [row.but(dense=score(row, "dense"), base=score(row, "base")) for row in every]
@@ -184,6 +187,7 @@ def checked(value: object) -> dict[str, Any]:
     """
     try:
         row = _form().model_validate(value).model_dump()
+        # The method's name becomes that of a file: see `page.method_pages.page_of`.
         MethodSpec.parse(row["method"])
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -204,9 +208,11 @@ def _form() -> type[BaseModel]:
     """A model that validates the columns of a table and ignores others."""
     types = get_type_hints(rows.Row)
     defaults = {one.name: one.default for one in fields(rows.Row)}
+    # `...` makes a field required.
     defaults |= dict.fromkeys(("method", "task", "metric", "axis", "level", "score"), ...)
     # Earlier versions had fewer columns, and other words for a status.
     defaults |= {"semantics": "bench", "phase": "all", "status": "ok"}
     types["status"] = str
     known: dict[str, Any] = {name: (types[name], default) for name, default in defaults.items()}
+    # Strict: the text `0.5` is no number, and neither is `true`.
     return create_model("Row", __config__=ConfigDict(strict=True, allow_inf_nan=False), **known)

@@ -24,7 +24,7 @@ SCHEMA = 3
 INDEX = "board.json"  # lists the data files; a folder that has it is a board's
 POINTS = "points.csv.gz"
 _MOST_NAMED = 20  # refusals that an error names
-LARGEST_PAGE_BYTES = 1_572_864
+LARGEST_PAGE_BYTES = 1_572_864  # 1.5 MiB
 
 
 def build(
@@ -66,6 +66,7 @@ def build(
         atomic.write_text(out / name, text)
     atomic.write_text(out / "board.md", written(board))
     atomic.write_bytes(out / POINTS, _compressed(as_csv(points_of(board))))
+    # Last, so that the rest of the board can be looked at.
     if strict and board.refused:
         raise EnvironmentProblem(
             f"A strict build takes every entry and row, but {len(board.refused)} of them are refused: "
@@ -76,6 +77,7 @@ def build(
 
 def _check_place(folder: Path) -> None:
     """Refuse a folder in which a board would lie among foreign files; hidden ones of desktops do not count."""
+    # A board is in the folder itself, or in the folder `board` of a site of documentation.
     if any((folder / inner / INDEX).is_file() for inner in ("", BOARD)):
         return
     inside = folder.iterdir() if folder.is_dir() else [folder] if folder.exists() else []
@@ -119,6 +121,7 @@ def points_of(board: Board) -> list[dict[str, object]]:
                     line |= {f"saved_{name}": saved for name, saved in point.saved.items()}
                     line |= {f"saved_time, {name}": saved for name, saved in point.times.items()}
                     for metric, scores in point.scores.items():
+                        # [1, D]: of one seed, so the interval is over documents.
                         spread = interval(scores[None], bounds_of(metric_of(metric), [scores]))
                         line |= {metric: spread.mean, f"{metric} low": spread.low, f"{metric} high": spread.high}
                     lines.append(line)

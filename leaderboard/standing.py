@@ -123,6 +123,7 @@ def standings(board: Board) -> list[Standing]:
     found = []
     for axis, phase in views:
         here = [row for row in rows if (row.axis, row.phase) == (axis, phase)]
+        # One set of documents for each task at all levels, so that the chart's lines are of the same questions.
         chosen = _asked_alike(here)
         found += [_standing(board, axis, phase, level, chosen) for level in sorted({row.level for row in chosen})]
     return found
@@ -144,7 +145,7 @@ def _asked_alike(rows: Sequence[Row]) -> list[Row]:
 
 
 def _standing(board: Board, axis: str, phase: str, level: float, rows: Sequence[Row]) -> Standing:
-    by_task: dict[str, dict[str, Row]] = {}
+    by_task: dict[str, dict[str, Row]] = {}  # by label within a task
     for row in rows:
         if row.level == level:
             by_task.setdefault(row.task, {})[row.label] = row
@@ -155,6 +156,7 @@ def _standing(board: Board, axis: str, phase: str, level: float, rows: Sequence[
     labels = dict.fromkeys(label for found in by_task.values() for label in found)
     lines = [_line(board, label, [found.get(label) for found in counted.values()]) for label in labels]
     lines = _ranked(lines, [next(iter(found.values())) for found in counted.values()])
+    # Lines are sorted by now, so this is the best one.
     static = next((line.label for line in lines if line.is_static and line.rank is not None), None)
     return Standing(
         axis,
@@ -184,6 +186,7 @@ def _line(board: Board, label: str, rows: Sequence[Row | None]) -> Line:
         times=_times([{} if one is None else one[0].times(row) for one, row in zip(behind, some, strict=True)]),
         eligible=" or ".join(dict.fromkeys(row.eligible for row in some if row.eligible not in (None, "", "none"))),
     )
+    # A mean over fewer tasks than others have would not be comparable: savings are shown, a score is not.
     if len(some) < len(rows) or not all(row.is_scaled for row in some):
         return line
     scores = _joint([None if one is None else one[1] for one in behind], some)
@@ -236,13 +239,17 @@ def _joint(known: Sequence[DocumentScores | None], rows: Sequence[Row]) -> Docum
     scaled = [
         row.scaled(one.values[[one.seeds.index(seed) for seed in seeds]]) for row, one in zip(rows, found, strict=True)
     ]
+    # `each` is N / T, for N documents in all and T tasks. A deviation on a task of D documents gets the weight
+    # N / (T D), so that the mean over the N columns gives every task 1 / T.
     documents = [(place, document) for place, one in enumerate(found) for document in one.documents]
     mean, each = fmean(float(one.mean()) for one in scaled), len(documents) / len(rows)
     values = np.concatenate([mean + each / one.shape[1] * (one - one.mean()) for one in scaled], axis=1)
+    # Tasks number their documents from 0: the task's place makes the numbers unique.
     return DocumentScores(tuple(seeds), tuple(place * _MOST_DOCUMENTS + one for place, one in documents), values)
 
 
 def _interval(rows: Sequence[Row], scores: DocumentScores | None) -> Interval | None:
+    # On one task the row has an interval that respects the metric's range. Sorted: if lower is better, ends swap.
     if len(rows) == 1:
         if rows[0].low is None or rows[0].high is None:
             return None
@@ -279,6 +286,7 @@ def _ranked(lines: Sequence[Line], tasks: Sequence[Row]) -> list[Line]:
         [line.label for line in meeting],
         lambda one, other: (found := pairs.get((one, other))) is not None and found.apart and found.difference > 0,
     )
+    # A family of its own, so that the question of the board does not pay for all pairs (docs/statistics.md).
     static = next((line.label for line in meeting if line.is_static), None)
     over = tests.family([(name, static) for name in known if name != static]) if static in known and static else {}
     return [

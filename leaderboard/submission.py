@@ -51,6 +51,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             f"again (nothing is computed twice), then submit it."
         )
     config, methods = read_mapping(run / CONFIG), read_json(run / METHODS)["methods"]
+    # `perplexity:/home/me/text.jsonl`: nobody else could measure that.
     named = [*config.get("tasks", ()), *(config.get("train_on") or ())]
     if of_a_machine := [task for task in named if PurePath(task.partition(":")[2]).is_absolute()]:
         raise UsageError(
@@ -64,6 +65,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
         "plugins": [path.name for path in plugins_in(run)],
     }
     try:
+        # The folder appears under its name only when the block ends, so an entry that is refused leaves nothing behind.
         with atomic.new_folder(target) as folder:
             entry_files.write(folder, measured_run(work_of(run)))
             (folder / ABOUT).write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
@@ -71,6 +73,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             (folder / METHODS).write_text(json.dumps({"methods": methods}, indent=2) + "\n", encoding="utf-8")
             if (run / HEADROOM).is_file():
                 (folder / HEADROOM).write_bytes(headroom_for_entry(run / HEADROOM))
+            # After all files that it lists, and before the entry is read as the board will read it.
             (folder / SUMS).write_text(sums_of(folder), encoding="utf-8")
             read_entry(folder)
     except Rejected as why:

@@ -34,6 +34,7 @@ def series(found: Sequence[Standing]) -> dict[str, list[Line]]:
         for line in standing.lines:
             if line.score is not None and line.saved is not None:
                 by_label.setdefault(line.label, []).append(line)
+    # Models that skip nothing come first: the others are read against them, however poor they are.
     best = sorted(by_label, key=lambda label: (not by_label[label][0].is_reference, -max(map(_score, by_label[label]))))
     return {label: by_label[label] for label in by_label if label in best[:MOST_CURVES]}
 
@@ -48,6 +49,7 @@ def _saved(line: Line) -> float:
 
 def _ticks(low: float, high: float, step: float) -> list[float]:
     """Multiples of a step from below the lowest value to above the highest."""
+    # A value on a tick may lie a rounding beyond it: no further tick for that.
     ends = math.floor(low / step + 1e-6), math.ceil(high / step - 1e-6)
     return [round(place * step, 6) for place in range(ends[0], ends[1] + 1)]
 
@@ -57,6 +59,7 @@ def chart(found: Sequence[Standing]) -> str:
     curves = series(found)
     names = {label: label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…" for label in curves}
     right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT
+    # Names stand beside the area, one below the other, and may be more than fit.
     height = max(bottom + _BELOW, _TOP + _LINE * (len(curves) + 1))
     width = right + 44 + _LETTER * max(map(len, names.values()), default=0)
     frame = (
@@ -68,6 +71,7 @@ def chart(found: Sequence[Standing]) -> str:
     lines = [line for some in curves.values() for line in some]
     first, last = min(0.0, *map(_saved, lines)), max(0.05, *map(_saved, lines))
     step = next((one for one in (0.05, 0.1) if last - first <= 8 * one), 0.2)
+    # The area reaches from tick to tick, so from here on its ends are those of the ticks.
     across_ticks = _ticks(first, last, step)
     up_ticks = _ticks(max(_LOWEST, min(0.0, *map(_score, lines))), min(_HIGHEST, max(1.0, *map(_score, lines))), 0.25)
     (first, last), (low, high) = ((ticks[0], ticks[-1]) for ticks in (across_ticks, up_ticks))
@@ -95,6 +99,7 @@ def chart(found: Sequence[Standing]) -> str:
         for at in across_ticks
     ]
     for place, (label, some) in enumerate(curves.items()):
+        # Colour goes by place among all curves, dashes mark what does not choose for every token.
         colour = "#888" if some[0].is_reference else _COLOURS[place % len(_COLOURS)]
         dash = "" if some[0].chooses == "per token" else ' stroke-dasharray="4 3"'
         row = _TOP + _LINE * place

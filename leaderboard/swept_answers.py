@@ -71,6 +71,7 @@ class Answers:
     def of(self, row: Row) -> list[SweptAnswers]:
         """The sweeps that belong to a row: those of the training whose target is nearest to the row's level."""
         some = self.sweeps.get((row.method, row.semantics, row.task), [])
+        # A method without a target has one training for all levels: `None` selects it.
         targets = {one.target for one in some if one.target is not None}
         chosen = min(targets, key=lambda target: (abs(target - row.level), -target), default=None)
         return [one for one in some if one.target == chosen]
@@ -82,9 +83,11 @@ class Answers:
             if row.metric not in point.scores:
                 return None
             by_seed[sweep.seed] = dict(zip(sweep.documents, point.scores[row.metric].tolist(), strict=True))
+        # `DocumentScores.of` refuses seeds without a common document.
         if not by_seed or not set.intersection(*map(set, by_seed.values())):
             return None
         found = DocumentScores.of(by_seed)
+        # If the mean differs, these are another run's measurements, and tests on them would not be of this row.
         gives = row.score is not None and abs(float(found.values.mean()) - row.score) <= _SAME
         return found if gives else None
 
@@ -103,6 +106,7 @@ class Answers:
         for sweep in self.of(row):
             points = [one for one in sweep.points if row.metric in one.scores]
             savings = [one.saved.get(axis) for one in points]
+            # [P, 2]: NaN where a point has no time, which interpolation passes on.
             known = np.array([[float(one.scores[row.metric].mean()), one.seconds or np.nan] for one in points])
             if points and (found := interpolated(savings, known, level)) is not None:
                 scores.append(float(found[0]))

@@ -25,6 +25,7 @@ def level_text(standing: Standing) -> str:
 def first_lines(standing: Standing) -> list[Line]:
     """The first lines with a score, and the models and the static control that all lines are compared with."""
     lines = [line for line in standing.lines if line.score is not None]
+    # These stay however low they rank, at the cost of other lines.
     needed = [line for line in lines if line.is_reference or line.label == standing.static]
     some = [line for line in lines if line not in needed][: max(0, MOST_LINES - len(needed))]
     return [line for line in lines if line in some or line in needed]
@@ -96,6 +97,7 @@ def notes_of(standing: Standing) -> list[str]:
     for line in standing.ranked:
         if line.eligible and line.chooses in ("per token", "per prompt"):
             by_sites.setdefault(line.eligible, []).append(line.label)
+    # Worth a note only if methods differ: then they did not choose among the same branches.
     if len(by_sites) > 1:
         told = "; ".join(f"{_some(some)}: {sites}" for sites, some in by_sites.items())
         notes.append(f"Tokens may skip at different sites ({told}).")
@@ -106,6 +108,7 @@ def notes_of(standing: Standing) -> list[str]:
 
 def _some(names: Sequence[str]) -> str:
     left = len(names) - _MOST_NAMED
+    # `and 1 more` is not shorter than most names.
     return ", ".join(names) if left < 2 else f"{', '.join(names[:_MOST_NAMED])} and {left} more"
 
 
@@ -155,6 +158,7 @@ def whole_percent(share: float | None) -> str:
 
 
 def _whole(share: float) -> str:
+    # A small loss is 0, not -0.
     return f"{100 * share:.0f}".replace("-0", "0") if abs(share) < 0.005 else f"{100 * share:.0f}"
 
 
@@ -170,6 +174,7 @@ def number(metric: str, score: float) -> str:
     """A score as text: a share in percent with one decimal; another number with four digits, or all integer digits."""
     if metric_of(metric).unit == "share":
         return f"{100 * score:.1f}"
+    # `#` keeps zeros (`1.500`), so that a column's numbers have equally many digits.
     return f"{score:.0f}" if 1000 <= abs(score) < _LONGEST else f"{score:#.4g}".rstrip(".")
 
 

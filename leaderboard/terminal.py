@@ -74,6 +74,7 @@ def _title(standing: Standing, name: str) -> str:
 def _by_task(standing: Standing) -> list[str]:
     """The table of unscaled scores, for a list without a scale."""
     every, lines = by_task(standing)
+    # Tasks are dropped from the last one; the method and the first task stay.
     header, body = _fitting(every, lines[:MOST_LINES], every[:1:-1])
     hidden = header != every or len(body) < len(lines)
     return [_table(header, body), *(["More rows or tasks: --all."] if hidden else [])]
@@ -85,6 +86,7 @@ def _fitting(
     """The table, with less needed columns dropped until methods' names have room."""
     titles, lines = list(header), [list(line) for line in body]
     for name in less_needed:
+        # tabulate puts two spaces between columns.
         if WIDTH - sum(one + 2 for one in _widths(titles, lines)) >= _NARROWEST:
             break
         place = titles.index(name)
@@ -115,6 +117,7 @@ def _table(header: Sequence[str], body: Sequence[Sequence[str]], width: int = WI
 def broken(method: str, width: int) -> list[str]:
     """A method's label in lines of at most `width` characters, broken between parameters if possible."""
     lines = [""]
+    # `gateskip[shape=scalar,...]@paper`: after a bracket or comma, before `@`, and only if needed after `=`.
     parts = re.split(r"(?<=[\[,])|(?=@)", method)
     for part in (one for whole in parts for one in ([whole] if len(whole) <= width else re.split(r"(?<==)", whole))):
         for start in range(0, len(part), width):

@@ -27,6 +27,7 @@ from ..table_cells import COLUMNS, by_task, first_lines, level_text, long, notes
 from .method_pages import Links, method_pages, page_of
 
 ROWS = "rows"  # folder beside the page with the same rows as data files
+# Doubled for `format`. Double braces in the result keep BibTeX from taking the last word for a surname.
 BIBTEX = """@software{{adaptive_bench,
   author  = {{{{adaptive-bench authors}}}},
   title   = {{adaptive-bench: benchmark suite for adaptive compute in language models}},
@@ -59,6 +60,7 @@ def files_of(board: Board, *, one_file: bool = False, links: Links | None = None
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(source("board.html"))
     page = template.render(
         style=Markup(style),
+        # The page's security policy allows this one style, and no script.
         style_sha256=digest(style),
         parts=[_shown(part, pages=not one_file) for part in parts],
         featured=FEATURED,
@@ -88,6 +90,7 @@ def _shown(part: Part, *, pages: bool) -> dict[str, Any]:
     for standing in part.standings:
         lines = first_lines(standing)
         header, body = short(standing, lines) if lines else by_task(standing)
+        # Without a scale no line has a score; then all of them are shown by task.
         lines = lines or list(standing.lines)
         names = [page_of(line.label) if pages else "" for line in lines]
         levels.append(
@@ -107,6 +110,7 @@ def _shown(part: Part, *, pages: bool) -> dict[str, Any]:
         "featured": group.featured,
         "meta": _meta(part),
         "levels": levels,
+        # By level, for lines that go from left to right: `standings` begins with the one that is shown first.
         "chart": Markup(chart(sorted(part.standings, key=lambda one: one.level))),
         "runs": part.runs,
         "earlier": measured_earlier(group.board.folders),
@@ -138,6 +142,7 @@ def _meta(part: Part) -> str:
 def embedded(data: Mapping[str, Any]) -> Markup:
     """JSON for a script element that no text inside can close: characters of markup are written as JSON escapes."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # `</script>` and `<!--` end or change a script; U+2028 and U+2029 end a line in older JavaScript.
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)

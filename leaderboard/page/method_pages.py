@@ -73,6 +73,7 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
     environment.filters["coded"] = _coded
     template = environment.from_string(_source("method.html"))
     names = dict.fromkeys(method_name(row.label) for part in parts for row in part.group.board.rows)
+    # Read once for all pages, since it opens every point of every run.
     samples = [(part.group.name, _samples(part.group.board)) for part in parts] if names else []
     found = {}
     for name in names:
@@ -131,10 +132,12 @@ def _executed(where: str, samples: Sequence[Mapping[str, Any]], name: str) -> It
     """For each variant, the executed shares of its layers near 15 % of net FLOPs saved, on the first task with them."""
     shown = set()
     for task, spec, _, points in _points(samples, name):
+        # Points are `[tokens, core, net, answers, sites]`, see `samples_of`.
         near = min(points, key=lambda point: abs(point[_NET] - 15))
         if spec not in shown and near[4]:
             shown.add(spec)
             layers = [[f"{100 * share:.0f}" for share in layer] for layer in near[4]]
+            # The last layer on top, as models are drawn.
             yield {"where": where, "task": task, "spec": spec, "saved": f"{near[_NET]:g}", "layers": layers[::-1]}
 
 
@@ -142,6 +145,7 @@ def _answers(where: str, samples: Sequence[Mapping[str, Any]], name: str) -> Ite
     """For each task and variant, two documents with what was written near the savings `_SHOWN_AT`."""
     for task, spec, targets, points in _points(samples, name):
         near = [min(points, key=lambda point, at=at: abs(point[_NET] - at)) for at in _SHOWN_AT]  # type: ignore[misc]
+        # With few points, one may be the nearest to several savings.
         some = [point for place, point in enumerate(near) if point not in near[:place]]
         documents = list(some[0][3])[:_DOCUMENTS]
         shown: list[dict[str, Any]] = [
@@ -159,6 +163,7 @@ def _curves(records: Sequence[Mapping[str, Any]], name: str) -> Iterator[dict[st
     by_spec: dict[str, list[Any]] = {}
     for record in records:
         for spec in record["methods"]:
+            # Methods without a training of their own are measured on another method's, whose losses are not theirs.
             trained = record["facts"].get("method") == method_name(spec) or record["facts"].get("method") == spec
             if method_name(spec) == name and trained and len(record["losses"]) > 1:
                 by_spec.setdefault(spec, []).append(record["losses"])
@@ -167,6 +172,7 @@ def _curves(records: Sequence[Mapping[str, Any]], name: str) -> Iterator[dict[st
         high = max(loss for line in shown for _, loss in line)
         end = max(step for line in shown for step, _ in line)
         drawn = [
+            # From x = 40 to 390; y = 112 is a loss of 0, y = 12 the highest.
             " ".join(f"{40 + 350 * step / end:.1f},{112 - 100 * loss / (high or 1):.1f}" for step, loss in line)
             for line in shown
         ]
