@@ -18,10 +18,8 @@ T = TypeVar("T")
 # On a CPU a batch of this many slots (rows times the longest row) computes as fast per slot as a larger one. For
 # smaller batches, padding costs less than another call.
 _ENOUGH_SLOTS = 512
-_SIMILAR = 0.75
-
-
-_VALUE_BYTES = 4
+_SIMILAR = 0.75  # shorter rows than this share of the longest begin another batch
+_VALUE_BYTES = 4  # fp32
 
 
 class OutOfMemory(EnvironmentProblem):
@@ -38,8 +36,10 @@ class Room:
     def __init__(self, model: AdaptiveModel) -> None:
         backbone, shape = model.backbone, model.backbone.config
         heads, layers = shape.num_attention_heads, backbone.num_layers
+        # Values per token in the cache: keys and values of all layers, with fewer heads under grouped-query attention.
         kept = 2 * layers * getattr(shape, "num_key_value_heads", heads) * shape.hidden_size / heads
         self._token = _VALUE_BYTES * (2 * kept + 12 * shape.hidden_size + 4 * shape.intermediate_size)
+        # Per pair of tokens: eager attention holds tables of scores [heads, S, S], fused attention only a mask [S, S].
         self._pair = _VALUE_BYTES * (3 * heads if backbone.eager else 1)
         self._scored = 2 * _VALUE_BYTES * backbone.vocab_size
         # All processes use the smallest memory among them, so that they form the same batches.
@@ -69,10 +69,11 @@ def batches(
     for item in sorted(items, key=length, reverse=True):
         dissimilar = length(item) < _SIMILAR * longest and len(batch) * longest >= _ENOUGH_SLOTS
         full = len(batch) == limit or not fits(len(batch) + 1, longest)
+        # Never empty: a single row that does not fit is tried anyway, and may still run out of memory.
         if batch and (full or dissimilar):
             yield batch
             batch = []
-        longest = length(item) if not batch else longest
+        longest = length(item) if not batch else longest  # items are sorted: the first is the longest
         batch.append(item)
     if batch:
         yield batch

@@ -26,6 +26,7 @@ def drawn(task: Task, count: int, limit: int | None) -> Sequence[int]:
     if limit is None or limit >= count or task.mixed:
         return range(count)[:limit]
     numbers = list(range(count))
+    # All are shuffled whatever the limit, so that lower limits take prefixes of one order.
     random.Random(DRAW_SEED).shuffle(numbers)
     return sorted(numbers[:limit])
 
@@ -35,6 +36,7 @@ def ask_only(harness: HarnessTask, numbers: Sequence[int]) -> None:
 
     def chosen(rank: int = 0, world_size: int = 1, **_: Any) -> Iterator[tuple[int, Any]]:
         documents: Any = harness.eval_docs
+        # Documents that a task's own code filters may come as an iterator.
         documents = documents if hasattr(documents, "__getitem__") else list(documents)
         return islice(((number, documents[number]) for number in numbers), rank, None, world_size)
 
@@ -46,6 +48,7 @@ def leave_out(harness: HarnessTask, fits: Callable[[Instance], bool]) -> list[in
     the numbers of those left out, a list that is filled once the task has built its requests.
     """
     left: list[int] = []
+    # Requests exist only once lm-eval has built them, inside `evaluate`: so its method is wrapped.
     build = harness.build_all_requests
 
     def built(**how: Any) -> None:
@@ -57,6 +60,7 @@ def leave_out(harness: HarnessTask, fits: Callable[[Instance], bool]) -> list[in
                 f"Documents longer than the model's context are left out, but of {harness.config.task!r} all "
                 f"{len(left)} are. Lower --num-fewshot or choose a model with a longer context."
             )
+        # lm-eval goes through the documents again to score them, and would look for the requests of those left out.
         harness._instances = kept
         ask_only(harness, list(dict.fromkeys(int(request.doc_id or 0) for request in kept)))
 
@@ -87,6 +91,7 @@ def keep_apart(loaded: HarnessTask, shown: str | None) -> None:
     tested = loaded.config.test_split or loaded.config.validation_split
     if not isinstance(loaded, ConfigurableTask) or shown is None or shown != tested:
         return
+    # lm-eval compares `fewshot_split` with `test_split`: both are set to the split that is tested.
     loaded.fewshot_cfg = replace(loaded.fewshot_cfg, split=tested)
     loaded._config = replace(loaded.config, test_split=tested, fewshot_config=loaded.fewshot_cfg)
     if loaded.fewshot_cfg.process_docs is None:  # if the task's code draws documents, draw them once for both uses
@@ -119,10 +124,12 @@ def answer_of(harness: HarnessTask, document: Any, where: str) -> tuple[str, ...
     except AdaptiveBenchError:
         raise
     except Exception as error:  # templates and a task's own code may raise anything
+        # If the error comes from a plugin's code, this raises a PluginFault.
         blame(error, f"{where[0].upper()}{where[1:]} cannot be put into the form of a question")
         said = f"{type(error).__name__}: {message_of(error)[:200]}"
         raise refused(f"cannot be put into its form: {said}") from error
     if chooses:
+        # With several inputs (Winogrande) choices are part of the question: `doc_to_text` is the right one's number.
         right = prompt if getattr(harness, "multiple_input", 0) else target
         by_code = isinstance(right, str) and callable(harness.config.process_results)  # which may look the text up
         if not (by_code or _is_among(right, choices)) or not all(str(text).strip() for text in choices):

@@ -103,6 +103,7 @@ def evaluate(
 
     def ask() -> tuple[Evaluation, list[Sample]]:
         model.reset_ledger()
+        # A new copy for each attempt, since `leave_out` and lm-eval change it.
         loaded = asked_task(task, data_dir, num_fewshot, split, limit, documents, seed)
         if prefix:
             loaded.config.description = prefix + (loaded.config.description or "")
@@ -122,7 +123,9 @@ def evaluate(
         with quiet():
             results = evaluator.evaluate(
                 lm,
+                # What lm-eval's own loader would give: the task alone, in no group.
                 {"tasks": {task.name: loaded}, "groups": {}, "group_map": {}},
+                # No standard errors by bootstrap: tables compute intervals from the documents' scores.
                 bootstrap_iters=0,
                 system_instruction=system_prompt,
                 apply_chat_template=chat_template,
@@ -189,6 +192,7 @@ def _measured(
     scores = {
         key: float(value)
         for key, value in results["results"][task.name].items()
+        # lm-eval's keys are `metric,filter`; beside them are standard errors and the task's alias.
         if "," in key and "_stderr" not in key and isinstance(value, Real)
     }
     if task.metrics[0] not in scores:
@@ -233,6 +237,7 @@ def _pool_counts(model: AdaptiveModel, lm: AdaptiveLM) -> None:
     group = processes.current_group()
     if group.is_single:
         return
+    # Reset before adding up, since this process's own counts are among the parts.
     parts = group.gather((model.ledger.counts(), lm.time_s, lm.prompt_tokens, lm.generated_tokens))
     model.reset_ledger()
     for counts, *_ in parts:
@@ -242,6 +247,7 @@ def _pool_counts(model: AdaptiveModel, lm: AdaptiveLM) -> None:
 
 def asked_of(task: Task, harness_task: HarnessTask, logged: list[dict[str, Any]]) -> dict[str, Any]:
     """Digests and versions of what was asked, which show whether two records asked the same."""
+    # One entry for each document: all filters of a document were asked the same.
     by_doc = {entry["doc_id"]: entry for entry in logged}
     ordered = [by_doc[doc] for doc in sorted(by_doc)]
     splits = harness_task.dataset.values() if isinstance(harness_task.dataset, dict) else ()
@@ -271,6 +277,7 @@ def samples_of(logged: list[dict[str, Any]], task: Task) -> list[Sample]:
         by_doc[entry["doc_id"]].append(entry)
     samples = []
     for doc, entries in sorted(by_doc.items()):
+        # A document has one request, or one for each choice; each has a list of responses, one per repeat.
         output = _output([response[0] for response in entries[0]["resps"]])
         written = isinstance(output, str)
         arguments = entries[0]["arguments"]

@@ -27,6 +27,7 @@ class Watched:
         """The next token [B] from logits [B, V]. Requests to stop are checked here too, since texts take minutes."""
         stopping.check()
         chosen = self._choose(logits)
+        # [B, V] at [B, 1]. Kept on the device: reading it for every token would make the GPU wait.
         finite = logits.gather(1, chosen[:, None]).isfinite().all()
         self._finite = finite if self._finite is None else self._finite & finite
         return chosen
@@ -39,6 +40,7 @@ class Watched:
 
 def check_scores(scores: Iterable[float], what: str, model: nn.Module) -> None:
     """Refuse (`NotFinite`) log-likelihoods that are NaN or +inf. -inf is valid: the model rules out the text."""
+    # A NaN among the logits of a scored position makes its log-softmax NaN, and with it the sum.
     if any(math.isnan(score) or score == math.inf for score in scores):
         raise _not_finite(what, model)
 

@@ -43,6 +43,7 @@ class GenerationSettings:
             until = tuple(filter(None, handle_stop_sequences(known.pop("until"), end)))
             most = known.pop("max_gen_toks")
             do_sample = bool(known.pop("do_sample", False))
+            # lm-eval gives 0 for greedy decoding, where the temperature is not used.
             temperature = float(known.pop("temperature", None) or 1.0)
             top_p = float(known.pop("top_p", 1.0))
             are_texts = all(isinstance(text, str) for text in until)
@@ -54,6 +55,7 @@ class GenerationSettings:
                 f"temperature above 0 and a top_p above 0 and at most 1, got {one_line(repr(dict(arguments)), 200)}. "
                 f"Correct its YAML file, or choose another task."
             ) from None
+        # A single beam is greedy decoding, which some tasks spell out.
         if unknown := {key: value for key, value in known.items() if (key, value) != ("num_beams", 1)}:
             raise UsageError(
                 f"Generation knows until, max_gen_toks, do_sample, temperature and top_p, "

@@ -114,6 +114,7 @@ class AdaptiveLM(TemplateLM):
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
         """Token ids as in training: with the tokenizer's own start token, without an end token that it appends."""
         if add_special_tokens is None:
+            # A chat template writes the start token itself; a second one would not be as in training.
             add_special_tokens = not has_bos_prefix(string, self.tokenizer.bos_token)
         token_ids: list[int] = self.tokenizer(string, add_special_tokens=add_special_tokens).input_ids
         return without_appended_end(self.tokenizer, token_ids) if add_special_tokens else token_ids
@@ -126,6 +127,8 @@ class AdaptiveLM(TemplateLM):
         """Whether a request fits into the context, with room for one token if text is generated."""
         if request.request_type == "generate_until":
             return len(self.tok_encode(request.args[0])) < self.context_length
+        # One more than the context: the last token of a continuation is predicted and never read. Rolling texts are cut
+        # into windows, so they always fit.
         return request.request_type != "loglikelihood" or (
             sum(map(len, self._encode_pair(*request.args))) <= self.context_length + 1
         )
@@ -143,6 +146,7 @@ class AdaptiveLM(TemplateLM):
                     f"A document has a prompt or a continuation with tokens, got neither in document {request.doc_id} "
                     f"of {request.task_name}. Leave it out with --limit, or choose another model or task."
                 )
+        # lm-eval passes only encoded requests on, to `_loglikelihood_tokens`, so the keys wait here.
         self._documents = [self._document(request) for request in requests]
         try:
             return super().loglikelihood(requests, disable_tqdm=True)
@@ -174,6 +178,7 @@ class AdaptiveLM(TemplateLM):
                     f"{len(continuation)} after the prompt {'' if texts is None else texts[0][-60:]!r} ({self.label}). "
                     f"Choose another model or task, or leave such documents out with --limit or --skip-overlong."
                 )
+            # The last token is never read, hence one more than the context (see `scoring`).
             too_long += len(prompt) + len(continuation) > self.context_length + 1
             scored.append(Scored(index, tuple(prompt), tuple(continuation), document))
         if too_long:
@@ -191,6 +196,7 @@ class AdaptiveLM(TemplateLM):
                 for batch in scorer.score(scored):
                     check_scores((score for _, score, _ in batch), self.label, self.model)
                     found += batch
+                    # Counts for the other processes too, which are about as far.
                     task.advance(len(batch) * group.count)
                 return found
 
@@ -228,6 +234,7 @@ class AdaptiveLM(TemplateLM):
         Prompts are never cut, since an answer to half a question means nothing: a prompt that leaves no room is a
         `UsageError`.
         """
+        # Whether a text stays the same whoever joins or leaves its batch; see `generate_queue`.
         refills = self.model.is_causal and self.model.method.kv_policy != "defer"
         end = str(self.tokenizer.decode([self.eot_token_id], skip_special_tokens=False))
         groups: dict[GenerationSettings, list[_Prompt]] = defaultdict(list)
@@ -243,6 +250,7 @@ class AdaptiveLM(TemplateLM):
                 )
             fixed = settings.do_sample or not refills
             member = _Prompt(index, prompt, self._document(request))
+            # A fixed batch is of texts with one limit; in the queue each text ends at its own room anyway.
             groups[settings.within(room) if fixed else settings].append(member)
         texts = [""] * len(requests)
         with torch.inference_mode(), self.reporter.task(self.label, total=len(requests)) as task:
@@ -263,9 +271,11 @@ class AdaptiveLM(TemplateLM):
                 on the batch. Otherwise write in one batch that new prompts join as texts end.
         """
         group, room = self._processes, Room(self.model)
+        # Every `count`-th: prompts are sorted by length, so that each process gets long and short ones.
         mine = members if fixed else members[group.rank :: group.count]
         longest = max((len(one.token_ids) for one in mine), default=0) + settings.max_new_tokens
         longest = min(longest, self.context_length)
+        # Results depend on the batch, so all documents need one size: `evaluate` halves it and starts again.
         if fixed and not room.fits(self.batch_size, longest):
             raise OutOfMemory(f"{self.batch_size} texts of {longest} tokens at a time do not fit into memory.")
 
@@ -275,10 +285,12 @@ class AdaptiveLM(TemplateLM):
             found = []
             numbered = enumerate(fixed_batches(members, self.batch_size))
             for number, batch in islice(numbered, group.rank, None, group.count):
+                # Seeded by the number of the batch, so that draws do not depend on which process writes it.
                 draw = sampler(settings.temperature, settings.top_p, self.seed + number, self._device)
                 found += self._written(settings, batch, len(batch), task, draw if settings.do_sample else likeliest)
             return found
 
+        # Every process gets all texts, since lm-eval scores on each of them.
         by_place = dict(group.pool(write_part))
         return [by_place[member.place] for member in members]
 
@@ -339,5 +351,5 @@ class AdaptiveLM(TemplateLM):
 
     def _clock_s(self) -> float:
         if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+            torch.cuda.synchronize(self._device)  # calls return before the GPU has done its work
         return time.perf_counter()

@@ -69,6 +69,7 @@ class AdaptiveCheckpoint(AdaptiveLM):
         **unknown: object,
     ) -> None:
         if unknown:
+            # Without the last one, which is `unknown` itself.
             known = [name for name in inspect.signature(AdaptiveCheckpoint.__init__).parameters if name != "self"][:-1]
             raise UsageError(
                 f"The model `adaptive` takes {', '.join(known)}, got {', '.join(unknown)}. Leave out what is not known."
@@ -131,6 +132,7 @@ class SuiteTasks(TaskManager):
     ) -> None:
         given = [include_path] if isinstance(include_path, str | Path) else include_path or []
         tasks = (registry.get("tasks", name) for name in registry.names("tasks"))
+        # Several tasks may share a folder.
         folders = dict.fromkeys(str(task.folder) for task in tasks if isinstance(task, Task))
         root = data_root(None)
         local = {} if root is None else {"data_dir": str(root)}
@@ -147,7 +149,9 @@ class SuiteTasks(TaskManager):
                 entry = self._index.get(name)
                 if root and entry and entry.cfg and entry.yaml_path and reads_data_set(entry.cfg):
                     write_local_task(Path(folder) / f"{number}.yaml", entry.cfg, entry.yaml_path, root)
+            # The local copies take the place of the tasks that read the hub.
             self._index |= TaskManager(include_path=folder, include_defaults=False).task_index
+            # With a data folder nothing is read from the hub.
             entries = [self._index[name].cfg for name in names if name in self._index and root is None]
             needed = [one for one in map(of_hub, filter(None, entries)) if one is not None]
             with hub_or_cache(*needed) if needed else nullcontext():

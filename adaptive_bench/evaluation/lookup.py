@@ -85,6 +85,7 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     stock = task.name.partition(":")[0] not in registry.names("tasks")
     root = data_root(data_dir)
     found = _load(task.harness_name or task.name, task.folder, root, task.argument, _stamps(task, root))
+    # An explicit 0, not a missing number, forbids worked examples: lm-eval would keep the 0 and only log that.
     if num_fewshot and stock and found.task.config.num_fewshot == 0:
         raise UsageError(
             f"lm-eval defines the task {task.name!r} without worked examples, got --num-fewshot {num_fewshot}. "
@@ -99,6 +100,7 @@ def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split:
     loaded = copy(found.task)
     if not stock:
         check_declared(task, loaded)
+    # lm-eval evaluates the test split: validation documents take its place.
     asked = {"test_split": _validation_split(task, loaded)} if split == "validation" else {}
     # Dictionaries are copied too, so that changes by one caller do not reach the others.
     loaded._config = replace(deepcopy(loaded.config), task=task.name, num_fewshot=shots, **asked)
@@ -144,14 +146,17 @@ def _stamps(task: Task, data_dir: Path | None) -> tuple[tuple[str, str], ...]:
 def _load(
     name: str, folder: Path, data_dir: Path | None, argument: str, stamps: tuple[tuple[str, str], ...]
 ) -> _Loaded:
+    # `stamps` is not read: as a part of the cache's key it makes a task whose files changed load again.
     metadata = {"data_dir": None if data_dir is None else str(data_dir), "argument": argument}
     with tempfile.TemporaryDirectory() as overrides, quiet(), uncached(), setting_up(name, folder):
         manager = TaskManager(include_path=[str(folder)], include_defaults=False, metadata=metadata)
         if name not in manager.task_index:
+            # `setting_up` makes a message of it.
             raise LookupError(f"{folder} has no readable YAML file that says `task: {name}`")
         entry, missing, override = manager.task_index[name], None, Path(overrides) / "task.yaml"
         if data_dir is not None and reads_data_set(entry.cfg):
             missing = write_local_task(override, entry.cfg, entry.yaml_path, data_dir)
+        # Tasks with their own class read their data themselves, and may know no `dataset_kwargs`.
         elif reads_files(entry.cfg) and "class" not in entry.cfg:
             read_anew(override, entry.cfg, entry.yaml_path)
         if override.exists():
@@ -192,6 +197,7 @@ def _process_once(task: HarnessTask) -> None:
     used = {task.config.training_split, task.config.validation_split, task.config.test_split} & set(task.dataset)
     for split in used:  # other splits may be impossible to process, such as hidden ones without labels
         task.dataset[split] = process(task.dataset[split])
+    # Worked examples of a split that is processed now must not be processed again; others still have to be.
     if task.fewshot_cfg.process_docs is process and shown_split(task) in used:
         task.fewshot_cfg = replace(task.fewshot_cfg, process_docs=None)
     task._config = replace(task.config, process_docs=None)
@@ -211,6 +217,7 @@ def _registered(name: str, argument: str | None) -> Task:
     if isinstance(thing, TaskGroup):
         raise UsageError(f"One task is wanted, but {name!r} is a group: {', '.join(thing.members)}. Name one of them.")
     if registry.is_foreign_task(name):
+        # Code beside the YAML file, which lm-eval imports, is the plugin's too: its errors are blamed on it.
         errors.watch(thing.folder)
         if thing.name != (name if argument is None else f"{name}:{argument}"):
             raise PluginFault(
@@ -241,6 +248,7 @@ def _members(name: str, within: tuple[str, ...]) -> Iterator[str]:
         yield name
         return
     stock = stock_tasks()[name]
+    # A tag's tasks were found by the scan; a group lists its own, as names or as settings.
     for member in stock.members if stock.kind == "tag" else _stock_settings(name)["task"]:
         if not isinstance(member, str):
             raise UsageError(
@@ -270,6 +278,7 @@ def _describe(name: str) -> Task:
         )
     settings = _stock_settings(name)
     output = settings.get("output_type", "generate_until")
+    # A metric by function is a path here (`/.../utils.f`, as functions are not resolved) and is named by its last part.
     listed = [entry["metric"] for entry in settings.get("metric_list") or []] or DEFAULT_METRIC_REGISTRY[output]
     filters = [entry["name"] for entry in settings.get("filter_list") or []] or ["none"]
     generative = output == "generate_until"

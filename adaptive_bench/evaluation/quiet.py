@@ -18,6 +18,7 @@ def quiet() -> Iterator[None]:
     """Inside the block, log only errors and draw no foreign progress bars; restore everything afterwards."""
     with ExitStack() as stack:
         for logger in map(logging.getLogger, _LOGGERS):
+            # Its own level, not the effective one: restoring that would detach it from the root logger's level.
             stack.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.ERROR)
         if datasets.is_progress_bar_enabled():

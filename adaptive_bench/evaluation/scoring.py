@@ -73,7 +73,9 @@ def wholes(requests: Iterable[Scored], context_length: int) -> list[Pass]:
     """One pass per sequence, ordered by the sequences alone: shortest continuation first, then longest sequence."""
     members: dict[tuple[tuple[int, ...], int, int], list[Scored]] = defaultdict(list)
     for request in requests:
+        # Without the last token, which is only predicted; what is left has at most `context_length` tokens.
         sequence = (request.context + request.continuation)[-(context_length + 1) : -1]
+        # Equal sequences with continuations of other lengths are scored at other positions.
         members[sequence, len(request.continuation), request.document].append(request)
     passes = [Pass(sequence, tuple(some), scored) for (sequence, scored, _), some in members.items()]
     return sorted(passes, key=lambda one: (one.scored, -len(one.token_ids), one.token_ids, one.document))
@@ -92,6 +94,7 @@ def shared(requests: Sequence[Scored], context_length: int) -> tuple[list[Pass],
         tails: dict[tuple[int, ...], list[Scored]] = defaultdict(list)
         for request in some:
             tails[request.continuation[:-1]].append(request)
+        # `tails` are without the last token, which is never read.
         fits = len(context) + max(map(len, tails)) <= context_length
         if fits and len(tails) > 1 and len(context) >= _SHORTEST_SHARED:
             contexts.append(Pass(context, tuple(one for who in tails.values() for one in who), tails=tails))
@@ -160,11 +163,14 @@ class Scorer:
         left = not self.model.is_causal
         input_ids, attention_mask = padded([one.token_ids for one in batch], self._device, left=left)
         scored, places = batch[0].scored, torch.arange(input_ids.shape[1], device=self._device)
+        # [B, 1]: one past each row's last real token.
         ends = torch.full_like(attention_mask[:, :1], len(places)) if left else attention_mask.sum(dim=1, keepdim=True)
         logits = self._run(
             input_ids=input_ids,
             attention_mask=attention_mask,
+            # The first of the scored positions holds the last token of the prompt, so it is not marked.
             continuation_mask=(places > ends - scored) & (places < ends),
+            # [B, scored]: positions whose next token is one of the continuation.
             logits_to_keep=ends - scored + places[:scored],
             requests=[len(one.requests) for one in batch],
             documents=self._documents(batch),
@@ -175,6 +181,7 @@ class Scorer:
         """Score shared contexts: run the contexts first, then the tails that follow them, from their cache."""
         # Padding goes to the right, where causality hides it, so that no mask is needed if no token skips.
         input_ids, attention_mask = padded([one.token_ids for one in batch], self._device, left=False)
+        # A continuation of one token has an empty tail: the context alone answers it.
         tails = [(row, tail, who) for row, one in enumerate(batch) for tail, who in one.tails.items() if tail]
         longest = max((len(tail) for _, tail, _ in tails), default=0)
         cache = self.model.new_cache(len(batch), input_ids.shape[1] + longest) if tails else None
@@ -187,9 +194,10 @@ class Scorer:
             documents=self._documents(batch),
         )
         members = [(row, request) for row, one in enumerate(batch) for request in one.requests]
+        # The context predicts the first token of each continuation, the tails predict the rest.
         first = [(row, request._replace(continuation=request.continuation[:1])) for row, request in members]
         answers = {place: (score, greedy) for place, score, greedy in self._judge(logits, first)}
-        del logits
+        del logits  # before the tails need memory
         before = input_ids.shape[1]  # every row of tails holds its context's keys and values too; all of it is scored
         fits: Any = lambda rows, length: self._room.fits(rows, before + length, length)  # noqa: E731
         for some in batches(tails, self.batch_size, length=lambda one: len(one[1]), fits=fits):
@@ -201,6 +209,7 @@ class Scorer:
                 attention_mask=attention_mask,
                 past_key_values=cache.fork(rows),
                 continuation_mask=attention_mask,
+                # The cache holds tokens, which would otherwise make this a call of decoding: but nothing is generated.
                 phase="prefill",
                 requests=[len(who) for *_, who in some],
             )
@@ -226,6 +235,7 @@ class Scorer:
         """The answers of requests, each of which belongs to a row of logits [B, S, V]; a shorter continuation uses the
         first positions of its row.
         """
+        # Rows [S, V] of logits that are copied and normalised at once.
         some = max(1, _VALUES_AT_ONCE // logits[0].numel())
         answers: list[Answer] = []
         for start in range(0, len(members), some):
@@ -233,6 +243,7 @@ class Scorer:
             wanted, real = padded([one.continuation for one in requests], self._device, left=False)
             chosen = logits[torch.tensor(rows, device=self._device), : wanted.shape[1]].float()
             scores = chosen.log_softmax(dim=-1).gather(2, wanted[..., None])[..., 0]
+            # [N, T]: padding counts as right.
             greedy = ((chosen.argmax(dim=-1) == wanted) | ~real.bool()).all(dim=1)
             totals = (scores * real).sum(dim=1)
             answers += zip((one.place for one in requests), totals.tolist(), greedy.tolist(), strict=True)

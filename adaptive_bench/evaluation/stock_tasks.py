@@ -26,9 +26,10 @@ _KEY = rb"""^["']?(%s)["']?[ \t]*:[ \t]*"""
 _NAME = re.compile(
     _KEY % b"task|group|class|include" + rb"""["']?([^"'\s#\[\]{}][^"'\r\n#]*?)["']?[ \t\r]*(?:#.*)?$""", re.M
 )
+# In brackets or as a single name on the line of the key, or as a list below it.
 _TAGS = re.compile(_KEY % b"tag" + rb"""(\[[^\]]*\]|[^\r\n]*)((?:\s*\n[ \t]*-[^\r\n]*)*)""", re.M)
 _WORD = re.compile(rb"\w[\w.+\-]*")
-_SCHEMA = 1
+_SCHEMA = 1  # of the file in the cache
 
 Kind = Literal["task", "group", "tag"]
 
@@ -48,6 +49,7 @@ def stock_tasks() -> dict[str, Stock]:
     spec = importlib.util.find_spec("lm_eval")
     assert spec is not None and spec.submodule_search_locations
     root = Path(spec.submodule_search_locations[0]) / "tasks"
+    # The folder's time of change tells apart installations of the same version.
     stamp = f"{_SCHEMA} {version('lm_eval')} {root} {root.stat().st_mtime_ns}"
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     file = home / "adaptive-bench" / "lm_eval_tasks.json"
@@ -79,6 +81,7 @@ def check_task_name(name: str) -> None:
 def _scan(root: Path) -> dict[str, Stock]:
     found: dict[str, Stock] = {}
     tagged: dict[str, list[str]] = {}
+    # Sorted, so that the same file wins on every machine if two define a name.
     for path in sorted(map(str, root.rglob("*.yaml"))):
         names, tags = _keys(path)
         kind: Kind = "group" if "group" in names and "class" not in names else "task"
@@ -86,6 +89,7 @@ def _scan(root: Path) -> dict[str, Stock]:
             found[name] = Stock(kind, path)
             for tag in tags if kind == "task" else ():
                 tagged.setdefault(tag, []).append(name)
+    # A task or group wins over a tag of the same name.
     return {tag: Stock("tag", None, tuple(sorted(members))) for tag, members in tagged.items()} | found
 
 
@@ -100,5 +104,6 @@ def _keys(path: str) -> tuple[dict[str, str], tuple[str, ...]]:
     tags = tuple(word.decode() for _, inline, below in _TAGS.findall(text) for word in _WORD.findall(inline + below))
     if (include := names.pop("include", None)) is not None:
         base, base_tags = _keys(str(Path(path).parent / include))
+        # A file's own values replace those of the file it includes, as in lm-eval.
         names, tags = base | names, tags or base_tags
     return names, tags

@@ -70,6 +70,7 @@ class _Search:
             if slope < _SLOPES[0]:  # nearly flat: jump to the end
                 found = self.maximum if below else 0.0
             else:
+                # With values on one side only, the line may lead far astray: not below a third of the last share.
                 found = max(asked + (self.level - value) / min(slope, _SLOPES[1]), asked / 3)
         found = round(min(max(found, 0.0), self.maximum), 6)
         return None if any(abs(found - asked) < 1e-6 for asked in self.known) else found
@@ -82,10 +83,13 @@ class _Search:
         for number in range(most + 1):
             if asked is None or (value := value_at(asked)) is None:
                 return
+            # Values that this one repeats, although another share was asked for.
             before = [known for known in self.known.values() if abs(known - value) < _SAME]
             self.known[asked] = value
             if abs(value - self.level) <= close:
                 return
+            # A repeated value, with the level between known ones: the dial has no position there. The first share may
+            # be known from another level, which says nothing.
             if number and before and min(self.known.values()) <= self.level <= max(self.known.values()):
                 self.has_gap = True
                 return
@@ -130,13 +134,16 @@ def sweep(
 
     for level in sorted(levels):
         if level <= 0 or maximum <= 0:
+            # Nothing can be skipped, or nothing is to be: one point answers.
             saved(0.0)
             continue
+        # Levels rise, and what was measured for the lower ones narrows the search for the next.
         search = _Search(level, maximum, known={at: one.at(axis) for at, one in measured.items() if one.on(axis)})
         looked = probed(probe, level, maximum, closeness * _PROBED_CLOSELY)
         first, most = looked.nearest if looked.known else round(min(level, maximum), 6), REFINEMENTS
         if looked.known:
             search.slope, found = looked.slope_at(first), saved(first)
+            # Held-out text showed that the dial has no position nearer to the level, and the task agrees: enough.
             if looked.has_gap and found is not None and abs(found - looked.known[first]) <= closeness:
                 most = 0
         search.run(saved, first, closeness, most)

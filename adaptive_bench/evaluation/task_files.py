@@ -32,6 +32,7 @@ def files_of(folder: Path) -> list[Path]:
     for at, below, names in os.walk(folder):
         here = Path(at)
         if is_output(here):
+            # Assigned in place: this is how `os.walk` learns where not to go.
             below[:] = [] if here != folder else [one for one in below if one not in ("records", "runs")]
             names = [] if here != folder else names
         below[:] = [one for one in below if one[0] not in "._"]
@@ -61,6 +62,7 @@ def files_named(folder: Path) -> set[Path]:
 def reads_files(settings: Mapping[str, Any]) -> bool:
     """Whether a task's data set consists of files that the task names."""
     name = settings.get("dataset_path")
+    # `json`, `csv`, `parquet` ...: builders of `datasets` that read files, in place of a data set's name.
     return isinstance(name, str) and (name in _PACKAGED_DATASETS_MODULES or Path(name).expanduser().is_dir())
 
 
@@ -121,13 +123,16 @@ def write_local_task(target: Path, settings: Mapping[str, Any], yaml_path: Path,
     place = Source(hub_id, configuration=configuration).place(data_dir)
     named = {setting: split for setting in _SHOWN if (split := settings.get(setting))}
     evaluated = next((named[setting] for setting in _EVALUATED if setting in named), None)
+    # `named` is in lm-eval's order of preference, so its first split is that of worked examples.
     shown = (settings.get("fewshot_config") or {}).get("split") or next(iter(named.values()), None)
     wanted = {split for split in (*named.values(), shown) if split is not None}
     # A copy of the hub's repository has no split files to check, so it counts as complete.
     used = {split for split in wanted if split == evaluated or not place.splits or split in place.splits}
+    # Included values stay unless they are overwritten: with nothing, for splits that are not there.
     content: dict[str, Any] = {setting: None for setting, split in named.items() if split not in used}
     content["include"] = str(yaml_path)
     content["dataset_kwargs"] = {"hub_id": hub_id, "configuration": configuration, "splits": sorted(used)}
+    # As text, since `safe_dump` has no tag for functions.
     function = "custom_dataset: !function adaptive_bench.data.local_splits\n"
     target.write_text(function + yaml.safe_dump(content), encoding="utf-8")
     return None if shown in used else shown
