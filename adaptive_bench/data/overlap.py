@@ -30,6 +30,7 @@ class Standing:
     def __init__(self, questions: Sequence[str]) -> None:
         self._found: NDArray[np.bool_] = np.zeros(len(questions), dtype=bool)
         self._block: list[int] = []
+        # A digest is a sum of word number * factor, modulo 2^64. Factors are odd, so that no bit of a number is lost.
         self._factors = np.random.default_rng(0).integers(1 << 63, size=RUN, dtype=np.uint64) * np.uint64(2)
         self._factors += np.uint64(1)
         self._numbers: dict[str, int] = {}
@@ -37,6 +38,7 @@ class Standing:
         runs: dict[int, list[tuple[NDArray[np.uint64], int]]] = {}
         for place, words in enumerate(_without_template(questions)):
             if len(words) < FEWEST:
+                # Kept whole, template included: it is compared with whole prompts.
                 self._short.setdefault(questions[place].strip(), []).append(place)
                 continue
             numbers = np.array([self._numbers.setdefault(word, len(self._numbers)) for word in words])
@@ -46,6 +48,7 @@ class Standing:
         for length, some in runs.items():
             digests = np.concatenate([digests for digests, _ in some])
             places = np.repeat([place for _, place in some], [len(digests) for digests, _ in some])
+            # Sorted by digest, with the question of each, for a binary search.
             order = np.argsort(digests)
             self._runs[length] = digests[order], places[order]
 
@@ -76,6 +79,7 @@ class Standing:
         numbers, self._block = np.array(self._block, dtype=np.int64), []
         for length, (digests, places) in self._runs.items():
             there = self._digests(numbers, length)
+            # Several questions may have a run in common: they are neighbours.
             starts, ends = (np.searchsorted(digests, there, side) for side in ("left", "right"))
             for start, end in zip(starts[starts < ends], ends[starts < ends], strict=True):
                 self._found[places[start:end]] = True
@@ -83,6 +87,7 @@ class Standing:
     def _digests(self, numbers: NDArray[np.int64], length: int) -> NDArray[np.uint64]:
         """Return a digest of each run of `length` words that are all known."""
         unknown = np.concatenate([[0], np.cumsum(numbers == _UNKNOWN)])
+        # Starts of runs in which the count of unknown words does not grow.
         starts = np.flatnonzero(unknown[length:] == unknown[:-length])
         digests: NDArray[np.uint64] = np.zeros(len(starts), dtype=np.uint64)
         for place, factor in enumerate(self._factors[:length]):
@@ -97,6 +102,7 @@ def words_of(text: str) -> list[str]:
 
 def _without_template(questions: Sequence[str]) -> list[list[str]]:
     every = [words_of(question) for question in questions]
+    # A single question would be all template.
     if len(set(questions)) < 2:
         return every
     start = _begin_alike(every)

@@ -54,6 +54,7 @@ def draw(
     rows: Iterable[dict[str, Any]], key: Callable[[Mapping[str, Any]], str], request: ExampleRequest
 ) -> list[dict[str, Any]]:
     """Return the rows of a request: `count` of the split's rows in seeded order, or all rows if there are fewer."""
+    # Divided before shuffling: no seed may move a row from one use to another.
     wanted = held_out(rows, key, request.split)
     random.Random(request.seed).shuffle(wanted)
     return wanted[: request.count]
@@ -66,6 +67,7 @@ def held_out(rows: Iterable[dict[str, Any]], key: Callable[[Mapping[str, Any]], 
 
 def _use(key: str) -> Use:
     number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")
+    # The last digit decides what is held out; the next one, independent of it, divides that.
     if number % 10:
         return "train"
     return "validation" if number // 10 % 10 < 3 else "calibration"
@@ -145,6 +147,7 @@ class Source:
         for name in self.folders:
             place = Place((root / name).resolve())
             if place.folder.is_dir():
+                # A plain folder may hold all configurations: then only rows with this one's `subject` are read.
                 whole = name in self._own_folders or self.configuration in _PLAIN or not place.splits
                 return place if whole else Place(place.folder, self.configuration)
         raise MissingData(
@@ -180,7 +183,7 @@ def read_lines(path: Path, fields: Sequence[str] = ()) -> list[dict[str, Any]]:
             fields. The message names the line.
     """
     rows: list[dict[str, Any]] = []
-    number = 0
+    number = 0  # for a file that cannot even be opened
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             for number, line in enumerate(stream, 1):
@@ -190,6 +193,7 @@ def read_lines(path: Path, fields: Sequence[str] = ()) -> list[dict[str, Any]]:
                 row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
                 if not isinstance(row, dict):
                     raise ValueError(f"it is of the kind {type(row).__name__}")
+                # The first row is compared with itself.
                 if missing := [field for field in fields or (rows or [row])[0] if field not in row]:
                     raise ValueError(f"it lacks {', '.join(missing)} (found: {', '.join(row)})")
                 rows.append(row)
@@ -267,6 +271,7 @@ def read_several(
             found.append(read_rows(source, split, data_dir))
         except EnvironmentProblem as error:
             errors.append(error)
+    # Still `MissingData`, so that callers can do without it.
     if errors and all(isinstance(error, MissingData) for error in errors):
         raise MissingData(" ".join(dict.fromkeys(map(str, errors))))
     raise_together(errors)
@@ -284,6 +289,7 @@ def stream_rows(source: Source, split: str) -> Iterator[dict[str, Any]]:
     with _of_the_hub(source, split):
         with hub_or_cache(source.needed(split)):
             stream = datasets.load_dataset(source.hub_id, source.configuration, split=split, streaming=True)
+        # Inside, since most of the reading happens here, and its errors need the same words.
         yield from stream
 
 
@@ -320,6 +326,7 @@ def harness_splits(splits: Mapping[str, Iterable[Row]], source: Source | None = 
 
 def revision(dataset: datasets.Dataset) -> str | None:
     """Return the commit of the hub that a data set was read from; `None` for local files."""
+    # `datasets` notes addresses such as `hf://datasets/owner/name@<commit>/file`, and no commit of its own.
     for url in dataset.info.download_checksums or {}:
         if found := re.search(r"@([0-9a-f]{40})/", str(url)):
             return found.group(1)

@@ -90,6 +90,7 @@ _DIGESTS = ("backbone", "asked", "contents", "definition")
 def conditions_of(row: Mapping[str, Any]) -> Conditions:
     """Return the conditions of a table's row. Rows of earlier versions say little."""
     found = Conditions(**{one.name: row.get(one.name) for one in fields(Conditions)})
+    # Names are not compared, so without a fingerprint the name has to stand for the weights.
     return found if found.backbone is not None else replace(found, backbone=found.model)
 
 
@@ -98,9 +99,11 @@ def differences(conditions: Iterable[Conditions]) -> dict[Conditions, str]:
     every = {one: one.facts() for one in dict.fromkeys(conditions)}
     for name, usual in _USUAL.items():
         if any(name in facts for facts in every.values()):
+            # The recipe does not name usual settings: where one differs, the others have to say theirs.
             every = {one: ({name: usual} if one.recipe else {}) | facts for one, facts in every.items()}
     names = list(dict.fromkeys(name for facts in every.values() for name in facts))
     differing = [name for name in names if len({facts.get(name) for facts in every.values()}) > 1]
+    # Digests say nothing to a reader: they are shown only if words do not tell the conditions apart.
     spoken = [name for name in differing if name not in _DIGESTS]
     texts = {one: _text(facts, spoken) for one, facts in every.items()}
     if len(set(texts.values())) == len(texts):

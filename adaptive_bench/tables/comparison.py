@@ -62,10 +62,12 @@ class Column:
     """
 
     def __init__(self, methods: Mapping[str, DocumentScores], bounds: Bounds = SHARE) -> None:
+        # Methods with equal seeds and documents: all their pairs at once.
         spreads = [
             (names, Spread.of(np.array([methods[name].values for name in names]), bounds)) for names in _alike(methods)
         ]
         prior = Prior.of(SeedVariances.joined([spread.seeds for _, spread in spreads])) if spreads else Prior()
+        # Pairs of methods with different ones, each on what both have. The prior is from whole tables only.
         for one, other in combinations([names for names, _ in spreads], 2):
             for pair in product(one, other):
                 some, others = (methods[name] for name in pair)
@@ -73,6 +75,7 @@ class Column:
                     shared = np.array([scores.values for scores in some.shared(others)])
                     spreads.append((pair, Spread.of(shared, bounds)))
         self._blocks = [_block(names, spread, prior) for names, spread in spreads if len(names) > 1]
+        # Where each pair is in the arrays over all blocks, one after the other.
         self._places = {
             pair: place for place, pair in enumerate(pair for block in self._blocks for pair in block.names)
         }
@@ -86,11 +89,13 @@ class Column:
         pair was tested; the intervals of all remaining pairs have the confidence of the last test. Pairs without a
         common seed or document are left out; pairs with a single pair of scores have no p-value.
         """
+        # Pairs are kept in one direction; the other is turned at the end.
         known = {pair: pair if pair in self._places else pair[::-1] for pair in wanted}
         places = {pair: self._places[there] for pair, there in known.items() if there in self._places}
         tested = np.array([place for place in places.values() if not math.isnan(self._p[place])], dtype=int)
         corrected, alphas = np.full_like(self._p, math.nan), np.full_like(self._p, 1 - CONFIDENCE)
         corrected[tested], alphas[tested] = _holm(self._p[tested])
+        # Of all pairs, also those that were not asked for, so that places fit.
         every: list[Difference] = []
         for block in self._blocks:
             here = slice(len(every), len(every) + len(block.names))
@@ -169,10 +174,13 @@ def _holm(p_values: Floats) -> tuple[Floats, Floats]:
     with np.errstate(divide="ignore"):
         order = np.argsort(np.round(np.log(p_values), 9), kind="stable")
     steps = np.empty(count)
+    # The smallest p-value is multiplied by the number of tests, the next by one less ...
     steps[order] = count - np.arange(count)
     corrected = np.empty(count)
+    # A corrected p-value is never below that of a smaller one.
     corrected[order] = np.minimum(np.maximum.accumulate((steps * p_values)[order]), 1.0)
     apart = corrected < 1 - CONFIDENCE
+    # The number by which 5 % was divided in the first test that failed; all that follow get its confidence.
     left = max(count - int(apart.sum()), 1)
     return corrected, (1 - CONFIDENCE) / np.where(apart, steps, left)
 
@@ -206,6 +214,7 @@ def certainly_above(order: Sequence[str], better: Callable[[str, str], bool]) ->
     """
     above: dict[str, set[str]] = {}
     for place, name in enumerate(order):
+        # Those above are complete by now, so one step of the chain is enough.
         certain = [one for one in order[:place] if better(one, name)]
         above[name] = set(certain).union(*(above[one] for one in certain))
     return above

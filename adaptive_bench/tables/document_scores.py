@@ -90,9 +90,11 @@ def answers_by_seed(
             continue
         points = [document_values(metric, some) for some in samples.get(seed, ())]
         asked |= {tuple(sorted(point)) for point in points}
+        # `asked` grows over seeds, so this compares all points of all seeds.
         if len(points) != len(done) or len(asked) != 1 or not points[0]:
             return {}
         found[seed] = np.array([[point[doc] for doc in sorted(point)] for point in points])
+        # The metric need not be the mean of its documents (BLEU): then their spread is not that of the metric.
         means = zip(found[seed].mean(axis=1).tolist(), [one.scores[metric] for one in done], strict=True)
         if not all(abs(mean - score) <= _SAME + _ROUNDING * abs(score) for mean, score in means):
             return {}
@@ -121,6 +123,7 @@ def document_values(metric: str, samples: Sequence[Sample] | Documents) -> dict[
     found = samples if isinstance(samples, Documents) else Documents.of(samples)
     if not is_pooled(metric):
         scores = found.scores.get(metric, np.array([]))
+        # Not strict, since no document may have the metric. NaN is not equal to itself: such documents are left out.
         return {doc: score for doc, score in zip(found.numbers, scores.tolist(), strict=False) if score == score}
     if metric.split(",")[0] != _BITS or not found.numbers or np.isnan(found.size_bytes).any():
         return {}

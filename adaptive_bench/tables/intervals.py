@@ -67,6 +67,7 @@ class Crossed:
         of_documents = by_document.var(axis=-1, ddof=1) / documents if documents > 1 else nothing
         both = nothing
         if seeds > 1 and documents > 1:
+            # [..., S, D]: what neither seed nor document explains.
             rest = scores - by_seed[..., :, None] - by_document[..., None, :] + mean[..., None, None]
             both = (rest**2).sum(axis=(-2, -1)) / ((seeds - 1) * (documents - 1) * seeds * documents)
         # Each of the two holds the interaction, so their sum holds it twice. The sum minus the interaction can fall
@@ -101,6 +102,7 @@ def _degrees_of_freedom(
         noise = both * (_NOISE_TAKEN_OFF if seeds > 2 else 0.0)
         share = (np.maximum(of_seeds - noise, 0) / safe) ** _STEEPNESS
         threshold = (_THRESHOLD * (seeds - 1)) ** _STEEPNESS
+        # From 0 (seeds are alike) to 1 (all variance is theirs), rising most steeply near the threshold.
         weight = share * (1 + threshold) / (share + threshold)
         inverse = weight / (seeds - 1) + (1 - weight) * inverse
     return np.divide(1.0, inverse, out=np.full_like(inverse, np.inf), where=inverse > 0)
@@ -191,8 +193,10 @@ def limits(
     """Return the ends of the intervals of one or many tables of S seeds and D documents."""
     lowest, highest = bounds
     if not (math.isfinite(lowest) and math.isfinite(highest)):
+        # One bound is not enough for Wilson's interval: a t interval, cut there.
         half = crossed.quantile(confidence) * np.sqrt(crossed.variance)
         return np.clip(crossed.mean - half, *bounds), np.clip(crossed.mean + half, *bounds)
+    # Wilson's interval is for shares: scores are moved into [0, 1] and back.
     width, answers = highest - lowest, documents if documents > 1 else seeds
     share = np.clip((crossed.mean - lowest) / width, 0.0, 1.0)
     low, high = wilson(share, _squared_error(crossed, share, width, answers, confidence))

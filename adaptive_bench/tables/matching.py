@@ -21,7 +21,7 @@ Flaw = Literal["inert", "non-monotone"]
 
 CLOSE = 0.01  # one percentage point: a saving this near to a level meets it
 FLAW_TOLERANCE = 1e-3  # when a dial is judged, smaller differences of a saving count as noise of the measurement
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # of floating point: a saving of exactly one point away still meets the level
 
 
 def nearest(savings: Sequence[float | None], level: float) -> int | None:
@@ -29,6 +29,7 @@ def nearest(savings: Sequence[float | None], level: float) -> int | None:
     `None` if no saving is known.
     """
     known = [(abs(saving - level), -saving, place) for place, saving in enumerate(savings) if saving is not None]
+    # Rounded, so that two points on either side of a level are equally near whatever floating point says.
     return min(((round(away, 9), less, place) for away, less, place in known), default=(0, 0, None))[2]
 
 

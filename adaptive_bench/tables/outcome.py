@@ -45,6 +45,7 @@ def rows_of(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhase) -> t
         return [], []
     levels = sorted({level for sweep in own for level in sweep.levels})
     cells = [_Cell(_trained_for(level, own), _trained_for(level, controls), level, axis, phase) for level in levels]
+    # All points of a task have the same metrics, in the task's order.
     metrics = next(list(sweep.points[0].scores) for sweep in own if sweep.points)
     rows = [cell.row(metric) for metric in metrics for cell in cells]
     return rows, [*_dial_warnings(own, axis, phase), *_control_warnings(rows)]
@@ -77,6 +78,7 @@ class _Cell:
         self.sweeps, self.controls, self.level, self.axis, self.phase = sweeps, controls, level, axis, phase
         self.name = saving_name(axis, phase)
         places = [nearest([one.savings.get(self.name) for one in sweep.points], level) for sweep in sweeps]
+        # Seeds whose points do not know the saving drop out here; `_status` reports them.
         found = [(sweep, place) for sweep, place in zip(sweeps, places, strict=True) if place is not None]
         self.points = {sweep.seed: sweep.points[place] for sweep, place in found}
         self.documents = {sweep.seed: sweep.documents[place] for sweep, place in found}
@@ -100,6 +102,7 @@ class _Cell:
         claimed, executed = means["claimed"], means.get(saving_name("tokens", self.phase))
         some = next((sweep for sweep in self.sweeps if sweep.points), None)
         return {
+            # Without its semantics, which is a column.
             "method": str(replace(spec, semantics="bench")),
             "semantics": spec.semantics,
             "task": first.task,
@@ -162,6 +165,7 @@ class _Cell:
         found: dict[int, tuple[MeasuredPoint, Documents]] = {}
         for sweep in self.controls:
             if (own := self.points.get(sweep.seed)) is not None:
+                # By what was asked: the control is measured at the method's own dial values.
                 there = [place for place, one in enumerate(sweep.points) if one.asked_saving == own.asked_saving]
                 found |= {sweep.seed: (sweep.points[there[0]], sweep.documents[there[0]])} if there else {}
         if not self.points or set(found) != set(self.points):
@@ -169,6 +173,7 @@ class _Cell:
         control = {seed: found[seed][0] for seed in self.points}
         first = self._scores(metric, self.points, self.documents)
         second = self._scores(metric, control, {seed: found[seed][1] for seed in self.points})
+        # One side knows its documents and the other does not: both are compared by seeds alone.
         if first.shape != second.shape:
             first, second = (
                 np.array([[one.scores[metric]] for one in some.values()]) for some in (self.points, control)
@@ -295,6 +300,7 @@ def _dial_warnings(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhas
     claims = [
         (one.savings["claimed"], one.savings[skipping]) for one in points if one.savings.keys() >= {"claimed", skipping}
     ]
+    # The worst point of all seeds.
     claimed, skipped = max(claims, key=lambda pair: abs(pair[0] - pair[1]), default=(0.0, 0.0))
     if abs(claimed - skipped) > CLAIM_TOLERANCE:
         what = "token-branches" if phase == "all" else f"token-branches of {phase}"

@@ -29,8 +29,8 @@ from adaptive_bench.tables.seed_variance import Prior, Spread
 # agree would give certainty.
 _PRIOR_DOCUMENTS = 2
 _NEAREST, _FARTHEST = 1e-6, 1e3  # quantiles whose p is practically 1 and 0
-_NOTHING = 1e-200
-_EXACT = 1e-10
+_NOTHING = 1e-200  # in place of 0 in logarithms
+_EXACT = 1e-10  # of the logarithm of an arm over the difference
 _STEPS = 60
 
 
@@ -67,6 +67,7 @@ class Pairs:
         alone = np.maximum(of_seeds + of_documents - spread.chance, np.maximum(of_seeds, of_documents))
         by_seeds = of_seeds[one] + of_seeds[other]
         by_documents = of_documents[one] + of_documents[other] - 2 * spread.documents[one, other]
+        # Without the interaction, which the seeds' part holds already.
         rest = np.maximum(by_documents - spread.chance[one] - spread.chance[other], 0)
         doubt = _doubt(spread)
         rest, by_documents = rest + doubt, by_documents + doubt
@@ -94,6 +95,7 @@ class Pairs:
     def _from(cls, spread: Spread, places: NDArray[np.intp], alone: Floats, variance: Floats, degrees: Floats) -> Pairs:
         """Make pairs from the variances of the means [K] and of their differences [N]."""
         one, other = places.T
+        # From var(a - b) = var(a) + var(b) - 2 cov(a, b).
         covariance = (alone[one] + alone[other] - variance) / 2
         if math.isfinite(spread.bounds[1] - spread.bounds[0]):
             # Two means of right-or-wrong answers cannot share more variance than the less variable one has. Near the
@@ -119,6 +121,7 @@ class Pairs:
         They are found by the Illinois variant of the secant method on logarithms, in which an arm is nearly linear.
         """
         distance = np.maximum(np.abs(self.differences), _NOTHING)
+        # The end towards 0: the lower one of a positive difference, the upper one of a negative.
         first = self.differences > 0
 
         def excess(logarithm: Floats) -> Floats:
@@ -128,6 +131,7 @@ class Pairs:
 
         low, high = np.full_like(distance, math.log(_NEAREST)), np.full_like(distance, math.log(_FARTHEST))
         under, over = excess(low), excess(high)
+        # Settled from the start: 0 is still outside at the largest quantile, or inside already at the smallest.
         certain, guess = over <= 0, low
         settled = certain | (under >= 0)
         side = np.zeros_like(distance)
@@ -149,6 +153,7 @@ class Pairs:
         """Return the ends of the intervals with confidence 1 - alpha, [N] each."""
         below, above = self._arms(-stdtrit(self.degrees, alpha / 2))
         width = self.bounds[1] - self.bounds[0]
+        # Two scores cannot differ by more than the range.
         low = np.maximum(self.differences - self._joined(below[0], above[1]), -width)
         high = np.minimum(self.differences + self._joined(above[0], below[1]), width)
         return low, high

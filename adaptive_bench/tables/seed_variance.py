@@ -89,11 +89,13 @@ class Prior:
         high = _WIDEST * float((own / slope).max())
         low = high * _FAINTEST
         for _ in range(_STEPS):
+            # Bisection on a logarithmic scale: `left` falls as the spread rises.
             middle = math.sqrt(low * high)
             low, high = (middle, high) if left(middle).sum() > 0 else (low, middle)
         # How much more the logarithms vary than they would if all methods had the same variance.
         more = float(left(low).var(ddof=1) - polygamma(1, degrees / 2).mean())
         most = min(MOST_DEGREES, MOST_FOR_OWN * float(degrees.min())) if most is None else most
+        # Smyth's estimate: the excess variance of the logarithms is trigamma(degrees / 2).
         return cls(low, most if more <= 0 else min(most, 2 * _inverse_trigamma(more)))
 
     def moderated(self, known: SeedVariances) -> tuple[Floats, Floats]:
@@ -101,6 +103,7 @@ class Prior:
         own = np.asarray(known.seeds - 1, dtype=float)
         degrees = np.where(own > 0, own + self.degrees, 0.0)
         common = known.chance + known.slope * self.spread
+        # A mean of own and common variance, weighted by their degrees of freedom.
         mixed = (own * known.variance + self.degrees * common) / np.where(degrees > 0, degrees, 1.0)
         return np.where(own > 0, mixed, 0.0), degrees
 
@@ -147,6 +150,7 @@ class Spread:
         if seeds > 1:
             between = by_seed.var(axis=1, ddof=1)
         if documents > 1:
+            # [K, D]: how far each document is from the method's mean; documents are the same for all methods.
             centred = by_document - mean[:, None]
             covariance = centred @ centred.T / ((documents - 1) * documents)
         if seeds > 1 and documents > 1:

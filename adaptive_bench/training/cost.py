@@ -73,7 +73,7 @@ class FlopCount:
     def _linear(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         weight = module.weight
         assert isinstance(weight, Tensor)
-        macs = inputs[0].numel() * weight.shape[0]
+        macs = inputs[0].numel() * weight.shape[0]  # tokens * inputs * outputs
         self.macs += macs
         self.add_backward(output, macs * (int(inputs[0].requires_grad) + int(weight.requires_grad)))
 
@@ -82,9 +82,11 @@ class FlopCount:
         self.macs += _pairs(inputs[0]) * pair
 
     def _products_backward(self, pair: int, module: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
+        # Each of the two products has two factors, and each of them gets a gradient.
         self.add_backward(output[0], 2 * _pairs(inputs[0]) * pair)
 
 
 def _pairs(states: Tensor) -> int:
+    # [B, S, H]. Padding and masked pairs count: the masked executor computes them too.
     rows, tokens, _ = states.shape
     return rows * tokens * tokens

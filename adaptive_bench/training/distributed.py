@@ -36,6 +36,7 @@ class Rows:
     def rows(self, own: Tensor) -> Tensor:
         """The rows [sum N, ...] of all processes."""
         counts = own.new_tensor([len(own)], dtype=torch.long)
+        # Processes may have different numbers of rows (tokens that a method ranks), and none knows the others'.
         found = [torch.empty_like(counts) for _ in range(self._processes.count)]
         distributed.all_gather(found, counts)
         self._counts = [int(count) for count in found]
@@ -54,6 +55,7 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, own: Tensor, rank: int, counts: tuple[int, ...]) -> Tensor:
         context.start, context.count = sum(counts[:rank]), counts[rank]
+        # `all_gather` wants equal shapes.
         padded = own.new_zeros((max(counts), *own.shape[1:]))
         padded[: len(own)] = own
         found = [torch.empty_like(padded) for _ in counts]
@@ -62,6 +64,7 @@ class _Gathered(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        # Only this part: the other rows get their gradients in their own processes, which compute the same loss.
         return gradients[0][context.start : context.start + context.count], None, None
 
 
@@ -76,6 +79,7 @@ class DistributedTraining:
         if processes.is_single:
             return
         method = type(model.method)
+        # Of the class itself, not inherited: a subclass may have other losses, and has to claim it anew.
         if not method.__dict__.get("supports_data_parallel", False):
             raise UsageError(
                 f"A method trained in several processes must compute losses and rankings over the whole batch, which "
@@ -85,6 +89,7 @@ class DistributedTraining:
         model.spread = Rows(processes)
         if fully_sharded:
             for layer in range(model.backbone.num_layers):
+                # Branch by branch, so that only one is whole at a time; the call on the model shards what is left.
                 fully_shard(model.backbone.attention(layer))
                 fully_shard(model.backbone.mlp(layer))
             fully_shard(model)
@@ -100,6 +105,7 @@ class DistributedTraining:
                 f"Every process needs a row of each micro-batch, got {len(batch)} rows for {self.processes.count} "
                 "processes. Lower train.accumulation or raise train.batch_size."
             )
+        # Consecutive rows, so that the gathered ones are in the order of the batch.
         edges = [len(batch) * rank // self.processes.count for rank in (self.processes.rank, self.processes.rank + 1)]
         return batch[edges[0] : edges[1]]
 
@@ -112,10 +118,12 @@ class DistributedTraining:
         """Add the gradient. In the last micro-batch of a step, gradients are averaged over processes."""
         if self.fully_sharded and not self.processes.is_single:
             self._call.set_requires_gradient_sync(last)
+        # Averaging divides by the number of processes, but each process has only its rows' part of the gradient's sum.
         (loss * self.processes.count).backward()
 
     def syncing(self, last: bool) -> Any:
         """The context for the forward and backward pass of a micro-batch."""
+        # DDP averages within the backward pass; in all but the last micro-batch that is traffic for nothing.
         waits = isinstance(self._call, DistributedDataParallel) and not last
         return self._call.no_sync() if waits else nullcontext()
 

@@ -46,6 +46,7 @@ def without_values(model: AdaptiveModel) -> AdaptiveModel:
         copied = tensor.detach().to("meta")
         is_parameter = isinstance(tensor, nn.Parameter)
         empty[id(tensor)] = nn.Parameter(copied, requires_grad=tensor.requires_grad) if is_parameter else copied
+    # The memo of `deepcopy`: what is in it counts as copied, so no values are, and shared tensors stay shared.
     return deepcopy(model, empty)
 
 
@@ -70,9 +71,11 @@ def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watch
         if watched:  # in all passes but the first, gradients already exist
             for parameter in model.parameters():
                 parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+        # Only now, so that the gradients above count as the model's own.
         held = _Held(model)
         with held if watched else nullcontext(), _FusedAttention():
             loss = model(
+                # Mask and labels keep their values, as in `gradient.accumulate`: the host reads them.
                 input_ids=ids.to("meta"),
                 attention_mask=torch.ones_like(ids),
                 labels=ids.masked_fill(~answered, -100),
@@ -99,6 +102,7 @@ class _FusedAttention(TorchFunctionMode):
         if func is not functional.scaled_dot_product_attention or not args[0].is_meta:
             return func(*args, **given)
         query, key, value = args
+        # [B, heads, S, head size]. The fused kernel wants as many heads of keys and values as of queries.
         groups = query.shape[1] // key.shape[1]
         key, value = (each.repeat_interleave(groups, dim=1) if groups > 1 else each for each in (key, value))
         fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -114,6 +118,7 @@ class _Held(TorchDispatchMode):
         self.bytes = self.peak_bytes = 0
         gradients = (parameter.grad for parameter in model.parameters() if parameter.grad is not None)
         own = [*model.parameters(), *model.buffers(), *gradients]
+        # Addresses of storages: a view has that of its tensor, and takes no memory of its own.
         self._known = {tensor.untyped_storage()._cdata for tensor in own}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -130,5 +135,5 @@ class _Held(TorchDispatchMode):
         return made
 
     def _gone(self, key: int, size: int) -> None:
-        self._known.discard(key)
+        self._known.discard(key)  # a later storage may get the same address
         self.bytes -= size

@@ -84,6 +84,7 @@ def _packed(documents: Iterable[str], tokenizer: PreTrainedTokenizerBase, max_le
     stream: list[int] = []
     for document in documents:
         stream += [*_special_start(tokenizer(document).input_ids, tokenizer), int(tokenizer.eos_token_id)]
+    # A last piece of one token would predict nothing, hence the first - 1.
     starts = range(0, len(stream) - 1, max_length - 1)
     return [EncodedExample(tuple(stream[start : start + max_length]), 0) for start in starts]
 
@@ -110,6 +111,7 @@ def _encode(
     truncated = len(prompt) + len(completion) > max_length
     if truncated:
         completion = completion[:max_length]
+        # What is left for the prompt: its end, next to the answer, and its start token if it has one.
         room = max_length - len(completion)
         has_start = bool(prompt) and prompt[0] == tokenizer.bos_token_id
         if has_start and room > 1:

@@ -28,11 +28,13 @@ def generated_text(
     kept = model.dial  # the dial is changed through `method.value`, which does not reset the ledger
     model.method.value = model.method.dial.skip_nothing
     ends, processors = end_tokens(model, tokenizer), logits_processors(model)
+    # Texts of a batch are written side by side, so similar prompts need little padding.
     ordered = sorted(examples, key=lambda example: example.prompt_length)
     generated = []
     for start in range(0, len(ordered), batch_size):
         chunk = ordered[start : start + batch_size]
         prompts = [example.token_ids[: example.prompt_length] for example in chunk]
+        # Gold answers include their end token, so `longest` has room for one.
         longest = max(len(example.token_ids) - example.prompt_length for example in chunk)
         answers = generate_queue(
             model, prompts, rows=batch_size, max_new_tokens=longest, eos_token_ids=ends, processors=processors

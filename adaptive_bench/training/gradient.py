@@ -48,12 +48,13 @@ def accumulate(
     device = next(model.parameters()).device
     total, real = _tokens([example for part in parts for example in part])
     over_real = model.method.losses_over == "real"
-    names, sums = [""], torch.zeros(0)
+    names, sums = [""], torch.zeros(0)  # the empty name stands for the whole loss
     try:
         for number, micro_batch in enumerate(parts, 1):
             predicted, read = _tokens(micro_batch)
             share = predicted / total
             own = read / real if over_real else share
+            # The whole loss is multiplied by `share` below; this makes the weight of the method's own part `own`.
             model.own_losses_weigh = own / share
             last = number == len(parts)
             with training.syncing(last):
@@ -63,6 +64,7 @@ def accumulate(
                     moved = {name: tensors[name].to(device) for name in tensors.keys() - {"attention_mask", "labels"}}
                     loss = training.loss(tensors | moved)
                 names = ["", *model.raw_loss_terms]
+                # In fp64: the sum over micro-batches is logged, and should not depend on how many there are.
                 shares = torch.tensor([share if name in ("", "ce") else own for name in names], dtype=torch.float64)
                 values = torch.stack([loss.detach(), *model.raw_loss_terms.values()]).double() * shares.to(loss.device)
                 sums = sums + values if len(sums) else values

@@ -89,6 +89,7 @@ def train(
         with atomic.writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
         Record(folder).write("data", _describe(encoded, order))
+    # Before adapters get their initial values, which are drawn.
     set_seed(seed)
     training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, folder, reporter)
     try:
@@ -145,6 +146,7 @@ class _Training:
         self.optimizer = torch.optim.AdamW(
             groups, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
         )
+        # The schedule sets `lr` of each group at every step, so the peaks are kept here.
         self.peak_rates = [group["lr"] for group in self.optimizer.param_groups]
         self.parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         self.accumulation, self.micro_batches = recipe.accumulation, MicroBatches(model)
@@ -165,13 +167,15 @@ class _Training:
                 entry = self._step(step)
                 if log is not None:
                     with atomic.writable(self.log_path):
+                        # Raises if another process has taken the record over: the log is then no longer ours.
                         atomic.check()
                         log.write(json.dumps(entry) + "\n")
                         log.flush()
+                # After the log, which is what a resumed training goes by.
                 for tracker in trackers:
                     tracker.log(values_of(entry), step=step + 1)
                 due = (step + 1) % self.recipe.checkpoint_every == 0
-                # The leader's request to stop counts for all processes.
+                # The leader's request to stop counts for all processes. After the last step `_finish` writes the model.
                 if (due or self.processes.gather(stopping.requested())[0]) and step + 1 < total:
                     self._save(step + 1, log)
                 self.reporter.emit(TrainingStep(str(self.folder)))
@@ -219,6 +223,7 @@ class _Training:
                     f"tokens, but {self.device} ran out at step {step + 1}. Lower train.max_length, set "
                     f"train.precision=bf16, or choose a smaller --model."
                 )
+            # Stays so for all later steps, and for a resumed training.
             self.accumulation = min(2 * self.accumulation, len(batch))
             self.micro_batches.shrink()
             self.reporter.line(
@@ -255,7 +260,9 @@ class _Training:
         progress = resume.restore(newest, self.model, self.optimizer)
         self.accumulation = progress.accumulation
         self.micro_batches.keep_to(progress.usable)
+        # The sum over all processes: only one of them goes on from it.
         self.count.macs = progress.macs if self.processes.is_main_process else 0
+        # The log may be ahead of the checkpoint: lines of steps that are repeated are cut off.
         text = self.log_path.read_text(encoding="utf-8") if self.processes.is_main_process else ""
         self.reporter.line(f"train {self.model.spec}: resumed after step {progress.step} of {len(self.order)}")
         return progress.step, "".join(text.splitlines(keepends=True)[: progress.step])
@@ -275,6 +282,7 @@ class _Training:
         if not self.processes.is_main_process:
             return
         timing = {"steps": steps, "train_s": elapsed_s, "device": str(self.device), "threads": torch.get_num_threads()}
+        # Costs first: the checkpoint's appearance says that the training, and so its record, is complete.
         record = Record(self.folder)
         record.write("timing", timing)
         read = (self.encoded[index] for step in range(len(self.order)) for index in self.order[step])
@@ -286,12 +294,15 @@ class _Training:
         record.write("cost", asdict(cost))
         self.model.eval()
         named = None if self.adapters is None else pretrained
+        # Saved with the name of its backbone, adapters stay apart; otherwise the merged weights are saved.
         if self.adapters is not None and named is None:
             self.adapters.merge()
         with atomic.new_folder(self.folder / CHECKPOINT_FOLDER) as temporary:
             self.model.save_pretrained(temporary, tokenizer=self.tokenizer, pretrained=named, adapters=self.adapters)
+        # In memory too, so that whoever goes on with the model has plain linear maps.
         if self.adapters is not None and named is not None:
             self.adapters.merge()
+        # Last: a kill before this leaves only a folder that nobody needs.
         atomic.remove(self.folder / RESUME_FOLDER)
 
 
@@ -305,6 +316,7 @@ def learning_rate_factor(
     the steps, see `method.dial`), so that the rate is still large enough to learn at the target. Most papers use
     `cosine`.
     """
+    # Over warmup + 1, so that the first step has a rate above 0 and the peak is first reached after the warm-up.
     if step < warmup_steps:
         return (step + 1) / (warmup_steps + 1)
     if decay == "linear_end":

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 VALUE_BYTES = 4
 OPTIMIZER_VALUES = 3  # values per trained parameter: its gradient and AdamW's two moments
-_MOST_PADDING = 0.1
-_ABOUT = 0.8
+_MOST_PADDING = 0.1  # share of the slots of a micro-batch
+_ABOUT = 0.8  # this share of an earlier limit counts as about as much memory
 # Below this size no device runs out of memory, and a further pass costs more than padding; beyond twice this size,
 # larger passes are not faster.
 _WHOLE_BYTES, _MOST_BYTES, _WHOLE_SHARE_OF_GPU = 1 << 30, 2 << 30, 1 / 8
@@ -64,6 +64,7 @@ def measured_footprint(model: AdaptiveModel) -> Footprint:
     """The footprint from steps without values on one short sequence; the rough one if the method reads values."""
     empty, few = without_values(model), min(64, model.backbone.context_length // 4)
     try:
+        # With one label each, so that logits hardly count; then with all tokens as labels.
         one, two, four = (dry_step(empty, 1, times * few, 1, watched=True).peak_bytes for times in (1, 2, 4))
         whole = dry_step(empty, 1, 4 * few, 4 * few, watched=True).peak_bytes
     except Exception:  # noqa: BLE001 - the method's own code may fail in any way on tensors without values
@@ -76,6 +77,7 @@ def measured_footprint(model: AdaptiveModel) -> Footprint:
 
 
 def _heads(model: AdaptiveModel) -> int:
+    # A method that reads the states of all layers may run the head on each.
     return model.backbone.num_layers if model.method.wants_layer_states else 1
 
 
@@ -120,6 +122,7 @@ class MicroBatches:
         if self.usable is None:
             return [batch]
         most = min(self._whole, float(self.usable))
+        # The rough bound first: it costs nothing, and for small models it is enough.
         if _held(batch, self._rough) <= most or _held(batch, self._footprint) <= most:
             return [batch]
         parts: list[list[EncodedExample]] = []
@@ -137,6 +140,7 @@ class MicroBatches:
             return False
         slots = len(joined) * len(part[0].token_ids)
         padding = 1 - sum(len(one.token_ids) for one in joined) / slots
+        # A part that is small still grows: another pass would cost more than its padding.
         return padding <= _MOST_PADDING or _held(part, self._footprint) < self._whole
 
 

@@ -23,6 +23,7 @@ class DataOrder:
         if count < 1 and steps:
             raise EnvironmentProblem("Training needs at least one example, got none. Check the data of train_on.")
         self.count, self.batch_size, self.steps, self.seed = count, batch_size, steps, seed
+        # A step may reach from one epoch into the next.
         self._epoch = lru_cache(maxsize=2)(self._permutation)
 
     def _permutation(self, epoch: int) -> list[int]:
@@ -44,6 +45,8 @@ def order_digest(examples: Sequence[EncodedExample], order: DataOrder) -> str:
     digest = hashlib.sha256()
     for step in range(len(order)):
         for example in (examples[index] for index in order[step]):
+            # With the lengths, so that tokens cannot move from one example to the next unnoticed.
             header = (len(example.token_ids), example.prompt_length)
+            # Little-endian and 64 bits wide: the same bytes on every machine.
             digest.update(np.array([*header, *example.token_ids], dtype="<i8").tobytes())
     return digest.hexdigest()

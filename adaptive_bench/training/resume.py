@@ -49,6 +49,7 @@ def save(
     target = folder / f"step-{progress.step:08d}"
     with new_folder(target) as temporary:
         save_file(weights, temporary / _WEIGHTS)
+        # Tensors beside the moments, under names that do not begin with a number.
         streams = {"random.cpu": torch.get_rng_state()}
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             streams["random.cuda"] = torch.cuda.get_rng_state()
@@ -57,6 +58,7 @@ def save(
         name, keys, *rest = np.random.get_state(legacy=True)
         numbers = {"python": [version, list(internal), gauss], "numpy": [name, np.asarray(keys).tolist(), *rest]}
         write_json(temporary / _PROGRESS, asdict(progress) | {"random": numbers})
+    # Only when the new checkpoint is in its place, so that there is one at any moment.
     for other in list(folder.iterdir()):
         if other != target:
             remove(other)
@@ -64,6 +66,7 @@ def save(
 
 def newest(folder: Path) -> Path | None:
     """The newest complete checkpoint, or `None`."""
+    # Numbers have leading zeros, so names sort like steps. Half-written folders begin with a dot.
     return max(folder.glob("step-*"), default=None)
 
 
@@ -92,7 +95,7 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
     states: dict[int, dict[str, Tensor]] = {}
     for key, value in flat.items():
         index, _, name = key.partition(".")
-        if index.isdigit():
+        if index.isdigit():  # not a random generator's state
             states.setdefault(int(index), {})[name] = value
     _shard_states(states, optimizer)
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
@@ -101,6 +104,7 @@ def restore(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer
 
 def trainable_state(model: nn.Module) -> dict[str, Tensor]:
     """Trainable parameters (each shared one once) and persistent buffers by name; the tensors are the model's own."""
+    # All names of shared parameters, so that none of them passes for a buffer below.
     parameters = dict(model.named_parameters(remove_duplicate=False))
     state = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     buffers = {name: value for name, value in model.state_dict(keep_vars=True).items() if name not in parameters}
@@ -116,6 +120,7 @@ def _shard_states(states: dict[int, dict[str, Tensor]], optimizer: torch.optim.O
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for index, state in states.items():
         for name, value in state.items():
+            # AdamW's counter of steps is no tensor of this shape, and stays whole.
             if value.shape == parameters[index].shape:
                 state[name] = like(value, parameters[index])
 

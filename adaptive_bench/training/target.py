@@ -59,9 +59,11 @@ def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: fl
         model.prepare_training(batches)
         # On the axes `tokens` and `layers`, the share asked for is a good first guess of the saving.
         asked = min(end, saving if axis in ("tokens", "layers") else saving + _FIRST_STEP)
+        # At 0 the saving is minus the method's own cost; with the guess it gives the first slope.
         points = [_measure(model, batches, 0.0), _measure(model, batches, asked)]
         while len(points) < _MAX_POINTS:
             priced = points[-1][axis]
+            # On `tokens` the wanted saving is the share itself. At the end of the dial nothing more can be asked for.
             if axis == "tokens" or abs(priced - saving) <= TOLERANCE or (asked >= end and priced < saving):
                 break
             least, most = (side(points, key=lambda point: point["tokens"]) for side in (min, max))
@@ -84,6 +86,7 @@ def _measure(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saved_t
     model.dial = model.method.checked_dial(saved_tokens)
     model.reset_ledger()
     for batch in batches:
+        # As decoding: with `paper` semantics MoD ranks the tokens of a prefill in place of using its thresholds.
         model(**batch, logits_to_keep=1, phase="decode")
     saved = model.compute_report()["saved"]
     return {axis: saved[axis] for axis in get_args(FlopAxis)}
