@@ -1,4 +1,4 @@
-"""Rows of a board: a row of a table, checked, with what the board adds to it."""
+"""Checks rows of tables, and adds to them what a board compares and scales scores by."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def document_values(metric: str, samples: Sequence[Sample] | Documents) -> dict[
     found = samples if isinstance(samples, Documents) else Documents.of(samples)
     if not is_pooled(metric):
         scores = found.scores.get(metric, np.array([]))
-        # Not strict, since no document may have the metric. NaN is not equal to itself: such documents are left out.
+        # Not strict: perhaps no document has this metric. NaN is not equal to itself, so documents without a score go.
         return {doc: score for doc, score in zip(found.numbers, scores.tolist(), strict=False) if score == score}
     if metric.split(",")[0] != _BITS or not found.numbers or np.isnan(found.size_bytes).any():
         return {}

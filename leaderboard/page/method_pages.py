@@ -1,5 +1,6 @@
-"""Writes a page for each method of a board: its idea and source, what it executes, and its rank on every model; and the
-links of all pages to repository and documentation.
+"""Writes a page for each method of a board: its idea and source, what it executes, and its rank on every model.
+
+The links of all pages to repository and documentation are here too.
 """
 
 from __future__ import annotations
