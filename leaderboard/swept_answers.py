@@ -13,7 +13,7 @@ import numpy as np
 from adaptive_bench.store.evaluation import saving_name
 from adaptive_bench.store.measured import Floats
 from adaptive_bench.tables.document_scores import DocumentScores
-from adaptive_bench.tables.matching import interpolated, nearest
+from adaptive_bench.tables.matching import interpolated, nearest, nearest_target
 
 from .row import Rejected, Row, read_of_run
 
@@ -71,9 +71,7 @@ class Answers:
     def of(self, row: Row) -> list[SweptAnswers]:
         """The sweeps that belong to a row: those of the training whose target is nearest to the row's level."""
         some = self.sweeps.get((row.method, row.semantics, row.task), [])
-        # A method without a target has one training for all levels: `None` selects it.
-        targets = {one.target for one in some if one.target is not None}
-        chosen = min(targets, key=lambda target: (abs(target - row.level), -target), default=None)
+        chosen = nearest_target((one.target for one in some), row.level)
         return [one for one in some if one.target == chosen]
 
     def scores(self, row: Row) -> DocumentScores | None:

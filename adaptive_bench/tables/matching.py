@@ -33,6 +33,14 @@ def nearest(savings: Sequence[float | None], level: float) -> int | None:
     return min(((round(away, 9), less, place) for away, less, place in known), default=(0, 0, None))[2]
 
 
+def nearest_target(targets: Iterable[float | None], level: float) -> float | None:
+    """Return the training target nearest to a level; of two equally near ones the larger. `None` stands for a training
+    without a target, which answers for all levels.
+    """
+    known = {target for target in targets if target is not None}
+    return min(known, key=lambda target: (abs(target - level), -target), default=None)
+
+
 def meets(saving: float, level: float) -> bool:
     """Whether a measured saving is within one percentage point of a level."""
     return abs(saving - level) <= CLOSE + _ROUNDING

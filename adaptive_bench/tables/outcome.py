@@ -11,19 +11,13 @@ import numpy as np
 
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import SAVING_NAMES, Axis, MatchPhase, Point, saving_name
-from adaptive_bench.store.measured import (
-    Documents,
-    Floats,
-    MeasuredPoint,
-    MeasuredSweep,
-    MeasuredTraining,
-)
+from adaptive_bench.store.measured import Documents, Floats, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.tables.comparability import Conditions, both, environments
 from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.document_scores import answers_by_seed, is_pooled
 from adaptive_bench.tables.intervals import bounds_of, interval
-from adaptive_bench.tables.matching import Status, flaws, meets, nearest
+from adaptive_bench.tables.matching import Status, flaws, meets, nearest, nearest_target
 from adaptive_bench.tables.rows import SAVINGS, Row
 from adaptive_bench.task import metric_of
 
@@ -54,8 +48,7 @@ def rows_of(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhase) -> t
 def _trained_for(level: float, sweeps: Sequence[MeasuredSweep]) -> list[MeasuredSweep]:
     """Return the sweeps at a level whose training has the target nearest to it."""
     some = [sweep for sweep in sweeps if level in sweep.levels]
-    targets = {sweep.target for sweep in some if sweep.target is not None}
-    chosen = min(targets, key=lambda target: (abs(target - level), -target), default=None)
+    chosen = nearest_target((sweep.target for sweep in some), level)
     return [sweep for sweep in some if sweep.target == chosen]
 
 
