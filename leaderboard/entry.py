@@ -228,7 +228,7 @@ def table_of(sweeps: Sequence[MeasuredSweep], config: Mapping[str, Any]) -> tupl
     # A task of a plugin that is not installed here has rows, but no chance level to compare them with.
     here = (registry.get("tasks", task) for task in tasks if task in registry.names("tasks"))
     notes = floor_ceiling_notes(plain_rows, (task for task in here if isinstance(task, Task)))
-    notes += unparsable_notes([row for row in plain_rows if (row["axis"], row["phase"]) == (axis, phase)])
+    notes += unparsable_notes(plain_rows)
     return plain_rows, list(dict.fromkeys([*notes, *warnings, *version_warnings(found)]))
 
 

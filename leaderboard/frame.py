@@ -36,10 +36,10 @@ class Board:
 
     rows: Sequence[Row]
     folders: Sequence[Path] = ()
-    problems: Sequence[str] = field(default=())
+    problems: Sequence[str] = ()
     answers: Mapping[str, Answers] = field(default_factory=dict)
     measured: Measured | None = None
-    refused: Sequence[str] = field(default=())
+    refused: Sequence[str] = ()
     entries: Mapping[Path, Entry] = field(default_factory=dict)
 
     def behind(self, row: Row) -> tuple[Answers, DocumentScores] | None:

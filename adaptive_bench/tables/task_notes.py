@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -41,7 +40,7 @@ def _note(task: Task, rows: list[Mapping[str, Any]]) -> str | None:
     if min(scores) == 1:
         return f"{task.name}: every score is 100 %, so the task is too easy to tell the methods apart here."
     chance = task.chance
-    if chance > 0 and not math.isnan(chance) and all(_includes(row, chance) for row in rows):
+    if chance > 0 and all(_includes(row, chance) for row in rows):
         return f"{task.name}: no score differs from guessing ({chance:.0%}) by more than its interval."
     return None
 
