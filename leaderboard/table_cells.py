@@ -13,7 +13,7 @@ from .standing import RULE, Line, Standing
 NONE = "–"
 _MOST_NAMED = 4
 MOST_LINES = 12  # lines of a list, unless all are asked for
-_LONGEST = 1e7  # numbers from here on are written with an exponent
+_EXPONENT_FROM = 1e7  # numbers from here on are written with an exponent
 
 
 def level_text(standing: Standing) -> str:
@@ -175,7 +175,7 @@ def number(metric: str, score: float) -> str:
     if metric_of(metric).unit == "share":
         return f"{100 * score:.1f}"
     # `#` keeps zeros (`1.500`), so that a column's numbers have equally many digits.
-    return f"{score:.0f}" if 1000 <= abs(score) < _LONGEST else f"{score:#.4g}".rstrip(".")
+    return f"{score:.0f}" if 1000 <= abs(score) < _EXPONENT_FROM else f"{score:#.4g}".rstrip(".")
 
 
 def percent(share: float) -> str:

@@ -83,7 +83,7 @@ def _packed(documents: Iterable[str], tokenizer: PreTrainedTokenizerBase, max_le
     """
     stream: list[int] = []
     for document in documents:
-        stream += [*_special_start(tokenizer(document).input_ids, tokenizer), int(tokenizer.eos_token_id)]
+        stream += [*_without_last_end(tokenizer(document).input_ids, tokenizer), int(tokenizer.eos_token_id)]
     # A last piece of one token would predict nothing, hence the first - 1.
     starts = range(0, len(stream) - 1, max_length - 1)
     return [EncodedExample(tuple(stream[start : start + max_length]), 0) for start in starts]
@@ -101,7 +101,7 @@ def _encode(
     texts = [example.prompt, example.prompt + example.completion]
     encoded = tokenizer(texts, add_special_tokens=add_special_tokens).input_ids
     prompt = without_appended_end(tokenizer, encoded[0]) if add_special_tokens else encoded[0]
-    whole = _special_start(encoded[1], tokenizer)
+    whole = _without_last_end(encoded[1], tokenizer)
     if whole[: len(prompt)] == prompt:
         completion = whole[len(prompt) :]
     else:
@@ -121,7 +121,7 @@ def _encode(
     return EncodedExample((*prompt, *completion), len(prompt), truncated)
 
 
-def _special_start(token_ids: list[int], tokenizer: PreTrainedTokenizerBase) -> list[int]:
+def _without_last_end(token_ids: list[int], tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Drop an end-of-sequence token that the tokenizer appended to a whole text, since the encoder appends its own."""
     if token_ids and token_ids[-1] == tokenizer.eos_token_id:
         return token_ids[:-1]

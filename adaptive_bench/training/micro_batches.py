@@ -27,7 +27,7 @@ R = TypeVar("R")
 VALUE_BYTES = 4
 OPTIMIZER_VALUES = 3  # values per trained parameter: its gradient and AdamW's two moments
 _MOST_PADDING = 0.1  # share of the slots of a micro-batch
-_ABOUT = 0.8  # this share of an earlier limit counts as about as much memory
+_STILL_FREE = 0.8  # share of an earlier limit that must be free again for it to be kept to
 # Below this size no device runs out of memory, and a further pass costs more than padding; beyond twice this size,
 # larger passes are not faster.
 _WHOLE_BYTES, _MOST_BYTES, _WHOLE_SHARE_OF_GPU = 1 << 30, 2 << 30, 1 / 8
@@ -110,7 +110,7 @@ class MicroBatches:
 
     def keep_to(self, usable: int | None) -> None:
         """Use an earlier limit if about as much memory is free now, since only the same pieces give the same bytes."""
-        if usable is not None and self.usable is not None and self.usable >= _ABOUT * usable:
+        if usable is not None and self.usable is not None and self.usable >= _STILL_FREE * usable:
             self.usable = usable
 
     def shrink(self) -> None:
